@@ -1,6 +1,23 @@
 """Hypothesis tries the same examples in every run; `--hypothesis-profile=default` tries others."""
 
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+
 from hypothesis import settings
+
+pytest_plugins = ["optsched.testing.executors"]
 
 settings.register_profile("fixed", derandomize=True)
 settings.load_profile("fixed")
+
+
+def pytest_report_header() -> list[str]:
+    """Say where the plug-ins that are installed are not those of pyproject.toml."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    stale = [
+        group
+        for group, declared in project["entry-points"].items()
+        if not declared.items() <= {(one.name, one.value) for one in entry_points(group=group)}
+    ]
+    return [f"entry points are older than pyproject.toml, install again: {stale}"] if stale else []

@@ -34,6 +34,12 @@ REPOSITORY = Path(__file__).parents[1]
 PAGES = (
     "README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/index.md",
+    "docs/measurements.md",
+    "docs/python.md",
+    "docs/tour.md",
     "docs/concepts.md",
     "docs/formats.md",
     "docs/mathematics.md",
@@ -170,15 +176,18 @@ def run_block(block: str, folder: Path) -> str:
     return shown
 
 
-def test_the_tour_of_the_readme_runs_and_prints_what_it_says(
+def test_readme_and_tour_run_and_print_what_they_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("plotly", reason="the tour draws pictures, which needs the extra `report`")
     (tmp_path / "instances").symlink_to(REPOSITORY / "instances")
     monkeypatch.chdir(tmp_path)
-    tour = section("README.md", "## A tour of five minutes")
+    doors = (
+        section("README.md", "## Plan") + section("README.md", "## Study").rpartition("```sh")[0]
+    )
+    tour = doors + text_of("docs/tour.md").partition("\n## Solvers and policies\n")[0]
     found = re.findall(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```$)?", tour, re.M | re.S)
-    assert len(found) > 8
+    assert len(found) > 10
     for block, stated in found:
         if "$OPTSCHED_DATA" in block and not DATA.is_dir():
             continue
@@ -192,9 +201,9 @@ def test_the_tour_of_the_readme_runs_and_prints_what_it_says(
     }
 
 
-def test_the_fault_messages_of_the_readme_are_those_of_optsched(tmp_path: Path) -> None:
+def test_the_fault_messages_of_the_tour_are_those_of_optsched(tmp_path: Path) -> None:
     stated = (
-        section("README.md", "### When the input is wrong").split("```text\n")[1].split("```")[0]
+        section("docs/tour.md", "## When the input is wrong").split("```text\n")[1].split("```")[0]
     )
     path = tmp_path / "bad.json"
     path.write_text(
@@ -212,10 +221,22 @@ def test_the_fault_messages_of_the_readme_are_those_of_optsched(tmp_path: Path) 
 # code
 
 
-def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    [code] = blocks("README.md", "python")
-    exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("optimal 46980")
+@pytest.mark.parametrize(
+    ("page", "printed"),
+    [("README.md", "\n0.0 1825.0 bert is preempted"), ("docs/python.md", "optimal 46980")],
+)
+def test_the_python_of_the_pages_runs(
+    page: str,
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for code in blocks(page, "python"):
+        exec(compile(code, page, "exec"), names)
+    assert printed in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -398,7 +419,7 @@ def test_defaults_stated_are_those_of_the_schema() -> None:
 
 
 def test_every_solver_policy_and_format_is_listed() -> None:
-    table = first_column(section("README.md", "## Solvers and policies"))
+    table = first_column(section("docs/tour.md", "## Solvers and policies"))
     assert set(registry.names("solvers")) <= set(table)
     assert set(table) <= {"auto", *registry.names("solvers"), *registry.names("policies")}
     assert {*re.findall(r"^### `(\w+)`", section("docs/formats.md", "## Import"), re.M)} == set(
@@ -444,7 +465,7 @@ def test_links_resolve(page: str) -> None:
 
 
 def test_paths_of_the_layout_exist() -> None:
-    for name in first_column(section("README.md", "## Where things are")):
+    for name in first_column(section("docs/architecture.md", "## Where things are")):
         assert (REPOSITORY / name).exists(), name
 
 
@@ -479,3 +500,7 @@ def test_the_changes_are_those_of_this_version() -> None:
     listed = re.findall(r"^## (\S+)", text_of("CHANGELOG.md"), re.M)
     assert next(one for one in listed if one != "Unreleased") == optsched.__version__
     assert "Unreleased" not in listed[1:]
+
+
+def test_the_first_page_is_short() -> None:
+    assert len(text_of("README.md").splitlines()) <= 200

@@ -30,7 +30,8 @@ def loaded_by(module: str) -> set[str]:
 @pytest.mark.parametrize(
     ("module", "forbidden"),
     [
-        ("optsched", NOUNS_ONLY),
+        ("optsched", (*NOUNS_ONLY, "optsched.api", "optsched.engine", "optsched.files")),
+        ("optsched.api", NOUNS_ONLY),
         ("optsched.verify", NOUNS_ONLY),
         ("optsched.files", NOUNS_ONLY),
         ("optsched.plugins.registry", NOUNS_ONLY),

@@ -1,9 +1,7 @@
 """`optsched bound`: lower bounds that no plan can beat."""
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +14,14 @@ from .parts.arguments import (
     json_option,
     load,
     objective_option,
+    path_option,
     quiet_option,
 )
 from .parts.duration import duration
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ..bounds import Bound
     from ..bounds.by_prices import Found
     from ..files.certificate import Certificate
@@ -34,26 +35,25 @@ if TYPE_CHECKING:
 @click.option(
     "--prices",
     is_flag=True,
-    help="Also search for prices on GPU time that prove more: wct, makespan, ftf.",
+    help="Also search for prices of GPU time that prove a better bound (wct, makespan and ftf).",
 )
 @click.option(
     "--steps",
     type=click.IntRange(min=0),
     metavar="N",
-    help="With --prices: steps of the search (120); the same on every machine.",
+    help="With --prices: number of search steps (default: 120), the same on every machine.",
 )
 @click.option(
     "--time-limit",
     type=duration,
     metavar="LENGTH",
-    help="With --prices: in place of --steps, as 5m.",
+    help="With --prices: a time limit instead of --steps, such as 5m.",
 )
-@click.option(
+@path_option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     metavar="CERTIFICATE",
-    help="With --prices: write the prices, for `optsched verify-bound`.",
+    help="With --prices: write the prices for `optsched verify-bound`.",
 )
 @json_option
 @quiet_option
@@ -67,14 +67,15 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Lower bounds on the objective of INSTANCE that need no solver.
+    """Compute lower bounds on the objective of INSTANCE without a solver.
 
     A bound for "any schedule" holds however often jobs are preempted; one for "this plan class"
-    where a waiting job runs in one piece and a running job either goes on or is preempted now. The
-    best of each level is marked *. With --quiet only the best value of each level is printed.
+    holds if a waiting job runs in one piece and a running job either continues or is preempted now.
+    The best bound of each level is marked *. With --quiet, only the best value of each level is
+    printed.
 
-    With --prices the GPU time of the whole trace gets prices at which every job buys what it needs:
-    slower, and mostly much closer. Ctrl-C ends the search and keeps the best so far.
+    With --prices, GPU time is given prices at which every job buys what it needs: slower, and
+    usually much closer. Ctrl-C ends the search and keeps the best bound so far.
 
     \b
     optsched bound cluster.json
@@ -151,62 +152,33 @@ def _search(
     time_limit_s: float | None,
     wanted: bool,
 ) -> "tuple[Bound, Certificate]":
-    """The bound that the search for prices proves. Ctrl-C ends the search."""
+    """Return the bound that the search for prices proves. Ctrl-C ends the search."""
     from ..bounds import Bound
     from ..bounds.by_prices import SOURCE, STEPS, concluded, counted, searching, timed
+    from ..duration import human
+    from ..picture.facts import level_unit, quantity
+    from .parts.progress import in_one_line, live_line
 
     done = (
         counted(STEPS if steps is None else steps) if time_limit_s is None else timed(time_limit_s)
     )
     last: Found | None = None
-    with _progress(
-        objective.name, STEPS if steps is None else steps, time_limit_s, wanted
-    ) as show_step:
+    started_s = time.monotonic()
+
+    def line() -> "Text":
+        if last is None:
+            return in_one_line("looking for first prices")
+        rest = f"step {last.step} of {STEPS if steps is None else steps}"
+        if time_limit_s is not None:
+            rest = f"{human(max(0.0, round(time_limit_s + started_s - time.monotonic())))} left"
+        return in_one_line(f"bound {quantity(last.value, level_unit(objective.name))}  {rest}")
+
+    with live_line(line, wanted):
         try:
-            for last in searching(instance, objective, done):
-                show_step.append(last)
+            for found in searching(instance, objective, done):
+                last = found
         except KeyboardInterrupt:
             if last is None:
                 raise
     _, certificate = concluded(instance, objective, last)
     return Bound(level=0, value=certificate.value, source=SOURCE, preemptive=True), certificate
-
-
-@contextmanager
-def _progress(
-    name: str, steps: int, time_limit_s: float | None, wanted: bool
-) -> "Iterator[list[Found]]":
-    """A list whose last entry is shown on a live line on stderr, where that is a terminal."""
-    shown: list[Found] = []
-    if not wanted or not sys.stderr.isatty():
-        yield shown
-        return
-    import time
-
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    from ..duration import human
-    from ..picture.facts import level_unit, quantity
-
-    started_s = time.monotonic()
-
-    def line() -> Text:
-        if not shown:
-            return Text("looking for first prices")
-        last = shown[-1]
-        if time_limit_s is not None:
-            rest = f"{human(max(0.0, round(time_limit_s + started_s - time.monotonic())))} left"
-        else:
-            rest = f"step {last.step} of {steps}"
-        return Text(
-            f"bound {quantity(last.value, level_unit(name))}  {rest}",
-            overflow="ellipsis",
-            no_wrap=True,
-        )
-
-    with Live(
-        console=Console(stderr=True), get_renderable=line, refresh_per_second=4, transient=True
-    ):
-        yield shown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import InputError, OptschedError
-from .parts.arguments import json_option, quiet_option
+from .parts.arguments import json_option, path_option, quiet_option
 
 if TYPE_CHECKING:
     from ..control.journal.events import Event
@@ -16,24 +16,22 @@ if TYPE_CHECKING:
 
 
 @click.command("demo")
-@click.option(
+@path_option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     default="demo-output",
-    show_default=True,
     metavar="DIR",
-    help="Directory for the cluster file, the state and the picture; made if it is not there.",
+    help="Directory for the cluster file, the state and the picture; created if missing.",
 )
 @json_option
 @quiet_option
 def command(output: Path, as_json: bool, quiet: bool) -> int:
-    """Run six jobs on an emulated cluster of eight GPUs, then draw what happened and say why.
+    """Run six jobs on an emulated cluster of eight GPUs, draw what happened, and say why.
 
-    The jobs are real processes that train (by sleeping), save and load; one is preempted because
-    that pays, one is not because it would not. Takes less than a minute and needs no GPU. Writes
-    cluster.toml, state/ and happened.html; `optsched rounds --config DIR/cluster.toml` lists the
-    rounds that were decided.
+    The jobs are real processes that train (by sleeping), save and load. One is preempted because
+    that pays off; another is not because it would not. The demo takes less than a minute and needs
+    no GPU. It writes cluster.toml, state/ and happened.html; `optsched rounds --config
+    DIR/cluster.toml` lists the rounds that were decided.
     """
     from ..control.journal.log import line
     from ..demo.play import play
@@ -95,7 +93,7 @@ def _make_room(output: Path) -> None:
 
 
 def _draw(story: "Story", output: Path) -> tuple[Path | None, str]:
-    """The page, or without plotly the figure, or without either the reason."""
+    """Return the page, or without plotly the figure, or without either the reason."""
     from ..picture import can_draw
 
     reason = ""

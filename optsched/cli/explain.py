@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,42 +10,41 @@ import click
 
 from ..errors import InputError
 from ..model.instance import Instance
-from ..model.plan import Plan
-from .parts.arguments import instance_argument, json_option, load, objective_option, quiet_option
-from .parts.duration import duration
+from .parts.arguments import (
+    instance_argument,
+    json_option,
+    load,
+    objective_option,
+    path_option,
+    quiet_option,
+    time_option,
+)
 
 if TYPE_CHECKING:
     from ..explain import Explanation
-    from ..round.plan import JobRound, RoundSolution
+    from ..round.plan import RoundSolution
 
 
 @click.command("explain")
 @instance_argument
 @click.argument("names", nargs=-1, metavar="[ROUND_OR_PLAN] [JOB]...")
 @objective_option
-@click.option(
+@time_option(
     "--length",
     "round_s",
-    type=duration,
     default="300s",
-    show_default=True,
-    metavar="TIME",
-    help="How long until jobs are looked at again; a round file says so itself.",
+    help="Time until the next round; a round file has its own.",
 )
-@click.option(
+@time_option(
     "--budget",
     "budget_s",
-    type=duration,
     default="1s",
-    show_default=True,
-    metavar="TIME",
-    help="Wall clock for deciding the round, or for the prices where a plan is explained.",
+    help="Wall-clock limit for deciding the round, or for computing prices when explaining a plan.",
 )
-@click.option(
+@path_option(
     "--config",
-    type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Of a live cluster: cluster.toml of its controller, found as by `optsched queue`.",
+    help="For a live cluster: the cluster.toml of its controller, found as `optsched queue` does.",
 )
 @json_option
 @quiet_option
@@ -60,18 +58,17 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Say why each job of INSTANCE (or each JOB named) runs, waits, moves or was preempted, in a
-    sentence each.
+    """Say in one sentence why each job of INSTANCE (or each JOB named) runs, waits, moves or was
+    preempted.
 
-    ROUND_OR_PLAN is a file of `optsched round -o` or `optsched solve -o`; without one a round is
-    decided first. Of a plan the decisions at the present are explained, with the prices of a round.
-    What a job is worth, and what each capacity costs, is explained in docs/concepts.md, "The
-    round". --json has all numbers. Jobs that can never run are told from waiting ones before
-    anything is solved. Exit status 0, or 2 for bad input.
+    ROUND_OR_PLAN is a file written by `optsched round -o` or `optsched solve -o`; without one, a
+    round is decided first. For a plan, the decisions at the present are explained with the prices
+    of a round. docs/concepts.md, "The round", explains what a job is worth and what each capacity
+    costs. --json has all numbers. Jobs that can never run are told apart from waiting ones before
+    anything is solved. Exit status: 0, or 2 for bad input.
 
-    With the name of a job in place of a file, the controller of the live cluster is asked: what the
-    job does or waits for, what it would cost to run it now, who is ahead, and what would change
-    that.
+    Given the name of a job instead of a file, the controller of the live cluster is asked what the
+    job does or waits for, what running it now would cost, who is ahead, and what would change that.
 
     \b
     optsched explain bert-17
@@ -79,9 +76,7 @@ def command(
     optsched explain cluster.json round.json bert-17
     optsched explain cluster.json plan.json --json
     """
-    from ..explain import Explainer, explain_inactive
-    from ..objectives import parse
-    from ..round.build import build
+    from ..explain.many import explain_all
 
     if config is not None or is_job(instance):
         from .explain_live import explain_live
@@ -94,13 +89,16 @@ def command(
         if name not in loaded.job:
             hint = "" if source is not None or name not in names[:1] else " nor a file"
             raise InputError(f"{name!r} is no job of {loaded.name}{hint}")
-    found = {name: explain_inactive(loaded, name) for name in asked}
-    if any(one is None for one in found.values()) or source is not None:
-        solution = _decided(loaded, source, objective, round_s, budget_s)
-        model = build(loaded, parse(solution.objective), solution.round_s, refill=solution.refill)
-        explainer = Explainer(model, solution)
-        found = {name: one or explainer.job(name) for name, one in found.items()}
-    explanations = [one for one in found.values() if one is not None]
+    solution = None if source is None else _read(loaded, source, round_s, budget_s)
+
+    def decided() -> "RoundSolution":
+        from ..round.decide import decide
+
+        if solution is not None:
+            return solution
+        return decide(loaded, objective, round_s=round_s, budget_s=budget_s)
+
+    explanations = explain_all(loaded, asked, decided)
     if as_json:
         click.echo(to_json(explanations))
     elif not quiet:
@@ -110,8 +108,8 @@ def command(
 
 
 def is_job(name: str) -> bool:
-    """Whether a first argument is meant as the job of a live cluster: it is no file, and has no
-    ending of one."""
+    """Return whether a first argument is meant as the job of a live cluster: it is no file, and has
+    no ending of one."""
     from ..executors.base import JOB_NAME
 
     return (
@@ -122,26 +120,22 @@ def is_job(name: str) -> bool:
 
 
 def _split(names: Sequence[str]) -> tuple[Path | None, Sequence[str]]:
-    """A first name that is a file is the round or plan; all others are jobs."""
+    """Split off a first name that is a file, the round or plan; all others are jobs."""
     if names and os.path.isfile(names[0]):
         return Path(names[0]), names[1:]
     return None, names
 
 
-def _decided(
-    instance: Instance, source: Path | None, objective: str, round_s: float, budget_s: float
-) -> "RoundSolution":
-    """The round in a file, the decisions of a plan in a file with the prices of a round, or a round
-    decided now."""
+def _read(instance: Instance, source: Path, round_s: float, budget_s: float) -> "RoundSolution":
+    """Return the round in a file, or the decisions of a plan in a file with the prices of a
+    round."""
     from .. import files
+    from ..explain.many import round_of_plan
     from ..objectives import parse
-    from ..round.decide import decide
     from ..round.files import file_format, load_round
     from ..round.verify import verify_round
     from ..verify import verify
 
-    if source is None:
-        return decide(instance, objective, round_s=round_s, budget_s=budget_s)
     data = files.read_bytes(source)
     if file_format(data) != files.PLAN_FORMAT:
         solution = load_round(data, str(source))
@@ -159,8 +153,14 @@ def _decided(
     report = verify(instance, plan, parse(stated.objective.name), replay=stated.replay)
     if not report.ok:
         raise InputError(f"{source}: is no sound plan of {instance.name}: {report.violations[0]}")
-    prices = decide(instance, stated.objective.name, round_s=round_s, budget_s=budget_s)
-    return replace(prices, solver=stated.solver, jobs=_first_steps(instance, plan))
+    return round_of_plan(
+        instance,
+        plan,
+        stated.objective.name,
+        solver=stated.solver,
+        round_s=round_s,
+        budget_s=budget_s,
+    )
 
 
 def _check(instance: Instance, source: Path, what: str, name: str, content: str | None) -> None:
@@ -191,35 +191,8 @@ def _agree(source: Path, **stated: Any) -> None:
             )
 
 
-def _first_steps(instance: Instance, plan: Plan) -> "tuple[JobRound, ...]":
-    """What a plan decides now: what each job holds once those who leave have saved."""
-    from ..round.plan import JobRound
-
-    found = []
-    for entry in plan.jobs:
-        if entry.decision in ("wait", "preempt"):
-            found.append(JobRound(id=entry.id, decision=entry.decision))
-            continue
-        running = instance.running_job.get(entry.id)
-        step = entry.segments[0]
-        if (
-            entry.decision != "continue"
-            and running is not None
-            and len(entry.segments) > 1
-            and (
-                set(step.placement) == set(running.placement)
-                and step.mode.size == running.mode.size
-            )
-        ):
-            step = entry.segments[1]  # the first is its checkpoint where it was
-        found.append(
-            JobRound(id=entry.id, decision=entry.decision, mode=step.mode, placement=step.placement)
-        )
-    return tuple(found)
-
-
 def to_json(explanations: "Sequence[Explanation]") -> str:
-    """A list, one job a line, with all numbers."""
+    """Return a list, one job a line, with all numbers."""
     from ..files import plain
 
     return "[" + ",\n ".join(json.dumps(plain(one)) for one in explanations) + "]"

@@ -10,7 +10,7 @@ import click
 from ..errors import InputError
 from ..model.instance import Instance
 from .import_ import write_checked
-from .parts.arguments import check_outputs, json_option, quiet_option
+from .parts.arguments import check_outputs, json_option, path_option, quiet_option
 from .parts.duration import cost
 
 FITTED = ("philly", "helios", "acme", "openb")
@@ -35,102 +35,96 @@ ONLY = {
     "--like",
     type=click.Choice([*FITTED, *INVENTED, PLANTED]),
     default="philly",
-    show_default=True,
-    help="philly, helios, acme, openb: fitted to that cluster. mixed, llm: invented, gangs "
-    "mostly of one GPU "
-    "or mostly of many. planted: cut out of a full cluster, so that the least makespan is 36,000 "
-    "s.",
+    help="philly, helios, acme, openb: fitted to that cluster. mixed, llm: synthetic, with mostly "
+    "single-GPU or mostly large gangs. planted: cut out of a full cluster, so that the "
+    "minimum makespan is 36,000 s.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="How many jobs."
+    "--jobs", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="Number of jobs."
 )
 @click.option(
     "--gpus",
     type=click.IntRange(1, 200_000),
     metavar="G",
-    help="How many GPUs; where whole nodes do not add up to that, some are smaller.",
+    help="Number of GPUs; where whole nodes do not add up to it, some nodes are smaller.",
 )
 @click.option(
     "--cluster",
     metavar="SPEC",
-    help="Fitted: these nodes in place of the model's, as v100=288,p100=96.",
+    help="Fitted only: use these nodes instead of the model's, such as v100=288,p100=96.",
 )
 @click.option(
     "--gpus-per-node",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="With --cluster, and planted (8).",
+    help="GPUs per node, with --cluster and for planted (default: 8).",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
-    show_default=True,
     metavar="S",
-    help="Same seed, same instance.",
+    help="Random seed; the same seed gives the same instance.",
 )
 @click.option(
     "--load",
     type=click.FloatRange(0, 100, min_open=True),
     metavar="F",
-    help="Work offered by capacity; fitted: by default the jobs come as often as on the real "
-    "cluster; "
-    "mixed, llm: with --arrivals poisson (0.9).",
+    help="Offered work over capacity. Fitted: by default jobs arrive as often as on the real "
+    "cluster. mixed, llm: with --arrivals poisson (default: 0.9).",
 )
 @click.option(
     "--days",
     type=click.FloatRange(0, min_open=True),
     metavar="D",
-    help="Fitted: the jobs come within so many days; in place of --load.",
+    help="Fitted only: let all jobs arrive within D days, instead of --load.",
 )
 @click.option(
     "--arrivals",
     type=click.Choice(["batch", "poisson"]),
-    help="mixed, llm: all submitted at 0 (the default), or one by one.",
+    help="mixed, llm: submit all jobs at 0 (the default) or one by one.",
 )
 @click.option(
     "--running",
     type=click.FloatRange(0, 1),
     metavar="F",
-    help="mixed, llm: fraction of the jobs that already run, as far as they fit.",
+    help="mixed, llm: fraction of jobs already running, as far as they fit.",
 )
 @click.option(
     "--gpu-types",
     type=click.IntRange(1, 3),
     metavar="K",
-    help="mixed, llm: 1: A100 only, 2: with V100, 3: with P100 (the default).",
+    help="mixed, llm: 1 for A100 only, 2 adds V100, 3 (the default) adds P100.",
 )
 @click.option(
     "--quotas",
     is_flag=True,
     default=None,
-    help="Fitted: virtual clusters have GPU quotas in proportion to the published ones.",
+    help="Fitted only: give virtual clusters GPU quotas in proportion to the published ones.",
 )
-@click.option("--no-failures", is_flag=True, default=None, help="Fitted: no attempt fails.")
+@click.option("--no-failures", is_flag=True, default=None, help="Fitted only: let no attempt fail.")
 @click.option(
     "--uplinks",
     type=click.FloatRange(0, min_open=True),
     metavar="GBPS",
-    help="Every rack has an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
+    help="Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
 )
-@click.option("--no-overheads", is_flag=True, help="Starting, saving and restoring cost nothing.")
+@click.option("--no-overheads", is_flag=True, help="Make starting, saving and restoring free.")
 @click.option(
     "--checkpoint",
     "checkpoint_s",
     type=cost,
     metavar="TIME",
-    help="Saving takes TIME for every job, and restoring as long again, as 0, 30s or 5m.",
+    help="Let saving take TIME for every job, and restoring as long, such as 0, 30s or 5m.",
 )
 @click.option(
     "-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout."
 )
-@click.option(
+@path_option(
     "--fit",
     metavar="PAGE",
-    type=click.Path(path_type=Path),
-    help="Fitted: also write an HTML page that shows the jobs against the real trace (where it "
-    "lies under "
-    "OPTSCHED_DATA) and published figures.",
+    help="Fitted only: also write an HTML page that compares the jobs with the real trace (if it "
+    "is under OPTSCHED_DATA) and with published figures.",
 )
 @json_option
 @quiet_option
@@ -148,11 +142,11 @@ def command(
     quiet: bool,
     **only: Any,
 ) -> None:
-    """Make a random instance of N jobs on G GPUs.
+    """Generate a random instance of N jobs on G GPUs.
 
     philly, helios, acme and openb have the nodes, arrivals, gang sizes, run times, users, commands
-    and failures of those clusters, as far as they are published. planted has a known least
-    makespan. Without -o the instance goes to stdout and the summary to stderr.
+    and failures of those clusters, as far as they are published. planted has a known minimum
+    makespan. Without -o, the instance goes to stdout and the summary to stderr.
     """
     given = {name: value for name, value in only.items() if value is not None}
     for name in given:

@@ -57,10 +57,11 @@ def _format_options(command: Command) -> Command:
 @click.option(
     "--profiles",
     type=click.Choice(["measured", "none"]),
-    help="Profiles of jobs whose trace has none: measured ones, drawn by rule (default), or none.",
+    help="Profiles for jobs whose trace has none: measured ones, drawn by rule (the default), or "
+    "none.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", help="Seed of that draw.  [default: 0]"
+    "--seed", type=click.IntRange(min=0), metavar="N", help="Random seed of that draw (default: 0)."
 )
 @json_option
 @quiet_option
@@ -77,10 +78,10 @@ def command(
 ) -> None:
     """Turn the trace or benchmark file SOURCE into an instance.
 
-    `optsched list formats` says what FORMAT may be. Without -o the instance goes to stdout and the
-    summary to stderr. Jobs that cannot be used are dropped and counted with the reason. Jobs of
-    formats that say nothing of speed, memory and checkpoints get measured profiles by a seeded rule
-    (docs/formats.md).
+    `optsched list formats` names the formats. Without -o, the instance goes to stdout and the
+    summary to stderr. Jobs that cannot be used are dropped and counted, with the reason. Jobs of
+    formats that say nothing about speed, memory and checkpoints get measured profiles by a seeded
+    rule (docs/formats.md).
     """
     if output not in (None, "-"):
         check_outputs({"-o": Path(output)}, str(source))
@@ -115,9 +116,8 @@ def _refuse_profiles(trace_format: str, profiles: str | None, seed: int | None) 
     for flag, value in (("--profiles", profiles), ("--seed", seed)):
         if value is not None:
             raise InputError(
-                f"{flag} does not go with the format {trace_format}, whose jobs keep the "
-                "profiles that "
-                "they have; leave it out"
+                f"{flag} does not go with the format {trace_format}, whose jobs keep the profiles "
+                "that they have; leave it out"
             )
 
 

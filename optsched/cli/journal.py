@@ -37,7 +37,7 @@ def reads_journal(command: Callable[..., int]) -> Callable[..., int]:
         show_default=True,
         envvar="OPTSCHED_CONFIG",
         metavar="FILE",
-        help="The cluster.toml whose journal is read.",
+        help="The cluster.toml whose journal to read.",
     )(reading)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .parts.arguments import json_option, quiet_option
+from .parts.arguments import json_option, path_option, quiet_option
 from .run import CONFIG
 
 if TYPE_CHECKING:
@@ -16,28 +16,26 @@ if TYPE_CHECKING:
 
 
 @click.command("kueue")
-@click.option(
+@path_option(
     "--config",
-    type=click.Path(path_type=Path),
     default=CONFIG,
-    show_default=True,
     envvar="OPTSCHED_CONFIG",
     metavar="FILE",
-    help="Where the cluster is, which queues, and how to decide.",
+    help="The file that names the cluster, the queues, and how to decide.",
 )
-@click.option("--once", is_flag=True, help="Decide once, and print what and why.")
+@click.option("--once", is_flag=True, help="Decide once, and print the decisions with reasons.")
 @click.option("--dry-run", is_flag=True, help="Write nothing.")
 @json_option
 @quiet_option
 def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool) -> int:
-    """Decide rounds on Kueue's Workloads, and make Kueue admit them in that order by their priority
-    boosts.
+    """Decide rounds on Kueue's Workloads, and make Kueue admit them in that order through their
+    priority boosts.
 
-    For sites that keep Kueue as their scheduler. It reads queues and Workloads, decides who should
-    run now as `optsched run` does, and writes the annotation kueue.x-k8s.io/priority-boost of the
-    Workloads that must move in the order, every FILE's `every`, until interrupted. Kueue needs the
-    feature gate PriorityBoost (0.17 or later). Exit status 0, with --once 1 where the API server
-    does not answer, 2 for bad input.
+    This is for sites that keep Kueue as their scheduler. The command reads queues and Workloads,
+    decides who should run now as `optsched run` does, and writes the annotation
+    kueue.x-k8s.io/priority-boost of the Workloads whose place must change, at the interval `every`
+    in FILE, until interrupted. Kueue needs the feature gate PriorityBoost (0.17 or later). Exit
+    status: 0, with --once 1 if the API server does not answer, 2 for bad input.
 
     \b
     optsched kueue --once --dry-run

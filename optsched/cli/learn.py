@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .parts.arguments import check_outputs, json_option, load, quiet_option
+from .parts.arguments import check_outputs, json_option, load, path_option, quiet_option
 
 
 @click.command("learn")
@@ -15,47 +15,41 @@ from .parts.arguments import check_outputs, json_option, load, quiet_option
 @click.option(
     "--objective",
     default="bounded-slowdown",
-    show_default=True,
     metavar="NAME",
-    help="What the reward is made of: bounded-slowdown, wait, wct, utilisation or slowdown.",
+    help="What is rewarded: bounded-slowdown, wait, wct, utilisation or slowdown.",
 )
 @click.option(
     "--base",
     default="fifo",
-    show_default=True,
     metavar="RULE",
-    help="What it is rewarded for beating on the same jobs: a policy, or wfp or f1.",
+    help="The rule to beat on the same jobs: a policy, wfp or f1.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
-    show_default=True,
     metavar="S",
-    help="Same seed, same weights.",
+    help="Random seed; the same seed gives the same weights.",
 )
 @click.option(
     "--generations",
     type=click.IntRange(1, 10_000),
     default=30,
-    show_default=True,
     metavar="N",
-    help="How long to learn; a generation takes a few seconds.",
+    help="Number of generations; each takes a few seconds.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 256),
     default=1,
-    show_default=True,
     metavar="N",
-    help="Processes; the weights do not depend on it.",
+    help="Number of processes; the weights do not depend on it.",
 )
-@click.option(
+@path_option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     metavar="WEIGHTS",
-    help="File for the weights (docs/formats.md); it has the best so far while learning goes on.",
+    help="File for the weights (docs/formats.md); during training it holds the best so far.",
 )
 @json_option
 @quiet_option
@@ -71,13 +65,13 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Train what POLICY learns on the jobs of each INSTANCE, in the simulator.
+    """Train POLICY in the simulator on the jobs of each INSTANCE.
 
     rltune learns a scorer: batches of 256 jobs are simulated with it and with the base rule, and
-    the reward is (base - learned) / max(base, learned, 1) of their mean scores. It is trained on
-    the first 60 % of the jobs and selected by the next 20 %; what it does on the last 20 %, which
-    it has never seen, is printed. Ctrl-C ends it with the best so far. `optsched simulate INSTANCE
-    --policy rltune --option weights=WEIGHTS` uses it.
+    the reward is (base - learned) / max(base, learned, 1) of their mean scores. It trains on the
+    first 60 % of the jobs, is selected on the next 20 %, and its result on the last 20 %, which it
+    has never seen, is printed. Ctrl-C ends training and keeps the best so far. Use the weights with
+    `optsched simulate INSTANCE --policy rltune --option weights=WEIGHTS`.
     """
     from ..errors import InputError
     from ..files import instance_hash, write_text

@@ -28,13 +28,13 @@ GROUPS: dict[str, "registry.Group"] = {
 @click.option(
     "--markdown",
     is_flag=True,
-    help="The policies as docs/policies.md has them, with their sources.",
+    help="Print the policies with their sources, as in docs/policies.md.",
 )
 @json_option
 @quiet_option
 def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
-    """What there is to choose from, or all about NAME with its options. With --quiet only the
-    names.
+    """List what there is to choose from, or everything about NAME with its options. With --quiet,
+    only names.
 
     \b
     solvers      plan a whole instance and prove how good the plan is     (solve --solver)
@@ -76,7 +76,7 @@ def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
-    """One object for each thing of a kind, with the same keys throughout."""
+    """Return one object for each thing of a kind, with the same keys throughout."""
     if kind == "objectives":
         from ..objectives import TERMS
 
@@ -152,8 +152,8 @@ def _show_plug_in(kind: str, plug_in: "registry.Listed") -> None:
 
 
 def facts(source: "Source | None") -> dict[str, Any]:
-    """When a policy was published, what it reads of an instance, how sure it is that this is it,
-    and what to cite."""
+    """Return when a policy was published, what it reads of an instance, how sure it is that this is
+    it, and what to cite."""
     if source is None:
         return {"year": None, "needs": [], "sureness": None, "cite": None}
     return {
@@ -165,7 +165,7 @@ def facts(source: "Source | None") -> dict[str, Any]:
 
 
 def text(value: Any) -> str:
-    """A value in a table."""
+    """Return a value in a table."""
     if isinstance(value, list):
         return ", ".join(value) or "-"
     return "-" if value is None else str(value)

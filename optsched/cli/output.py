@@ -24,20 +24,22 @@ LONGEST_PAUSE_S = 2.0
     "--follow",
     "following",
     is_flag=True,
-    help="Go on until the job has ended, over all its attempts.",
+    help="Follow until the job has ended, across all its attempts.",
 )
 @click.option(
     "--tail",
     type=click.IntRange(1, 1024),
     default=64,
-    show_default=True,
     metavar="KIB",
-    help="Only the last of it.",
+    help="Print only the last KIB kibibytes.",
 )
 @click.option(
-    "--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else the last one."
+    "--attempt",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Print the output of this attempt (default: the last one).",
 )
-@click.option("--stderr", is_flag=True, help="What it printed to stderr; else to stdout.")
+@click.option("--stderr", is_flag=True, help="Print stderr instead of stdout.")
 @json_option
 @asks_controller
 def command(
@@ -49,7 +51,7 @@ def command(
     stderr: bool,
     as_json: bool,
 ) -> int:
-    """Print what JOB printed; with -f as it comes.
+    """Print what JOB has printed; with -f, follow it.
 
     \b
     optsched output train-1
@@ -71,9 +73,9 @@ def follow(
     streams: tuple[str, ...] = ("stdout", "stderr"),
     attempt: int | None = None,
 ) -> Iterator[tuple[str, bool]]:
-    """What a job prints as it comes, and whether it is stderr, until it has ended; with `attempt`,
-    until that has. A controller that is away is waited for. Raises ApiError where there is no
-    such job."""
+    """Yield what a job prints as it comes, and whether it is stderr, until it has ended; with
+    `attempt`, until that has. A controller that is away is waited for. Raises ApiError where there
+    is no such job."""
     number, pause_s = attempt or 1, 0.1
     at = dict.fromkeys(streams, 0)
     while True:
@@ -97,14 +99,15 @@ def follow(
 
 
 def ended(client: "Client", job: str) -> dict[str, Any]:
-    """The job once it has ended."""
+    """Return the job once it has ended."""
     while (found := _once_there(client, job)["job"])["status"] not in FINISHED:
         time.sleep(0.5)
     return dict(found)
 
 
 def exit_status(job: dict[str, Any]) -> int:
-    """What a shell would report of its command; 1 where that is not known, or it was cancelled."""
+    """Return what a shell would report of its command; 1 where that is not known, or it was
+    cancelled."""
     status = job["exit_status"]
     if job["status"] == "completed":
         return 0

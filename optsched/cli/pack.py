@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..errors import InputError, OptschedError
-from .parts.arguments import instance_argument, json_option, load, quiet_option
+from .parts.arguments import instance_argument, json_option, load, path_option, quiet_option
 
 
 @click.command("pack")
@@ -16,7 +16,6 @@ from .parts.arguments import instance_argument, json_option, load, quiet_option
     "--rule",
     "rule_name",
     default="optsched",
-    show_default=True,
     metavar="NAME",
     help="optsched, fgd, best-fit, packing, clustering, dot-product or random.",
 )
@@ -25,28 +24,25 @@ from .parts.arguments import instance_argument, json_option, load, quiet_option
     "demand",
     type=float,
     default=1.3,
-    show_default=True,
     metavar="X",
-    help="Jobs arrive until they ask for X times the GPUs of the cluster.",
+    help="Let jobs arrive until they have asked for X times the GPUs of the cluster.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
-    show_default=True,
     metavar="N",
-    help="Seed of the order of arrival.",
+    help="Random seed of the order of arrival.",
 )
 @click.option(
     "--bound",
     "bounds",
     is_flag=True,
-    help="Also prove what no rule can exceed, at each load shown.",
+    help="Also prove, at each load shown, a limit that no rule can exceed.",
 )
-@click.option(
+@path_option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="Write packing.json, summary.json, allocation.svg and allocation.png to this directory.",
 )
@@ -62,13 +58,13 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Let the jobs of INSTANCE (a file, or - for stdin) arrive one by one and stay; times are left
-    aside.
+    """Let the jobs of INSTANCE (a file, or - for stdin) arrive one by one and stay; times are
+    ignored.
 
     Each job is placed at once on one node that has the cores, the memory and the GPUs (or the part
     of one GPU, profile.sharing.duty) that it asks for, or it fails. Jobs arrive in random order;
-    further ones are drawn from the same jobs until --load. The packing is checked independently
-    before it is shown. Exit status 0, 1 where that check fails, 2 for bad input.
+    more are drawn from the same jobs until --load is reached. The packing is checked independently
+    before it is shown. Exit status: 0, 1 if that check fails, 2 for bad input.
 
     \b
     optsched import openb openb_pod_list_default.csv.gz --all-pods --millicores -o openb.json.gz
@@ -147,8 +143,7 @@ def _show(total: dict[str, Any], bounds: bool) -> None:
     times = total["decision_wall_s"]
     lines = [
         f"instance {total['instance']['name']}: {total['gpus']:,} GPUs, {total['arrived']:,} "
-        "arrivals "
-        f"(seed {total['seed']}), {failed}",
+        f"arrivals (seed {total['seed']}), {failed}",
         f"rule {total['rule']}: {RULES[total['rule']]}",
     ]
     if times is not None:

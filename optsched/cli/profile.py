@@ -12,8 +12,7 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .parts.arguments import check_outputs, json_option, quiet_option
-from .parts.duration import duration
+from .parts.arguments import check_outputs, json_option, path_option, quiet_option, time_option
 
 if TYPE_CHECKING:
     from ..profiling.result import Result
@@ -22,7 +21,7 @@ NO_PROFILE = 1
 
 
 def core_counts(value: str | None) -> tuple[int, ...]:
-    """The type of an option that is core counts with commas between."""
+    """Read an option that is core counts with commas between."""
     words = (value or "").split(",")
     if not all(word.strip().isdecimal() and 1 <= int(word) <= 100_000 for word in words):
         raise click.BadParameter(f"{value!r} is no list of core counts; write 1,2,4,8")
@@ -31,71 +30,54 @@ def core_counts(value: str | None) -> tuple[int, ...]:
 
 @click.command("profile", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option(
+@time_option(
     "--for",
     "for_s",
-    type=duration,
     default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="How long each run lasts, start-up included, before it is asked to stop.",
+    help="Length of each run, start-up included, before it is asked to stop.",
 )
 @click.option(
     "--cpus",
     type=core_counts,
     metavar="1,2,4,8",
-    help="Also find how many cores each GPU needs (all of it where --gpus is 0), of these counts.",
+    help="Also find how many cores each GPU needs (with --gpus 0, the whole job), trying these "
+    "counts.",
 )
 @click.option(
     "--repeats",
     type=click.IntRange(1, 100),
     default=3,
-    show_default=True,
     metavar="N",
-    help="Runs with each core count.",
+    help="Number of runs per core count.",
 )
 @click.option(
     "--gpus",
     type=click.IntRange(0, 1024),
     default=1,
-    show_default=True,
     metavar="N",
-    help="The GPUs the command is given.",
+    help="Number of GPUs given to the command.",
 )
 @click.option(
     "--gpu-type",
     metavar="NAME",
-    help="What the cluster calls these GPUs; else the name NVML gives.",
+    help="Name of these GPUs in the cluster; by default the one that NVML reports.",
 )
-@click.option(
+@time_option(
     "--grace",
     "grace_s",
-    type=duration,
     default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="How long the command may take to save and stop before it is killed.",
+    help="Time the command has to save and stop before it is killed.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write profile and measurements to this file.",
+@path_option(
+    "-o", "--output", metavar="FILE", help="Write the profile and the measurements to this file."
 )
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    metavar="FILE.svg",
-    help="Draw rate against cores; with --cpus.",
-)
-@click.option(
+@path_option("--plot", metavar="FILE.svg", help="With --cpus: draw rate against cores.")
+@path_option(
     "--store",
-    type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Keep the profile in this folder, beside its earlier versions, under --name.",
+    help="Store the profile in this folder under --name, next to its earlier versions.",
 )
-@click.option("--name", metavar="NAME", help="The name of the profile.")
+@click.option("--name", metavar="NAME", help="Name of the profile.")
 @json_option
 @quiet_option
 def command(
@@ -113,13 +95,14 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Run COMMAND briefly, on this host, and measure it: the profile of a job.
+    """Run COMMAND briefly on this host and measure it: the profile of a job.
 
-    It is run once, asked to save and stop (SIGTERM), and where it does so (exit status 85) started
-    again from what it saved; with --cpus then several times with each count. It really runs: what
-    it writes, it writes. Steps are those it reports to the file OPTSCHED_PROGRESS, or those of
-    PyTorch's optimizers, which need no change to it. What could not be measured is left out, and
-    why is said. Exit status 0 with a profile, 1 where the command failed, 2 for bad input.
+    The command is run once and asked to save and stop (SIGTERM). If it does (exit status 85), it is
+    started again from what it saved; with --cpus it is then run several times per core count. It
+    really runs: whatever it writes is written. Steps are those that it reports to the file
+    OPTSCHED_PROGRESS, or those of PyTorch's optimizers, which need no change. What could not be
+    measured is left out, with the reason. Exit status: 0 with a profile, 1 if the command failed, 2
+    for bad input.
 
     \b
     optsched profile -- python train.py --batch 32
@@ -133,21 +116,9 @@ def command(
     from ..profiling.probe import ProbeError, probe
     from ..profiling.result import dump_result, result, result_object
     from ..profiling.run import Setting
-    from ..profiling.store import Store, check_name
+    from ..profiling.store import Store
 
-    if plot is not None and cpus is None:
-        raise InputError(
-            "--plot draws rate against cores; say which counts with --cpus, as in --cpus 1,2,4,8"
-        )
-    if plot is not None and plot.suffix != ".svg":
-        raise InputError(f"--plot {plot}: the picture is an SVG; give a name that ends in .svg")
-    if (store is None) != (name is None):
-        raise InputError(
-            "--store DIR and --name NAME go together: a folder, and the profile's name in it"
-        )
-    if name is not None:
-        check_name(name)
-    check_outputs({"-o": output, "--plot": plot}, "-")
+    _check(cpus, output, plot, store, name)
     cores = usable_cores()
     if cpus is not None:
         check_counts(cpus, gpus, len(cores))
@@ -209,6 +180,31 @@ def command(
     return 0
 
 
+def _check(
+    cpus: tuple[int, ...] | None,
+    output: Path | None,
+    plot: Path | None,
+    store: Path | None,
+    name: str | None,
+) -> None:
+    """Raise InputError for options that do not go together, and files that cannot be written."""
+    from ..profiling.store import check_name
+
+    if plot is not None and cpus is None:
+        raise InputError(
+            "--plot draws rate against cores; say which counts with --cpus, as in --cpus 1,2,4,8"
+        )
+    if plot is not None and plot.suffix != ".svg":
+        raise InputError(f"--plot {plot}: the picture is an SVG; give a name that ends in .svg")
+    if (store is None) != (name is None):
+        raise InputError(
+            "--store DIR and --name NAME go together: a folder, and the profile's name in it"
+        )
+    if name is not None:
+        check_name(name)
+    check_outputs({"-o": output, "--plot": plot}, "-")
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """As Ctrl-C does: the command must not go on alone."""
     raise KeyboardInterrupt
@@ -232,8 +228,7 @@ def _print(found: "Result", output: Path | None) -> None:
         if not found.cores.sure:
             parts.append(
                 f"Single repeats disagree on who is within {found.cores.within:.0%} of the "
-                "plateau; "
-                "longer runs (--for) or more --repeats would decide."
+                "plateau; longer runs (--for) or more --repeats would decide."
             )
     parts += ["", '"profile": ' + json.dumps(plain(found.profile))]
     if output is not None:
@@ -242,7 +237,7 @@ def _print(found: "Result", output: Path | None) -> None:
 
 
 def _rows(found: "Result") -> list[tuple[str, str, str]]:
-    """What was measured, then what was not and why, then what else is to be known."""
+    """Return what was measured, then what was not and why, then what else is to be known."""
     one = found.measured
     absent = one.absent
     rows: list[tuple[str, str, str]] = []

@@ -6,25 +6,19 @@ from typing import Any
 
 import click
 
-from .parts.arguments import json_option, quiet_option
+from .parts.arguments import json_option, path_option, quiet_option
 
 
 @click.command("profiles")
 @click.argument("name", required=False)
-@click.option(
-    "--store",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="The folder of profiles.",
-)
+@path_option("--store", required=True, metavar="DIR", help="Folder of the profiles.")
 @json_option
 @quiet_option
 def command(name: str | None, store: Path, as_json: bool, quiet: bool) -> None:
-    """List the profiles in a folder, or show NAME with every version it ever had.
+    """List the profiles in a folder, or show NAME with every version it has had.
 
-    A profile is changed by editing its file: the field "profile" of DIR/NAME.json. Faults are told
-    at the next reading, and fields edited by hand stay as they are whatever is measured later.
+    To change a profile, edit its file: the field "profile" of DIR/NAME.json. Faults are reported
+    when it is next read, and fields edited by hand keep their values whatever is measured later.
 
     \b
     optsched profiles --store profiles

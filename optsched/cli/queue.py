@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 
 @click.command("queue")
-@click.option("--all", "everybody", is_flag=True, help="Jobs of all users (administrators only).")
-@click.option("--finished", is_flag=True, help="Jobs that have finished, the last first.")
+@click.option(
+    "--all", "everybody", is_flag=True, help="Show jobs of all users (administrators only)."
+)
+@click.option("--finished", is_flag=True, help="Show finished jobs, most recent first.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     metavar="N",
-    help="So many at the most; else 1,000, or 30 finished ones.",
+    help="Show at most N jobs (default: 1,000, or 30 finished ones).",
 )
 @json_option
 @asks_controller
 def command(
     client: "Client", everybody: bool, finished: bool, limit: int | None, as_json: bool
 ) -> int:
-    """List your jobs: where they are, how long they waited and ran, and why.
+    """List your jobs: where they are, how long they have waited and run, and why.
 
     \b
     optsched queue
@@ -51,7 +53,7 @@ def command(
 
 
 def jobs_table(jobs: list[dict[str, Any]], *, users: bool, finished: bool = False) -> "Table":
-    """Jobs as a person reads them."""
+    """Return jobs as a person reads them."""
     wide = width() >= WIDE
     times = ["waited", "ran"] if wide else ["waited/ran"]
     left = ["ended with"] if finished else ["progress", "left"] if wide else ["left"]
@@ -92,7 +94,7 @@ def printable(text: str) -> str:
 
 
 def gpus_of(job: dict[str, Any]) -> str:
-    """What it holds, or asks for: `2 a100`, `1-8`."""
+    """Return what it holds, or asks for: `2 a100`, `1-8`."""
     runs = job["placement"] and job["status"] not in ("waiting", "held")
     held = sum(slot["gpus"] for slot in job["placement"]) if runs else 0
     if held:
@@ -104,7 +106,7 @@ def gpus_of(job: dict[str, Any]) -> str:
 
 
 def nodes_of(job: dict[str, Any]) -> str:
-    """Where it is, or was."""
+    """Return where it is, or was."""
     if job["status"] in ("waiting", "held"):
         return "-"
     return short(tuple(slot["node"] for slot in job["placement"]))

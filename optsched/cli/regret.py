@@ -11,7 +11,7 @@ import click
 from ..duration import human
 from ..errors import InputError
 from .journal import clock_text, instant, reads_journal
-from .parts.arguments import check_outputs, json_option
+from .parts.arguments import check_outputs, json_option, path_option
 
 if TYPE_CHECKING:
     from ..control.journal.journal import Journal
@@ -34,28 +34,33 @@ MEANING = {
     "from_s",
     type=instant,
     metavar="TIME",
-    help="Start of the period: 2026-05-01, 2026-05-01T14:30, or 24h for so long ago; else all "
-    "there is.",
+    help="Start of the period: 2026-05-01, 2026-05-01T14:30, or 24h for 24 hours ago (default: the "
+    "first entry).",
 )
-@click.option("--to", "to_s", type=instant, metavar="TIME", help="Its end, else the last entry.")
+@click.option(
+    "--to",
+    "to_s",
+    type=instant,
+    metavar="TIME",
+    help="End of the period (default: the last entry).",
+)
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Steps of the search for the bound (120): more take longer and may prove more.",
+    help="Number of steps of the search for the bound (default: 120); more take longer and may "
+    "prove more.",
 )
-@click.option(
+@path_option(
     "--picture",
-    type=click.Path(path_type=Path),
     metavar="FILE.svg",
-    help="Draw what the time of the jobs of each hour was spent on, and the bound.",
+    help="Draw how the jobs of each hour spent their time, and the bound.",
 )
-@click.option(
+@path_option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     metavar="INSTANCE",
-    help="Write the jobs with their true work as an instance file.",
+    help="Write the jobs and their actual work as an instance file.",
 )
 @json_option
 @reads_journal
@@ -68,14 +73,13 @@ def command(
     output: Path | None,
     as_json: bool,
 ) -> int:
-    """Say how far a period was from the best there could have been, and what the time of its jobs
-    was spent on.
+    """Report how far a period was from the best possible, and how its jobs spent their time.
 
-    The jobs that ran in the period, with the work that they turned out to have (those that had not
-    completed by its end: with what they had done), are an instance; its bound on the mean
-    completion time holds for every schedule, also one that knew all arrivals and lengths beforehand
-    and never had a failure, a hold-up between nodes or a start-up to pay twice. So the gap is at
-    most what was to be gained, mostly much more than what could have been.
+    The jobs that ran in the period, with the work they turned out to have (for those not completed
+    by its end, what they had done), form an instance. Its bound on the mean completion time holds
+    for every schedule, even one that knew all arrivals and lengths beforehand and never had a
+    failure, a delay between nodes or a start-up to pay twice. So the gap is the most that could
+    have been gained, usually much more than what was possible.
 
     \b
     optsched regret --from 24h
@@ -142,14 +146,12 @@ def _show(found: "Regret") -> None:
             )
     show(
         f"{clock_text(found.from_s)} to {clock_text(found.to_s)}: {found.jobs:,} jobs ran, "
-        f"{found.completed:,} "
-        f"completed, {found.preemptions:,} preemption{'s' * (found.preemptions != 1)}, "
-        f"{found.failures:,} "
+        f"{found.completed:,} completed, {found.preemptions:,} "
+        f"preemption{'s' * (found.preemptions != 1)}, {found.failures:,} "
         f"failure{'s' * (found.failures != 1)}" + (f" (left out: {left})" if left else ""),
         f"  mean completion time  {human(found.mean_s)}",
         f"  bound                 {human(found.bound_s)} ({found.source}): no schedule does "
-        "better, even one that knew "
-        "all beforehand",
+        "better, even one that knew all beforehand",
         f"  gap                   {percent(found.gap)}: at most so much of it could have been "
         "saved",
         *(

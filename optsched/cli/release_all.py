@@ -4,25 +4,24 @@ from pathlib import Path
 
 import click
 
-from .parts.arguments import json_option, quiet_option
+from .parts.arguments import json_option, path_option, quiet_option
 
 
 @click.command("release-all")
-@click.option(
+@path_option(
     "--config",
     required=True,
     envvar="OPTSCHED_CONFIG",
     metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="The cluster.toml of the controller that held them.",
+    help="The cluster.toml of the controller that held the jobs.",
 )
 @json_option
 @quiet_option
 def command(config: Path, as_json: bool, quiet: bool) -> int:
     """Release all jobs that are held for optsched, so that Slurm starts them by itself.
 
-    For when the controller is gone for good: stop it first, as it would hold them again. Jobs that
-    users hold themselves stay on hold, and their users can release them.
+    Use it when the controller is gone for good; stop the controller first, as it would hold them
+    again. Jobs that users hold themselves stay on hold, and their users can release them.
     """
     import json
     from dataclasses import asdict

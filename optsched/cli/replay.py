@@ -8,8 +8,7 @@ import click
 
 from ..duration import human
 from .journal import clock_text, reads_journal
-from .parts.arguments import json_option
-from .parts.duration import duration
+from .parts.arguments import json_option, time_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,23 +24,13 @@ MOST_SHOWN = 30
 @click.command("replay")
 @click.argument("number", type=click.IntRange(min=1), metavar="ROUND")
 @click.option(
-    "--solver",
-    metavar="NAME",
-    help="Another than the round's own: a name of `optsched list rounds`.",
+    "--solver", metavar="NAME", help="Use another solver: a name from `optsched list rounds`."
 )
-@click.option(
-    "--budget",
-    "budget_s",
-    type=duration,
-    default="10s",
-    show_default=True,
-    metavar="TIME",
-    help="Wall clock for deciding.",
-)
+@time_option("--budget", "budget_s", default="10s", help="Wall-clock limit for deciding.")
 @click.option(
     "--objective",
     metavar="NAME",
-    help="Another than the round's own, as `optsched list objectives` names it.",
+    help="Use another objective, as named by `optsched list objectives`.",
 )
 @json_option
 @reads_journal
@@ -53,12 +42,12 @@ def command(
     objective: str | None,
     as_json: bool,
 ) -> int:
-    """Decide ROUND of a controller again, offline, on the instance it was decided on, with what was
-    blocked then.
+    """Decide a past ROUND of a controller again, offline, on the same instance and with the same
+    blocked places.
 
-    Says what is decided the same, what is now decided otherwise, and how values and proven gaps
-    compare. Nothing changes for the controller. Exit status 0, also where the decisions differ, 2
-    for bad input.
+    The output says which decisions are the same, which differ, and how values and proven gaps
+    compare. The controller is not affected. Exit status: 0, even if decisions differ, 2 for bad
+    input.
 
     \b
     optsched replay 17
@@ -125,8 +114,7 @@ def _show(found: "Replay", jobs: int) -> None:
         heads.add_row(name, a, b)
     lines: list[str | Table] = [
         f"round {found.number} of {clock_text(then.now_s)}: {jobs:,} jobs, decided the same for "
-        f"{found.same:,}, "
-        f"otherwise for {len(found.differences):,}",
+        f"{found.same:,}, otherwise for {len(found.differences):,}",
         "",
         heads,
         "",

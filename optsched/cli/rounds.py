@@ -23,27 +23,26 @@ if TYPE_CHECKING:
     "--last",
     type=click.IntRange(min=1),
     default=20,
-    show_default=True,
     metavar="N",
-    help="So many of the last rounds.",
+    help="Number of recent rounds to list.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the instance file and the round file of ROUND into this folder.",
+    help="Write the instance and round files of ROUND into this folder.",
 )
 @json_option
 @reads_journal
 def command(
     journal: "Journal", number: int | None, last: int, output: Path | None, as_json: bool
 ) -> int:
-    """List the rounds a controller decided, or with ROUND one of them; with -o write its files.
+    """List the rounds that a controller decided, or ROUND alone; with -o, write its files.
 
-    Value and bound are those of the round's objective (more is better); the gap is what could at
-    most have been gained in that round. The files are as those of `optsched round`: solve, verify
-    and explain them offline.
+    Value and bound are those of the objective of the round (more is better); the gap is the most
+    that could have been gained in that round. The files are like those of `optsched round`: solve,
+    verify and explain them offline.
 
     \b
     optsched rounds --last 100

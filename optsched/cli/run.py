@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .parts.arguments import json_option, quiet_option
+from .parts.arguments import json_option, path_option, quiet_option
 
 if TYPE_CHECKING:
     from ..control.journal.events import Event
@@ -14,29 +14,27 @@ CONFIG = "cluster.toml"
 
 
 @click.command("run")
-@click.option(
+@path_option(
     "--config",
-    type=click.Path(path_type=Path),
     default=CONFIG,
-    show_default=True,
     envvar="OPTSCHED_CONFIG",
     metavar="FILE",
-    help="The cluster and how to drive it.",
+    help="The cluster file: its nodes, and how to drive them.",
 )
 @click.option(
     "--web",
     is_flag=True,
-    help="Also serve the dashboard, on the port of [api] in FILE or a free one.",
+    help="Also serve the dashboard, on the port that [api] in FILE names, or on a free one.",
 )
 @json_option
 @quiet_option
 def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
     """Run jobs on real nodes: decide who runs where, start, preempt and resume, until interrupted.
 
-    Jobs come from `optsched submit`; `optsched queue`, `explain`, `what-if` and `top` look at them.
-    Everything is written to a journal before it is done: after a crash, or after Ctrl-C, the same
-    command goes on where it was, and jobs that run go on running in between. Exit status 0 after
-    SIGTERM or Ctrl-C, 1 where the journal cannot be written (nothing is started then), 2 for bad
+    Submit jobs with `optsched submit`; look at them with `optsched queue`, `explain`, `what-if` and
+    `top`. Everything is written to a journal before it is done: after a crash or Ctrl-C, the same
+    command continues where it was, and running jobs keep running in between. Exit status: 0 after
+    SIGTERM or Ctrl-C, 1 if the journal cannot be written (nothing is started then), 2 for bad
     input.
 
     \b
@@ -102,7 +100,7 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
 
 
 def _for_logs(event: "Event") -> dict[str, Any]:
-    """The event as JSON, without the variables of a job: they hold passwords."""
+    """Return the event as JSON, without the variables of a job: they hold passwords."""
     import json
 
     from ..control.journal.events import dump_event

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from .parts.arguments import json_option, quiet_option
+from .parts.arguments import json_option, path_option, quiet_option
 
 NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
@@ -15,50 +15,38 @@ NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
     "--nodes",
     required=True,
     metavar="HOSTLIST",
-    help="The nodes to give to optsched, as gpu-[0-3].",
+    help="The nodes to hand to optsched, such as gpu-[0-3].",
 )
 @click.option(
     "--user",
     required=True,
     metavar="NAME",
-    help="Whose `optsched run` it will be: root for jobs of all.",
+    help="The user who will run `optsched run`; root to run the jobs of all users.",
 )
 @click.option(
     "--partition",
     default="optsched",
-    show_default=True,
     metavar="NAME",
-    help="A partition of their own.",
+    help="Put the nodes into a partition of this name.",
 )
 @click.option(
-    "--reservation", metavar="NAME", help="Instead: a reservation, for which no file is changed."
+    "--reservation", metavar="NAME", help="Use a reservation instead, which changes no file."
 )
 @click.option(
     "--sbatch",
     is_flag=True,
-    help="Have optsched run what users submit to that partition by sbatch, too.",
+    help="Let optsched also run what users submit to that partition with sbatch.",
 )
-@click.option(
-    "--shared",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The folder for attempts, which all nodes see under this name.",
+@path_option(
+    "--shared", metavar="DIR", help="Folder for attempts, which all nodes see under this name."
 )
-@click.option(
+@path_option(
     "--state",
-    type=click.Path(path_type=Path),
     default="state",
-    show_default=True,
     metavar="DIR",
-    help="The folder of the journal, on a disk of the controller's host.",
+    help="Folder of the journal, on a local disk of the controller's host.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write the lines as files there.",
-)
+@path_option("-o", "--output", metavar="DIR", help="Write the lines as files into this folder.")
 @json_option
 @quiet_option
 def command(
@@ -74,8 +62,8 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Print the few lines that make nodes of a Slurm cluster optsched's, and the cluster.toml that
-    goes with them.
+    """Print the few lines that hand nodes of a Slurm cluster to optsched, and the matching
+    cluster.toml.
 
     \b
     optsched setup slurm --nodes gpu-[0-3] --user root --shared /shared/optsched

@@ -5,17 +5,20 @@ from pathlib import Path
 
 import click
 
-from ..errors import OptschedError
 from .parts.arguments import (
     check_outputs,
+    gantt_option,
     instance_argument,
     json_option,
     load,
     objective_option,
+    path_option,
     quiet_option,
     solver_options,
+    time_option,
 )
-from .parts.duration import duration, share
+from .parts.duration import share
+from .parts.outputs import Outputs
 
 
 @click.command("solve")
@@ -23,64 +26,52 @@ from .parts.duration import duration, share
 @click.option(
     "--solver",
     default="auto",
-    show_default=True,
     metavar="NAME",
-    help="auto, or a name of `optsched list solvers` or `optsched list policies`.",
+    help="auto, or a name from `optsched list solvers` or `optsched list policies`.",
 )
 @objective_option
-@click.option(
+@time_option(
     "--time-limit",
     "time_limit_s",
-    type=duration,
     default="10s",
-    show_default=True,
-    metavar="TIME",
-    help="Wall clock, as 90, 90s, 5m or 2h. The best plan by then is the answer.",
+    help="Wall-clock limit, such as 90, 90s, 5m or 2h. The best plan found by then is the answer.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
-    show_default=True,
     metavar="N",
-    help="Same seed and --workers 1: same plan.",
+    help="Random seed. With --workers 1, the same seed gives the same plan.",
 )
 @click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Parallel workers of the solver."
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of parallel workers of the solver.",
 )
 @click.option(
     "--option",
     "pairs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="An option of the solver's own; may be repeated.",
+    help="An option of the solver; repeatable.",
 )
-@click.option(
+@path_option(
     "--start",
-    type=click.Path(path_type=Path),
     metavar="PLAN",
-    help="Start from this plan, of these jobs or others: what fits is used.",
+    help="Start from this plan, even one made for other jobs: whatever fits is used.",
 )
 @click.option(
-    "--gap", type=share, default="0", metavar="G", help="Stop once this gap is proven, as 1%."
+    "--gap", type=share, default="0", metavar="G", help="Stop once this gap is proven, such as 1%."
 )
 @click.option("--log", is_flag=True, help="Show the log of the search on stderr.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="PLAN", help="Write the plan file."
-)
-@click.option(
-    "--gantt",
-    type=click.Path(path_type=Path),
-    metavar="PICTURE",
-    help="Draw the plan: .html is an interactive page that needs no network, .svg, .png and .pdf "
-    "a figure.",
-)
-@click.option(
+@path_option("-o", "--output", metavar="PLAN", help="Write the plan file.")
+@gantt_option
+@path_option(
     "--trace",
-    type=click.Path(path_type=Path),
     metavar="CSV",
-    help="Write how value and bound came to be: a line for each change, with the seconds since "
-    "the start.",
+    help="Write how value and bound developed: one line per change, with the seconds since the "
+    "start.",
 )
 @json_option
 @quiet_option
@@ -101,11 +92,11 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Plan the jobs of INSTANCE (a file, or - for stdin) and say how far from the best the plan can
-    be.
+    """Plan the jobs of INSTANCE (a file, or - for stdin) and report how far the plan can be from
+    the best one.
 
     Every plan is checked independently before it is shown. Ctrl-C ends the search and keeps the
-    best plan so far. Exit status 0 with a plan, 1 without one, 2 for bad input.
+    best plan so far. Exit status: 0 with a plan, 1 without one, 2 for bad input.
 
     \b
     optsched solve cluster.json
@@ -126,8 +117,8 @@ def command(
     initial = None if start is None else files.read_plan(start)[1]
     from .parts.progress import Trace, live_progress
 
-    with live_progress(objective, time_limit_s, wanted=not quiet and not log) as show:
-        seen = None if trace is None else Trace(show)
+    with live_progress(objective, time_limit_s, wanted=not quiet and not log) as live:
+        seen = None if trace is None else Trace(live)
         solution = engine.solve(
             loaded,
             objective,
@@ -137,40 +128,23 @@ def command(
             workers=workers,
             options=options,
             checked=True,
-            on_progress=seen or show,
+            on_progress=seen or live,
             initial=initial,
             gap=gap,
             log=partial(click.echo, err=True) if log else False,
         )
-    trouble: list[OptschedError] = []
-    written: list[str] = []
-    # What was computed is saved before it is shown: whoever reads the table may close the pipe.
-    if output is not None:
-        try:
-            files.write_text(output, files.dump_plan(solution))
-            written.append(f"plan: {output}")
-        except OptschedError as error:
-            trouble.append(error)
-    if trace is not None and seen is not None:
-        try:
-            files.write_text(trace, seen.as_csv())
-            written.append(f"trace: {trace}")
-        except OptschedError as error:
-            trouble.append(error)
-    if draw is not None and gantt is not None and solution.plan is not None:
-        try:
-            draw(loaded, solution, gantt)
-            written.append(f"picture: {gantt}")
-        except OptschedError as error:
-            trouble.append(error)
+    out = Outputs()
+    out.write("plan", output, lambda path: files.write_text(path, files.dump_plan(solution)))
+    if seen is not None:
+        out.write("trace", trace, lambda path: files.write_text(path, seen.as_csv()))
+    if draw is not None and solution.plan is not None:
+        out.write("picture", gantt, partial(draw, loaded, solution))
     if as_json:
         click.echo(files.dump_plan(solution), nl=False)
     elif not quiet:
-        from .parts.table import print_solution
+        from ..picture.text_solution import solution_parts
+        from .parts.table import show, width
 
-        print_solution(loaded, solution)
-        for line in written:
-            click.echo(line)
-    if trouble:
-        raise OptschedError("\noptsched: ".join(str(error) for error in trouble))
+        show(*solution_parts(loaded, solution, width()))
+    out.tell(quiet=quiet or as_json)
     return 0 if solution.plan is not None else 1

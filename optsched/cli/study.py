@@ -11,7 +11,7 @@ import click
 
 from .. import files
 from ..errors import InputError
-from .parts.arguments import json_option, quiet_option
+from .parts.arguments import json_option, path_option, quiet_option
 
 if TYPE_CHECKING:
     from ..study.results import Result
@@ -19,43 +19,39 @@ if TYPE_CHECKING:
 
 @click.command("study")
 @click.argument("study", metavar="STUDY.toml", type=click.Path(path_type=Path))
-@click.option(
+@path_option(
     "-o",
     "--output",
     metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Directory of the results (default: the study's name, here). The same command goes on "
-    "where an "
-    "interrupted one stopped.",
+    help="Directory for the results (default: the name of the study). Repeat an interrupted "
+    "command to continue it.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 1024),
     metavar="N",
-    help="Runs at a time (default: 1; with --on, as many as the cluster has cores).",
+    help="Number of runs at a time (default: 1; with --on, the number of cores of the cluster).",
 )
 @click.option(
     "--on",
     metavar="ADDRESS",
-    help="Run on a cluster that is there: ray://HOST:PORT (Ray Client), HOST:PORT (Ray, from one "
-    "of its "
-    "machines), ray://local, or tcp://HOST:PORT of a Dask scheduler. optsched must be installed "
-    "on its "
-    "workers as it is here.",
+    help="Run on an existing cluster: ray://HOST:PORT (Ray Client), HOST:PORT (Ray, from one of "
+    "its machines), ray://local, or tcp://HOST:PORT of a Dask scheduler. Its workers need the "
+    "same version of optsched.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help="At most N instances of each `files` of the study, evenly taken.",
+    help="Use at most N instances of each `files` entry, evenly spaced.",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="NAME=VALUES",
-    help="Values between commas in place of those that the study gives a parameter or seed; may "
-    "be repeated.",
+    help="Comma-separated values that replace those of a parameter or seed of the study; "
+    "repeatable.",
 )
 @json_option
 @quiet_option
@@ -71,8 +67,8 @@ def command(
 ) -> int:
     """Run every method of STUDY.toml over every instance, and write tables and a report.
 
-    A run that is finished is never repeated, whatever stopped the study; it is run again only when
-    its instance, its command or the code has changed. A run that fails is a row with its reason.
+    A finished run is never repeated, whatever stopped the study; it is run again only if its
+    instance, its command or the code has changed. A run that fails becomes a row with the reason.
 
     \b
     optsched study instances/studies/systems.toml -o systems --workers 2
@@ -154,7 +150,7 @@ def _pair(text: str) -> tuple[str, str]:
 def progress(
     title: str, wanted: bool
 ) -> "Iterator[tuple[Callable[[int, int], None] | None, Callable[[Result], None] | None]]":
-    """A bar on stderr with the time left, and what the last run was."""
+    """Yield a bar on stderr with the time left, and what the last run was."""
     if not wanted:
         yield None, None
         return

@@ -11,41 +11,39 @@ import click
 
 from ..duration import parse_duration
 from ..errors import InputError
-from .parts.arguments import json_option, quiet_option
+from .parts.arguments import json_option, path_option, quiet_option, time_option
 from .parts.controller import asks_controller
-from .parts.duration import cost, duration
+from .parts.duration import cost
 
 if TYPE_CHECKING:
     from ..control.api.client import Client
 
 
-def gpu_count(value: str) -> int | dict[str, int]:
-    """The type of `--gpus`: a number, or two with a dash between."""
+def _range(value: str, what: str, usual: str, fewest: int = 0) -> tuple[int, int | None]:
+    """Return the numbers in `8`, or in `1-8`."""
     least, dash, most = value.partition("-")
-    if not least.isdecimal() or (dash and not most.isdecimal()) or len(value) > 20:
+    decimal = least.isdecimal() and (not dash or most.isdecimal()) and len(value) <= 20
+    if not decimal or int(least) < fewest:
         raise click.BadParameter(
-            f"{value!r} is no count of GPUs; write 8, or 1-8 for a job that runs on fewer too"
+            f"{value!r} is no count of {what}; write {usual} for a job that runs on fewer too"
         )
-    return {"min": int(least), "max": int(most)} if dash else int(least)
+    return int(least), int(most) if dash else None
+
+
+def gpu_count(value: str) -> int | dict[str, int]:
+    """Read `--gpus`: a number, or two with a dash between."""
+    least, most = _range(value, "GPUs", "8, or 1-8")
+    return least if most is None else {"min": least, "max": most}
 
 
 def node_count(value: str) -> tuple[int, int]:
-    """The type of `--nodes`: a number, or two with a dash between."""
-    least, dash, most = value.partition("-")
-    if (
-        not least.isdecimal()
-        or (dash and not most.isdecimal())
-        or len(value) > 20
-        or int(least) < 1
-    ):
-        raise click.BadParameter(
-            f"{value!r} is no count of nodes; write 2, or 1-4 for a job that runs on fewer too"
-        )
-    return int(least), int(most if dash else least)
+    """Read `--nodes`: a number from 1 on, or two with a dash between."""
+    least, most = _range(value, "nodes", "2, or 1-4", fewest=1)
+    return least, least if most is None else most
 
 
 def deadline(value: str) -> float:
-    """The type of `--deadline`: a time from now on, or a date; the command gets Unix time."""
+    """Read `--deadline`, a time from now on or a date, as Unix time."""
     try:
         return time.time() + parse_duration(value)
     except ValueError:
@@ -60,116 +58,159 @@ def deadline(value: str) -> float:
 
 @click.command("submit", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--name", metavar="NAME", help="What it is called; else the command with a number.")
+@click.option(
+    "--name", metavar="NAME", help="Name of the job; by default the command with a number."
+)
 @click.option(
     "--gpus",
     type=gpu_count,
     default="1",
-    show_default=True,
     metavar="N|MIN-MAX",
-    help="GPUs, a range for a job that runs on any count between; 0 for a job without.",
+    help="Number of GPUs, or a range if the job can run on any count in it; 0 for a CPU-only job.",
 )
 @click.option(
     "--nodes",
     type=node_count,
     metavar="N|MIN-MAX",
-    help="Run the command once on each of so many nodes, with equally many of the GPUs.  "
-    "[default: 1]",
+    help="Run the command once on each of N nodes, with equally many GPUs each (default: 1).",
 )
 @click.option(
     "--gpu-type",
     "gpu_types",
     multiple=True,
     metavar="NAME",
-    help="Only on GPUs of this type; repeatable.",
+    help="Run only on GPUs of this type; repeatable.",
 )
 @click.option(
-    "--cpus", type=click.IntRange(1), metavar="N", help="Cores for each GPU; without GPUs, in all."
+    "--cpus",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Cores per GPU; for a CPU-only job, in total.",
 )
 @click.option(
     "--memory",
+    "memory_gib",
     type=click.FloatRange(0),
     metavar="GIB",
-    help="Host memory for each GPU; without, in all.",
+    help="Host memory per GPU; for a CPU-only job, in total.",
 )
 @click.option(
-    "--gpu-memory", type=click.FloatRange(0), metavar="GIB", help="Memory it takes of each GPU."
+    "--gpu-memory",
+    "gpu_memory_gib",
+    type=click.FloatRange(0),
+    metavar="GIB",
+    help="Memory used on each GPU.",
 )
-@click.option(
-    "--time", "time_s", type=duration, metavar="TIME", help="How long it runs on what it asks for."
-)
+@time_option("--time", "duration_s", help="Expected run time on what the job asks for.")
 @click.option(
     "--steps",
+    "total_steps",
     type=click.IntRange(1),
     metavar="N",
-    help="Steps of the whole job, if it reports them.",
+    help="Number of steps of the whole job, if it reports steps.",
 )
-@click.option("--tenant", metavar="NAME", help="Whose quota it counts against.")
+@click.option("--tenant", metavar="NAME", help="Tenant whose quota the job counts against.")
 @click.option(
     "--weight",
     type=click.FloatRange(0),
     metavar="X",
-    help="What its waiting costs, against 1 for others; cluster.toml says how much you may ask "
-    "for.",
+    help="Cost of its waiting, relative to 1 for other jobs; cluster.toml limits how much you may "
+    "ask for.",
 )
 @click.option(
     "--priority",
     type=int,
     metavar="N",
-    help="Kept with the job; no round looks at it, only policies of a simulation do.",
+    help="Stored with the job. Rounds ignore it; only simulated policies use it.",
 )
 @click.option(
     "--deadline",
     "deadline_s",
     type=deadline,
     metavar="WHEN",
-    help="2h from now, or 2030-01-31T18:00.",
+    help="Deadline: 2h (from now) or 2030-01-31T18:00.",
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="LABEL",
+    help="A word by which --near and --apart of other jobs find it; repeatable.",
+)
+@click.option(
+    "--near",
+    "affinity",
+    multiple=True,
+    metavar="LABEL[@rack]",
+    help="Start it on nodes, or in racks, with a job that has LABEL; repeatable.",
+)
+@click.option(
+    "--apart",
+    "anti_affinity",
+    multiple=True,
+    metavar="LABEL[@rack]",
+    help="Never on a node, or in a rack, with jobs that have LABEL; repeatable.",
+)
+@click.option(
+    "--node-label",
+    "node_labels",
+    multiple=True,
+    metavar="[!]LABEL",
+    help="Only on nodes that have LABEL, with ! on those that have not; repeatable.",
 )
 @click.option(
     "--after",
     multiple=True,
     metavar="JOB",
-    help="Start after this has completed; repeatable, or with commas.",
+    help="Start after this job has completed; repeatable, or separated by commas.",
 )
 @click.option(
     "--resource",
     "resources",
     multiple=True,
     metavar="NAME=N",
-    help="Of the cluster's resources; repeatable.",
+    help="Amount of a cluster resource; repeatable.",
 )
 @click.option(
     "--retries",
     type=click.IntRange(0, 1000),
     metavar="N",
-    help="Start it so often again if it fails.",
+    help="Restart the job up to N times if it fails.",
 )
 @click.option(
-    "--grace", "grace_s", type=cost, metavar="TIME", help="How long it may save when asked to stop."
+    "--grace",
+    "grace_s",
+    type=cost,
+    metavar="TIME",
+    help="Time the job has to save when asked to stop.",
 )
-@click.option("--no-preempt", is_flag=True, help="Never stop it for others once it runs.")
+@click.option(
+    "--no-preempt",
+    "preemptible",
+    flag_value=False,
+    type=bool,
+    default=None,
+    help="Never preempt the job once it runs.",
+)
 @click.option(
     "--saves/--no-saves",
     default=None,
-    help="Whether it saves when asked to stop; see docs/jobs.md.",
+    help="Say whether the job saves when asked to stop (see docs/jobs.md).",
 )
-@click.option("--hold", is_flag=True, help="Do not start it before `optsched release`.")
-@click.option(
-    "--profile",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Its profile, of `optsched profile`.",
+@click.option("--hold", is_flag=True, help="Hold the job until `optsched release`.")
+@path_option(
+    "--profile", metavar="FILE", help="Profile of the job, as written by `optsched profile`."
 )
 @click.option(
     "--env",
     "variables",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="A variable for it, without a value that of this shell; repeatable.",
+    help="Environment variable for the job; without a value, that of this shell; repeatable.",
 )
-@click.option("--image", metavar="IMAGE", help="Container image to run it in, on Kubernetes.")
+@click.option("--image", metavar="IMAGE", help="Container image to run the job in, on Kubernetes.")
 @click.option(
-    "--wait", is_flag=True, help="Show what it prints until it ends, and exit with its status."
+    "--wait", is_flag=True, help="Show what the job prints until it ends, and exit with its status."
 )
 @json_option
 @quiet_option
@@ -177,7 +218,7 @@ def deadline(value: str) -> float:
 def command(
     client: "Client", words: tuple[str, ...], wait: bool, as_json: bool, quiet: bool, **asked: Any
 ) -> int:
-    """Give COMMAND, to be run in this directory, to the controller; prints the name of the job.
+    """Submit COMMAND, to be run in this directory, and print the name of the job.
 
     \b
     optsched submit --gpus 2 --time 2h -- python train.py
@@ -215,44 +256,40 @@ def command(
 
 
 def said(job: dict[str, Any]) -> str:
-    """How a job ended, in words."""
+    """Return how a job ended, in words."""
     was = "was cancelled" if job["status"] == "cancelled" else str(job["status"])
     return f"{was}: {job['reason']}" if job["reason"] else was
 
 
 def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
-    """The request that the options make. Raises InputError."""
-    on_gpus = asked["gpus"] != 0
+    """Return the request that the options make. Raises InputError."""
     try:
         directory = os.getcwd()
     except OSError:
         raise InputError("this directory does not exist any more; go to another one") from None
+    nodes, variables = asked.pop("nodes"), asked.pop("variables")
+    if asked["gpus"] != 0:
+        asked["cpus_per_gpu"] = asked.pop("cpus")
+        asked["memory_gib_per_gpu"] = asked.pop("memory_gib")
     body: dict[str, Any] = {
+        **asked,
         "argv": list(words),
         "directory": directory,
-        "name": asked["name"],
-        "gpus": asked["gpus"],
-        "min_nodes": None if asked["nodes"] is None else asked["nodes"][0],
-        "max_nodes": None if asked["nodes"] is None else asked["nodes"][1],
+        "min_nodes": None if nodes is None else nodes[0],
+        "max_nodes": None if nodes is None else nodes[1],
         "gpu_types": list(asked["gpu_types"]) or None,
-        "cpus_per_gpu" if on_gpus else "cpus": asked["cpus"],
-        "memory_gib_per_gpu" if on_gpus else "memory_gib": asked["memory"],
-        "gpu_memory_gib": asked["gpu_memory"],
-        "duration_s": asked["time_s"],
-        "total_steps": asked["steps"],
-        "tenant": asked["tenant"],
-        "weight": asked["weight"],
-        "priority": asked["priority"],
-        "deadline_s": asked["deadline_s"],
         "after": [name for names in asked["after"] for name in names.split(",") if name] or None,
+        "labels": list(asked["labels"]) or None,
+        "affinity": _near(asked["affinity"]) or None,
+        "anti_affinity": _near(asked["anti_affinity"]) or None,
+        "node_labels": {
+            label.removeprefix("!"): "forbidden" if label.startswith("!") else "required"
+            for label in asked["node_labels"]
+        }
+        or None,
         "resources": _resources(asked["resources"]) or None,
-        "retries": asked["retries"],
-        "grace_s": asked["grace_s"],
-        "preemptible": False if asked["no_preempt"] else None,
         "hold": asked["hold"] or None,
-        "saves": asked["saves"],
-        "image": asked["image"],
-        "environment": _environment(asked["variables"]) or None,
+        "environment": _environment(variables) or None,
         "profile": None if asked["profile"] is None else _profile(asked["profile"]),
     }
     texts = [*words, directory, *(body["environment"] or {}).values()]
@@ -276,6 +313,13 @@ def _environment(variables: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def _near(labels: tuple[str, ...]) -> dict[str, str]:
+    """Return the level, a node or a rack, at which jobs with each label are to be near, or
+    apart."""
+    pairs = (label.partition("@") for label in labels)
+    return {name: level if at else "node" for name, at, level in pairs}
+
+
 def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
     found: dict[str, float] = {}
     for pair in pairs:
@@ -290,7 +334,7 @@ def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
 
 
 def _profile(path: Path) -> Any:
-    """The profile in a file: the object itself, or what `optsched profile` and the store of
+    """Return the profile in a file: the object itself, or what `optsched profile` and the store of
     profiles write."""
     from ..files import read_bytes
 

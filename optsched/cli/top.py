@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..duration import human
-from .parts.arguments import json_option
+from .parts.arguments import json_option, time_option
 from .parts.controller import all_jobs, asks_controller
-from .parts.duration import duration
 from .parts.table import show, table
 from .queue import jobs_table
 
@@ -27,20 +26,13 @@ STATUSES = ("running", "starting", "stopping", "waiting", "held", "lost")
 
 
 @click.command("top")
-@click.option(
-    "--every",
-    "every_s",
-    type=duration,
-    default="2s",
-    show_default=True,
-    metavar="TIME",
-    help="How often it is drawn again.",
-)
-@click.option("--once", is_flag=True, help="Print it once.")
+@time_option("--every", "every_s", default="2s", help="Time between refreshes.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @json_option
 @asks_controller
 def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
-    """Show nodes, jobs and the last round; jobs of others only to administrators. Ctrl-C ends it.
+    """Show nodes, jobs and the last round; only administrators see the jobs of others. Ctrl-C ends
+    it.
 
     \b
     optsched top
@@ -97,7 +89,7 @@ def look(client: "Client") -> dict[str, Any]:
 
 
 def parts(found: dict[str, Any], most_jobs: int) -> "list[str | Table]":
-    """What is drawn, from the top down."""
+    """Return what is drawn, from the top down."""
     state, jobs = found["state"], found["jobs"]
     counts = [f"{state['jobs'][name]:,} {name}" for name in STATUSES if name in state["jobs"]]
     use = state["gpus_in_use"] / state["gpus"] if state["gpus"] else 0.0
@@ -124,13 +116,13 @@ def parts(found: dict[str, Any], most_jobs: int) -> "list[str | Table]":
 
 
 def bar(share: float) -> str:
-    """A bar of which so much is full."""
+    """Return a bar of which so much is full."""
     full = min(BAR, round(share * BAR))
     return "█" * full + "░" * (BAR - full)
 
 
 def round_line(state: dict[str, Any]) -> str:
-    """The last round in short, and what is scarce."""
+    """Return the last round in short, and what is scarce."""
     last = state["round"]
     if last is None:
         return "none yet"
@@ -144,7 +136,8 @@ def round_line(state: dict[str, Any]) -> str:
 
 
 def nodes_table(nodes: list[dict[str, Any]]) -> "Table":
-    """The first nodes: those that cannot be used, then those with jobs, before the others."""
+    """Return the first nodes: those that cannot be used, then those with jobs, before the
+    others."""
     found = table("node", "type", "GPUs in use", "jobs", numeric=("GPUs in use",), folded=("jobs",))
     for node in sorted(nodes, key=lambda node: (node["usable"], not node["holders"]))[:MOST_NODES]:
         names = [f"{one['job'] or 'another user'} ({one['gpus']})" for one in node["holders"]]

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 @instance_argument
 @click.argument("plan", metavar="PLAN")
 @click.option(
-    "--objective", metavar="NAME", help="Recompute this objective instead of the plan file's own."
+    "--objective",
+    metavar="NAME",
+    help="Recompute this objective instead of the one in the plan file.",
 )
 @json_option
 @quiet_option
 def command(instance: str, plan: str, objective: str | None, as_json: bool, quiet: bool) -> int:
-    """Check that PLAN obeys every rule of INSTANCE, and that it is worth what it says.
+    """Check that PLAN obeys every rule of INSTANCE and is worth what it states.
 
-    Recomputed from the files alone: capacities, gangs, memory, precedence, release dates,
-    preemption costs, work done, the value of the objective; the bound must not lie above it. Exit
-    status 0 if all is well, 1 if not.
+    Everything is recomputed from the files alone: capacities, gangs, memory, precedence, release
+    dates, preemption costs, work done and the value of the objective, which the stated bound must
+    not exceed. Exit status: 0 if all is well, 1 if not.
 
     \b
     optsched verify cluster.json plan.json
@@ -62,11 +64,12 @@ INSTANT_S = 1e-6
 
 
 def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str, Any]:
-    """Everything that is wrong with a plan file, and the values recomputed from it.
+    """Return everything that is wrong with a plan file, and the values recomputed from it.
 
     Raises InputError where the file cannot be read or names an unknown objective.
     """
-    from .. import files, objectives, verify
+    from .. import files, objectives
+    from ..verify import verify
 
     stated, plan = files.read_plan(plan_path)
     wanted = objectives.parse(objective or stated.objective.name)
@@ -82,8 +85,7 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
         add(
             "instance",
             f"the plan was made for instance {stated.instance.name} with content "
-            f"{stated.instance.hash}, "
-            f"this is {instance.name} with content {own_hash}",
+            f"{stated.instance.hash}, this is {instance.name} with content {own_hash}",
         )
     if not stated.replay:
         instance = instance.undisturbed
@@ -92,7 +94,7 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
     if plan is None:
         add("no plan", f"the file holds no plan, only the status {stated.objective.status}")
     else:
-        report = verify.verify(instance, plan, wanted, replay=stated.replay)
+        report = verify(instance, plan, wanted, replay=stated.replay)
         for one in report.violations:
             add(one.rule, one.message, job=one.job, node=one.node, time_s=one.time_s)
         claims = _claims(stated) if wanted.name == _canonical(stated.objective.name) else {}
@@ -141,23 +143,23 @@ def _canonical(name: str) -> str:
 
 
 def _claims(stated: Any) -> dict[int, tuple[float | None, float | None]]:
-    """Value and bound that the file states, by level."""
+    """Return value and bound that the file states, by level."""
     if stated.objective.levels:
         return {i: (level.value, level.bound) for i, level in enumerate(stated.objective.levels)}
     return {0: (stated.objective.value, stated.objective.bound)}
 
 
 def _rounding(instance: Instance, level: "tuple[tuple[float, Term], ...]", value: float) -> float:
-    """What two numbers for one level may differ by: relative to what is not past, so that a long
-    past hides nothing."""
+    """Return what two numbers for one level may differ by: relative to what is not past, so that a
+    long past hides nothing."""
     past = _if_done_at(instance, level, instance.now_s)
     moved = abs(_if_done_at(instance, level, instance.now_s + INSTANT_S) - past)
     return RELATIVE_TOLERANCE * abs(value - past) + 4 * moved + 4 * math.ulp(value)
 
 
 def _if_done_at(instance: Instance, level: "tuple[tuple[float, Term], ...]", at_s: float) -> float:
-    """The level's value if jobs were done at an instant, or with their submission; a rate then
-    would be infinite, and what segments cost is none of it."""
+    """Return the level's value if jobs were done at an instant, or with their submission; a rate
+    then would be infinite, and what segments cost is none of it."""
     from .. import objectives
 
     total = []

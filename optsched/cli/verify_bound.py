@@ -15,9 +15,10 @@ from .parts.arguments import instance_argument, json_option, load, quiet_option
 def command(instance: str, certificate: str, as_json: bool, quiet: bool) -> int:
     """Recompute a bound on INSTANCE from the prices in CERTIFICATE, and print it.
 
-    Any prices prove some bound: the sum of what every job must pay at least, less the worth of all
-    GPU time. That sum is done here again, from what the instance says of each job, and shares no
-    code with what found the prices. Exit status 0 if it is no less than the file says, 1 if it is.
+    Any prices prove some bound: the least that every job must pay, summed up, minus the worth of
+    all GPU time. The sum is computed anew from what the instance says of each job, with no code
+    shared with what found the prices. Exit status: 0 if it is no less than the file states, 1 if it
+    is.
 
     \b
     optsched bound cluster.json --prices -o bound.json

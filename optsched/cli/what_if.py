@@ -7,9 +7,8 @@ import click
 
 from ..duration import parse_duration
 from ..errors import InputError
-from .parts.arguments import json_option
+from .parts.arguments import json_option, time_option
 from .parts.controller import asks_controller
-from .parts.duration import duration
 
 if TYPE_CHECKING:
     from ..control.api.client import Client
@@ -23,30 +22,25 @@ LONGEST_S = 30.0
     "--gpus",
     type=click.IntRange(1, 1_000_000),
     metavar="+N",
-    help="N more GPUs, on nodes like the largest there are.",
+    help="Add N GPUs, on nodes like the largest ones.",
 )
 @click.option(
     "--type",
     "gpu_type",
     metavar="TYPE",
-    help="With --gpus: on nodes like the largest with this GPU type.",
+    help="With --gpus: on nodes like the largest ones with this GPU type.",
 )
-@click.option("--no-preemption", is_flag=True, help="Nothing that runs could be preempted.")
-@click.option("--without", metavar="JOB", help="This job were not there.")
-@click.option("--node", "nodes", nargs=2, metavar="NAME down", help="This node went down now.")
+@click.option("--no-preemption", is_flag=True, help="Suppose that no running job can be preempted.")
+@click.option("--without", metavar="JOB", help="Suppose that this job does not exist.")
+@click.option(
+    "--node", "nodes", nargs=2, metavar="NAME down", help="Suppose that this node goes down now."
+)
 @click.option(
     "--submit",
     metavar="GPUS:TIME[:TYPE]",
-    help="One more job were submitted now, as 4:2h or 4:2h:a100.",
+    help="Suppose that one more job is submitted now, such as 4:2h or 4:2h:a100.",
 )
-@click.option(
-    "--time-limit",
-    type=duration,
-    default="10s",
-    show_default=True,
-    metavar="TIME",
-    help="Wall clock for the answer, 30s at the most.",
-)
+@time_option("--time-limit", default="10s", help="Wall-clock limit for the answer, at most 30s.")
 @json_option
 @asks_controller
 def command(
@@ -61,12 +55,12 @@ def command(
     time_limit: float,
     as_json: bool,
 ) -> int:
-    """When will JOB start, and what would be otherwise with more GPUs, without preemption, with a
-    node down?
+    """Predict when JOB will start, and what would change with more GPUs, without preemption, or
+    with a node down.
 
-    The present of the cluster is copied and simulated to its end, as things are and with all
-    changes given at once; the cluster itself is not touched. It is assumed that no more jobs come,
-    that every job runs as long as it is believed to, and that nothing fails.
+    The present state of the cluster is copied and simulated to the end, once as it is and once with
+    all given changes; the cluster itself is not touched. The prediction assumes that no more jobs
+    arrive, that every job runs as long as estimated, and that nothing fails.
 
     \b
     optsched what-if when bert-17
@@ -92,8 +86,7 @@ def command(
     if len(body) == 1:
         raise InputError(
             "what if what? Name a job (when JOB), or give --gpus, --no-preemption, --without, "
-            "--node or "
-            "--submit"
+            "--node or --submit"
         )
     found = client.post("/v1/what-if", body)
     if as_json:

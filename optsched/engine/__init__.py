@@ -162,8 +162,8 @@ def _choose(
 
 
 def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | None, str | None]:
-    """What `auto` means: the first solver of `AUTO` that is installed, meant for so many jobs, and
-    able to plan such an instance at all; or None, and why."""
+    """Return what `auto` means: the first solver of `AUTO` that is installed, meant for so many
+    jobs, and able to plan such an instance at all; or None, and why."""
     reasons = []
     for name, most_jobs in AUTO:
         if name not in registry.names("solvers"):
@@ -181,8 +181,8 @@ def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | No
 def _usable(
     solver: str | Solver, instance: Instance, objective: Objective
 ) -> tuple[Solver | None, str | None]:
-    """The solver, or None and why it cannot be used for this. Raises InputError for an unknown
-    name."""
+    """Return the solver, or None and why it cannot be used for this. Raises InputError for an
+    unknown name."""
     try:
         found = registry.solver(solver) if isinstance(solver, str) else solver
         missing = missing_modules(found)

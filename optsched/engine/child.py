@@ -30,7 +30,7 @@ GUARD_WAKES_EVERY_MS = 1000
 
 
 def frame(*message: Any) -> bytes:
-    """A message as it goes through the pipe."""
+    """Return a message as it goes through the pipe."""
     body = pickle.dumps(message, protocol=5)
     return HEADER.pack(len(body)) + body
 
@@ -163,8 +163,8 @@ def _solve(request_fd: int, message_fd: int) -> NoReturn:
 
 
 def _told(error: BaseException) -> tuple[str, ...]:
-    """What to say of an exception: that the solver cannot go on, in its own words, or that it
-    crashed."""
+    """Return what to say of an exception: that the solver cannot go on, in its own words, or that
+    it crashed."""
     with suppress(ImportError):
         from optsched.errors import OptschedError
 

@@ -26,7 +26,8 @@ class Limit:
 
 
 def is_better(a: Sequence[float], b: Sequence[float], by: "Sequence[Yardstick]") -> bool:
-    """Whether level values `a` are better than `b`, the first level that differs counting."""
+    """Return whether level values `a` are better than `b`, the first level that differs
+    counting."""
     for x, y, yardstick in zip(a, b, by, strict=True):
         if yardstick.differ(x, y):
             return x < y
@@ -103,7 +104,7 @@ class Incumbent:
         self._trusts_claims = False
 
     def levels(self) -> tuple[Level, ...]:
-        """Value and proven bound of each level."""
+        """Return value and proven bound of each level."""
         return tuple(
             Level(name=level_name(level), value=value, bound=None if limit is None else limit.bound)
             for level, value, limit in zip(
@@ -112,12 +113,12 @@ class Incumbent:
         )
 
     def bound_source(self) -> str | None:
-        """What proved the bound of the level that is not settled, or of the last one."""
+        """Return what proved the bound of the level that is not settled, or of the last one."""
         limit = self._limits()[self.unsettled()]
         return None if limit is None else limit.source
 
     def unsettled(self) -> int:
-        """The first level whose value is not proved to be optimal, or the last."""
+        """Return the first level whose value is not proved to be optimal, or the last."""
         closed = [
             by.is_closed(level.value, level.bound)
             for level, by in zip(self.levels(), self.yardsticks, strict=True)
@@ -125,7 +126,7 @@ class Incumbent:
         return closed.index(False) if False in closed else len(closed) - 1
 
     def is_optimal(self) -> bool:
-        """Whether there is a plan and no other can be better, on any level."""
+        """Return whether there is a plan and no other can be better, on any level."""
         return self.plan is not None and all(
             by.is_closed(level.value, level.bound)
             for level, by in zip(self.levels(), self.yardsticks, strict=True)
@@ -135,8 +136,8 @@ class Incumbent:
         return (None,) * len(self.objective.levels) if self.values is None else self.values
 
     def _limits(self) -> list[Limit | None]:
-        """The best limit of each level; a claim counts only where all earlier levels are proven
-        optimal."""
+        """Return the best limit of each level; a claim counts only where all earlier levels are
+        proven optimal."""
         found: list[Limit | None] = []
         earlier_closed = True
         for k, value in enumerate(self._values()):

@@ -8,7 +8,7 @@ from ..physics import TIME_TOLERANCE_S, gpus_by_type
 
 
 def outside_class(instance: Instance, plan: Plan) -> str | None:
-    """Why a verified plan is outside the plan class, or None.
+    """Return why a verified plan is outside the plan class, or None.
 
     A waiting job runs in one piece once started, on GPUs of its own of one type; a running job
     either continues or is preempted at `now_s` and later resumed in one piece. Bounds of solvers
@@ -36,7 +36,7 @@ def outside_class(instance: Instance, plan: Plan) -> str | None:
 
 
 def _goes_on(a: Segment, b: Segment) -> bool:
-    """Whether `b` continues `a` without stopping."""
+    """Return whether `b` continues `a` without stopping."""
     return (
         abs(b.start_s - a.end_s) <= TIME_TOLERANCE_S
         and a.placement == b.placement
@@ -45,7 +45,7 @@ def _goes_on(a: Segment, b: Segment) -> bool:
 
 
 def _saves_first(instance: Instance, entry: JobPlan) -> bool:
-    """Whether the first piece is the checkpoint of a running job that is preempted now."""
+    """Return whether the first piece is the checkpoint of a running job that is preempted now."""
     running = instance.running_job.get(entry.id)
     if running is None or entry.decision == "continue":
         return False

@@ -13,7 +13,7 @@ from ..errors import InputError, OptschedError
 from ..files import instance_hash
 from ..model.instance import Instance
 from ..model.plan import Level, Plan, Solution, Status
-from ..objectives import Objective
+from ..objectives import Objective, Usage
 from ..plugins import registry
 from ..plugins.options import NO_OPTIONS
 from ..plugins.solver import Constrain, Report, Request, Solver
@@ -130,11 +130,12 @@ class Search:
         """Note where jobs wait since 1970, as happens to those without a `submit_s`."""
         instance = self.instance
         count = sum(job.submit_s == 0 for job in instance.jobs)
-        if (
-            instance.now_s >= UNIX_CLOCK_S
-            and count
-            and any(term.since_submission for term in self.objective.terms)
-        ):
+        since_submission = any(
+            term.origin == "submission"
+            for term in self.objective.terms
+            if not isinstance(term, Usage)
+        )
+        if instance.now_s >= UNIX_CLOCK_S and count and since_submission:
             self.note(
                 f"submit_s of {count:,} of {len(instance.jobs):,} jobs is 0 or left out, which "
                 "is 1970 on the clock of "
@@ -293,14 +294,8 @@ class Search:
             reason = found.offer(said[0], name)
             if reason is not None:
                 self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
-        elif kind == "bound" and self.constrain is not None:
-            known = self.constrained_bounds.get(said[0], -math.inf)
-            self.constrained_bounds[said[0]] = max(known, said[1])
         elif kind == "bound":
-            proof = said[2] if str(said[2]).startswith(name) else f"{name}: {said[2]}"
-            reason = found.claim(said[0], said[1], proof)
-            if reason is not None:
-                self.blame(f"{name} claimed {reason}")
+            self._bound(name, *said)
         elif kind == "infeasible" and self.constrain is not None:
             self.trouble.append(f"no plan meets the side constraints: {said[0]}")
         elif kind == "infeasible":
@@ -323,6 +318,18 @@ class Search:
         if (found.plan, found.levels()) != before:
             self.progress()
             self.finished = self.finished or self.is_enough()
+
+    def _bound(self, name: str, level: int, bound: float, source: str) -> None:
+        """Take a bound as a claim about the instance, unless side constraints helped to prove
+        it."""
+        if self.constrain is not None:
+            known = self.constrained_bounds.get(level, -math.inf)
+            self.constrained_bounds[level] = max(known, bound)
+            return
+        proof = source if source.startswith(name) else f"{name}: {source}"
+        reason = self.incumbent.claim(level, bound, proof)
+        if reason is not None:
+            self.blame(f"{name} claimed {reason}")
 
     def blame(self, reason: str) -> None:
         """The solver was caught being wrong: none of its bounds counts any more."""
@@ -368,7 +375,7 @@ class Search:
     # answer
 
     def solution(self, exact: Solver | None) -> Solution:
-        """The answer, with the reasons for what is not as it was asked for."""
+        """Return the answer, with the reasons for what is not as it was asked for."""
         found, infeasible = self.incumbent, False
         if exact is not None and self.infeasible is not None:
             infeasible = found.plan is None
@@ -412,7 +419,7 @@ class Search:
         )
 
     def _who_answered(self, exact: Solver | None) -> tuple[str, str | None]:
-        """Whose answer it is, and why it is a heuristic's if it was not to be."""
+        """Return whose answer it is, and why it is a heuristic's if it was not to be."""
         source = self.incumbent.source or "none"
         if exact is None:
             return source, self.not_run

@@ -177,7 +177,7 @@ class Child:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def how_it_ended(self) -> str:
-        """How the stopped process ended, as the rest of a sentence about the solver."""
+        """Return how the stopped process ended, as the rest of a sentence about the solver."""
         code = self._process.returncode
         number = -code if code < 0 else code - 128
         if number not in set(signal.Signals):
@@ -186,7 +186,7 @@ class Child:
         return f"was killed by signal {number} ({signal.Signals(number).name}){memory}"
 
     def last_output(self) -> str:
-        """The last lines that the solver wrote to its standard output and error, in one."""
+        """Return the last lines that the solver wrote to its standard output and error, in one."""
         lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines()]
         return " / ".join(line[:200] for line in [line for line in lines if line][-OUTPUT_LINES:])
 

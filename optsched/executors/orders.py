@@ -3,11 +3,14 @@
 import os
 import pwd
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 from .base import Order, RefusedError
 
+PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+"""Variables of our own that commands get."""
 VARIABLE = re.compile(r"[^=\0]+")
 
 
@@ -39,6 +42,41 @@ def check(order: Order, images: bool = False) -> None:
             "its command, environment or directories hold what no process can be given (NUL, = "
             "in a name)"
         )
+
+
+def recorded(order: Order) -> dict[str, Any]:
+    """Return what the record of every attempt has. Raises RefusedError."""
+    return {
+        "key": str(order.key),
+        "made_s": time.time(),
+        "argv": list(order.argv),
+        "directory": order.directory,
+        "checkpoint_directory": order.checkpoint_directory,
+        "output_bytes": order.output_bytes,
+        "user": user_record(order.user),
+    }
+
+
+def recorded_node(order: Order, rank: int) -> dict[str, Any]:
+    """Return what it has of each node."""
+    slot = order.placement[rank]
+    return {
+        "name": slot.node,
+        "gpus": slot.gpus,
+        "cpus": slot.cpus,
+        "cores": None,
+        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
+        "environment": told_on_node(order, rank),
+        "cgroups": {},
+    }
+
+
+def everybodys_environment(order: Order, progress: Path) -> dict[str, str]:
+    """Return the variables of a command on every node, as after a login of its user."""
+    name, home, shell = account(os.geteuid() if order.user is None else order.user)
+    known = {variable: os.environ[variable] for variable in PASSED if variable in os.environ}
+    own = {"HOME": home, "USER": name, "LOGNAME": name, "SHELL": shell}
+    return known | own | dict(order.environment) | told(order, progress)
 
 
 def told(order: Order, progress: Path) -> dict[str, str]:

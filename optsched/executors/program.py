@@ -7,10 +7,19 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import local
+from . import supervision
 
-LOCAL = ("cgroups", "command", "memory", "output", "processes", "records", "supervisor")
-"""Files of the local executor that supervise a command wherever it runs."""
+SUPERVISION = [
+    "cgroups",
+    "command",
+    "gang",
+    "memory",
+    "output",
+    "processes",
+    "records",
+    "supervisor",
+]
+"""Files that supervise a command wherever it runs."""
 
 
 def lay_down(folder: Path, own: Iterable[Path]) -> Path:
@@ -19,8 +28,8 @@ def lay_down(folder: Path, own: Iterable[Path]) -> Path:
 
     What runs goes on with the version it began with. Raises OSError.
     """
-    there = Path(str(local.__file__)).parent
-    sources = [*(there / f"{name}.py" for name in LOCAL), *own]
+    there = Path(str(supervision.__file__)).parent
+    sources = [*(there / f"{name}.py" for name in SUPERVISION), *own]
     version = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     made = folder / f"program-{version}"
     if not made.exists():

@@ -5,7 +5,7 @@ import secrets
 from pathlib import Path
 
 from ..errors import InputError
-from .local import records
+from .supervision import records
 
 
 def tag_of(path: Path) -> str:

@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from annotated_types import MaxLen, MinLen
 
 from .quantity import Amount, Count, Gib, Instant, Rate, Weight
 from .value import Value, empty
 
+Label = Annotated[str, MinLen(1), MaxLen(63)]
+"""A word by which nodes, or jobs, are found."""
 POWER_CAP = "power_w"
 """The cluster resource, in watts, on which every GPU that works draws."""
 
@@ -23,7 +27,7 @@ class Node(Value):
     `gpu_memory_gib` is the memory of each GPU; `gpu_price_per_h` what one GPU costs for an hour.
     `memory_gbps` is the bandwidth of the host's memory in Gbit/s, which all jobs on the node share.
     `model_cache_gib` is the cache for models that jobs fetch; None is no cache, so that each start
-    fetches.
+    fetches. `labels` are what jobs may require of a node, or forbid.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Node(Value):
     memory_gbps: Rate | None = None
     model_cache_gib: Gib | None = None
     rack: str | None = None
+    labels: tuple[Label, ...] = ()
     gpu_price_per_h: Amount = 1.0
 
     __hash__ = Value.__hash__

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
+from .cluster import Label
 from .profile import UNMEASURED, Profile
 from .quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Seconds, Weight
 from .value import Value, empty
@@ -56,7 +58,10 @@ class Job(Value):
     `modes` instead of `duration_s` and `gpus`. With `max_nodes` its gang takes equally many GPUs on
     each of `min_nodes` to `max_nodes` nodes, without it any numbers on any nodes. `priority` orders
     jobs under the policies (higher first); `weight` counts in the objectives. `user` and `command`
-    say who submitted what: jobs that share them tend to run alike.
+    say who submitted what: jobs that share them tend to run alike. `node_labels` are the labels
+    that its nodes must have and those that they must not have. A job starts only where each node,
+    or rack, that it takes has another job with each label of `affinity`; it shares no node, or
+    rack, with other jobs that have a label of `anti_affinity`, nor they with it.
     """
 
     id: str
@@ -80,6 +85,10 @@ class Job(Value):
     max_preemptions: Count | None = None
     min_nodes: PositiveCount = 1
     max_nodes: PositiveCount | None = None
+    labels: tuple[Label, ...] = ()
+    node_labels: Mapping[Label, Literal["required", "forbidden"]] = field(default_factory=empty)
+    affinity: Mapping[Label, Literal["node", "rack"]] = field(default_factory=empty)
+    anti_affinity: Mapping[Label, Literal["node", "rack"]] = field(default_factory=empty)
     profile: Profile = UNMEASURED
 
     __hash__ = Value.__hash__

@@ -11,7 +11,6 @@ class FinishTimeFairness(RankOfJobs):
     name = "ftf"
     unit = ""
     title = "largest finish-time fairness: (C - submit) / time with 1/n of the cluster"
-    since_submission = True
     relative = True
     is_priced = True
     shape = Linear

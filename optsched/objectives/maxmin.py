@@ -11,7 +11,6 @@ class MaxMin(RankOfJobs):
     name = "maxmin"
     unit = ""
     title = "minus the smallest normalised rate: fastest run time / (C - submit)"
-    since_submission = True
     relative = True
     shape = Inverse
 

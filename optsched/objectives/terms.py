@@ -35,24 +35,24 @@ class Relaxation(Enum):
 
 @dataclass(frozen=True)
 class _Base:
-    """`since_submission`: a job's time counts from its submission. `quantile` is that of job costs
-    for a `RankOfJobs`, 1 for their maximum."""
+    """`quantile` is that of job costs for a `RankOfJobs`, 1 for their maximum."""
 
     name: ClassVar[str]
     unit: ClassVar[str]
     title: ClassVar[str]
-    since_submission: ClassVar[bool] = False
     quantile: float = 1.0
 
 
 class _OfJobs(_Base):
-    """A combination of `shape(scale, origin_s)` over the jobs that count.
+    """A combination of `shape(scale, origin_s)` over the jobs that count: those of some scale that
+    have a deadline, where it counts from that.
 
     `steady`: the order of jobs by urgency does not change while nothing happens. `is_priced`:
     prices on GPU time bound it, with a certificate. `relative`: costs are ratios of times.
     """
 
     shape: ClassVar[type[JobCost]]
+    origin: ClassVar[Literal["submission", "deadline", "now"]] = "submission"
     relaxation: ClassVar[Relaxation] = Relaxation.NONE
     steady: ClassVar[bool] = False
     relative: ClassVar[bool] = False
@@ -60,12 +60,7 @@ class _OfJobs(_Base):
 
     def scale(self, instance: Instance, job: Job) -> float:
         """Return the factor of the job's cost."""
-        raise NotImplementedError
-
-    def origin_s(self, instance: Instance, job: Job) -> float | None:
-        """Return the instant from which the job's cost counts; None where the job does not
-        count."""
-        return job.submit_s
+        return 1.0
 
     def combine(self, costs: Sequence[float]) -> float:
         """Return the value that job costs make together, 0 without any."""
@@ -73,21 +68,28 @@ class _OfJobs(_Base):
 
     def cost(self, instance: Instance, job: Job) -> JobCost | None:
         """Return the cost of a job; None where it does not count."""
-        origin_s = self.origin_s(instance, job)
-        return None if origin_s is None else self.shape(self.scale(instance, job), origin_s)
+        origin_s, scale = self._origin_s(instance, job), self.scale(instance, job)
+        return None if origin_s is None or not scale else self.shape(scale, origin_s)
 
-    def costs(self, instance: Instance, jobs: Iterable[Job]) -> "tuple[NDArray[np.int64], JobCost]":
+    def costs(self, instance: Instance, jobs: Sequence[Job]) -> "tuple[NDArray[np.int64], JobCost]":
         """Return the positions of the jobs that count, and their costs as arrays."""
         import numpy as np
 
-        counted = [
-            (j, self.scale(instance, job), origin_s)
-            for j, job in enumerate(jobs)
-            if (origin_s := self.origin_s(instance, job)) is not None
-        ]
-        which, scale, origin = zip(*counted, strict=True) if counted else ((), (), ())
-        cost = self.shape(np.array(scale, np.float64), np.array(origin, np.float64))
-        return np.array(which, np.int64), cost
+        scale = np.array([self.scale(instance, job) for job in jobs], np.float64)
+        origin = np.array([self._origin_s(instance, job) for job in jobs], np.float64)
+        which = np.flatnonzero((scale > 0) & ~np.isnan(origin))
+        return which, self.shape(scale[which], origin[which])
+
+    def _origin_s(self, instance: Instance, job: Job) -> float | None:
+        match self.origin:
+            case "submission":
+                return job.submit_s
+            case "deadline":
+                return job.deadline_s
+            case "now":
+                return instance.now_s
+            case _:
+                assert_never(self.origin)
 
     def changes(self, cluster: Cluster) -> bool:
         """Return whether the round values jobs in another order while nothing happens."""
@@ -100,6 +102,9 @@ class _OfJobs(_Base):
 
 
 class SumOfJobs(_OfJobs):
+    def scale(self, instance: Instance, job: Job) -> float:
+        return job.weight
+
     def combine(self, costs: Sequence[float]) -> float:
         return math.fsum(costs)
 

@@ -11,14 +11,10 @@ class Throughput(SumOfJobs):
     name = "throughput"
     unit = ""
     title = "minus the sum of normalised rates: sum w fastest run time / (C - submit)"
-    since_submission = True
     shape = Inverse
 
     def scale(self, instance: Instance, job: Job) -> float:
         return job.weight * fastest_s(instance, job)
-
-    def origin_s(self, instance: Instance, job: Job) -> float | None:
-        return job.submit_s if job.weight else None
 
 
 TERM = Throughput()

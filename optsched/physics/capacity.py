@@ -5,7 +5,6 @@ up to at most its capacity, but for GPUs that two jobs share, which count once, 
 of which what all jobs use over the whole plan adds up. The verifiers do not read this table.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -130,33 +129,64 @@ class Capacity:
         )
 
 
+def kind(node: Node) -> tuple[object, ...]:
+    """Equal for nodes that serve the same jobs, however much of it they have."""
+    return node.gpu_type, node.gpu_memory_gib, node.gpus > 0, node.labels
+
+
 def alike(node: Node) -> tuple[object, ...]:
     """Equal for nodes that can hold the same of every job."""
-    return node.gpu_type, node.gpus, node.gpu_memory_gib, node.cpus, node.memory_gib
+    return kind(node), node.gpus, node.cpus, node.memory_gib
 
 
 def serves(node: Node, job: Job, mode: Mode) -> bool:
-    """Whether a node has what `job` needs there of GPUs, however many of them it gets."""
-    return fits_type(job, mode, node)
+    """Whether a node is one for `job` however much of it is free: by labels, type and memory of
+    its GPUs."""
+    return fits_type(job, mode, node) and all(
+        (label in node.labels) == (wanted == "required")
+        for label, wanted in job.node_labels.items()
+    )
 
 
 def asks(job: Job) -> tuple[object, ...]:
-    """Equal for jobs that ask the same of nodes in equal modes."""
-    return job.memory_gib, job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu
+    """Equal for jobs that ask the same of nodes, and of other jobs there, in equal modes."""
+    near = job.labels, job.affinity, job.anti_affinity
+    profile = job.profile
+    return (
+        job.memory_gib,
+        profile.gpu_memory_gib,
+        profile.memory_gib_per_gpu,
+        job.node_labels,
+        near,
+    )
+
+
+Level = Literal["node", "rack"]
+LEVELS: tuple[Level, ...] = ("node", "rack")
+Mark = tuple[Literal["has", "near", "averse"], str, Level]
+"""What is counted in each node or rack: jobs with a label, and jobs averse to it. Those that have
+it are counted twice, as what others must not meet and as what others need: of two states of which
+one will be, the one has the more of the first, the other the less of the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ties:
     """What a job minds of others that hold something in the same node or rack: their traffic on
-    the uplinks over which it would send `gbps`."""
+    the uplinks over which it would send `gbps`, and labels."""
 
     gbps: float
+    labels: tuple[str, ...]
+    near: Mapping[str, Level]
+    averse: Mapping[str, Level]
 
 
 class Domains:
-    """What jobs hold of racks. A gang on several nodes that are not in one rack takes its traffic
-    of the uplink of each rack; where uplinks are not `reserved` it only must be within their
-    limits by itself. Nodes are told by their position, sets of them are masks."""
+    """What jobs hold of racks and which are where.
+
+    A gang on several nodes that are not in one rack takes its traffic of the uplink of each rack;
+    where uplinks are not `reserved` it only must be within their limits by itself. Nodes are told
+    by their position, sets of them are masks.
+    """
 
     def __init__(
         self,
@@ -171,42 +201,77 @@ class Domains:
         self._reserved = reserved
         self._limit = {rack: gbps + slack * max(1.0, gbps) for rack, gbps in uplink_gbps.items()}
         self.gbps = dict.fromkeys(uplink_gbps, 0.0)
-        self._members: dict[str | None, int] = defaultdict(int)
+        self._marks: dict[Mark, dict[int | str, int]] = {}
+        self._members: dict[int | str, int] = {n: 1 << n for n in range(len(nodes))}
         for n, node in enumerate(nodes):
-            self._members[node.rack] |= 1 << n
+            if node.rack is not None:
+                self._members[node.rack] = self._members.get(node.rack, 0) | 1 << n
 
     def ties(self, job: Job) -> Ties | None:
-        """What `job` minds, None where that is nothing."""
-        gbps = job.profile.network_gbps
-        return Ties(gbps) if gbps and self._limit else None
+        """What `job` minds, or others mind of it; None where that is nothing."""
+        gbps = job.profile.network_gbps if self._limit else 0.0
+        if gbps or job.labels or job.affinity or job.anti_affinity:
+            return Ties(gbps, job.labels, job.affinity, job.anti_affinity)
+        return None
 
     def minds(self, job: Job) -> bool:
         """Whether it makes a difference to `job` who else is where."""
-        return self.ties(job) is not None
+        ties = self.ties(job)
+        return ties is not None and bool(ties.gbps or ties.near or ties.averse)
 
     def copy(self) -> "Domains":
         """The same, to try things in."""
-        return self._with(dict(self.gbps))
+        return self._with(
+            dict(self.gbps), {mark: dict(counts) for mark, counts in self._marks.items()}
+        )
 
     def overlap(self, other: "Domains") -> "Domains":
         """What jobs mind of one or of the other."""
-        return self._with({rack: max(gbps, other.gbps[rack]) for rack, gbps in self.gbps.items()})
+        marks: dict[Mark, dict[int | str, int]] = {}
+        for mark in self._marks | other._marks:
+            one, two = self._marks.get(mark, {}), other._marks.get(mark, {})
+            which = one.keys() & two.keys() if mark[0] == "near" else one.keys() | two.keys()
+            fewer = min if mark[0] == "near" else max
+            marks[mark] = {where: fewer(one.get(where, 0), two.get(where, 0)) for where in which}
+        gbps = {rack: max(gbps, other.gbps[rack]) for rack, gbps in self.gbps.items()}
+        return self._with(gbps, marks)
 
-    def _with(self, gbps: dict[str, float]) -> "Domains":
+    def _with(self, gbps: dict[str, float], marks: dict[Mark, dict[int | str, int]]) -> "Domains":
         new = object.__new__(Domains)
-        vars(new).update(vars(self), gbps=gbps)
+        vars(new).update(vars(self), gbps=gbps, _marks=marks)
         return new
 
     def take(self, ties: Ties | None, nodes: Sequence[int], sign: int = 1) -> None:
         """A job comes to these nodes, or leaves them where `sign` is -1."""
-        if ties is not None and self._reserved:
+        if ties is None:
+            return
+        if ties.gbps and self._reserved:
             for rack in self._crossed(nodes):
                 self.gbps[rack] += sign * ties.gbps
+        marks: list[Mark] = [("averse", *tie) for tie in ties.averse.items()]
+        for label in ties.labels:
+            marks += [(kind, label, level) for kind in ("has", "near") for level in LEVELS]
+        for mark in marks:
+            counts = self._marks.setdefault(mark, {})
+            for where in self._domains(mark[2], nodes):
+                counts[where] = counts.get(where, 0) + sign
+                if not counts[where]:
+                    del counts[where]
+
+    def _domains(self, level: Level, nodes: Iterable[int]) -> set[int | str]:
+        if level == "node":
+            return {*nodes}
+        return {rack for n in nodes if (rack := self._rack[n]) is not None}
 
     def hold(self, ties: Ties | None, nodes: Sequence[int]) -> bool:
         """Whether a job may be on these nodes beside those that are there."""
-        return ties is None or not any(
-            self._is_slow(rack, ties.gbps) for rack in self._crossed(nodes)
+        if ties is None or not nodes:
+            return True
+        closed = self.closed(ties)
+        return (
+            not any(closed >> n & 1 for n in nodes)
+            and all(len(self._domains(level, nodes)) == 1 for level in self._first(ties).values())
+            and not any(self._is_slow(rack, ties.gbps) for rack in self._crossed(nodes))
         )
 
     def _crossed(self, nodes: Sequence[int]) -> list[str]:
@@ -221,28 +286,60 @@ class Domains:
     def _is_slow(self, rack: str, gbps: float) -> bool:
         return self.gbps[rack] + gbps > self._limit[rack]
 
+    def _marked(self, mark: Mark) -> int:
+        return _union(self._members[where] for where in self._marks.get(mark, ()))
+
+    def _first(self, ties: Ties) -> dict[str, Level]:
+        """The labels that a job wants near, has itself, and would be the first to bring."""
+        return {
+            label: level
+            for label, level in ties.near.items()
+            if label in ties.labels and not self._marks.get(("has", label, "node"))
+        }
+
     def closed(self, ties: Ties) -> int:
         """Nodes that a job cannot use at all while those that are there stay."""
-        return 0
+        nodes = _union(self._marked(("has", *tie)) for tie in ties.averse.items())
+        for label in ties.labels:
+            nodes |= _union(self._marked(("averse", label, level)) for level in LEVELS)
+        first = self._first(ties)
+        for label, level in ties.near.items():
+            if label in first:
+                able = range(len(self._rack))
+                nodes |= ~_union(1 << n for n in able if self._domains(level, [n]))
+            else:
+                nodes |= ~self._marked(("near", label, level))
+        return nodes
 
     def widest(self, ties: Ties) -> Span:
         """How far a job may be spread at most."""
-        return "cluster"
+        return min(self._first(ties).values(), key=LEVELS.index, default="cluster")
 
     def opens(self, ties: Ties) -> bool:
         """Whether a job that comes may open nodes to others."""
-        return False
+        return bool(ties.labels)
 
     def why_closed(self, ties: Ties, nodes: int) -> str | None:
         """Why a job can use none of `nodes` while those that are there stay, in one clause."""
-        return None
+        if nodes & ~self.closed(ties):
+            return None
+        for label, level in ties.averse.items():
+            if not nodes & ~self._marked(("has", label, level)):
+                return f"jobs with label {label}, with which it shares no {level}, are wherever it could run"  # noqa: E501
+        for label in ties.labels:
+            if not nodes & ~_union(self._marked(("averse", label, level)) for level in LEVELS):
+                return f"jobs that keep apart from label {label}, which it has, are wherever it could run"  # noqa: E501
+        for label, level in ties.near.items():
+            if not nodes & self._marked(("near", label, level)):
+                return f"no {level} where it could run has a job with label {label}, which it needs beside it"  # noqa: E501
+        return "each node where it could run lacks a job that it needs beside it, or has one that it avoids"  # noqa: E501
 
     def behind_slow_uplinks(self, ties: Ties | None) -> int:
         """Nodes that a gang over several racks cannot use."""
         if ties is None:
             return 0
         slow = (rack for rack in self.gbps if self._is_slow(rack, ties.gbps))
-        return _union(self._members[rack] for rack in slow)
+        return _union(self._members.get(rack, 0) for rack in slow)
 
 
 def _union(masks: Iterable[int]) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..model.cluster import POWER_CAP, Node
 from ..model.job import Job, Mode
+from ..model.value import Table
 from . import Span, gpu_type_rate, node_counts, rate
 from .capacity import Capacity
 from .catalogue import Catalogue
@@ -67,6 +68,9 @@ def _nothing_fits(catalogue: Catalogue, job: Job) -> str:
     """What the nodes lack; one demand is named where it alone, whatever the others, keeps the job
     from running."""
     cluster = catalogue.cluster
+    if job.node_labels and catalogue.fits_somewhere(replace(job, node_labels=Table())):
+        labels = ", ".join(f"{label} ({wanted})" for label, wanted in job.node_labels.items())
+        return f"no node on which it would fit is as its node_labels say: {labels}"
     modes = base_modes(cluster, job)
     if modes and all(mode.gpus == 0 for mode in modes):
         return _no_host(catalogue, job, min(mode.cpus for mode in modes))

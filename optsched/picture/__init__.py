@@ -14,7 +14,7 @@ FIGURES = (".svg", ".png", ".pdf")
 
 
 def can_draw(path: Path) -> Draw:
-    """What draws a picture of the kind that the name of `path` says.
+    """Return what draws a picture of the kind that the name of `path` says.
 
     Raises InputError for a name without a kind, SolverUnavailableError where the library for it is
     not installed.
@@ -31,13 +31,10 @@ def can_draw(path: Path) -> Draw:
 
         return write_svg
     raise InputError(
-        f"--gantt {path}: no such kind of picture; give a name that ends in .html, .svg, .png or "
-        ".pdf"
+        f"{path}: no such kind of picture; give a name that ends in .html, .svg, .png or .pdf"
     )
 
 
 def _require(module: str, path: Path) -> None:
     if importlib.util.find_spec(module) is None:
-        raise SolverUnavailableError(
-            f"--gantt {path}: {module} is not installed; pip install optsched"
-        )
+        raise SolverUnavailableError(f"{path}: {module} is not installed; pip install optsched")

@@ -16,7 +16,7 @@ class TimeUnit:
 
 
 def time_unit(horizon_s: float) -> TimeUnit:
-    """The unit in which a horizon is a number people grasp: 3 to 180 of them or so."""
+    """Return the unit in which a horizon is a number people grasp: 3 to 180 of them or so."""
     for name, seconds, most_s in (
         ("seconds", 1.0, 240.0),
         ("minutes", 60.0, 4 * 3600.0),
@@ -39,8 +39,8 @@ class NodeGroup:
     position: int
 
     def labelled(self, row_px: float) -> bool:
-        """Whether there is room for this group's label; where there is not, every k-th group has
-        one."""
+        """Return whether there is room for this group's label; where there is not, every k-th group
+        has one."""
         every = max(1, round(12.5 / max(0.1, self.rows * row_px) + 0.49))
         return self.position % every == 0
 
@@ -52,7 +52,7 @@ class NodeGroup:
 
 
 def node_groups(instance: Instance, rows: tuple[Row, ...]) -> list[NodeGroup]:
-    """Rows of the same node and kind, in order."""
+    """Return rows of the same node and kind, in order."""
     groups: list[NodeGroup] = []
     start = 0
     for i, row in enumerate(rows):

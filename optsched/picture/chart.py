@@ -124,7 +124,7 @@ def chart(instance: Instance, plan: Plan) -> Chart:
 
 
 def _stops(entry: JobPlan, s: int) -> bool:
-    """Whether the job leaves its GPUs after segment `s` and comes back later."""
+    """Return whether the job leaves its GPUs after segment `s` and comes back later."""
     if s + 1 == len(entry.segments):
         return False
     a, b = entry.segments[s], entry.segments[s + 1]

@@ -89,8 +89,8 @@ def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
 
 
 def type_names(instance: Instance, segment: Segment) -> str | None:
-    """The GPU type of a segment, as `a100+v100` where there are several; None without GPUs or a
-    name."""
+    """Return the GPU type of a segment, as `a100+v100` where there are several; None without GPUs
+    or a name."""
     held = gpus_by_type(instance.cluster, segment.placement)
     return "+".join(name or "GPU" for name in held) if len(held) > 1 else next(iter(held), None)
 
@@ -128,7 +128,7 @@ HUGE = 1e21
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A number as people read it: thousands separated, at most four significant decimals."""
+    """Return a number as people read it: thousands separated, at most four significant decimals."""
     if value is None:
         return "none"
     rounded = f"{value:,.0f}" if 1000 <= abs(value) < HUGE else f"{value:,.4g}"

@@ -28,9 +28,13 @@ def write_svg(instance: Instance, solution: Solution, path: str | Path) -> None:
     The solution must hold a plan that passes the verifier. Raises InputError where the file cannot
     be written.
     """
+    write_bytes(path, as_bytes(instance, solution, Path(path).suffix.lower().lstrip(".")))
+
+
+def as_bytes(instance: Instance, solution: Solution, kind: str) -> bytes:
+    """Return the figure as svg, png or pdf."""
     from matplotlib import rc_context
 
-    kind = Path(path).suffix.lower().lstrip(".")
     style: Any = {
         "svg.hashsalt": "optsched",
         "svg.fonttype": "path",
@@ -49,11 +53,11 @@ def write_svg(instance: Instance, solution: Solution, path: str | Path) -> None:
         out = io.BytesIO()
         when = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
         figure.savefig(out, format=kind, dpi=160, metadata=when, facecolor=PAPER)
-    write_bytes(path, out.getvalue())
+    return out.getvalue()
 
 
 def draw(instance: Instance, solution: Solution) -> Any:
-    """The matplotlib figure: Gantt, queue and GPUs in use on one time axis."""
+    """Return the matplotlib figure: Gantt, queue and GPUs in use on one time axis."""
     from matplotlib.figure import Figure
 
     plan = solution.plan

@@ -38,7 +38,7 @@ def write_html(instance: Instance, solution: Solution, path: str | Path) -> None
 
 
 def figure(instance: Instance, plan: Plan, drawn: Chart) -> Any:
-    """The plotly figure: Gantt, queue and GPUs in use on one time axis."""
+    """Return the plotly figure: Gantt, queue and GPUs in use on one time axis."""
     import plotly.graph_objects as go
 
     unit = time_unit(drawn.end_s)

@@ -154,7 +154,8 @@ def _active(held: _Held, at_s: float) -> bool:
 
 
 def _pick(gpus: int, taken: set[int], count: int) -> list[int]:
-    """Free lanes: the smallest run of neighbours that is long enough, else the first free ones."""
+    """Return free lanes: the smallest run of neighbours that is long enough, else the first free
+    ones."""
     free = [lane for lane in range(gpus) if lane not in taken]
     long_enough = [run for run in _runs(free) if run[1] >= count]
     if long_enough:

@@ -20,7 +20,7 @@ STATUS_MEANING = {
 
 
 def page(instance: Instance, solution: Solution, drawn: Chart, figure: str) -> str:
-    """The whole document around `figure`, a div with all it needs inside."""
+    """Return the whole document around `figure`, a div with all it needs inside."""
     title = f"{escape(instance.name)}: plan by {escape(solution.solver)}"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">

@@ -25,7 +25,7 @@ def job_colour(position: int) -> str:
 
 @cache
 def shade(colour: str, factor: float) -> str:
-    """The colour darkened (factor below 1) or lightened towards white (above 1)."""
+    """Return the colour darkened (factor below 1) or lightened towards white (above 1)."""
     parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
     if factor <= 1:
         parts = [round(part * factor) for part in parts]

@@ -12,10 +12,10 @@ from ..objectives import Objective, Usage
 from ..physics import placed_rate, power_w
 from ..physics.catalogue import catalogue_of
 from .deadline import NEVER, Deadline
-from .facts import Facts, read_facts
+from .facts import Facts
 from .held import Held, Hold, held_by
 from .model import Bools, Floats, Ints, Kind, Options, Patterns, RoundModel, is_second
-from .patterns import Columns, NodeClass, Pattern, columns, node_classes, without_fewer_cores
+from .patterns import Alternatives, Columns, NodeClass, Pattern, columns, node_classes
 from .rows import build_rows
 from .sharing import holds_on_others
 from .spare import swap_costs
@@ -55,7 +55,7 @@ def build(
     / (SETTLE c) times in t seconds of running if each time costs c, and loses at most c + t /
     SETTLE.
     """
-    facts = read_facts(instance, keep, deadline)
+    facts = Facts(instance, keep, deadline)
     classes, class_of = node_classes(catalogue_of(instance))
     holds = [_as_it_is(facts, j) for j in facts.kept.tolist()]
     holds += holds_on_others(instance, facts, deadline, beside=sharing)
@@ -100,7 +100,7 @@ def build(
         options=options,
         patterns=patterns,
         held=held,
-        rows=build_rows(instance, classes, fresh, table, held, deadline),
+        rows=build_rows(instance, facts.jobs, classes, fresh, table, held, deadline),
     )
 
 
@@ -117,18 +117,16 @@ def _flatten(
     """Return the patterns of all demands one after the other, also as columns, and for each job
     where its own begin and how many they are. Where no cores can run short, those that only take
     fewer cores are left out."""
-    number: dict[int, int] = {}
-    which = [number.setdefault(id(own), len(number)) for own in facts.patterns]
-    demands = list({id(own): own for own in facts.patterns}.values())
+    number: dict[Alternatives, int] = {}
+    which = [number.setdefault(own, len(number)) for own in facts.alternatives]
+    demands = list(number)
     table = columns(demands, deadline)
     if held.running == len(held.holds) and _cores_to_spare(classes, table, held):
-        for i, own in enumerate(demands):
-            deadline.check()
-            demands[i] = without_fewer_cores(own)
+        demands = [own.fastest for own in demands]
         table = columns(demands, deadline)
-    sizes = np.array([len(own) for own in demands], dtype=np.int64)
+    sizes = np.array([len(own.patterns) for own in demands], dtype=np.int64)
     begin = np.cumsum(sizes) - sizes
-    fresh = tuple(pattern for own in demands for pattern in own)
+    fresh = tuple(pattern for own in demands for pattern in own.patterns)
     return fresh, table, np.stack([begin, sizes], axis=1)[np.array(which, dtype=np.int64)]
 
 

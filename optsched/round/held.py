@@ -6,7 +6,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ..model.cluster import gpu_caps
 from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
 from ..physics import memory_gib
@@ -44,8 +43,7 @@ class Hold:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Held:
     """One entry for each node that a hold has part of: `owner` is the number of the hold, of which
-    the first `running` are running jobs. `quota` is the tenant of a hold whose quota counts, `gang`
-    its GPUs.
+    the first `running` are running jobs. `gang` is the GPUs of each hold.
 
     `class_of` gives the class of each node, `rack` its rack (-1 without), `racks` the nodes of
     each, `domains` what is left of racks before anything is placed. Jobs that are being saved have
@@ -59,7 +57,6 @@ class Held:
     gpus: Ints
     cpus: Ints
     memory_gib: Floats
-    quota: list[str | None]
     gang: Floats
     class_of: Ints
     rack: list[int]
@@ -109,7 +106,7 @@ def held_by(
 ) -> Held:
     """Return the holds of active `jobs` as columns."""
     nodes, order = instance.cluster.nodes, instance.cluster.node_order
-    caps, inf = gpu_caps(instance.tenants), float("inf")
+    inf = float("inf")
     entries: list[tuple[int, int, int, int, float]] = []
     for k, hold in enumerate(holds):
         job, mode = jobs[hold.job], hold.mode
@@ -139,7 +136,6 @@ def held_by(
         gpus=np.array(gpus_, dtype=np.int64),
         cpus=np.array(cpus, dtype=np.int64),
         memory_gib=np.array(memory, dtype=float),
-        quota=[tenant if (tenant := jobs[hold.job].tenant) in caps else None for hold in holds],
         gang=np.array([hold.mode.gpus for hold in holds], dtype=float),
         class_of=np.array(class_of, dtype=np.int64),
         rack=rack,

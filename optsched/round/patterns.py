@@ -1,15 +1,16 @@
 """What an option takes of the cluster: derived once for each demand, shared by all jobs that ask
 for the same."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..model.cluster import Cluster, Node
 from ..model.job import Job
-from ..physics import capacity
+from ..physics.capacity import Demand, alike
 from ..physics.catalogue import Catalogue
 from ..physics.modes import Option, demands, room_on
 from .deadline import Deadline
@@ -39,8 +40,8 @@ class NodeClass:
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
     """An option on certain nodes: `classes` is a mask of node classes, of which one node holds it
-    all if `together`, else any of their nodes hold parts of it. `quota` is the tenant whose GPU
-    quota counts, if any.
+    all if `together`, else any of their nodes hold parts of it. `shared` is what it takes of the
+    rows of the table of capacity that belong to no node.
     """
 
     option: Option
@@ -48,7 +49,7 @@ class Pattern:
     together: bool
     cpus: int
     memory_gib: float
-    quota: str | None
+    shared: Demand
 
     @property
     def gpus(self) -> int:
@@ -58,6 +59,35 @@ class Pattern:
     def slot(self) -> int:
         """GPUs that must lie on one node; 1 where any will do."""
         return self.gpus if self.together else min(self.gpus, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Alternatives:
+    """The patterns of one demand."""
+
+    patterns: tuple[Pattern, ...]
+
+    @cached_property
+    def fastest(self) -> "Alternatives":
+        """Those that differ from no faster one only in taking other cores: where cores cannot run
+        short, the others are never better."""
+        best: dict[object, Pattern] = {}
+        for pattern in self.patterns:
+            mode = pattern.option.mode
+            key = (
+                (mode.gpu_type, mode.gpus, mode.clock_mhz, 0 if mode.gpus else mode.cpus),
+                (pattern.option.spread, pattern.classes, pattern.together),
+                pattern.memory_gib,
+                tuple(pattern.shared),
+            )
+            if key not in best or pattern.option.rate > best[key].option.rate:
+                best[key] = pattern
+        chosen = set(best.values())
+        return Alternatives(tuple(pattern for pattern in self.patterns if pattern in chosen))
+
+
+NOTHING = Alternatives(())
+"""What jobs can do that must go on as they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -77,47 +107,36 @@ class Columns:
     masks: list[int]
 
 
-def columns(demands: Sequence[tuple[Pattern, ...]], deadline: Deadline) -> Columns:
+def columns(alternatives: Sequence[Alternatives], deadline: Deadline) -> Columns:
     """Return the patterns of demands, one after the other, as columns."""
     number: dict[int, int] = {}
     key: list[tuple[int, bool, int, int, float]] = []
-    for own in demands:
+    for own in alternatives:
         deadline.check()
-        for one in own:
+        for one in own.patterns:
             mask_number = number.setdefault(one.classes, len(number))
             key.append((mask_number, one.together, one.gpus, one.cpus, one.memory_gib))
-    patterns = [pattern for own in demands for pattern in own]
-    mask, together, gpus, cpus, memory_gib = zip(*key, strict=True) if key else ((),) * 5
+    options = [pattern.option for own in alternatives for pattern in own.patterns]
+    mask, together, gpus, cpus, memory_gib = (
+        np.array(column, dtype=kind)
+        for column, kind in zip(
+            zip(*key, strict=True) if key else ((),) * 5,
+            (np.int64, bool, np.int64, np.int64, float),
+            strict=True,
+        )
+    )
     return Columns(
-        gpus=np.array(gpus, dtype=np.int64),
-        cpus=np.array(cpus, dtype=np.int64),
-        memory_gib=np.array(memory_gib, dtype=float),
-        slot=np.array([one.slot for one in patterns], dtype=np.int64),
-        together=np.array(together, dtype=bool),
-        in_rack=np.array([one.option.spread == "rack" for one in patterns], dtype=bool),
-        rate=np.array([one.option.rate for one in patterns], dtype=float),
-        mask=np.array(mask, dtype=np.int64),
+        gpus=gpus,
+        cpus=cpus,
+        memory_gib=memory_gib,
+        slot=np.where(together, gpus, np.minimum(gpus, 1)),
+        together=together,
+        in_rack=np.array([option.spread == "rack" for option in options], dtype=bool),
+        rate=np.array([option.rate for option in options], dtype=float),
+        mask=mask,
         key=tuple(key),
         masks=list(number),
     )
-
-
-def without_fewer_cores(own: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-    """Return the patterns of one demand less those that differ from a faster one only in taking
-    other cores: where cores cannot run short, they are never better."""
-    best: dict[object, int] = {}
-    for i, pattern in enumerate(own):
-        mode = pattern.option.mode
-        key = (
-            replace(mode, duration_s=None, cpus_per_gpu=0, cpus=0 if mode.gpus else mode.cpus),
-            pattern.option.spread,
-            pattern.classes,
-            pattern.together,
-            pattern.memory_gib,
-        )
-        if key not in best or pattern.option.rate > own[best[key]].option.rate:
-            best[key] = i
-    return tuple(own[i] for i in sorted(best.values()))
 
 
 def node_classes(catalogue: Catalogue) -> tuple[tuple[NodeClass, ...], list[int]]:
@@ -127,20 +146,18 @@ def node_classes(catalogue: Catalogue) -> tuple[tuple[NodeClass, ...], list[int]
 
 
 def _node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
-    alike: dict[object, list[int]] = {}
+    members: dict[object, list[int]] = {}
     for i, node in enumerate(cluster.nodes):
-        key = (capacity.alike(node), node.gpu_price_per_h)
-        alike.setdefault(key, []).append(i)
-    firsts = [cluster.nodes[members[0]] for members in alike.values()]
-    classes = tuple(
-        NodeClass(number, _name(node, firsts), node, tuple(members))
-        for number, (node, members) in enumerate(zip(firsts, alike.values(), strict=True))
-    )
+        key = (alike(node), node.gpu_price_per_h)
+        members.setdefault(key, []).append(i)
+    firsts = [cluster.nodes[own[0]] for own in members.values()]
     class_of = [0] * len(cluster.nodes)
-    for one in classes:
-        for i in one.nodes:
-            class_of[i] = one.number
-    return classes, class_of
+    classes = []
+    for number, (node, own) in enumerate(zip(firsts, members.values(), strict=True)):
+        classes.append(NodeClass(number, _name(node, firsts), node, tuple(own)))
+        for i in own:
+            class_of[i] = number
+    return tuple(classes), class_of
 
 
 def _name(node: Node, others: list[Node]) -> str:
@@ -162,56 +179,36 @@ def _name(node: Node, others: list[Node]) -> str:
     return f"{name} ({', '.join(apart)})" if apart else name
 
 
-def patterns(catalogue: Catalogue, caps: Mapping[str, int], job: Job) -> tuple[Pattern, ...]:
-    """Every way to run `job` on the empty cluster within its tenant's cap; empty where it can never
-    run. `caps` are `cluster.gpu_caps`."""
-    every = catalogue.options(job)
-    quota = job.tenant if job.tenant in caps else None
-    cap = caps[quota] if quota is not None else None
-    key = "patterns", demands(job), quota, cap
-    return catalogue.once(key, lambda: _patterns(catalogue, job, every, quota, cap))
+def alternatives_of(catalogue: Catalogue, job: Job) -> Alternatives:
+    """Return every way to run `job` on the empty cluster within its tenant's cap; none where it can
+    never run."""
+
+    def of_demand() -> Alternatives:
+        quota = job.tenant if job.tenant in catalogue.capacity.quotas else None
+        key = "alternatives", demands(job), quota
+        return catalogue.once(key, lambda: Alternatives(tuple(_patterns(catalogue, job))))
+
+    return catalogue.once(("alternatives of", job), of_demand)
 
 
-def _patterns(
-    catalogue: Catalogue, job: Job, every: tuple[Option, ...], quota: str | None, cap: int | None
-) -> tuple[Pattern, ...]:
-    cluster, classes = catalogue.cluster, node_classes(catalogue)[0]
-    found = []
-    for option in every:
+def _patterns(catalogue: Catalogue, job: Job) -> Iterator[Pattern]:
+    classes, _ = node_classes(catalogue)
+    table = catalogue.capacity
+    for option in catalogue.options(job):
         mode = option.mode
-        if (
-            (cap is not None and mode.gpus > cap)
-            or (
-                mode.resources
-                and any(
-                    amount > cluster.resources.get(name, 0.0)
-                    for name, amount in mode.resources.items()
-                )
-            )
-            or (
-                mode.budgets
-                and any(
-                    amount > cluster.budgets.get(name, 0.0) for name, amount in mode.budgets.items()
-                )
-            )
-        ):
+        if not table.allows(job, mode):
+            continue
+        shared = [*table.together(job, mode), *table.used_up(mode)]
+        if not option.needs_node:
+            yield Pattern(option, 0, False, 0, 0.0, shared)
             continue
         cpus = mode.cpus_per_gpu * mode.gpus if mode.gpus else mode.cpus
         memory_gib = job.profile.memory_gib_per_gpu * mode.gpus if mode.gpus else job.memory_gib
-        if not option.needs_node:
-            found.append(Pattern(option, 0, False, 0, 0.0, quota))
-        elif option.spread == "node" and mode.gpus:
-            found.extend(
-                Pattern(option, one.bit, True, cpus, memory_gib, quota)
-                for one in classes
-                if one.node.gpu_type == mode.gpu_type and room_on(one.node, job, mode) >= mode.gpus
-            )
+        able = [(kind.bit, room) for kind in classes if (room := room_on(kind.node, job, mode))]
+        if option.spread == "node" and mode.gpus:
+            for bit, room in able:
+                if room >= mode.gpus:
+                    yield Pattern(option, bit, True, cpus, memory_gib, shared)
         else:
-            mask = sum(
-                one.bit
-                for one in classes
-                if (not mode.gpus or one.node.gpu_type == mode.gpu_type)
-                and room_on(one.node, job, mode)
-            )
-            found.append(Pattern(option, mask, mode.gpus == 0, cpus, memory_gib, quota))
-    return tuple(found)
+            mask = sum(bit for bit, _ in able)
+            yield Pattern(option, mask, mode.gpus == 0, cpus, memory_gib, shared)

@@ -1,13 +1,13 @@
 """The rows of a round: GPUs, slots, cores and memory of node classes, cluster resources, budgets,
 quotas."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..model.cluster import gpu_caps, quota_pool
 from ..model.instance import Instance
-from ..model.job import Mode
+from ..model.job import Job
+from ..physics.catalogue import catalogue_of
 from .deadline import Deadline
 from .held import Held
 from .model import Floats, Ints, Row, Rows
@@ -19,6 +19,7 @@ MOST_SETS = 64
 
 def build_rows(
     instance: Instance,
+    jobs: Sequence[Job],
     classes: tuple[NodeClass, ...],
     fresh: Sequence[Pattern],
     table: Columns,
@@ -39,8 +40,7 @@ def build_rows(
         deadline.check()
         builder.cores(mask)
         builder.memory(mask)
-    builder.resources()
-    builder.quotas(deadline)
+    builder.shared(jobs, deadline)
     return Rows.of(tuple(builder.limits), builder.entries)
 
 
@@ -79,9 +79,12 @@ class _Builder:
         self._sets: dict[int, _Set] = {}
 
     def _add(self, limit: Row, fresh: Ints, amounts: Floats | Ints, held: Floats | Ints) -> None:
-        """Add a row with what `fresh` patterns and each hold take, unless nothing takes from it."""
+        """Add a row with what `fresh` patterns and each hold take."""
         holds = len(self._fresh) + np.arange(len(held))
-        pattern, amount = np.concatenate([fresh, holds]), np.concatenate([amounts, held])
+        self._put(limit, np.concatenate([fresh, holds]), np.concatenate([amounts, held]))
+
+    def _put(self, limit: Row, pattern: Ints, amount: Floats) -> None:
+        """Add a row unless nothing takes from it."""
         used = np.flatnonzero(amount)
         if len(used):
             row = np.full(len(used), len(self.limits), dtype=np.int64)
@@ -178,43 +181,26 @@ class _Builder:
         ).any():
             self._add(Row(what, on.name, free, mask), on.patterns, amounts, kept)
 
-    def resources(self) -> None:
-        """Cluster resources and budgets."""
-        cluster = self._instance.cluster
-        for name, amount in cluster.resources.items():
-            self._of_modes(Row(name, "", amount), name, lambda mode: mode.resources)
-        for name, amount in cluster.budgets.items():
-            self._of_modes(Row(f"budget {name}", "", amount), name, lambda mode: mode.budgets)
-
-    def _of_modes(self, limit: Row, name: str, of: Callable[[Mode], Mapping[str, float]]) -> None:
-        fresh = [of(pattern.option.mode).get(name, 0.0) for pattern in self._fresh]
-        held = [of(hold.mode).get(name, 0.0) for hold in self._held.holds]
-        self._add(limit, np.arange(len(fresh)), np.array(fresh), np.array(held))
-
-    def quotas(self, deadline: Deadline) -> None:
-        """Each tenant's own with what it may borrow, and all together."""
-        caps = gpu_caps(self._instance.tenants)
-        number = {tenant: i for i, tenant in enumerate(caps)}
-        fresh = _numbers((pattern.quota for pattern in self._fresh), number)
-        holder = _numbers(self._held.quota, number)
-        by_tenant = np.argsort(fresh, kind="stable")
-        ends = np.searchsorted(fresh[by_tenant], np.arange(len(caps) + 1))
-        limits = [
-            (Row("quota", f"tenant {tenant}", float(cap)), by_tenant[start:end], holder == i)
-            for i, ((tenant, cap), start, end) in enumerate(
-                zip(caps.items(), ends, ends[1:], strict=False)
-            )
-        ]
-        pool = quota_pool(self._instance.tenants)
-        if pool is not None:
-            limit = Row("quota", "all tenants", float(pool))
-            limits.append((limit, np.flatnonzero(fresh >= 0), holder >= 0))
-        for limit, own, holds in limits:
+    def shared(self, jobs: Sequence[Job], deadline: Deadline) -> None:
+        """Resources, budgets and quotas, as the table of capacity has them."""
+        table = catalogue_of(self._instance).capacity
+        if not table.shared:
+            return
+        takes = [pattern.shared for pattern in self._fresh]
+        for hold in self._held.holds:
+            held = jobs[hold.job], hold.mode
+            takes.append([*table.together(*held), *table.used_up(hold.mode)])
+        entries: list[list[tuple[int, float]]] = [[] for _ in range(table.shared)]
+        for p, demand in enumerate(takes):
+            for r, amount in demand:
+                entries[r].append((p, amount))
+        order = ("resource", "budget", "quota")
+        for r in sorted(range(table.shared), key=lambda r: order.index(table.rows[r].kind)):
             deadline.check()
-            self._add(limit, own, self._table.gpus[own], self._held.gang * holds)
-
-
-def _numbers(tenants: Iterable[str | None], number: Mapping[str, int]) -> Ints:
-    return np.array(
-        [-1 if tenant is None else number[tenant] for tenant in tenants], dtype=np.int64
-    )
+            row = table.rows[r]
+            what, where = row.name, ""
+            if row.kind == "quota":
+                what, where = row.kind, "all tenants" if row.of is None else f"tenant {row.of}"
+            limit = Row(what, where, float(row.capacity))
+            pairs = np.array(entries[r], dtype=float).reshape(-1, 2)
+            self._put(limit, pairs[:, 0].astype(np.int64), pairs[:, 1])

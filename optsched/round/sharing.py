@@ -77,7 +77,7 @@ def _guests(instance: Instance, facts: Facts, deadline: Deadline) -> list[Hold]:
     for j, running in enumerate(facts.running):
         if running is not None or facts.jobs[j].profile.sharing is None:
             continue
-        guest = _job_kind(facts.jobs[j]), id(facts.patterns[j])
+        guest = _job_kind(facts.jobs[j]), facts.alternatives[j]
         if guest not in known:
             if pairs_left < max(1, len(alike)):
                 continue
@@ -132,7 +132,7 @@ def _offers(
     """Return the kinds of hosts beside which a job can run, first where both together run
     fastest."""
     job = facts.jobs[j]
-    sizes = {pattern.gpus for pattern in facts.patterns[j]}
+    sizes = {pattern.gpus for pattern in facts.alternatives[j].patterns}
     offers: list[tuple[float, _Offer]] = []
     for kind, hosts in enumerate(alike):
         h, entry = hosts[0]
@@ -142,7 +142,7 @@ def _offers(
         ):
             continue
         deadline.check()
-        option = _fitting(instance, job, facts.patterns[j], host, entry)
+        option = _fitting(instance, job, facts.alternatives[j].patterns, host, entry)
         if option is None:
             continue
         own = placed_rate(instance, job, replace(option.mode, share_with=host.id), entry.placement)

@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ..model.instance import Instance, Placement
-from ..model.plan import Segment
+from ..model.plan import JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, may_preempt, memory_gib, placed_rate, uplinks
 from ..physics.contention import planned_uplinks_gbps
+from ..verify.capacity import minds_neighbours, neighbours
 from ..verify.segments import check_segment, same_hold, same_place
 from ..verify.violation import Violation
 from .plan import JobRound, decision
@@ -42,6 +43,8 @@ def verify_round(
                     Violation("preemption", f"job {running.job} may not be preempted", running.job)
                 )
         found.extend(_together(instance, jobs, blocked))
+        if minds_neighbours(instance):
+            found.extend(neighbours(instance, _as_plan(instance.now_s, jobs)))
     return tuple(found)
 
 
@@ -55,6 +58,25 @@ def _goes_on_as_before(instance: Instance, entry: JobRound) -> bool:
         entry.mode is running.mode
         and entry.placement is running.placement
         and entry.decision == "continue"
+    )
+
+
+def _as_plan(now_s: float, jobs: Sequence[JobRound]) -> Plan:
+    """What a round holds, for a second."""
+    return Plan(
+        jobs=tuple(
+            JobPlan(
+                id=entry.id,
+                decision="start",
+                segments=(
+                    Segment(
+                        start_s=now_s, end_s=now_s + 1.0, mode=entry.mode, placement=entry.placement
+                    ),
+                ),
+            )
+            for entry in jobs
+            if entry.mode is not None
+        )
     )
 
 

@@ -28,9 +28,9 @@ def digest(*parts: object) -> str:
 
 
 def code_version(command: str = "", *, anew: bool = False) -> str:
-    """The version of optsched, and a digest of the code that makes plans, the libraries it solves
-    with, and the packages plugged in of which `command` names a solver or policy; with `anew` read
-    again where it is known."""
+    """Return the version of optsched, and a digest of the code that makes plans, the libraries it
+    solves with, and the packages plugged in of which `command` names a solver or policy; with
+    `anew` read again where it is known."""
     plugged = _plugged_in(command)
     return (_version.__wrapped__ if anew else _version)(plugged)
 
@@ -52,8 +52,8 @@ def _version(plugged: tuple[tuple[str, str], ...]) -> str:
 
 
 def _plugged_in(command: str) -> tuple[tuple[str, str], ...]:
-    """The packages other than our own, with their versions, whose entry points a command names or
-    uses unasked."""
+    """Return the packages other than our own, with their versions, whose entry points a command
+    names or uses unasked."""
     names = {*re.split(r"[\s=,:;'\"]+", command), *HEURISTICS, *(name for name, _ in AUTO)}
     found = {}
     for group in get_args(registry.Group):
@@ -65,7 +65,8 @@ def _plugged_in(command: str) -> tuple[tuple[str, str], ...]:
 
 
 def _code(package: str) -> Iterator[tuple[str, Path]]:
-    """The files of a package, also those that are no Python, but what Python makes of them."""
+    """Yield the files of a package, also those that are no Python, but what Python makes of
+    them."""
     try:
         found = find_spec(package)
     except (ImportError, ValueError):

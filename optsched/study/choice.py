@@ -16,9 +16,9 @@ from .optima import OptimumSpec, optima_in, without_ending
 def chosen(
     study: Study, *, settings: Sequence[tuple[str, str]] = (), limit: int | None = None
 ) -> Study:
-    """The study with one instance for each of its `files`, at most `limit` of a pattern, evenly
-    taken, and with values in place of the file's: pairs of a parameter (or `seed`) and values
-    between commas.
+    """Return the study with one instance for each of its `files`, at most `limit` of a pattern,
+    evenly taken, and with values in place of the file's: pairs of a parameter (or `seed`) and
+    values between commas.
 
     Raises InputError for a pattern that no file matches, an unknown parameter and a bad seed.
     """
@@ -51,8 +51,8 @@ def chosen(
 
 
 def _like(values: Sequence[Scalar], text: str) -> Scalar:
-    """The text as a value of the kind that the file has, so that it is written in commands in the
-    same way."""
+    """Return the text as a value of the kind that the file has, so that it is written in commands
+    in the same way."""
     for value in values:
         if str(value) == text:
             return value
@@ -87,7 +87,7 @@ def _expanded(spec: InstanceSpec, limit: int | None) -> list[InstanceSpec]:
 
 
 def _optima(spec: OptimumSpec | None, paths: Sequence[str], data: str) -> dict[str, OptimumSpec]:
-    """The optimum of each file that has one, by its name without ending."""
+    """Return the optimum of each file that has one, by its name without ending."""
     if spec is None or spec.file is None:
         return {} if spec is None else {without_ending(path): spec for path in paths}
     table = Path(spec.file.replace("{" + DATA + "}", data))
@@ -110,7 +110,7 @@ def _with_file(command: str, path: str) -> str:
 
 
 def _natural(path: str) -> list[tuple[int, int | str]]:
-    """Numbers in names are ordered as numbers."""
+    """Return a key by which numbers in names are ordered as numbers."""
     return [
         (0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", path) if part
     ]

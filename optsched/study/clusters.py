@@ -15,9 +15,8 @@ EMPTY_S = 120.0
 """How long a cluster may be without any worker."""
 LOOK_S = 5.0
 ADDRESSES = (
-    "ray://HOST:PORT of a Ray Client server, HOST:PORT of a Ray cluster that this machine is "
-    "part of, "
-    "ray://local, or tcp://HOST:PORT of a Dask scheduler"
+    "ray://HOST:PORT of a Ray Client server, HOST:PORT of a Ray cluster that this machine is part "
+    "of, ray://local, or tcp://HOST:PORT of a Dask scheduler"
 )
 
 Carried = Callable[[dict[str, Any], bytes], dict[str, Any]]
@@ -37,7 +36,7 @@ class Cluster(Protocol):
         ...
 
     def result(self, task: Any) -> dict[str, Any]:
-        """What a task that ended returned; raises whatever became of it otherwise."""
+        """Return what a task that ended returned; raises whatever became of it otherwise."""
         ...
 
     def cancel(self, pending: Sequence[Any]) -> None: ...
@@ -58,15 +57,14 @@ class Watch:
             self._empty_since_s = now_s
         elif now_s - self._empty_since_s > EMPTY_S:
             raise InputError(
-                f"the cluster has had no worker for {EMPTY_S:.0f} s; what is finished is kept, "
-                "and the "
-                "same command goes on"
+                f"the cluster has had no worker for {EMPTY_S:.0f} s; what is finished is kept, and "
+                "the same command goes on"
             )
 
 
 def carried() -> Carried:
-    """What a worker executes. It is sent whole, not by name, so that a worker without optsched can
-    say so."""
+    """Return what a worker executes. It is sent whole, not by name, so that a worker without
+    optsched can say so."""
 
     def run(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
         try:
@@ -76,8 +74,7 @@ def carried() -> Carried:
 
             return {
                 "unfit": f"worker {socket.gethostname()} has no optsched that runs studies "
-                f"({error}); "
-                "install there what is installed here"
+                f"({error}); install there what is installed here"
             }
         return run_errand(errand, instance)
 
@@ -86,8 +83,8 @@ def carried() -> Carried:
 
 @contextlib.contextmanager
 def connected(on: str) -> Iterator[Cluster]:
-    """The cluster at `ray://HOST:PORT` (a Ray Client server), `HOST:PORT` (of Ray, from one of its
-    machines), `ray://local` or `tcp://HOST:PORT` (a Dask scheduler; `tls://` too).
+    """Yield the cluster at `ray://HOST:PORT` (a Ray Client server), `HOST:PORT` (of Ray, from one
+    of its machines), `ray://local` or `tcp://HOST:PORT` (a Dask scheduler; `tls://` too).
 
     Raises InputError for another address, a missing library, and a cluster that cannot be reached.
     """
@@ -180,8 +177,8 @@ class DaskCluster:
 
 @contextlib.contextmanager
 def ray_cluster(on: str) -> Iterator[RayCluster]:
-    """The Ray cluster at `ray://HOST:PORT`; `ray://local` is that of this machine, started where
-    there is none."""
+    """Yield the Ray cluster at `ray://HOST:PORT`; `ray://local` is that of this machine, started
+    where there is none."""
     os.environ.setdefault(
         "RAY_USAGE_STATS_ENABLED", "0"
     )  # Ray reports its use to its makers unless told otherwise
@@ -206,7 +203,7 @@ def ray_cluster(on: str) -> Iterator[RayCluster]:
 
 
 def _ray_fault(error: BaseException) -> str:
-    """The first line of the message; where a token is wanted, that."""
+    """Return the first line of the message; where a token is wanted, that."""
     causes: list[str] = []
     one: BaseException | None = error
     while one is not None:
@@ -223,7 +220,7 @@ def _ray_fault(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def dask_cluster(on: str) -> Iterator[DaskCluster]:
-    """The Dask cluster whose scheduler is at `tcp://HOST:PORT`."""
+    """Yield the Dask cluster whose scheduler is at `tcp://HOST:PORT`."""
     try:
         from distributed import Client
     except ImportError:

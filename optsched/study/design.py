@@ -190,12 +190,12 @@ class Run:
 
 
 def placeholders(text: str) -> list[str]:
-    """The names in braces, in order of appearance."""
+    """Return the names in braces, in order of appearance."""
     return list(dict.fromkeys(re.findall(r"\{([a-z][a-z0-9_]*)\}", text)))
 
 
 def read_study(path: Path) -> Study:
-    """The study in a file. Raises InputError naming the file and every fault in it."""
+    """Return the study in a file. Raises InputError naming the file and every fault in it."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -211,7 +211,8 @@ def read_study(path: Path) -> Study:
 
 
 def runs(study: Study) -> list[Run]:
-    """Every run of a study, in the order of the file: by instance, then method, then parameters."""
+    """Return every run of a study, in the order of the file: by instance, then method, then
+    parameters."""
     return list(_runs(study))
 
 
@@ -246,7 +247,8 @@ def fill(text: str, given: dict[str, Scalar]) -> str:
 
 
 def arguments(command: str) -> list[str]:
-    """A command line as the words that the shell would make of it, the folder of data put in."""
+    """Return a command line as the words that the shell would make of it, the folder of data put
+    in."""
     data = os.environ.get("OPTSCHED_DATA", "../shared/data")
     return [word.replace("{" + DATA + "}", data) for word in shlex.split(command)]
 

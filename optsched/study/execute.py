@@ -33,7 +33,7 @@ class Outcome:
     kept: dict[str, bytes] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """All but the files."""
+        """Return all but the files."""
         return {name: value for name, value in asdict(self).items() if name != "kept"}
 
 
@@ -93,7 +93,7 @@ def run_command(
 
 
 def extras(words: list[str], beside: Path, plans: bool) -> list[str]:
-    """What is asked of a command for figures: files go into the folder `beside`."""
+    """Return what is asked of a command for figures: files go into the folder `beside`."""
     more = []
     if words[0] == "simulate" and "--curves" not in words:
         more.append("--curves")
@@ -127,8 +127,8 @@ def _why(status: int, err: bytes, memory_gib: float) -> str:
 
 
 def _as_object(answer: Any) -> dict[str, Any]:
-    """What a command printed as one object: the list that `bound` prints becomes the best bound of
-    each level."""
+    """Return what a command printed as one object: the list that `bound` prints becomes the best
+    bound of each level."""
     if isinstance(answer, dict):
         return answer
     best = [one for one in answer if one.get("best")]

@@ -7,7 +7,8 @@ from .results import Result
 
 
 def fallbacks(results: Sequence[Result]) -> list[str]:
-    """A sentence for each method and reason, with the number of its runs that it applies to."""
+    """Return a sentence for each method and reason, with the number of its runs that it applies
+    to."""
     runs = Counter(one.run.method for one in results)
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for one in results:
@@ -22,7 +23,7 @@ def fallbacks(results: Sequence[Result]) -> list[str]:
 
 
 def fallbacks_markdown(results: Sequence[Result]) -> str:
-    """The sentences under a heading, nothing where there are none."""
+    """Return the sentences under a heading, nothing where there are none."""
     found = fallbacks(results)
     return (
         "\n".join(["### Answers of heuristics", "", *(f"- {one}" for one in found), ""])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .table import COLUMNS, Row, number, used_columns
+from .table import COLUMNS, Row, number, parameter_names, used_columns
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -18,9 +18,9 @@ def as_latex(found: Sequence[Row]) -> str:
     for instance in dict.fromkeys(row.instance for row in found):
         here = [row for row in found if row.instance == instance]
         shown = used_columns(here)
-        extra = list(dict.fromkeys(name for row in here for name, _ in row.parameters))
-        names = [*(COLUMNS[i].name for i in shown)]
-        units = [*(f"({COLUMNS[i].unit})" if COLUMNS[i].unit else "" for i in shown)]
+        extra = parameter_names(row.parameters for row in here)
+        names = [COLUMNS[i].name for i in shown]
+        units = [f"({COLUMNS[i].unit})" if COLUMNS[i].unit else "" for i in shown]
         parts += [
             f"% {instance}",
             r"\begin{tabular}{" + "l" * (1 + len(extra)) + "r" * len(shown) + "}",
@@ -46,7 +46,7 @@ def as_latex(found: Sequence[Row]) -> str:
 
 
 def escape(text: str) -> str:
-    """Text with what LaTeX would take for a command made plain."""
+    """Return text with what LaTeX would take for a command made plain."""
     return "".join(SPECIAL.get(one, one) for one in text)
 
 

@@ -42,7 +42,7 @@ class OptimumSpec(BaseModel):
         return self
 
     def stated(self) -> "Optimum":
-        """The optimum of an instance that has its number."""
+        """Return the optimum of an instance that has its number."""
         return Optimum(self.objective, float(self.value))
 
 
@@ -97,7 +97,7 @@ def without_ending(name: str) -> str:
 
 
 def optimum_of(result: "Result") -> float | None:
-    """The known optimum of what a run minimised first; None where none is known."""
+    """Return the known optimum of what a run minimised first; None where none is known."""
     known, first = result.run.optimum, _first_level(result)
     return (
         known.value
@@ -107,15 +107,15 @@ def optimum_of(result: "Result") -> float | None:
 
 
 def is_reached(result: "Result") -> bool:
-    """Whether the value that a run found is the known optimum."""
+    """Return whether the value that a run found is the known optimum."""
     optimum, value = optimum_of(result), _first_level(result).get("value")
     return optimum is not None and value is not None and _same(float(value), optimum)
 
 
 def held_against(result: "Result") -> "Result":
-    """The result, or one that failed, with the reason, where it contradicts the known optimum: a
-    value below it, a bound above it, or another value said to be optimal. Such a value, bound or
-    optimum is wrong."""
+    """Return the result, or one that failed, with the reason, where it contradicts the known
+    optimum: a value below it, a bound above it, or another value said to be optimal. Such a value,
+    bound or optimum is wrong."""
     optimum, said = optimum_of(result), _first_level(result)
     if optimum is None:
         return result

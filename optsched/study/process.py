@@ -119,7 +119,7 @@ class Warm:
         self._control.close()
 
     def _hear(self) -> dict[str, Any]:
-        """The next answer; empty where the other end is gone."""
+        """Return the next answer; empty where the other end is gone."""
         try:
             data = self._control.recv(MOST_BYTES)
         except ConnectionResetError:
@@ -148,7 +148,7 @@ class WarmProcesses:
             one.close()
 
     def take(self) -> Warm:
-        """One that nobody uses; give it back."""
+        """Return a process that nobody uses; give it back."""
         try:
             return self._idle.get_nowait()
         except Empty:

@@ -55,16 +55,16 @@ class Results:
         files.write_text(mark, json.dumps({"format": KIND}) + "\n")
 
     def instance_path(self, make: str) -> Path:
-        """Where the instance that a command makes is kept: it is made anew when the command, the
-        code, or a file that the command reads changes."""
+        """Return where the instance that a command makes is kept: it is made anew when the command,
+        the code, or a file that the command reads changes."""
         reads = _read_by(make)
         return self.folder / "instances" / f"{digest(make, reads, code_version(make))}.json.gz"
 
     def address(
         self, run: Run, instance_hash: str, limits: tuple[float, float], plans: bool = False
     ) -> str:
-        """What the result of a run depends on, as one name; runs that keep their plans have names
-        of their own."""
+        """Return what the result of a run depends on, as one name; runs that keep their plans have
+        names of their own."""
         return digest(
             instance_hash,
             run.command,
@@ -75,11 +75,11 @@ class Results:
         )
 
     def beside(self, address: str, name: str) -> Path:
-        """Where a file of a run is kept beside its answer."""
+        """Return where a file of a run is kept beside its answer."""
         return self.folder / "runs" / f"{address}.{name}"
 
     def find(self, run: Run, address: str) -> Result | None:
-        """The result of a run that has been finished before."""
+        """Return the result of a run that has been finished before."""
         try:
             found = json.loads((self.folder / "runs" / f"{address}.json").read_bytes())
         except (OSError, ValueError):
@@ -115,8 +115,8 @@ class Results:
 
 
 def _read_by(command: str) -> list[tuple[str, int, int]]:
-    """The files that a command names, also as the value of an option (`weights=FILE`), as they are
-    now."""
+    """Return the files that a command names, also as the value of an option (`weights=FILE`), as
+    they are now."""
     reads = []
     for word in arguments(command):
         for name in dict.fromkeys((word, word.rpartition("=")[2])):

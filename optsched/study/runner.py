@@ -30,8 +30,8 @@ def run_study(
     on_start: Callable[[int, int], None] | None = None,
     on_result: Callable[[Result], None] | None = None,
 ) -> list[Result]:
-    """Every run of the study with its result, in the order of the file. What was finished before is
-    not run again.
+    """Return every run of the study with its result, in the order of the file. What was finished
+    before is not run again.
 
     `workers` runs go at a time: one unless given, on the cluster `on` as many as it has cores.
     Instances are made here. `on_start` is told how many runs there are and how many are done;
@@ -98,7 +98,7 @@ def _run_study(
 def _make(
     todo: list[Run], results: Results, workers: int, limits: tuple[float, float]
 ) -> Iterator[tuple[str, Path, Outcome | None]]:
-    """The instances of the runs, those made that are not there yet; None for one that was."""
+    """Yield the instances of the runs, those made that are not there yet; None for one that was."""
     wanted = {}
     for run in todo:
         if run.make is not None:

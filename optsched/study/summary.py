@@ -11,7 +11,7 @@ from typing import Any
 from .design import Across, Scalar
 from .optima import CONTRADICTS, is_reached
 from .results import Result
-from .table import COLUMNS, Column, level, number
+from .table import COLUMNS, Column, level, markdown, number, parameter_names
 
 ALL = "all instances"
 
@@ -37,8 +37,8 @@ class Summary:
 
 
 def summaries(results: Sequence[Result]) -> list[Summary]:
-    """A summary of each method over each group of instances; in a study of `solve`, those of no
-    group together where they are several."""
+    """Return a summary of each method over each group of instances; in a study of `solve`, those of
+    no group together where they are several."""
     alone = {
         one.run.instance
         for one in results
@@ -76,7 +76,7 @@ def summaries(results: Sequence[Result]) -> list[Summary]:
 
 
 def is_proved(result: Result) -> bool:
-    """Whether the run says that its plan is optimal."""
+    """Return whether the run says that its plan is optimal."""
     answer = result.answer or {}
     levels = answer.get("levels") or [answer.get("objective")]
     states = [one.get("status") for one in levels if isinstance(one, dict) and "status" in one]
@@ -86,8 +86,8 @@ def is_proved(result: Result) -> bool:
 
 
 def summary_table(here: Sequence[Summary]) -> tuple[list[str], list[list[str]], int]:
-    """The summaries of one group: heads, lines of cells, and how many columns are words."""
-    extra = list(dict.fromkeys(name for one in here for name, _ in one.parameters))
+    """Return the summaries of one group: heads, lines of cells, and how many columns are words."""
+    extra = parameter_names(one.parameters for one in here)
     optima = any(one.known for one in here)
     heads = [
         "method",
@@ -121,28 +121,22 @@ def summary_table(here: Sequence[Summary]) -> tuple[list[str], list[list[str]], 
 
 
 def summary_markdown(found: Sequence[Summary]) -> str:
-    """The summaries as a table a group; below it the runs that contradict a known optimum."""
+    """Return the summaries as a table a group; below it the runs that contradict a known
+    optimum."""
     parts = []
     for group in dict.fromkeys(one.group for one in found):
         here = [one for one in found if one.group == group]
         heads, lines, words = summary_table(here)
-        parts += [
-            f"### {group}",
-            "",
-            f"| {' | '.join(heads)} |",
-            "|---|" + "---|" * (words - 1) + "--:|" * (len(heads) - words),
-        ]
-        parts += [f"| `{name}` | {' | '.join(cells)} |" for name, *cells in lines]
-        parts.append("")
+        parts += markdown(group, heads, [[f"`{name}`", *rest] for name, *rest in lines], words)
         wrong = [f"- **Error**: `{one.method}`, {said}" for one in here for said in one.wrong]
         parts += [*wrong, ""] if wrong else []
     return "\n".join(parts)
 
 
 def across_markdown(results: Sequence[Result], across: Across) -> str:
-    """A table for each instance: a row a method (and the other parameters), a column for each value
-    of the parameter, the best of each column in bold; means over seeds, "failed" where a run
-    failed."""
+    """Return a table for each instance: a row a method (and the other parameters), a column for
+    each value of the parameter, the best of each column in bold; means over seeds, "failed" where a
+    run failed."""
     column = next(one for one in COLUMNS if one.name == across.column)
     lines = []
     for instance in dict.fromkeys(one.run.group or one.run.instance for one in results):
@@ -160,25 +154,21 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
         if not cells:
             continue
         heads = list(dict.fromkeys(value for row in cells.values() for value in row))
-        extra = list(dict.fromkeys(name for _, rest in cells for name, _ in rest))
+        extra = parameter_names(rest for _, rest in cells)
         means = {
             key: {head: _mean(column, row.get(head, [])) for head in heads}
             for key, row in cells.items()
         }
         unit = f", {column.unit}" if column.unit else ""
-        lines += [
-            f"### {instance}: {column.name}{unit} by {across.parameter}",
-            "",
-            "| " + " | ".join(["method", *extra, *map(str, heads)]) + " |",
-            "|---|" + "---|" * len(extra) + "--:|" * len(heads),
-        ]
+        table = []
         for (method, rest), row in cells.items():
             shown = [f"`{method}`", *(str(dict(rest).get(name, "")) for name in extra)]
             for head in heads:
                 peers = [means[key][head] for key in cells if key[1] == rest]
                 shown.append(_cell(means[method, rest][head], peers, column, row.get(head, [])))
-            lines.append("| " + " | ".join(shown) + " |")
-        lines.append("")
+            table.append(shown)
+        title = f"{instance}: {column.name}{unit} by {across.parameter}"
+        lines += markdown(title, ["method", *extra, *map(str, heads)], table, 1 + len(extra))
     return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +41,8 @@ def at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
 def level(name: str) -> Callable[[Result], float | None]:
     def value(result: Result) -> float | None:
         answer = result.answer or {}
-        levels = answer.get("levels") or (
-            [answer["objective"]] if isinstance(answer.get("objective"), dict) else []
-        )
-        found = levels[0].get(name) if levels else None
+        levels = answer.get("levels") or [answer.get("objective")]
+        found = levels[0].get(name) if isinstance(levels[0], dict) else None
         return float(found) if found is not None else None
 
     return value
@@ -106,7 +104,7 @@ class Row:
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
-    """Rows in the order of the results, all seeds of one put together."""
+    """Return rows in the order of the results, all seeds of one put together."""
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for result in results:
         rest = tuple(pair for pair in result.run.parameters if pair[0] != "seed")
@@ -145,20 +143,14 @@ def used_columns(found: Sequence[Row]) -> list[int]:
 
 
 def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
-    """A table for each instance of no group, methods as rows; then what was published of a method,
-    what is seen here against the method it names, and its note."""
+    """Return a table for each instance of no group, methods as rows; then what was published of a
+    method, what is seen here against the method it names, and its note."""
     lines: list[str] = []
     for instance in dict.fromkeys(row.instance for row in found if row.group is None):
         here = [row for row in found if row.instance == instance]
         shown = used_columns(here)
-        extra = list(dict.fromkeys(name for row in here for name, _ in row.parameters))
-        heads = ["method", *extra, *(_head(COLUMNS[i]) for i in shown)]
-        lines += [
-            f"### {instance}",
-            "",
-            f"| {' | '.join(heads)} |",
-            "|---|" + "---|" * len(extra) + "--:|" * len(shown),
-        ]
+        extra = parameter_names(row.parameters for row in here)
+        cells_of = []
         for row in here:
             own = dict(row.parameters)
             cells = [f"`{row.method}`", *(str(own.get(name, "")) for name in extra)]
@@ -170,14 +162,29 @@ def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
                 cells += [""] * (len(shown) - 1)
             else:
                 cells += [number(row.means[i], COLUMNS[i].digits) for i in shown]
-            lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
+            cells_of.append(cells)
+        heads = ["method", *extra, *(_head(COLUMNS[i]) for i in shown)]
+        lines += markdown(instance, heads, cells_of, 1 + len(extra))
     remarks = [line for method in methods if (line := _remark(found, method))]
     return "\n".join([*lines, *(["### Published and seen", "", *remarks, ""] if remarks else [])])
 
 
+def parameter_names(several: Iterable[Sequence[tuple[str, Any]]]) -> list[str]:
+    """Return the names of all parameters, in order of appearance."""
+    return list(dict.fromkeys(name for parameters in several for name, _ in parameters))
+
+
+def markdown(
+    title: str, heads: Sequence[str], lines: Sequence[Sequence[str]], words: int
+) -> list[str]:
+    """Return the lines of a table; all columns after the first `words` are numbers."""
+    rule = "---|" * words + "--:|" * (len(heads) - words)
+    table = [f"| {' | '.join(cells)} |" for cells in lines]
+    return [f"### {title}", "", f"| {' | '.join(heads)} |", f"|{rule}", *table, ""]
+
+
 def _remark(found: Sequence[Row], method: Method) -> str | None:
-    """What was published of a policy, what is seen here, and why they differ."""
+    """Return what was published of a policy, what is seen here, and why they differ."""
     if method.note is None and method.against is None:
         return None
     parts = []
@@ -209,7 +216,7 @@ def _changes(found: Sequence[Row], method: Method) -> list[str]:
 
 
 def published_of(method: Method) -> str | None:
-    """The headline result of the policy that a method simulates."""
+    """Return the headline result of the policy that a method simulates."""
     words = arguments(method.command)
     if "--policy" not in words[:-1]:
         return None
@@ -221,7 +228,7 @@ def published_of(method: Method) -> str | None:
 
 
 def as_csv(results: Sequence[Result]) -> str:
-    """One line a run, all columns."""
+    """Return one line a run, all columns."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = list(dict.fromkeys(name for one in results for name, _ in one.run.parameters))
@@ -246,5 +253,5 @@ def _head(column: Column) -> str:
 
 
 def number(value: float | None, digits: int) -> str:
-    """A value as people read it; "-" for none."""
+    """Return a value as people read it; "-" for none."""
     return "-" if value is None else f"{round(value, digits) + 0.0:,.{digits}f}"  # no -0.0

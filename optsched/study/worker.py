@@ -25,7 +25,7 @@ class Errand:
 
 
 def run_errand(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
-    """The fields of the run's `Outcome`; or `unfit`, a sentence, where another optsched is
+    """Return the fields of the run's `Outcome`; or `unfit`, a sentence, where another optsched is
     installed here."""
     asked = Errand(**errand)
     own = code_version(
@@ -34,8 +34,7 @@ def run_errand(errand: dict[str, Any], instance: bytes) -> dict[str, Any]:
     if own != asked.version:
         return {
             "unfit": f"worker {socket.gethostname()} has optsched {own}, this machine has "
-            f"{asked.version}; "
-            "install the same on both"
+            f"{asked.version}; install the same on both"
         }
     with tempfile.TemporaryDirectory(prefix="optsched-study-") as folder, Warm() as warm:
         path = Path(folder) / Path(asked.instance).name

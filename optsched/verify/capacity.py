@@ -13,6 +13,9 @@ from .violation import Violation
 AMOUNT_TOLERANCE = 1e-6
 """Relative excess of a fractional amount (GiB, budgets) that counts as rounding."""
 
+MOMENT_S = 1e-3
+"""Jobs that start so close together start at one moment."""
+
 Holder = tuple[str, ...]
 """Who holds an amount: one job, or the two of a pair that hold the same GPUs."""
 
@@ -149,6 +152,8 @@ def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
         for part in [[piece] for piece in pieces] if shared else [pieces]:
             yield from _overfull(part, capacity, "uplink", "Gbit/s", f"the uplink of rack {rack}")
     yield from _quotas(instance, quota)
+    if minds_neighbours(instance):
+        yield from neighbours(instance, plan)
     for name, entries in sorted(users.items()):
         used = sum(amount for amount, _ in entries)
         budget = instance.cluster.budgets.get(name, 0.0)
@@ -163,6 +168,136 @@ def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
                 None,
                 start_s,
             )
+
+
+def minds_neighbours(instance: Instance) -> bool:
+    """Whether any job says on which nodes it may be, or with whom."""
+    return any(job.node_labels or job.affinity or job.anti_affinity for job in instance.jobs)
+
+
+def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Labels that nodes must have or not; jobs that keep apart, at every instant; jobs that need
+    others near, when they start."""
+    stays = [
+        _Stay(instance, entry.id, k, entry.segments)
+        for entry in plan.jobs
+        for k in range(len(entry.segments))
+    ]
+    for stay in stays:
+        for slot in stay.segment.placement:
+            labels = instance.cluster.node[slot.node].labels
+            for label, wanted in stay.job.node_labels.items():
+                if (label in labels) != (wanted == "required"):
+                    yield Violation(
+                        "node label",
+                        f"job {stay.job.id} at {stay.segment.start_s:.12g} s is on node "
+                        f"{slot.node}, for which label {label} is {wanted}",
+                        stay.job.id,
+                        slot.node,
+                        stay.segment.start_s,
+                    )
+    having: dict[str, list[_Stay]] = defaultdict(list)
+    for stay in stays:
+        for label in stay.job.labels:
+            having[label].append(stay)
+    for stay in stays:
+        for label, level in stay.job.anti_affinity.items():
+            yield from _too_near(instance, stay, label, level, having[label])
+    first: set[tuple[str, float]] = set()
+    for stay in sorted(stays, key=lambda stay: stay.from_s):
+        for label, level in stay.job.affinity.items() if stay.starts else ():
+            if stay.segment.placement:
+                yield from _too_far(instance, stay, label, level, having[label], first)
+
+
+class _Stay:
+    """A segment of a plan, with since when its job has been there; `starts` unless it goes on."""
+
+    def __init__(
+        self, instance: Instance, job_id: str, k: int, segments: tuple[Segment, ...]
+    ) -> None:
+        self.job, self.segment = instance.job[job_id], segments[k]
+        nodes = {slot.node for slot in self.segment.placement}
+        self.from_s = self.segment.start_s
+        if k:
+            before, self.starts = segments[k - 1], True
+            if self.from_s - before.end_s <= TIME_TOLERANCE_S:
+                self.starts = nodes != {slot.node for slot in before.placement}
+            return
+        running = instance.running_job.get(job_id)
+        self.starts = (
+            running is None
+            or self.from_s > instance.now_s + TIME_TOLERANCE_S
+            or nodes != {slot.node for slot in running.placement}
+        )
+        if not self.starts:
+            self.from_s = float("-inf")
+
+
+def _places(instance: Instance, segment: Segment, level: str) -> set[str | None]:
+    """The nodes, or racks, of a segment; None stands for nodes in no rack."""
+    if level == "node":
+        return {slot.node for slot in segment.placement}
+    return {instance.cluster.node[slot.node].rack for slot in segment.placement}
+
+
+def _too_near(
+    instance: Instance, stay: _Stay, label: str, level: str, others: Iterable[_Stay]
+) -> Iterator[Violation]:
+    own = stay.segment
+    places = _places(instance, own, level) - {None}
+    for other in others:
+        from_s = max(own.start_s, other.segment.start_s)
+        until_s = min(own.end_s, other.segment.end_s)
+        shared = places & _places(instance, other.segment, level)
+        if other.job is not stay.job and shared and until_s - from_s > TIME_TOLERANCE_S:
+            yield Violation(
+                "anti-affinity",
+                f"job {stay.job.id} at {from_s:.12g} s shares {level} {min(map(str, shared))} with "
+                f"{other.job.id}, which has label {label}",
+                stay.job.id,
+                None,
+                from_s,
+            )
+            return
+
+
+def _too_far(
+    instance: Instance,
+    stay: _Stay,
+    label: str,
+    level: str,
+    others: Iterable[_Stay],
+    first: set[tuple[str, float]],
+) -> Iterator[Violation]:
+    """A job needs another with the label in each of its places when it starts, unless it is the
+    `first` of them at that moment, has the label itself and is in one place."""
+    at_s = stay.from_s
+    near: set[str | None] = set()
+    is_first = label in stay.job.labels and all(
+        label != other or abs(at_s - then_s) > MOMENT_S for other, then_s in first
+    )
+    for other in others:
+        if other.job is stay.job or other.segment.end_s <= at_s + TIME_TOLERANCE_S:
+            continue
+        if other.from_s <= at_s + MOMENT_S:
+            near |= _places(instance, other.segment, level)
+        if other.from_s < at_s - MOMENT_S:
+            is_first = False
+    places = _places(instance, stay.segment, level)
+    if None not in places and places <= near:
+        return
+    if is_first and None not in places and len(places) == 1:
+        first.add((label, at_s))
+        return
+    yield Violation(
+        "affinity",
+        f"job {stay.job.id} starts at {at_s:.12g} s in a {level} without a job that has label "
+        f"{label}",
+        stay.job.id,
+        None,
+        at_s,
+    )
 
 
 def _quotas(instance: Instance, held: dict[str, list[Piece]]) -> Iterator[Violation]:

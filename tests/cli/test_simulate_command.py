@@ -13,7 +13,7 @@ import pytest
 
 from optsched import Cluster, Failure, Instance, Job, Node, Outage, Plan, Profile, files
 from optsched.bounds import lower_bounds
-from optsched.cli import simulate as command
+from optsched.cli.parts import progress
 from optsched.driver.view import PolicyError
 from optsched.errors import InputError
 from optsched.objectives import parse
@@ -429,12 +429,12 @@ def test_every_name_in_the_files_is_explained(run, queue, tmp_path):
 
 
 def test_progress_on_a_terminal_only(monkeypatch, capsys):
-    with command.completed_jobs(3, wanted=True) as tell:
+    with progress.completed_jobs(3, wanted=True) as tell:
         assert tell is None
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with command.completed_jobs(3, wanted=False) as tell:
+    with progress.completed_jobs(3, wanted=False) as tell:
         assert tell is None
     monkeypatch.setenv("TERM", "xterm")
-    with command.completed_jobs(3, wanted=True) as tell:
+    with progress.completed_jobs(3, wanted=True) as tell:
         tell(2)
     assert "2 of 3 jobs completed" in capsys.readouterr().err

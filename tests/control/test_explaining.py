@@ -240,6 +240,26 @@ def test_an_answer_is_there_at_every_moment_of_a_history(lab: Lab) -> None:
         outlook(now)
 
 
+def test_who_keeps_apart_says_from_whom_and_who_needs_another_near_whom(lab: Lab) -> None:
+    apart = {"labels": ("db",), "anti_affinity": {"db": "node"}}
+    for name in ("x", "y", "z"):
+        lab.submit(name, 1, 100.0, job=apart)
+    lab.submit("near", 1, 100.0, job={"affinity": {"web": "node"}})
+    lab.run(10)
+    state = lab.controller.state
+    places = [state.jobs[name].attempts[0].placement[0].node for name in "xy"]
+    assert sorted(places) == ["n0", "n1"] and not state.jobs["z"].attempts
+    text = said(lab, "z")
+    assert "Jobs with label db, with which it shares no node, are wherever it could run" in text
+    text = said(lab, "near")
+    assert "No node where it could run has a job with label web, which it needs beside it" in text
+    lab.submit("other", 1, 100.0, job={"labels": ("db",)})
+    assert "Jobs that keep apart from label db, which it has, are wherever" in said(lab, "other")
+    lab.submit("web", 1, 100.0, job={"labels": ("web",)})
+    lab.run(200)
+    assert all(state.jobs[name].attempts for name in ("z", "near"))
+
+
 def test_a_quota_that_is_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tenants = (TenantSettings(name="vision", gpu_quota=4),)
     monkeypatch.setattr(

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from optsched.executors.base import AttemptKey, AttemptState, Observation, Order
-from optsched.executors.local import LocalExecutor, LocalNode, processes
+from optsched.executors.local import LocalExecutor, LocalNode
+from optsched.executors.supervision import processes
 from optsched.model.cluster import Node
 from optsched.model.instance import Slot
 from tests.live.slurm_cluster import SlurmCluster, missing, slurm_cluster
 
-pytest.register_assert_rewrite(f"{__package__}.conformance")
 PATIENCE_S = 180.0
 """For what happens at once on any machine that is not on its knees."""
 

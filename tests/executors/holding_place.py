@@ -7,9 +7,8 @@ from optsched.executors.base import Arrival, AttemptKey, AttemptState, Observati
 from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.slurm.site import Site
 from optsched.model.instance import Slot
+from optsched.testing.executors import until
 from tests.live.slurm_cluster import SlurmCluster, everybodys_python
-
-from .conformance import until
 
 NOBODY = 65534
 WAITS = "echo begin $SLURMD_NODENAME >> log; until test -e go; do sleep 0.05; done"

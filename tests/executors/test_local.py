@@ -11,7 +11,8 @@ import pytest
 
 from optsched.errors import InputError
 from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, RefusedError
-from optsched.executors.local import LocalExecutor, LocalNode, cgroups, processes
+from optsched.executors.local import LocalExecutor, LocalNode
+from optsched.executors.supervision import cgroups, processes
 from optsched.model.cluster import Node
 
 from .conftest import Host, until

@@ -1,15 +1,13 @@
 """The local executor does what every executor must."""
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from optsched.executors.local import LocalExecutor, LocalNode
 from optsched.model.cluster import Node
-
-from .conformance import Conformance, Place
+from optsched.testing.executors import Conformance, Place
 
 
 class LocalPlace(Place):
@@ -27,12 +25,8 @@ class LocalPlace(Place):
 
 
 @pytest.fixture
-def place() -> Iterator[LocalPlace]:
-    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
-        Path(name).chmod(0o755)
-        made = LocalPlace(Path(name))
-        yield made
-        made.clear()
+def open_place() -> Callable[[Path], LocalPlace]:
+    return LocalPlace
 
 
 class TestLocal(Conformance):

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from optsched.executors.base import AttemptState, Order
-from optsched.executors.local import LocalExecutor, processes
+from optsched.executors.local import LocalExecutor
+from optsched.executors.supervision import processes
 
 from .conftest import Host, until
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from optsched.executors.base import AttemptKey, AttemptState, Order, RefusedError
-from optsched.executors.local import LocalExecutor, LocalNode, cgroups, processes
+from optsched.executors.local import LocalExecutor, LocalNode
+from optsched.executors.supervision import cgroups, processes
 from optsched.model.cluster import Node
 from optsched.model.instance import Slot
 

@@ -14,9 +14,9 @@ from optsched.errors import InputError
 from optsched.executors.base import AttemptKey, AttemptState, Order, RefusedError
 from optsched.executors.opening import open_executor
 from optsched.model.instance import Slot
+from optsched.testing.executors import COUNTING_JOB, until
 from tests.live.slurm_cluster import SlurmCluster
 
-from .conformance import COUNTING_JOB, until
 from .holding_place import NOBODY, WAITS, HoldingPlace
 
 ASKED: dict[str, tuple[int, int, float] | None] = {

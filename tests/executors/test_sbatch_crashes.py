@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from optsched.executors.base import AttemptState
-from optsched.executors.local import processes
 from optsched.executors.sbatch.attempt import ROLLED_BACK
 from optsched.executors.slurm.attempt import FORGOTTEN
+from optsched.executors.supervision import processes
+from optsched.testing.executors import until
 from tests.live.slurm_cluster import SlurmCluster
 
-from .conformance import until
 from .holding_place import NOBODY, SAVES, WAITS, HoldingPlace
 
 

@@ -13,9 +13,9 @@ from optsched.control.opening import alone
 from optsched.errors import InputError
 from optsched.executors.base import AttemptState
 from optsched.executors.sbatch.heartbeat import Heartbeat
+from optsched.testing.executors import until
 from tests.live.slurm_cluster import SlurmCluster
 
-from .conformance import until
 from .holding_place import NOBODY, SAVES, WAITS, HoldingPlace
 
 TOML = """

@@ -15,14 +15,14 @@ import pytest
 
 from optsched.errors import InputError
 from optsched.executors.base import AttemptState, NoAnswerError
-from optsched.executors.local import processes
 from optsched.executors.slurm import SlurmExecutor
 from optsched.executors.slurm.attempt import FORGOTTEN
 from optsched.executors.slurm.client import PROGRAMS, SlurmClient
 from optsched.executors.slurm.site import Site
+from optsched.executors.supervision import processes
+from optsched.testing.executors import until
 from tests.live.slurm_cluster import SlurmCluster, slurm_cluster
 
-from .conformance import until
 from .test_slurm_conformance import SlurmPlace
 
 RUN = "echo run >> runs; until test -e go; do sleep 0.05; done"

@@ -1,16 +1,14 @@
 """The Slurm executor does what every executor must, on a real cluster."""
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from optsched.executors.slurm import SlurmExecutor
 from optsched.executors.slurm.batch import AGENT
+from optsched.testing.executors import Conformance, Place
 from tests.live.slurm_cluster import SlurmCluster, everybodys_python
-
-from .conformance import Conformance, Place
 
 
 class SlurmPlace(Place):
@@ -43,12 +41,8 @@ class SlurmPlace(Place):
 
 
 @pytest.fixture
-def place(slurm: SlurmCluster) -> Iterator[SlurmPlace]:
-    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
-        Path(name).chmod(0o755)
-        made = SlurmPlace(Path(name), slurm)
-        yield made
-        made.clear()
+def open_place(slurm: SlurmCluster) -> Callable[[Path], SlurmPlace]:
+    return lambda folder: SlurmPlace(folder, slurm)
 
 
 class TestSlurm(Conformance):

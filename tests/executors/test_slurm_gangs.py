@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from optsched.executors.base import AttemptState, NoAnswerError, Order, RefusedError
+from optsched.testing.executors import until
 from tests.live.slurm_cluster import SlurmCluster, missing, slurm_cluster
 
-from .conformance import until
 from .test_slurm import jobs_of, open_with
 from .test_slurm_conformance import SlurmPlace
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import psutil
 
-from optsched.executors.local import processes
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.executor import SlurmExecutor
 from optsched.executors.slurm.setup import setup_sbatch
 from optsched.executors.slurm.site import Site
+from optsched.executors.supervision import processes
 
 PACKAGES = "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins"
 CONF = """

@@ -19,6 +19,7 @@ import pytest
 
 from optsched.control.journal.journal import Journal
 from optsched.control.journal.state import State
+from optsched.testing.executors import COUNTING_JOB
 
 HERE = Path(__file__).parent
 POINTS = int(os.environ.get("OPTSCHED_FAULT_POINTS", "200"))
@@ -70,7 +71,7 @@ def set_up(folder: Path) -> None:
                 sys.executable,
                 "-S",
                 "-E",
-                str(HERE / "counting_job.py"),
+                COUNTING_JOB,
                 str(folder / name),
                 str(steps),
                 str(seconds),

@@ -12,8 +12,8 @@ import pytest
 
 from optsched.control.api.client import Client
 from optsched.control.journal.journal import Journal
+from optsched.executors.attempts.folder import AttemptFolder
 from optsched.executors.base import AttemptKey
-from optsched.executors.local.attempt_folder import AttemptFolder
 from tests.live.running import Run
 from tests.other_user import NOBODY, as_root, as_user
 

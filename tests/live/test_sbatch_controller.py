@@ -26,6 +26,7 @@ from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.sbatch.jobs_json import WHAT_CHANGES
 from optsched.executors.slurm.client import PROGRAMS
 from optsched.model.instance import Slot
+from optsched.testing.executors import COUNTING_JOB
 
 from .slurm_cluster import SlurmCluster, missing, slurm_cluster, wait_until
 from .test_fault_campaign import HERE, JOBS
@@ -235,9 +236,7 @@ def submit_counting(cluster: SlurmCluster, folder: Path) -> dict[str, tuple[str,
     found = {}
     for name, gpus, steps, seconds in JOBS:
         (folder / f"saved-{name}").mkdir()
-        words = (
-            f"{sys.executable} -S -E {HERE / 'counting_job.py'} {folder / name} {steps} {seconds}"
-        )
+        words = f"{sys.executable} -S -E {COUNTING_JOB} {folder / name} {steps} {seconds}"
         script = (
             f"export OPTSCHED_ATTEMPT=${{SLURM_RESTART_COUNT:-0}} "
             f"OPTSCHED_CHECKPOINT_DIR={folder}/saved-{name}\n"

@@ -26,14 +26,13 @@ from optsched import (
 )
 from optsched.bounds import lower_bounds
 from optsched.bounds.ways import Ways, tabulate
-from optsched.model.cluster import gpu_caps
 from optsched.model.value import Table
 from optsched.objectives import parse
 from optsched.physics import catalogue as catalogue_module
 from optsched.physics.catalogue import Catalogue
 from optsched.physics.modes import base_modes
 from optsched.physics.unschedulable import why_never
-from optsched.round.patterns import node_classes, patterns
+from optsched.round.patterns import alternatives_of, node_classes
 
 CLUSTER = Cluster(
     nodes=(
@@ -96,6 +95,10 @@ OTHER_JOB: dict[str, object] = {
     "max_preemptions": 1,
     "min_nodes": 2,
     "max_nodes": 2,
+    "labels": ("x",),
+    "node_labels": {"ssd": "forbidden"},
+    "affinity": {"x": "rack"},
+    "anti_affinity": {"x": "node"},
     "profile": replace(PROFILE, mixing="sum"),
 }
 
@@ -161,6 +164,7 @@ OTHER_NODE: dict[str, object] = {
     "memory_gbps": 5.0,
     "model_cache_gib": 1.0,
     "rack": "r1",
+    "labels": ("ssd",),
     "gpu_price_per_h": 2.0,
 }
 OTHER_CLUSTER: dict[str, object] = {
@@ -222,8 +226,8 @@ def answers(question: Question) -> object:
         catalogue.capacity.rows,
         [(catalogue.room(job, mode), catalogue.most_gpus(job, mode)) for mode in modes],
         [
-            (one.option, one.classes, one.together, one.cpus, one.memory_gib, one.quota)
-            for one in patterns(catalogue, gpu_caps(tenants), job)
+            (one.option, one.classes, one.together, one.cpus, one.memory_gib, one.shared)
+            for one in alternatives_of(catalogue, job).patterns
         ],
         [(one.name, one.node, one.nodes) for one in node_classes(catalogue)[0]],
     )

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from optsched import Cluster, Elastic, Job, Locality, Mode, Node, Profile, Tenant
 from optsched.errors import InputError
 from optsched.files import dump_instance, load_instance
-from optsched.model.cluster import gpu_caps
 from optsched.model.instance import Instance
 from optsched.physics import catalogue
 from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
-from optsched.round.patterns import patterns
+from optsched.round.patterns import alternatives_of
 from tests.simulate.random_instances import clusters, jobs, profiles
 
 CLUSTER = Cluster(
@@ -244,7 +243,7 @@ def test_never_is_having_no_pattern(asked: tuple[Cluster, tuple[Tenant, ...], Jo
     cluster, tenants, found = asked
     reason = why_never(Catalogue.of(cluster, tenants), found)
     assert (reason is None) == bool(
-        patterns(Catalogue.of(cluster, tenants), gpu_caps(tenants), found)
+        alternatives_of(Catalogue.of(cluster, tenants), found).patterns
     ), reason
     catalogue._fitting.cache_clear()
     assert why_never(Catalogue(cluster, tenants), found) == reason, (

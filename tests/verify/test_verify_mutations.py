@@ -669,6 +669,36 @@ MUTATIONS = (
         instance=with_cluster(resources={"power_w": 1949.0}),
     ),
     Mutation(
+        "node label",
+        "racks",
+        "wide",
+        None,
+        ("0 s", "label ssd is required"),
+        node="n0",
+        time_s=0,
+        instance=with_job("wide", node_labels={"ssd": "required"}),
+    ),
+    Mutation(
+        "anti-affinity",
+        "racks",
+        "wide",
+        None,
+        ("0 s", "rack r0", "two", "label x"),
+        time_s=0,
+        instance=lambda instance: with_job("two", labels=("x",))(
+            with_job("wide", anti_affinity={"x": "rack"})(instance)
+        ),
+    ),
+    Mutation(
+        "affinity",
+        "racks",
+        "next",
+        None,
+        ("starts at 20 s", "in a rack without", "label x"),
+        time_s=20,
+        instance=with_job("next", affinity={"x": "rack"}),
+    ),
+    Mutation(
         "uplink",
         "racks",
         "wide",
@@ -1109,5 +1139,5 @@ def rules_in_source() -> set[str]:
 
 def test_every_rule_has_a_mutation() -> None:
     rules = rules_in_source()
-    assert len(rules) >= 31
+    assert len(rules) >= 34
     assert {mutation.rule for mutation in MUTATIONS} == rules

@@ -10,9 +10,27 @@ import click
 
 from ...errors import InputError
 from ...model.instance import Instance
+from .duration import duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+def path_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """Return an option that is the name of a file or folder."""
+    return click.option(*names, type=click.Path(path_type=Path), **settings)
+
+
+def time_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """Return an option that is a length of time; the command gets seconds."""
+    return click.option(*names, type=duration, metavar="TIME", **settings)
+
+
+gantt_option = path_option(
+    "--gantt",
+    metavar="PICTURE",
+    help="Draw the plan: .html is an interactive page that works offline; .svg, .png and .pdf are "
+    "figures.",
+)
 instance_argument = click.argument("instance", metavar="INSTANCE")
 
 
@@ -21,11 +39,9 @@ def objective_option(command: Command) -> Command:
     return click.option(
         "--objective",
         default="wct",
-        show_default=True,
         metavar="NAME",
-        help="What to minimise: a name of `optsched list objectives`, a weighted sum "
-        "(0.7*makespan+0.3*wct) "
-        "or several in order of importance (deadline,wct).",
+        help="What to minimise: a name from `optsched list objectives`, a weighted sum "
+        "(0.7*makespan+0.3*wct), or several in order of importance (deadline,wct).",
     )(command)
 
 
@@ -42,8 +58,8 @@ def quiet_option(command: Command) -> Command:
 
 
 def load(source: str, *, accept_never: bool = False) -> Instance:
-    """The instance in a file, or on stdin for `-`. Raises InputError naming every fault; with
-    `accept_never` jobs that can never run are none."""
+    """Return the instance in a file, or on stdin for `-`. Raises InputError naming every fault;
+    with `accept_never` jobs that can never run are none."""
     from ... import files
 
     if source != "-":

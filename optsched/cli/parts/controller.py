@@ -31,16 +31,15 @@ def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
         "--config",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="cluster.toml of the controller; else $OPTSCHED_URL (with $OPTSCHED_TOKEN), "
-        "$OPTSCHED_CONFIG, "
-        "./cluster.toml.",
+        help="The cluster.toml of the controller; by default $OPTSCHED_URL (with $OPTSCHED_TOKEN), "
+        "$OPTSCHED_CONFIG or ./cluster.toml.",
     )(asking)
 
 
 def all_jobs(
     client: "Client", *, everybody: bool, finished: bool, most: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """Jobs of a queue, page by page, `most` at the most, and how many there are."""
+    """Return jobs of a queue, page by page, `most` at the most, and how many there are."""
     found: list[dict[str, Any]] = []
     page: str | None = None
     while True:

@@ -6,7 +6,7 @@ from ...duration import parse_duration
 
 
 def duration(value: str) -> float:
-    """The type of an option that is a length of time above zero; the command gets seconds."""
+    """Read an option that is a length of time above zero, in seconds."""
     seconds = cost(value)
     if seconds <= 0:
         raise click.BadParameter(f"{value!r} must be above zero")
@@ -14,7 +14,7 @@ def duration(value: str) -> float:
 
 
 def cost(value: str) -> float:
-    """The type of an option that is a length of time or zero; the command gets seconds."""
+    """Read an option that is a length of time or zero, in seconds."""
     try:
         return parse_duration(value)
     except ValueError as error:
@@ -22,7 +22,7 @@ def cost(value: str) -> float:
 
 
 def share(value: str) -> float:
-    """The type of an option that is a share, as `1%` or `0.01`."""
+    """Read an option that is a share, as `1%` or `0.01`."""
     try:
         found = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
     except ValueError:

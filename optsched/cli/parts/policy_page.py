@@ -29,7 +29,7 @@ published, also where that starves gangs (`sjf`, `wspt`, `qssf`, `gittins`, `xio
 
 
 def page(policies: Sequence[Listed]) -> str:
-    """The page as Markdown: a table, then a section for each policy."""
+    """Return the page as Markdown: a table, then a section for each policy."""
     lines = [HEAD + "| policy | idea | year | needs | sureness |", "|---|---|--:|---|---|"]
     for one in policies:
         source = one.source

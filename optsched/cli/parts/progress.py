@@ -12,6 +12,8 @@ from ...duration import human
 from ...picture.facts import level_unit, percent, quantity
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
     from rich.text import Text
 
     from ...engine import Progress
@@ -21,24 +23,13 @@ TRACE_COLUMNS = ("wall_s", "value", "bound", "source")
 
 
 @contextmanager
-def live_progress(
-    objective: str, time_limit_s: float, wanted: bool
-) -> "Iterator[Callable[[Progress], None] | None]":
-    """What to give the engine as `on_progress`: a live line on stderr; None where that is no
-    terminal."""
+def live_line(line: "Callable[[], RenderableType]", wanted: bool) -> Iterator[bool]:
+    """Keep a line on stderr up to date meanwhile; yields False where that is no terminal."""
     if not wanted or not sys.stderr.isatty():
-        yield None
+        yield False
         return
     from rich.console import Console
     from rich.live import Live
-
-    started_s = time.monotonic()
-    last: list[Progress] = []
-
-    def line() -> "Text":
-        return _line(
-            last[-1] if last else None, objective, time.monotonic() - started_s, time_limit_s
-        )
 
     with Live(
         console=Console(stderr=True),
@@ -46,7 +37,53 @@ def live_progress(
         refresh_per_second=REDRAWN_PER_S,
         transient=True,
     ):
-        yield last.append
+        yield True
+
+
+def in_one_line(text: str) -> "Text":
+    """Return text that is cut where the terminal ends."""
+    from rich.text import Text
+
+    return Text(text, overflow="ellipsis", no_wrap=True)
+
+
+@contextmanager
+def live_progress(
+    objective: str, time_limit_s: float, wanted: bool
+) -> "Iterator[Callable[[Progress], None] | None]":
+    """Yield what to give the engine as `on_progress`: a live line on stderr; None where that is no
+    terminal."""
+    started_s = time.monotonic()
+    last: list[Progress] = []
+
+    def line() -> "Text":
+        elapsed_s = time.monotonic() - started_s
+        return in_one_line(words(last[-1] if last else None, objective, elapsed_s, time_limit_s))
+
+    with live_line(line, wanted) as shown:
+        yield last.append if shown else None
+
+
+@contextmanager
+def completed_jobs(jobs: int, wanted: bool) -> Iterator[Callable[[int], None] | None]:
+    """Yield what to give a simulation as `on_progress`: a bar on stderr; None where that is no
+    terminal."""
+    done = [0]
+
+    def line() -> "Table":
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        bar = Table.grid(padding=(0, 1))
+        completed = f"{done[-1]:,} of {jobs:,} jobs completed"
+        bar.add_row(ProgressBar(total=jobs, completed=done[-1], width=40), completed)
+        return bar
+
+    def tell(completed: int) -> None:
+        done[-1] = completed
+
+    with live_line(line, wanted) as shown:
+        yield tell if shown else None
 
 
 class Trace:
@@ -64,8 +101,9 @@ class Trace:
             self.pass_on(progress)
 
     def as_csv(self) -> str:
-        """A line a change: `wall_s` since the start, `value` and `bound` of the first objective
-        that is not settled, and the `source` of the plan; empty where there is none yet."""
+        """Return one line per change: `wall_s` since the start, `value` and `bound` of the first
+        objective that is not settled, and the `source` of the plan; empty where there is none
+        yet."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(TRACE_COLUMNS)
@@ -75,20 +113,10 @@ class Trace:
         return out.getvalue()
 
 
-def _line(
-    progress: "Progress | None", objective: str, elapsed_s: float, time_limit_s: float
-) -> "Text":
-    from rich.text import Text
-
-    return Text(
-        words(progress, objective, elapsed_s, time_limit_s), overflow="ellipsis", no_wrap=True
-    )
-
-
 def words(
     progress: "Progress | None", objective: str, elapsed_s: float, time_limit_s: float
 ) -> str:
-    """The live line as text."""
+    """Return the live line as text."""
     left = human(max(0.0, round(time_limit_s - elapsed_s)))
     if progress is None or progress.value is None:
         return f"looking for a first plan, {left} left"

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from ...executors.base import JOB_NAME
 from ...files import NOUNS, adapter
 from ...files.shape_faults import WORDS, duplicate_keys
+from ...model.cluster import Label
 from ...model.job import Elastic
 from ...model.profile import Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
@@ -24,6 +25,8 @@ MOST_FAULTS = 3
 Text = Annotated[str, Field(max_length=MOST_WORD_BYTES, pattern=r"^[^\x00]*$")]
 Short = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, Field(max_length=63, pattern=f"^{JOB_NAME.pattern}$")]
+Wanted = dict[Label, Literal["required", "forbidden"]]
+Near = dict[Label, Literal["node", "rack"]]
 Variable = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Image = Annotated[
     str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
@@ -40,8 +43,9 @@ class SubmitBody:
     nobody knows. `cpus_per_gpu` and `memory_gib_per_gpu` are for jobs with GPUs, `cpus` and
     `memory_gib` for those without (`gpus` 0). Its command is run once on each of `min_nodes` to
     `max_nodes` nodes, with equally many GPUs on each; one node where neither is given, exactly
-    `min_nodes` where `max_nodes` is not. `gpu_types` are the only ones it may run on. `profile` is
-    as in instance files; the fields here go before it. `saves`: whether it saves and ends with exit
+    `min_nodes` where `max_nodes` is not. `labels`, `node_labels`, `affinity` and `anti_affinity`
+    are as in instance files. `gpu_types` are the only ones it may run on. `profile` is as in
+    instance files; the fields here go before it. `saves`: whether it saves and ends with exit
     status 85 when asked to stop; None: as jobs like it did, else it is taken to lose all its work
     when preempted, until it is seen to save. `deadline_s` is Unix time. `image` is the container
     image to run it in, where the executor runs images; None: that of the site. `tenant` None: the
@@ -64,6 +68,10 @@ class SubmitBody:
     gpu_types: Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)] | None = None
     min_nodes: PositiveCount | None = None
     max_nodes: PositiveCount | None = None
+    labels: Annotated[tuple[Label, ...], Field(max_length=64)] = ()
+    node_labels: Annotated[Wanted, Field(max_length=64)] = field(default_factory=dict)
+    affinity: Annotated[Near, Field(max_length=64)] = field(default_factory=dict)
+    anti_affinity: Annotated[Near, Field(max_length=64)] = field(default_factory=dict)
     duration_s: Duration | None = None
     total_steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
     weight: Weight = 1.0

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...executors.base import NodeStatus
-from ...model.cluster import Cluster, Tenant, gpu_caps, quota_pool
+from ...model.cluster import Cluster, Tenant
 from ...model.job import Job
 from ...physics import held_resources
-from ...physics.capacity import Domains
+from ...physics.capacity import Domains, Row
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..journal.state import State
@@ -45,9 +45,8 @@ class Bars:
             if closed
             else None
         )
-        self._caps, self._pool = gpu_caps(tenants), quota_pool(tenants)
-        self._gpus: dict[str | None, int] = {}
-        self._held: dict[str, float] = {}
+        self._table = Catalogue.of(self._cluster, tenants).capacity
+        self._held = [0.0] * self._table.shared
         self._domains = Domains(self._cluster, cluster.rack_uplink_gbps, AMOUNT_TOLERANCE)
         self._count(state)
 
@@ -58,16 +57,16 @@ class Bars:
             job, mode = state.jobs[name].submission.job, holder.mode
             nodes = [order[slot.node] for slot in holder.placement if slot.node in order]
             self._domains.take(self._domains.ties(job), nodes)
-            self._gpus[job.tenant] = self._gpus.get(job.tenant, 0) + mode.gpus
-            for what, amount in held_resources(self._cluster, job, mode, mode.gpu_type).items():
-                self._held[what] = self._held.get(what, 0.0) + amount
+            drawn = held_resources(self._cluster, job, mode, mode.gpu_type)
+            for row, amount in self._table.together(job, replace(mode, resources=drawn)):
+                self._held[row] += amount
 
     def of(self, job: Job, facts: dict[str, Any] | None = None) -> Bar | None:
         """What keeps `job` from starting now, None where that is a matter of GPUs and of what
         others are worth. The numbers of its quota go into `facts`."""
-        cap = None if job.tenant is None else self._caps.get(job.tenant)
-        used = self._gpus.get(job.tenant, 0)
-        if cap is not None and facts is not None:
+        quota = self._table.quotas.get(job.tenant or "")
+        if quota is not None and facts is not None:
+            cap, used = self._table.rows[quota].capacity, int(self._held[quota])
             facts["quota"] = {"tenant": job.tenant, "gpus": cap, "used": used}
         if not self._cluster.nodes:
             return None  # not seen yet
@@ -80,42 +79,36 @@ class Bars:
         if usable and (not usable.cluster.nodes or why_never(usable, job) is not None):
             return Bar("it could only run on nodes that take no jobs now")
         ties = self._domains.ties(job)
-        modes = (
-            [option.mode for option in Catalogue.of(self._cluster).options(job)]
-            if cap is not None or self._held or ties is not None
-            else []
-        )
+        if quota is None and not any(self._held) and ties is None:
+            return None
+        modes = [option.mode for option in Catalogue.of(self._cluster).options(job)]
         if ties is not None:
             able = {name for mode in modes for name in Catalogue.of(self._cluster).room(job, mode)}
             nodes = sum(1 << self._cluster.node_order[name] for name in able)
             why = self._domains.why_closed(ties, nodes)
             if why is not None:
                 return Bar(why)
-        least = min((mode.gpus for mode in modes), default=0)
-        if cap is not None and used + least > cap:
-            return Bar(
-                f"its tenant {job.tenant} may hold {_gpus(cap)} and holds {used}, which leaves "
-                "too few for the "
-                f"{least} it needs"
-            )
-        together = sum(self._gpus.get(name, 0) for name in self._caps)
-        if cap is not None and self._pool is not None and together + least > self._pool:
-            return Bar(
-                f"all tenants with a quota may hold {_gpus(self._pool)} together and hold "
-                f"{together}, which "
-                f"leaves too few for the {least} it needs"
-            )
-        for what, capacity in self._cluster.resources.items():
-            need, held = (
-                min((mode.resources.get(what, 0.0) for mode in modes), default=0.0),
-                self._held.get(what, 0.0),
-            )
-            if held and need > capacity - held + AMOUNT_TOLERANCE * capacity:
-                return Bar(
-                    f"it needs {need:.12g} of {what}, of which {held:.12g} of {capacity:.12g} "
-                    "are in use"
-                )
+        demands = [dict(self._table.together(job, mode)) for mode in modes]
+        rows = list(zip(range(self._table.shared), self._table.rows, self._held, strict=False))
+        for number, row, held in sorted(rows, key=lambda entry: entry[1].kind != "quota"):
+            need = min((demand.get(number, 0.0) for demand in demands), default=0.0)
+            if held and need > row.capacity - held + row.slack(AMOUNT_TOLERANCE):
+                return Bar(_short(job, row, held, need))
         return None
+
+
+def _short(job: Job, row: Row, held: float, need: float) -> str:
+    if row.kind != "quota":
+        return (
+            f"it needs {need:.12g} of {row.of}, of which {held:.12g} of {row.capacity:.12g} are in "
+            "use"
+        )
+    cap = _gpus(int(row.capacity))
+    if row.of is None:
+        who = f"all tenants with a quota may hold {cap} together and hold"
+    else:
+        who = f"its tenant {job.tenant} may hold {cap} and holds"
+    return f"{who} {int(held)}, which leaves too few for the {int(need)} it needs"
 
 
 def _gpus(count: int) -> str:

@@ -1,19 +1,18 @@
 """One attempt as the executor knows it: what its files say, and what Kubernetes says of its pods
 and their nodes."""
 
-import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..base import AttemptKey, AttemptState, Observation
-from ..local import records
-from ..local.attempt_folder import NEVER_STARTED, AttemptFolder
-from ..local.endings import checked
+from ..attempts.attempt import FollowedAttempt
+from ..attempts.ending import by_itself, exit_status, failed_by_user
+from ..attempts.folder import NEVER_STARTED
+from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation
+from ..supervision import records
 from . import phases
-from .ending import observed
 from .nodes import KubernetesNode
 from .pods import pod_name
 from .view import Seen
@@ -33,21 +32,17 @@ OVERTIME_S = 30.0
 OUT_OF_MEMORY = "its container ran out of memory"
 
 
-class KubernetesAttempt:
-    """Follows one attempt; cheap to look at again and again."""
+class KubernetesAttempt(FollowedAttempt):
+    """An attempt that is a pod on each of its nodes."""
 
     def __init__(self, attempts: Path, key: AttemptKey, tag: str) -> None:
-        self.key, self.tag = key, tag
-        self.folder = AttemptFolder(attempts, key)
-        self.ended: Observation | None = None
+        super().__init__(attempts, key)
+        self.tag = tag
         self.over = False  # nothing of it runs, but Kubernetes still has it
         self.soon = (
             False  # its files will tell more in a moment, and no change of a pod will say so
         )
         self.asked_s = -float("inf")  # when Kubernetes was last asked to delete its pods
-        self._endings: dict[str, dict[str, Any]] = {}
-        self._claims: dict[str, dict[str, Any]] = {}
-        self._begun: dict[str, dict[str, Any]] = {}
         self._since_s: dict[tuple[str, str], float] = {}
 
     def pod_names(self) -> list[str]:
@@ -58,43 +53,14 @@ class KubernetesAttempt:
         """Its nodes with what it holds of each, until it has ended."""
         return [] if self.ended is not None else self.folder.nodes
 
-    def unclaimed(self) -> list[int]:
-        """Ranks that nothing keeps from being started."""
-        if self.ended is not None or self.folder.stop_record() is not None:
-            return []
-        return [
-            rank for rank, node in enumerate(self.folder.nodes) if self._claim(node["name"]) is None
-        ]
-
-    def write_stop(
-        self, grace_s: float | None, overdue: str | None, mode: int, lost: str | None = None
-    ) -> None:
-        """Have its supervisors end it, after `grace_s` by force: they keep the deadline, each by
-        its own clock; `lost` is why, where nobody asked for it. Raises OSError."""
-        record = {"asked_s": time.time(), "grace_s": grace_s, "overdue": overdue, "lost": lost}
-        self.folder.write_stop(record, mode)
-        if self.folder.spec is not None and self.folder.spec["user"] is not None:
-            os.chmod(self.folder.path / "stop.json", 0o644)
-
     # ----------------------------------------------------------------------------------------------
     # --- to see it
 
     def look(self, seen: Seen, mode: int) -> Observation:
         """What is seen of it now; what cannot go on is told to end."""
-        try:
-            return self.ended or self._look(seen, mode)
-        except OSError as error:
-            return self._unreachable(f"its files cannot be read: {error.strerror}")
-
-    def _unreachable(self, reason: str) -> Observation:
-        return Observation(key=self.key, state=AttemptState.UNREACHABLE, reason=reason)
+        return self.looked_at(lambda: self._look(seen, mode))
 
     def _look(self, seen: Seen, mode: int) -> Observation:
-        if self.folder.damaged:
-            return self._unreachable(f"its record {self.folder.path / 'spec.json'} is damaged")
-        if not self.folder.nodes:
-            self.ended = Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED)
-            return self.ended
         pods = [seen.pods.get(name) for name in self.pod_names()]
         states = [
             self._look_at(node["name"], pod, seen, mode)
@@ -111,24 +77,46 @@ class KubernetesAttempt:
                 (one for one in (AttemptState.UNREACHABLE, AttemptState.STARTING) if one in states),
                 state,
             )
-        found = observed(self.folder, state, self._begun, self._endings, self._claims)
         if state is AttemptState.ENDED:
-            self.ended = found
-        elif state is AttemptState.UNREACHABLE:
-            node = self.folder.nodes[states.index(state)]["name"]
-            return self._unreachable(self._why_silent(node, seen))
-        return found
+            return self.end_with(*self._told())
+        if state is AttemptState.UNREACHABLE:
+            return self.unreachable(self._why_silent(self.names[states.index(state)], seen))
+        return self.observed(state)
+
+    def _told(self) -> tuple[int | None, str | None]:
+        """Exit status and reason."""
+        endings = self._endings
+        statuses = [ending["status"] for ending in endings.values()]
+        lost = self._lost()
+        if lost is not None:
+            if SAVED_AND_STOPPED in statuses or not any(one is None or one for one in statuses):
+                return exit_status(statuses), lost
+            return None, lost
+        failed = failed_by_user(self.folder)
+        silent = all(
+            ending["started_s"] is None and ending["status"] is None for ending in endings.values()
+        )
+        if silent and (failed is None or failed.get("node") not in endings):
+            reasons = [one["reason"] for one in endings.values() if one["reason"] is not None]
+            return None, reasons[0] if reasons else NEVER_STARTED
+        return by_itself(self.folder, endings, failed)
+
+    def _lost(self) -> str | None:
+        """Why it was ended although nobody had asked for it."""
+        told = self.folder.progress_path.with_name("told.json")
+        lost = (self.stop_record() or records.read(str(told)) or {}).get("lost")
+        return lost[:1000] if isinstance(lost, str) else None
 
     def _look_at(
         self, name: str, pod: Mapping[str, Any] | None, seen: Seen, mode: int
     ) -> AttemptState:
         node = seen.nodes.get(name)
         ready = node is not None and node.ready
-        claim = self._claim(name)
-        if self._ending(name) is not None:
+        claim = self.claim(name)
+        if self.ending(name) is not None:
             return self._look_at_ended(name, pod, ready, seen)
         if claim is not None and claim.get("by") != "pod":
-            return self._end(name, claim.get("reason"))
+            return self.end_node(name, claim.get("reason"))
         if pod is not None and phases.stopped(pod):
             state = self._look_at_stopped(name, pod, claim, seen, mode)
             return (
@@ -144,10 +132,10 @@ class KubernetesAttempt:
         self._since_s.pop((name, "gone"), None)
         if not ready:
             return AttemptState.UNREACHABLE
-        if phases.leaving(pod) and self.folder.stop_record() is None:
+        if phases.leaving(pod) and self.stop_record() is None:
             reason = phases.removed_by(pod) or "its pod was deleted by somebody else"
             self._give_up(reason, (self.folder.spec or {})["grace_s"], mode)
-        return AttemptState.RUNNING if self._began(name) is not None else AttemptState.STARTING
+        return AttemptState.RUNNING if self.began(name) is not None else AttemptState.STARTING
 
     def _look_at_ended(
         self, name: str, pod: Mapping[str, Any] | None, ready: bool, seen: Seen
@@ -174,7 +162,7 @@ class KubernetesAttempt:
         """Nothing of it has begun there: it is taken back where it is not wanted any more or never
         will begin."""
         spec, reason = self.folder.spec or {}, None
-        if self.folder.stop_record() is None:
+        if self.stop_record() is None:
             if lost is not None:
                 reason = lost
             elif pod is not None and phases.leaving(pod):
@@ -190,9 +178,9 @@ class KubernetesAttempt:
             self._give_up(reason, LOST_GRACE_S, mode)
         if pod is not None and lost is None:
             return AttemptState.STARTING  # until its pod is gone, which holds GPUs
-        if not self._take(name, None):
+        if not self.take(name):
             return AttemptState.STARTING  # it has just begun, and will find why it is not to run
-        return self._end(name, None)
+        return self.end_node(name, None)
 
     def _is_hopeless(self, name: str, pod: Mapping[str, Any], seen: Seen) -> bool:
         """Registries and nodes have their moments: only what stays so will not pass."""
@@ -214,16 +202,16 @@ class KubernetesAttempt:
         """Kubernetes says that it has ended, and its supervisor does not say how."""
         if (claim is not None or phases.ran(pod)) and not self._for(SETTLE_S, name, "gone", seen):
             return AttemptState.STARTING if claim is None else AttemptState.RUNNING
-        self._look_anew(name)
-        if self._ending(name) is not None:
+        self.look_anew([name])
+        if self.ending(name) is not None:
             return AttemptState.ENDED
-        stop = self.folder.stop_record()
+        stop = self.stop_record()
         if claim is None:
-            if not self._take(name, None):
+            if not self.take(name):
                 return AttemptState.STARTING
             if stop is None:
                 self._give_up(phases.how_it_ended(pod), LOST_GRACE_S, mode)
-            return self._end(name, None)
+            return self.end_node(name, None)
         if phases.out_of_memory(pod):
             limit_gib = next(one["memory_gib"] for one in self.folder.nodes if one["name"] == name)
             reason = (
@@ -234,11 +222,11 @@ class KubernetesAttempt:
             failed = {"node": name, "status": -9, "reason": reason}
             with suppress(OSError):
                 records.write_first(str(self.folder.progress_path.with_name("failed.json")), failed)
-            return self._end(name, reason, status=-9)
+            return self.end_node(name, reason, status=-9)
         reason = phases.how_it_ended(pod)
         if stop is None:
             self._give_up(reason, LOST_GRACE_S, mode)
-        return self._end(name, reason)
+        return self.end_node(name, reason)
 
     def _look_at_lost(self, name: str, reason: str, seen: Seen, mode: int) -> AttemptState:
         """It began, and nobody knows whether it still runs: a supervisor that can read its folder
@@ -246,13 +234,13 @@ class KubernetesAttempt:
         if not self._for(SETTLE_S, name, "gone", seen):
             return AttemptState.RUNNING
         if (name, "fenced") not in self._since_s:
-            self._look_anew(name)
-            stop = self.folder.stop_record()
+            self.look_anew([name])
+            stop = self.stop_record()
             if stop is None or (stop["grace_s"] is not None and stop["lost"] is None):
                 self._give_up(reason, LOST_GRACE_S, mode)
         if not self._for(FENCE_S, name, "fenced", seen):
             return AttemptState.UNREACHABLE
-        return self._end(name, reason)
+        return self.end_node(name, reason)
 
     # ----------------------------------------------------------------------------------------------
     # --- its records
@@ -264,54 +252,8 @@ class KubernetesAttempt:
     def _for(self, seconds: float, name: str, what: str, seen: Seen) -> bool:
         return seen.at_s - self._since_s.setdefault((name, what), seen.at_s) >= seconds
 
-    def _claim(self, name: str) -> dict[str, Any] | None:
-        if name not in self._claims:
-            claim = records.read(str(self.folder.path / name / "claim.json"))
-            if claim is None:
-                return None
-            self._claims[name] = claim
-        return self._claims[name]
-
-    def _take(self, name: str, reason: str | None) -> bool:
-        """See to it that nothing begins there any more; False if it has."""
-        claim = {"by": "executor", "reason": reason, "at_s": time.time()}
-        return records.write_first(str(self.folder.path / name / "claim.json"), claim)
-
-    def _began(self, name: str) -> dict[str, Any] | None:
-        if name not in self._begun:
-            began = self.folder.pid(name)
-            if began is None:
-                return None
-            self._begun[name] = began
-        return self._begun[name]
-
-    def _ending(self, name: str) -> dict[str, Any] | None:
-        if name not in self._endings:
-            ending = self.folder.exit(name)
-            if ending is None:
-                return None
-            self._endings[name] = checked(ending)
-        return self._endings[name]
-
-    def _look_anew(self, name: str) -> None:
-        """Network file systems believe for a while that a file is not there, until something
-        changes beside it."""
-        beside = self.folder.path / name / f".look.{os.getpid()}"
-        with suppress(OSError):
-            beside.touch()
-            beside.unlink()
-
-    def _end(self, name: str, reason: str | None, status: int | None = None) -> AttemptState:
-        began = self._began(name) or {}
-        with suppress(OSError):  # it is seen again as it is seen now
-            self.folder.write_exit(name, reason, began.get("started_s"), status)
-        self._endings[name] = checked(
-            self.folder.exit(name) or {"status": status, "reason": reason}
-        )
-        return AttemptState.ENDED
-
     def _why_silent(self, name: str, seen: Seen) -> str:
-        stop = self.folder.stop_record()
+        stop = self.stop_record()
         if stop is not None and stop["lost"] is not None:
             return f"on {name}: {stop['lost']}" if len(self.folder.nodes) > 1 else str(stop["lost"])
         node = seen.nodes.get(name)

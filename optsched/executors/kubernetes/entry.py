@@ -11,7 +11,6 @@ Runs in images without the package (see `program`): standard library only, Pytho
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,8 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..local import memory, records, supervisor
+    from ..supervision import gang, memory, records, supervisor
 else:
+    import gang
     import memory
     import records
     import supervisor
@@ -37,12 +37,11 @@ TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 container."""
 DELETED = "its pod was deleted or evicted by somebody else"
 OUT_OF_MEMORY = "its container ran out of memory"
-GATHER_EVERY_S = 0.1
 OOM_KILLS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 LEAST_STATUS_OF_SIGNALS = 128
 
 
-class PodSupervisor(supervisor.Supervisor):
+class PodSupervisor(gang.GangSupervisor):
     """A supervisor whose attempt may have other nodes, with clocks of their own, in a container
     that may be deleted.
 
@@ -50,48 +49,30 @@ class PodSupervisor(supervisor.Supervisor):
     only.
     """
 
+    late = "its pod did not start within"
+
     def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
         super().__init__(folder, spec, node)
         self.failed_path = f"{self.above}/progress/failed.json"
         self.told_path = f"{self.above}/progress/told.json"
-        self._until_s: dict[tuple[float, float], float] = {}
         self._oom_kills = _oom_kills()
 
-    def run(self) -> None:
-        """From the first process to the last, once all nodes of the gang are ready."""
-        if self._gather():
-            super().run()
-            return
-        ending = {
-            "status": None,
-            "reason": None,
-            "asked": self.asked,
-            "started_s": None,
-            "ended_s": time.time(),
-        }
-        records.write_reserved(f"{self.folder}/exit.json", ending)
-
-    def stop_record(self) -> "dict[str, Any] | None":
-        """That it is to end: its grace runs from when it is seen here, by the clock of this
-        host."""
+    def read_stop(self) -> "dict[str, Any] | None":
+        """That it is to end, by whoever may say so."""
         if not os.path.lexists(f"{self.above}/spec.json"):  # forgotten: it was given up for lost
-            return {"until_monotonic_s": 0.0, "overdue": None}
+            return {"asked_s": 0.0, "grace_s": None, "overdue": None}
         for path in (f"{self.above}/stop.json", self.told_path):
             try:
                 stop = records.read(path)
             except PermissionError:  # it is being replaced
                 stop = None
             if stop is not None:
-                asked = (stop["asked_s"], stop["grace_s"])
-                if stop["grace_s"] is None:
-                    return {**stop, "until_monotonic_s": 0.0}
-                return {
-                    **stop,
-                    "until_monotonic_s": self._until_s.setdefault(
-                        asked, time.monotonic() + asked[1]
-                    ),
-                }
+                return stop
         return None
+
+    def address(self) -> str:
+        """Where the others reach this pod."""
+        return os.environ.get(ADDRESS) or super().address()
 
     def wait(self, seconds: float) -> None:
         """As of any supervisor, except for what Kubernetes says: a request to save, unless there
@@ -119,39 +100,6 @@ class PodSupervisor(supervisor.Supervisor):
                 memory.Watch.exceeded(self.limit_bytes) if self.limit_bytes else OUT_OF_MEMORY
             )
         super().fail_gang()
-
-    def _gather(self) -> bool:
-        """Wait for the others of the gang; False if it is not to begin."""
-        until_s = time.monotonic() + self.spec["start_timeout_s"]
-        names = [node["name"] for node in self.spec["nodes"]]
-        port = _free_port() if len(names) > 1 and names[0] == self.node["name"] else None
-        records.write(
-            f"{self.folder}/ready.json", {"address": _address(), "port": port}, durable=False
-        )
-        told: dict[str, Any] = {}
-        while True:
-            self.look()
-            if self.asked or self.stopping:
-                return False
-            for name in names:
-                found = None if name in told else records.read(f"{self.above}/{name}/ready.json")
-                if found is not None:
-                    told[name] = found
-            missing = [name for name in names if name not in told]
-            if not missing:
-                break
-            if time.monotonic() > until_s:
-                reason = f"its pod did not start within {self.spec['start_timeout_s']:g} s"
-                records.write_first(
-                    self.failed_path, {"node": missing[0], "status": None, "reason": reason}
-                )
-            self.wait(GATHER_EVERY_S)
-        if len(names) > 1:
-            first = told[names[0]]
-            self.node["environment"].update(
-                MASTER_ADDR=str(first["address"]), MASTER_PORT=str(first["port"])
-            )
-        return True
 
 
 def main(folder: str) -> int:
@@ -232,20 +180,6 @@ def _oom_kills() -> int:
             continue
         return int(counts.get("oom_kill", 0))
     return 0
-
-
-def _address() -> str:
-    """Where the others reach this pod."""
-    try:
-        return os.environ.get(ADDRESS) or socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return socket.gethostname()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """From an order to what is written down before any pod is made."""
 
 import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from ..attempts.folder import AttemptFolder
 from ..base import Order, RefusedError
-from ..local.attempt_folder import AttemptFolder
-from ..orders import account, check, told, told_on_node, user_record
+from ..orders import account, check, recorded, recorded_node, told
 from .nodes import KubernetesNode
 from .site import Site
 
@@ -24,7 +23,8 @@ def specification(
     Raises RefusedError."""
     image = order.image or site.image
     _check(order, nodes, used, image)
-    user = user_record(order.user)
+    common = recorded(order)
+    user = common["user"]
     uid = os.geteuid() if user is None else int(user["uid"])
     name, home, _ = account(uid)
     names = [slot.node for slot in order.placement]
@@ -33,32 +33,13 @@ def specification(
         environment["HOME"] = home
     environment |= {**order.environment, **told(order, folder.progress_path)}
     return {
-        "key": str(order.key),
-        "made_s": time.time(),
-        "argv": list(order.argv),
-        "directory": order.directory,
-        "checkpoint_directory": order.checkpoint_directory,
-        "output_bytes": order.output_bytes,
+        **common,
         "image": image,
-        "user": user,
         "ids": user or {"uid": uid, "gid": os.getegid(), "groups": []},
         "environment": environment,
         "grace_s": grace_s,
         "start_timeout_s": site.start_timeout_s,
-        "nodes": [_node(order, rank) for rank in range(len(names))],
-    }
-
-
-def _node(order: Order, rank: int) -> dict[str, Any]:
-    slot = order.placement[rank]
-    return {
-        "name": slot.node,
-        "gpus": slot.gpus,
-        "cpus": slot.cpus,
-        "cores": None,
-        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
-        "environment": told_on_node(order, rank),
-        "cgroups": {},
+        "nodes": [recorded_node(order, rank) for rank in range(len(names))],
     }
 
 

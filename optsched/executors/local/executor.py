@@ -2,24 +2,23 @@
 
 import os
 import select
-import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ...errors import InputError
-from ..base import KEY, AttemptKey, NoAnswerError, NodeStatus, Observation, Order, RefusedError
-from . import cgroups, processes, records
+from ..attempts.executor import AttemptExecutor
+from ..attempts.folder import AttemptFolder
+from ..base import AttemptKey, NodeStatus, Observation, Order, RefusedError
+from ..supervision import cgroups, processes, records
 from .attempt import KILL_NOW, LOOK, Attempt
-from .attempt_folder import keys
 from .driver import Driver
 from .gpus import LocalNode, shares
 from .spec import Held, specification
-from .taking import take
 
 
-class LocalExecutor:
+class LocalExecutor(AttemptExecutor[Attempt]):
     """Runs attempts below `folder`, on nodes that are all this host."""
 
     name = "local"
@@ -34,12 +33,15 @@ class LocalExecutor:
         Raises InputError where the nodes cannot be had or another process has the folder.
         """
         self._outputs = outputs
+        self._boot = processes.boot_id()
+        self._groups = cgroups.parents()
+        self._children: list[int] = []
         self._driver = Driver()
         self._out: dict[str, tuple[str, ...]] = {}
         known = records.read(str(folder / "gpus.json")) or {}
         try:
             self._shares = shares(nodes, self._driver, known)
-            self._attempts_folder, self._mode, self._lock_fd = take(folder)
+            super().__init__(folder, poll_s=0.0)
         except InputError:
             self._driver.close()
             raise
@@ -51,13 +53,7 @@ class LocalExecutor:
                 records.write(
                     str(folder / "gpus.json"), {name: list(ids) for name, ids in self._real.items()}
                 )
-        self._lock = threading.RLock()
-        self._boot = processes.boot_id()
-        self._groups = cgroups.parents()
-        self._children: list[int] = []
-        self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        found = keys(self._attempts_folder)
-        self._attempts = {key: Attempt(self._attempts_folder, key, self._boot) for key in found}
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def inventory(self) -> tuple[NodeStatus, ...]:
         """All nodes as declared; of one whose real GPUs the driver no longer lists these are
@@ -81,19 +77,12 @@ class LocalExecutor:
             )
         return tuple(found)
 
-    def start(self, order: Order) -> None:
-        """Start an attempt; nothing if one of this key was ever started or killed. Raises
-        RefusedError."""
-        if not KEY.fullmatch(str(order.key)):
-            raise RefusedError(f"{str(order.key)!r} is no name of an attempt")
-        with self._lock:
-            attempt = self._attempts.get(order.key)
-            if attempt is None:
-                attempt = self._record(order)
-            self._children += attempt.spawn()
+    def follow(self, key: AttemptKey) -> Attempt:
+        """Return what follows an attempt from its folder."""
+        return Attempt(self._attempts_folder, key, self._boot)
 
-    def _record(self, order: Order) -> Attempt:
-        attempt = Attempt(self._attempts_folder, order.key, self._boot)
+    def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
+        """Return the record of an attempt to be started. Raises RefusedError."""
         others = list(self._attempts.values())
         for other in others:
             other.look()  # what has just ended holds nothing any more
@@ -114,73 +103,35 @@ class LocalExecutor:
             if beside is None
             else {node["name"]: tuple(node["gpu_ids"]) for node in beside.folder.nodes},
         )
-        spec = specification(
-            order, self._shares, held, self._groups, attempt.folder, self._boot, self._outputs
+        return specification(
+            order, self._shares, held, self._groups, folder, self._boot, self._outputs
         )
-        try:
-            attempt.folder.prepare(spec, self._mode)
-        except OSError as error:
-            raise RefusedError(
-                f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
-            ) from error
-        self._attempts[order.key] = attempt
-        return attempt
 
-    def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
-        """Send SIGTERM to the attempt's process groups, and SIGKILL to all that is left after
-        `grace_s`.
+    def submit(self, attempt: Attempt, fresh: bool) -> None:
+        """Start a supervisor for each node that never had one."""
+        self._children += attempt.spawn()
 
-        Its supervisors keep the deadline, not this process. Raises NoAnswerError where it cannot be
-        recorded.
-        """
-        with self._lock:
-            attempt = self._attempts.get(key)
-            if (
-                attempt is None
-                or attempt.ended is not None
-                or attempt.folder.stop_record() is not None
-            ):
-                return
-            overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
-            self._write_stop(attempt, grace_s, overdue)
-            attempt.signal(LOOK)
+    def refresh(self) -> None:
+        """Take in the supervisors that have ended."""
+        self._reap()
+
+    def look(self, attempt: Attempt) -> Observation:
+        """Return what is seen of an attempt."""
+        return attempt.look()
+
+    def hasten(self, attempt: Attempt) -> None:
+        """Have its supervisors look at once."""
+        attempt.signal(LOOK)
 
     def kill(self, key: AttemptKey) -> None:
-        """SIGKILL to all of the attempt; one that was never started never will be. Raises
-        NoAnswerError."""
-        if not KEY.fullmatch(str(key)):
-            raise InputError(f"{str(key)!r} is no name of an attempt")
+        """SIGKILL to all of an attempt, even where that cannot be recorded."""
         with self._lock:
-            attempt = self._attempts.get(key) or Attempt(self._attempts_folder, key, self._boot)
-            if attempt.ended is not None:
-                return
+            attempt = self._attempts.get(key)
             try:
-                self._write_stop(attempt, None, None)
+                super().kill(key)
             finally:
-                attempt.signal(KILL_NOW)
-            self._attempts[key] = attempt
-
-    def _write_stop(self, attempt: Attempt, grace_s: float | None, overdue: str | None) -> None:
-        until_s = 0.0 if grace_s is None else time.monotonic() + grace_s
-        record = {
-            "asked_s": time.time(),
-            "grace_s": grace_s,
-            "until_monotonic_s": until_s,
-            "overdue": overdue,
-        }
-        try:
-            attempt.folder.write_stop(record, self._mode)
-        except OSError as error:
-            raise NoAnswerError(
-                f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
-            ) from error
-
-    def observe(self) -> tuple[Observation, ...]:
-        """All attempts that were started or killed and are not forgotten."""
-        with self._lock:
-            seen = tuple([attempt.look() for attempt in self._attempts.values()])
-            self._reap()
-            return seen
+                if attempt is not None and attempt.ended is None:
+                    attempt.signal(KILL_NOW)
 
     def changes(self, timeout_s: float) -> None:
         """Wait until a supervisor ends, `wake` is called, or time is up: then `observe` may see
@@ -190,27 +141,15 @@ class LocalExecutor:
                 descriptor for attempt in self._attempts.values() for descriptor in attempt.pidfds()
             ]
         poll = select.poll()
-        for descriptor in (self._woken, *watched):
+        for descriptor in (self._bell, *watched):
             poll.register(descriptor, select.POLLIN)
         poll.poll(max(0.0, timeout_s) * 1000)
         with suppress(BlockingIOError):
-            os.eventfd_read(self._woken)
+            os.eventfd_read(self._bell)
 
     def wake(self) -> None:
         """End `changes` in another thread, or the next one."""
-        os.eventfd_write(self._woken, 1)
-
-    def forget(self, key: AttemptKey) -> None:
-        """Remove what is kept of an attempt that has ended, except what it printed. Raises
-        NoAnswerError if it has not."""
-        with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is None:
-                return
-            if attempt.look().state != "ended":
-                raise NoAnswerError(f"{key} has not ended")
-            attempt.folder.remove(outputs=False)
-            del self._attempts[key]
+        os.eventfd_write(self._bell, 1)
 
     def close(self) -> None:
         """Let go of the folder; attempts go on."""
@@ -219,9 +158,8 @@ class LocalExecutor:
                 attempt.close()
             self._reap()
             self._driver.close()
-            for descriptor in (self._lock_fd, self._woken):
-                os.close(descriptor)
-            self._attempts.clear()
+            super().close()
+            os.close(self._bell)
 
     def _reap(self) -> None:
         left = []

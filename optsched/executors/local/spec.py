@@ -2,21 +2,18 @@
 all variables."""
 
 import hashlib
-import os
 import socket
-import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...model.instance import Slot
+from ..attempts.folder import AttemptFolder
 from ..base import Order, RefusedError
-from ..orders import account, check, told, told_on_node, user_record
-from .attempt_folder import AttemptFolder
+from ..orders import check, everybodys_environment, recorded, recorded_node, told_on_node
 from .gpus import Share, free
 
-PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables that commands get from the executor's own environment; the rest may hold what is not
 theirs to know."""
 
@@ -44,33 +41,17 @@ def specification(
     """The record of an attempt to be started, whose output is kept below `outputs`, None for beside
     its records. Raises RefusedError."""
     check(order)
-    user = user_record(order.user)
     names = [slot.node for slot in order.placement]
     port = _free_port(held.ports) if len(names) > 1 else None
-    name, home, shell = account(os.geteuid() if order.user is None else order.user)
-    environment = {name: os.environ[name] for name in PASSED if name in os.environ}
-    environment |= {
-        "HOME": home,
-        "USER": name,
-        "LOGNAME": name,
-        "SHELL": shell,
-        **order.environment,
-    }
-    environment |= told(order, folder.progress_path)
+    environment = everybodys_environment(order, folder.progress_path)
     if port is not None:
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return {
-        "key": str(order.key),
-        "made_s": time.time(),
+        **recorded(order),
         "boot": boot,
-        "argv": list(order.argv),
-        "directory": order.directory,
-        "checkpoint_directory": order.checkpoint_directory,
-        "user": user,
         "port": port,
         "beside": None if order.beside is None else str(order.beside),
         "environment": environment,
-        "output_bytes": order.output_bytes,
         "nodes": [
             {
                 **_node(order, rank, shares.get(slot.node), held, group_parents, folder.path),
@@ -101,10 +82,9 @@ def _node(
             raise RefusedError(f"node {slot.node} has fewer than {slot.cpus} cores free")
     tag = hashlib.sha256(f"{folder}/{slot.node}".encode()).hexdigest()[:10]
     return {
-        "name": slot.node,
+        **recorded_node(order, rank),
         "gpu_ids": gpu_ids,
         "cores": cores,
-        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
         "environment": {**told_on_node(order, rank), "CUDA_VISIBLE_DEVICES": ",".join(gpu_ids)},
         "cgroups": {
             kind: f"{parent}/optsched-{order.key.job}-{tag}"

@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..attempts.attempt import FollowedAttempt
+from ..attempts.ending import of_the_first
+from ..attempts.folder import NEVER_STARTED
 from ..base import AttemptKey, AttemptState, Observation
-from ..local import records
-from ..local.attempt import exit_status
-from ..local.attempt_folder import NEVER_STARTED, AttemptFolder
+from ..supervision import records
 from .nodes import RayNode
 from .spec import submission_id
 
@@ -34,14 +34,13 @@ class Seen:
     jobs: Mapping[str, Mapping[str, Any]]
 
 
-class RayAttempt:
-    """Follows one attempt; cheap to ask again and again."""
+class RayAttempt(FollowedAttempt):
+    """An attempt that is a Ray job on each of its nodes."""
 
     def __init__(self, attempts: Path, key: AttemptKey, tag: str) -> None:
-        self.key, self.tag = key, tag
-        self.folder = AttemptFolder(attempts, key)
-        self.ended: Observation | None = None
-        self._endings: dict[str, dict[str, Any]] = {}
+        super().__init__(attempts, key)
+        self.tag = tag
+        self._ready: dict[str, dict[str, Any]] = {}
         self._gone_s: dict[str, float] = {}
         self._fenced_s: dict[str, float] = {}
 
@@ -53,25 +52,17 @@ class RayAttempt:
             else {node["name"]: node["gpus"] for node in self.folder.nodes}
         )
 
-    def unclaimed(self) -> list[int]:
-        """Ranks that nothing keeps from being submitted."""
-        if (
-            self.ended is not None
-            or self.folder.stop_record() is not None
-            or self.folder.failed() is not None
-        ):
-            return []
-        return [
-            rank for rank, node in enumerate(self.folder.nodes) if self._claim(node["name"]) is None
-        ]
+    def may_start(self) -> bool:
+        """Return whether something of it may still have to be started."""
+        return super().may_start() and self.folder.failed() is None
 
     def claimed(self) -> list[int]:
         """Ranks whose processes run as far as is known."""
         return [
             rank
             for rank, node in enumerate(self.folder.nodes)
-            if (self._claim(node["name"]) or {}).get("by") == "ray"
-            and self.folder.exit(node["name"]) is None
+            if (self.claim(node["name"]) or {}).get("by") == "ray"
+            and self.ending(node["name"]) is None
         ]
 
     def fail(self, name: str, reason: str) -> None:
@@ -81,45 +72,33 @@ class RayAttempt:
 
     def look(self, seen: Seen) -> Observation:
         """What is seen of it now."""
-        try:
-            return self.ended or self._look(seen)
-        except OSError as error:
-            return self._unreachable(f"its files cannot be read: {error.strerror}")
-
-    def _unreachable(self, reason: str) -> Observation:
-        return Observation(key=self.key, state=AttemptState.UNREACHABLE, reason=reason)
+        return self.looked_at(lambda: self._look(seen))
 
     def _look(self, seen: Seen) -> Observation:
-        if self.folder.damaged:
-            return self._unreachable(f"its record {self.folder.path / 'spec.json'} is damaged")
-        if not self.folder.nodes:
-            self.ended = Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED)
-            return self.ended
         states = [self._look_at(rank, node, seen) for rank, node in enumerate(self.folder.nodes)]
         if all(state is AttemptState.ENDED for state in states):
-            self.ended = self._with_ending(self._common(AttemptState.ENDED))
-            return self.ended
+            return self.end_with(*of_the_first(self.folder, self._endings))
         for state in (AttemptState.UNREACHABLE, AttemptState.STARTING):
             if state in states:
-                found = self._common(state)
+                found = self.observed(state)
                 lost = (self.folder.failed() or {}).get("reason") or "Ray has lost a part of it"
                 return replace(found, reason=lost) if state is AttemptState.UNREACHABLE else found
-        return self._common(AttemptState.RUNNING)
+        return self.observed(AttemptState.RUNNING)
 
     def _look_at(self, rank: int, node: Mapping[str, Any], seen: Seen) -> AttemptState:
         name = node["name"]
-        if name in self._endings or self._seen_ended(name):
+        if self.ending(name) is not None:
             return AttemptState.ENDED
         job = seen.jobs.get(submission_id(self.key, rank, self.tag))
-        claim = self._claim(name)
+        claim = self.claim(name)
         if claim is None:
             return self._look_at_waiting(node, job, seen)
         if claim["by"] != "ray":
-            return self._end(name, claim.get("reason"))
+            return self.end_node(name, claim.get("reason"))
         if job is None or job.get("status") not in LIVE:
             return self._look_at_lost(node, job, seen)
         self._gone_s.pop(name, None)
-        return AttemptState.RUNNING if self.folder.pid(name) is not None else AttemptState.STARTING
+        return AttemptState.RUNNING if self.began(name) is not None else AttemptState.STARTING
 
     def _look_at_waiting(
         self, node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen
@@ -141,12 +120,11 @@ class RayAttempt:
             else:
                 return AttemptState.STARTING
             self.fail(name, reason)
-        claim = {"by": "executor", "reason": reason, "at_s": time.time()}
-        if not records.write_first(str(self.folder.path / name / "claim.json"), claim):
+        if not self.take(name, reason):
             return (
                 AttemptState.STARTING
             )  # Ray has just begun it, which will find why it is not to run
-        return self._end(name, reason)
+        return self.end_node(name, reason)
 
     def _look_at_lost(
         self, node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen
@@ -160,75 +138,14 @@ class RayAttempt:
             self._fenced_s[name] = time.monotonic()
         if time.monotonic() - self._fenced_s[name] < FENCE_S:
             return AttemptState.UNREACHABLE
-        return self._end(name, _why_lost(node, job, seen))
+        return self.end_node(name, _why_lost(node, job, seen))
 
     def _gone_for(self, seconds: float, name: str, seen: Seen) -> bool:
         return seen.at_s - self._gone_s.setdefault(name, seen.at_s) >= seconds
 
-    def _claim(self, name: str) -> dict[str, Any] | None:
-        return records.read(str(self.folder.path / name / "claim.json"))
-
-    def _seen_ended(self, name: str) -> bool:
-        ending = self.folder.exit(name)
-        if ending is not None:
-            self._endings[name] = ending
-        return ending is not None
-
-    def _end(self, name: str, reason: str | None) -> AttemptState:
-        began = self.folder.pid(name) or {}
-        with suppress(OSError):  # it is seen again as it is seen now
-            self.folder.write_exit(name, reason, began.get("started_s"))
-        self._endings[name] = self.folder.exit(name) or {"status": None, "reason": reason}
-        return AttemptState.ENDED
-
-    def _common(self, state: AttemptState) -> Observation:
-        names = [node["name"] for node in self.folder.nodes]
-        ready = {name: records.read(str(self.folder.path / name / "ready.json")) for name in names}
-        begun = [self._endings.get(name) or self.folder.pid(name) or {} for name in names]
-        starts = [record["started_s"] for record in begun if record.get("started_s") is not None]
-        return Observation(
-            key=self.key,
-            state=state,
-            gpu_ids={
-                name: tuple(found["gpu_ids"]) for name, found in ready.items() if found is not None
-            },
-            started_s=max(starts, default=None),
-            progress=self.folder.progress(),
-            output=self.folder.output(),
-        )
-
-    def _with_ending(self, common: Observation) -> Observation:
-        endings = {node["name"]: self._endings[node["name"]] for node in self.folder.nodes}
-        status = exit_status([ending["status"] for ending in endings.values()])
-        reasons = [
-            (name, ending["reason"])
-            for name, ending in endings.items()
-            if ending["reason"] is not None
-        ]
-        failed = self.folder.failed()
-        if failed is not None:
-            name, status = failed["node"], failed["status"]
-            by_itself = f"its command ended with exit status {status}"
-            reasons = [(name, failed.get("reason") or endings[name]["reason"] or by_itself)]
-        told = (
-            None
-            if not reasons
-            else f"on {reasons[0][0]} {reasons[0][1]}"
-            if len(endings) > 1
-            else reasons[0][1]
-        )
-        ends = [
-            ending["ended_s"] for ending in endings.values() if ending.get("ended_s") is not None
-        ]
-        used = [ending for ending in endings.values() if ending.get("cpu_s") is not None]
-        return replace(
-            common,
-            ended_s=max(ends, default=None),
-            exit_status=status,
-            reason=told,
-            peak_memory_gib=sum(ending["peak_memory_gib"] for ending in used) if used else None,
-            cpu_s=sum(ending["cpu_s"] for ending in used) if used else None,
-        )
+    def given(self, name: str) -> dict[str, Any] | None:
+        """Return the record that has the GPUs which Ray gave it on a node."""
+        return self._read_once(self._ready, name, "ready.json")
 
 
 def said(job: Mapping[str, Any]) -> str:

@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..local import cgroups, processes, records
-    from ..local.supervisor import HEARD, LOOK
+    from ..supervision import cgroups, processes, records
+    from ..supervision.supervisor import HEARD, LOOK
     from .supervising import RaySupervisor, groups_of
 else:
     import cgroups

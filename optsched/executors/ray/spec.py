@@ -2,14 +2,13 @@
 given."""
 
 import shlex
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..attempts.folder import AttemptFolder
 from ..base import AttemptKey, Order, RefusedError
-from ..local.attempt_folder import AttemptFolder
-from ..orders import check, told, told_on_node, user_record
+from ..orders import check, recorded, recorded_node, told
 from .nodes import RayNode
 
 STOP_WAIT_S = 100_000_000
@@ -47,14 +46,8 @@ def specification(
     if len(names) > 1:
         environment["MASTER_ADDR"] = str(nodes[names[0]].address)
     return {
-        "key": str(order.key),
+        **recorded(order),
         "job": order.key.job,
-        "made_s": time.time(),
-        "argv": list(order.argv),
-        "directory": order.directory,
-        "checkpoint_directory": order.checkpoint_directory,
-        "output_bytes": order.output_bytes,
-        "user": user_record(order.user),
         "environment": environment,
         "grace_s": grace_s,
         "start_timeout_s": start_timeout_s,
@@ -81,16 +74,7 @@ def ray_job(
 
 
 def _node(order: Order, rank: int, ray: RayNode) -> dict[str, Any]:
-    slot = order.placement[rank]
-    return {
-        "name": slot.node,
-        "ray_id": ray.ray_id,
-        "gpus": slot.gpus,
-        "cpus": slot.cpus,
-        "cores": None,
-        "memory_gib": order.memory_gib[rank] if order.memory_gib else 0,
-        "environment": told_on_node(order, rank),
-    }
+    return {**recorded_node(order, rank), "ray_id": ray.ray_id}
 
 
 def _check(order: Order, nodes: Mapping[str, RayNode], used: Mapping[str, int]) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ...model.instance import Placement, Slot
+from ..attempts.folder import NEVER_STARTED, AttemptFolder
 from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress
-from ..local import records
-from ..local.attempt_folder import NEVER_STARTED, AttemptFolder
 from ..slurm.attempt import ENDED_BY_SLURM, FORGOTTEN
 from ..slurm.nodes import number
 from ..slurm.others import Part
+from ..supervision import records
 from .jobs_json import HeldJob
 
 ORPHAN_S = 15.0

@@ -23,7 +23,6 @@ from ..base import (
     Order,
     RefusedError,
 )
-from ..local import records
 from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S
 from ..slurm.executor import SlurmExecutor
@@ -31,6 +30,7 @@ from ..slurm.nodes import ask_nodes, number
 from ..slurm.others import Part, Reservation, together
 from ..slurm.rules import NONE, Rules
 from ..slurm.site import Site
+from ..supervision import records
 from .arriving import Arriving
 from .attempt import SbatchAttempt
 from .heartbeat import Heartbeat

@@ -7,7 +7,6 @@ controller still answers. It ends with status 0 whatever its command did: how th
 """
 
 import os
-import signal
 import sys
 import time
 
@@ -15,11 +14,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..local import records, supervisor
+    from ..supervision import gang, records
 else:
-    sys.path[0] = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "local")
+    sys.path[0] = os.path.join(
+        os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "supervision"
+    )
+    import gang
     import records
-    import supervisor
 
 FROM_SLURM = (
     "CUDA_VISIBLE_DEVICES",
@@ -37,7 +38,7 @@ GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
 """Where Slurm says which GPUs it gave, the surest first."""
 
 
-class SlurmSupervisor(supervisor.Supervisor):
+class SlurmSupervisor(gang.GangSupervisor):
     """A supervisor whose attempt may have other nodes, with clocks of their own, and whom Slurm may
     signal."""
 
@@ -46,16 +47,15 @@ class SlurmSupervisor(supervisor.Supervisor):
         self.failed_path = (
             f"{self.above}/progress/failed.json"  # where the user of the job may write
         )
-        self._until_s: dict[float, float] = {}
         self._missing: str | None = None
 
-    def run(self) -> None:
-        """From the first process to the last, once all nodes of the gang are there."""
+    def gather(self) -> bool:
+        """Wait for all nodes of the gang to be there."""
         if (
             len({node.get("part", 0) for node in self.spec["nodes"]}) > 1
         ):  # else Slurm starts all or none
             self._wait_for_all()
-        super().run()
+        return True
 
     def _wait_for_all(self) -> None:
         until_s = time.monotonic() + TOGETHER_S
@@ -83,54 +83,17 @@ class SlurmSupervisor(supervisor.Supervisor):
             )
         return left
 
-    def stop_record(self) -> "dict[str, Any] | None":
-        """That it is to end: its grace runs from when it is seen here, by the clock of this
-        host."""
-        stop = super().stop_record()
-        if stop is None:
-            return None
-        grace_s = stop["grace_s"]
-        if grace_s is None:
-            return stop
-        until_s = self._until_s.setdefault(stop["asked_s"], time.monotonic() + grace_s)
-        return {**stop, "until_monotonic_s": until_s}
-
-    def wait(self, seconds: float) -> None:
-        """As of any supervisor, except that a SIGTERM is not passed on: Slurm sends it to all
-        processes of a job."""
-        told = signal.sigtimedwait(supervisor.HEARD, max(0.0, seconds))
-        if told is not None and told.si_signo == signal.SIGTERM:
-            self.stopping = True
-
 
 def main(attempt: str) -> None:
     """Run what the attempt's spec says for this node, unless that was done before."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.HEARD)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.closerange(3, 1 << 20)
-    name = os.environ["SLURMD_NODENAME"]
-    spec = records.read(f"{attempt}/{name}/spec.json") or records.read(f"{attempt}/spec.json")
-    node = (
-        None if spec is None else next((one for one in spec["nodes"] if one["name"] == name), None)
-    )
-    if spec is None or node is None:
-        return  # forgotten
-    folder = f"{attempt}/{name}"
-    gpus = (
-        next((os.environ[one] for one in GPUS if os.environ.get(one)), "") if node["gpus"] else ""
-    )
+    gpus = next((os.environ[one] for one in GPUS if os.environ.get(one)), "")
     claim = {
         "slurm_job": os.environ["SLURM_JOB_ID"],
         "restarts": os.environ.get("SLURM_RESTART_COUNT", "0"),
         "gpu_ids": gpus.split(",") if gpus else [],
     }
-    if not records.write_first(f"{folder}/claim.json", claim):
-        return  # another job of this key was here, or this one was started again
-    spec["user"] = None  # whom Slurm has made us
-    node["environment"].update(
-        {name: os.environ[name] for name in FROM_SLURM if name in os.environ}
-    )
-    SlurmSupervisor(folder, spec, node).run()
+    passed = {name: os.environ[name] for name in FROM_SLURM if name in os.environ}
+    gang.supervise_here(attempt, os.environ["SLURMD_NODENAME"], claim, passed, SlurmSupervisor)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,17 @@ sbatch gets."""
 
 import hashlib
 import math
-import os
 import shlex
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...model.cluster import Node
 from ...model.instance import Slot
+from ..attempts.folder import AttemptFolder
 from ..base import Order, RefusedError
-from ..local.attempt_folder import AttemptFolder
-from ..local.spec import PASSED
-from ..orders import account, check, told, told_on_node, user_record
+from ..orders import check, everybodys_environment, recorded, recorded_node, told_on_node
 from .nodes import SlurmNode
 
 AGENT = str(Path(__file__).with_name("agent.py"))
@@ -37,18 +34,8 @@ def specification(
     unknown = next((slot.node for slot in order.placement if slot.node not in known), None)
     if unknown is not None:
         raise RefusedError(f"node {unknown} is not one of this executor")
-    user = user_record(order.user)
     names = [slot.node for slot in order.placement]
-    name, home, shell = account(os.geteuid() if order.user is None else order.user)
-    environment = {name: os.environ[name] for name in PASSED if name in os.environ}
-    environment |= {
-        "HOME": home,
-        "USER": name,
-        "LOGNAME": name,
-        "SHELL": shell,
-        **order.environment,
-    }
-    environment |= told(order, folder.progress_path)
+    environment = everybodys_environment(order, folder.progress_path)
     if len(names) > 1:
         port = PORTS[
             int.from_bytes(hashlib.sha256(str(folder.path).encode()).digest()[:4]) % len(PORTS)
@@ -65,34 +52,20 @@ def specification(
         _node(order, rank, slot, counts.index(slot.gpus), node)
         for rank, (slot, node) in enumerate(places)
     ]
-    return {
-        "key": str(order.key),
-        "made_s": time.time(),
-        "argv": list(order.argv),
-        "directory": order.directory,
-        "checkpoint_directory": order.checkpoint_directory,
-        "output_bytes": order.output_bytes,
-        "user": user,
-        "environment": environment,
-        "nodes": nodes,
-    }
+    return {**recorded(order), "environment": environment, "nodes": nodes}
 
 
 def _node(order: Order, rank: int, slot: Slot, part: int, node: Node) -> dict[str, Any]:
     memory_gib = order.memory_gib[rank] if order.memory_gib else 0
     return {
-        "name": slot.node,
+        **recorded_node(order, rank),
         "part": part,
-        "gpus": slot.gpus,
-        "cores": None,
-        "memory_gib": memory_gib,
         "cpus": _share(slot.cpus, slot, node, node.cpus),
         "memory_mib": _share(math.ceil(memory_gib * MIB_PER_GIB), slot, node, _mib(node)),
         "environment": {
             **told_on_node(order, rank),
             "CUDA_VISIBLE_DEVICES": "",
         },  # unless Slurm says more
-        "cgroups": {},
     }
 
 

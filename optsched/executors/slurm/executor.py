@@ -2,17 +2,18 @@
 chosen."""
 
 import os
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ...errors import InputError
 from ...model.cluster import Node
+from ..attempts.executor import AttemptExecutor
+from ..attempts.folder import AttemptFolder
 from ..base import (
-    KEY,
     AttemptKey,
     AttemptState,
     DeclinedError,
@@ -22,8 +23,6 @@ from ..base import (
     Order,
     RefusedError,
 )
-from ..local.attempt_folder import keys
-from ..local.taking import take
 from . import batch
 from .attempt import ORPHAN_GRACE_S, SlurmAttempt
 from .client import SlurmClient
@@ -42,11 +41,12 @@ OVERTIME_S = 10.0
 Jobs = Mapping[AttemptKey, list[SlurmJob]]
 
 
-class SlurmExecutor:
+class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
     """Runs attempts below `folder`, which all nodes must see under the same name."""
 
     name = "slurm"
     title = "batch jobs of a Slurm cluster"
+    gives_records = True
 
     def __init__(
         self, folder: Path, client: SlurmClient, site: Site, declared: Mapping[str, Node]
@@ -57,18 +57,14 @@ class SlurmExecutor:
         Raises InputError where Slurm has no such nodes, or another process has the folder.
         """
         self.client, self.site, self._declared = client, site, declared
-        self._attempts_folder, self._mode, self._lock_fd = take(folder)
-        self._lock = threading.RLock()
-        self._woken = threading.Event()
         self._nodes: dict[str, SlurmNode] = {}
         self._nodes_s = self._jobs_s = -float("inf")
         self._jobs: Jobs = {}
         self._others = Others(client)
         self.declining = Declining()
         self.reservations: list[Reservation] = []
-        found = keys(self._attempts_folder)
-        self._attempts = {key: SlurmAttempt(self._attempts_folder, key) for key in found}
         self._begun: set[AttemptKey] = set()
+        super().__init__(folder, site.poll_s)
         with suppress(NoAnswerError):
             self._look_at_nodes()
             if not self._nodes:
@@ -139,21 +135,20 @@ class SlurmExecutor:
         }
         return known | {job.id for attempt in self._going() for job in self._own(attempt)}
 
-    def observe(self) -> tuple[Observation, ...]:
-        """All attempts that were started or killed and are not forgotten. Raises NoAnswerError."""
-        with self._lock:
-            if any(
-                attempt.ended is None and attempt.folder.nodes
-                for attempt in self._attempts.values()
-            ):
-                self._look_at_jobs(self.site.poll_s / 2)
-            found = []
-            for key, attempt in self._attempts.items():
-                jobs = self._jobs.get(key, [])
-                found.append(attempt.look(self._own(attempt), self._mode))
-                self._learn(attempt, found[-1])
-                self._see_to(attempt, jobs)
-            return tuple(found)
+    def follow(self, key: AttemptKey) -> SlurmAttempt:
+        """Return what follows an attempt from its folder."""
+        return SlurmAttempt(self._attempts_folder, key)
+
+    def refresh(self) -> None:
+        """Ask Slurm for its jobs, where some of ours may be among them."""
+        if any(attempt.folder.nodes for attempt in self._going()):
+            self._look_at_jobs(self.poll_s / 2)
+
+    def look(self, attempt: SlurmAttempt) -> Observation:
+        """Return what is seen of an attempt."""
+        seen = attempt.look(self._own(attempt), self._mode)
+        self._learn(attempt, seen)
+        return seen
 
     def _learn(self, attempt: SlurmAttempt, seen: Observation) -> None:
         """Hear of those that begin, and of those that end, whether their limit leaves room
@@ -193,56 +188,30 @@ class SlurmExecutor:
     # ----------------------------------------------------------------------------------------------
     # --- to act
 
-    def start(self, order: Order) -> None:
-        """Submit a job; nothing if one of this key was ever submitted or killed. Raises
-        RefusedError, NoAnswerError."""
-        if not KEY.fullmatch(str(order.key)):
-            raise RefusedError(f"{str(order.key)!r} is no name of an attempt")
-        with self._lock:
-            attempt = self._attempts.get(order.key)
-            if attempt is None:
-                uid = os.geteuid() if order.user is None else order.user
-                limit = self.declining.limit(uid)
-                if limit is not None:
-                    raise DeclinedError(
-                        f"Slurm starts no more jobs of its user: {limit}",
-                        self.declining.left_s(uid),
-                    )
-                attempt, fresh = self._record(order), True
-            elif (
-                attempt.ended
-                or attempt.folder.spec is None
-                or not attempt.unsubmitted()
-                or attempt.stop_record()
-            ):
-                return
-            else:  # it was submitted, or was about to be, and nobody knows what became of that
-                fresh = False
-                self._look_at_jobs()
-                try:
-                    attempt.adopt(self._own(attempt))
-                except OSError as error:
-                    raise NoAnswerError(_unrecorded(attempt, error)) from error
-            for part in attempt.unsubmitted():
-                self._submit(attempt, part, fresh)
-                fresh = False
-
-    def _record(self, order: Order) -> SlurmAttempt:
+    def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
+        """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""
+        uid = os.geteuid() if order.user is None else order.user
+        limit = self.declining.limit(uid)
+        if limit is not None:
+            why = f"Slurm starts no more jobs of its user: {limit}"
+            raise DeclinedError(why, self.declining.left_s(uid))
         if not self._nodes:
             self.inventory()
             self._nodes_s = -float("inf")  # whoever asks next may know more of what is ours
-        attempt = SlurmAttempt(self._attempts_folder, order.key)
-        spec = batch.specification(order, self._nodes, attempt.folder)
-        try:
-            attempt.folder.prepare(spec, self._mode)
-            if spec["user"] is not None:
-                attempt.folder.give(spec["user"])
-        except OSError as error:
-            raise RefusedError(
-                f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
-            ) from error
-        self._attempts[order.key] = attempt
-        return attempt
+        return batch.specification(order, self._nodes, folder)
+
+    def submit(self, attempt: SlurmAttempt, fresh: bool) -> None:
+        """Submit the parts of an attempt that Slurm does not have. Raises RefusedError,
+        NoAnswerError."""
+        if not fresh:  # it was submitted, or was about to be, and nobody knows what became of that
+            self._look_at_jobs()
+            try:
+                attempt.adopt(self._own(attempt))
+            except OSError as error:
+                raise NoAnswerError(_unrecorded(attempt, error)) from error
+        for part in attempt.unsubmitted():
+            self._submit(attempt, part, fresh)
+            fresh = False
 
     def _submit(self, attempt: SlurmAttempt, part: int, fresh: bool) -> None:
         spec = attempt.folder.spec
@@ -256,11 +225,10 @@ class SlurmExecutor:
             )
         except RefusedError:
             if fresh:
-                attempt.folder.remove(outputs=True)
-                del self._attempts[attempt.key]
+                self.drop(attempt)
             else:  # an earlier submission may still be on its way, or another part of it run
                 self._write_stop(attempt, None, None)
-                self._hasten(attempt, self._own(attempt))
+                self.hasten(attempt)
             raise
         self._jobs_s = -float("inf")
         number = said.strip().partition(";")[
@@ -275,49 +243,10 @@ class SlurmExecutor:
         except OSError as error:
             raise NoAnswerError(_unrecorded(attempt, error)) from error
 
-    def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
-        """Have the agents send SIGTERM to the attempt's processes, and SIGKILL to all that is left
-        after `grace_s`.
-
-        Its agents keep the deadline, whether or not this process and Slurm still answer. Raises
-        NoAnswerError where it cannot be recorded.
-        """
-        with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is None or attempt.ended is not None or attempt.stop_record() is not None:
-                return
-            overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
-            self._write_stop(attempt, grace_s, overdue)
-            self._hasten(attempt, self._own(attempt))
-
-    def kill(self, key: AttemptKey) -> None:
-        """SIGKILL to all of the attempt; one that was never started never will be. Raises
-        NoAnswerError."""
-        if not KEY.fullmatch(str(key)):
-            raise InputError(f"{str(key)!r} is no name of an attempt")
-        with self._lock:
-            attempt = self._attempts.get(key) or SlurmAttempt(self._attempts_folder, key)
-            if attempt.ended is not None:
-                return
-            stop = attempt.stop_record()
-            if stop is None or stop["grace_s"] is not None:
-                self._write_stop(attempt, None, None)
-            self._attempts[key] = attempt
-            self._hasten(attempt, self._own(attempt))
-
-    def _write_stop(
-        self, attempt: SlurmAttempt, grace_s: float | None, overdue: str | None
-    ) -> None:
-        try:
-            attempt.write_stop(grace_s, overdue, self._mode)
-        except OSError as error:
-            raise NoAnswerError(
-                f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
-            ) from error
-
-    def _hasten(self, attempt: SlurmAttempt, jobs: list[SlurmJob]) -> None:
+    def hasten(self, attempt: SlurmAttempt) -> None:
         """Tell the agents to look at once, and Slurm not to begin what waits: they would find out
         by themselves."""
+        jobs = self._own(attempt)
         ids = {job.id for job in jobs if not job.over} | {*attempt.job_ids.values()}
         if not ids or attempt.ended is not None:
             return
@@ -330,7 +259,7 @@ class SlurmExecutor:
             if len(attempt.folder.nodes) == 1:
                 self.client.ask("scancel", "--quiet", "--batch", "--signal=USR2", *listed)
 
-    def _see_to(self, attempt: SlurmAttempt, jobs: list[SlurmJob]) -> None:
+    def see_to(self, attempt: SlurmAttempt, seen: Observation) -> None:
         """End what Slurm should not have any more."""
         own = [job for job in self._own(attempt) if not job.over]
         if not own or time.monotonic() < attempt.hastened_s + AGAIN_S:
@@ -384,38 +313,6 @@ class SlurmExecutor:
             attempt.write_stop(ORPHAN_GRACE_S, None, self._mode, lost=why, retry_s=retry_s)
             return True
         return False
-
-    # ----------------------------------------------------------------------------------------------
-    # --- the rest
-
-    def changes(self, timeout_s: float) -> None:
-        """Wait until it is time to ask Slurm again, or `wake` is called."""
-        self._woken.wait(max(0.0, min(timeout_s, self.site.poll_s)))
-        self._woken.clear()
-
-    def wake(self) -> None:
-        """End `changes` in another thread, or the next one."""
-        self._woken.set()
-
-    def forget(self, key: AttemptKey) -> None:
-        """Remove what is kept of an attempt that has ended, except what it printed. Raises
-        NoAnswerError if it has not."""
-        with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is None:
-                return
-            if attempt.ended is None:
-                self._look_at_jobs(self.site.poll_s / 2)
-            if attempt.look(self._own(attempt), self._mode).state is not AttemptState.ENDED:
-                raise NoAnswerError(f"{key} has not ended")
-            attempt.folder.remove(outputs=False)
-            del self._attempts[key]
-
-    def close(self) -> None:
-        """Let go of the folder; attempts go on."""
-        with self._lock:
-            os.close(self._lock_fd)
-            self._attempts.clear()
 
 
 def _unrecorded(attempt: SlurmAttempt, error: OSError) -> str:

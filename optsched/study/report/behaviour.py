@@ -62,7 +62,7 @@ def _with(found: Comparison, name: str) -> dict[str, dict[str, list[Entry]]]:
 
 
 def completion_times(found: Comparison) -> Chart | None:
-    """The distribution of JCT, all seeds of a method together."""
+    """Return the distribution of JCT, all seeds of a method together."""
     table = _with(found, "jct_s")
     if not table:
         return None
@@ -125,7 +125,7 @@ def _columns(panels: list[Panel]) -> int:
 
 
 def use_over_time(found: Comparison) -> Chart | None:
-    """The share of GPUs held, of the first seed."""
+    """Return the share of GPUs held, of the first seed."""
     table = _with(found, "gpus_held")
     if not table:
         return None
@@ -167,7 +167,7 @@ def use_over_time(found: Comparison) -> Chart | None:
 
 
 def _mostly_done_s(held: Any) -> float:
-    """When most of the GPU time has been spent."""
+    """Return when most of the GPU time has been spent."""
     edges_s = np.array(held["edges_s"])
     spent = np.cumsum(np.array(held["share"]) * np.diff(edges_s))
     return float(edges_s[1 + int(np.searchsorted(spent, MOSTLY * spent[-1]))]) or 1.0
@@ -205,9 +205,8 @@ def lost_time(found: Comparison) -> Chart | None:
         "lost",
         "Lost GPU-hours by cause",
         "GPU-hours held that counted for nothing: checkpoints, restarts and lost work of "
-        "preemptions and "
-        "failures; mean over seeds. First starts are not lost. The best method of the study is "
-        "on top." + rest,
+        "preemptions and failures; mean over seeds. First starts are not lost. The best method of "
+        "the study is on top." + rest,
         tuple(panels[: len(shown)]),
         columns=_columns(panels),
         panel_in=0.7 + 0.17 * most,
@@ -215,8 +214,8 @@ def lost_time(found: Comparison) -> Chart | None:
 
 
 def average_and_tail(found: Comparison) -> Chart | None:
-    """Mean against p99 of JCT, the means over the seeds; those that no other method beats in both
-    are named."""
+    """Return mean against p99 of JCT, the means over the seeds; those that no other method beats in
+    both are named."""
     panels, cases = [], []
     for case in found.cases:
         points: dict[str, tuple[float, float]] = {}
@@ -273,8 +272,7 @@ def average_and_tail(found: Comparison) -> Chart | None:
         "pareto",
         "Average against tail",
         "Mean and 99th percentile of JCT, each the mean over seeds; named are the methods than "
-        "which no other "
-        "is at most as large in both." + rest,
+        "which no other is at most as large in both." + rest,
         tuple(panels[: len(shown)]),
         columns=_columns(panels),
         panel_in=3.0,

@@ -52,14 +52,14 @@ class Comparison:
         return ratios(self.values)
 
     def of(self, case: str, method: str) -> list[Entry]:
-        """The runs of a method over a case, in the order of the seeds, those that failed left
-        out."""
+        """Return the runs of a method over a case, in the order of the seeds, those that failed
+        left out."""
         return [one for one in self.entries if one.case == case and one.method == method and one.ok]
 
 
 def compare(study: Study, results: Sequence[Result]) -> Comparison:
-    """Everything in its place; methods are ranked by how many problems they solve, then by the
-    geometric mean of their ratios to the best values."""
+    """Put everything in its place; methods are ranked by how many problems they solve, then by
+    the geometric mean of their ratios to the best values."""
     entries = _placed(study, results)
     cases = tuple(dict.fromkeys(one.case for one in entries))
     compared = [one for one in entries if _command(one) in COMPARED]
@@ -147,7 +147,7 @@ def _command(one: Entry) -> str:
 
 
 def _objective(one: Entry) -> str:
-    """What a run was asked to minimise; of one that failed, as its command says."""
+    """Return what a run was asked to minimise; of one that failed, as its command says."""
     words = one.result.run.command.replace("=", " ").split()
     return words[words.index("--objective") + 1] if "--objective" in words[:-1] else "wct"
 

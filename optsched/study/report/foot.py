@@ -46,8 +46,8 @@ def foot(study: Study, path: Path, again: str, results: Sequence[Result]) -> tup
 
 
 def busy(results: Sequence[Result]) -> str:
-    """The sentence that there was no core for each run, where there was none: then what depends on
-    wall clock is worse than it would be."""
+    """Return the sentence that there was no core for each run, where there was none: then what
+    depends on wall clock is worse than it would be."""
     solved = [one for one in results if one.answer is not None and one.wall_s > 1]
     wall_s = math.fsum(one.wall_s for one in solved)
     share = math.fsum(one.cpu_s for one in solved) / wall_s if wall_s else 1.0
@@ -62,15 +62,15 @@ def busy(results: Sequence[Result]) -> str:
 
 
 def with_instance(command: str, instance: str) -> str:
-    """The command with its instance put in, as a person would write it."""
+    """Return the command with its instance put in, as a person would write it."""
     name, _, rest = command.partition(" ")
     return f"{name} {instance} {rest}".rstrip()
 
 
 def commands(study: Study) -> list[str]:
-    """The commands of all runs, those that make instances first, parameters in braces; then what
-    these are. Many instances of a group are told by what their commands have in common, and their
-    number."""
+    """Return the commands of all runs, those that make instances first, parameters in braces; then
+    what these are. Many instances of a group are told by what their commands have in common, and
+    their number."""
     members: dict[str, list[InstanceSpec]] = {}
     for spec in study.instances:
         members.setdefault(spec.group or spec.name, []).append(spec)
@@ -97,7 +97,7 @@ def commands(study: Study) -> list[str]:
 
 
 def in_common(lines: Sequence[str]) -> str:
-    """What all lines begin and end with, a star for what is different."""
+    """Return what all lines begin and end with, a star for what is different."""
     first = _prefix(lines)
     last = _prefix([line[len(first) :][::-1] for line in lines])[::-1]
     return f"{first}*{last}"

@@ -61,7 +61,7 @@ def _draw(one: Result, results: Results, target: Path) -> bool:
 
 
 def _solution(stated: files.PlanFile, plan: Plan) -> Solution:
-    """What the plan file says, as the picture wants it."""
+    """Return what the plan file says, as the picture wants it."""
     goal = stated.objective
     levels = goal.levels or (Level(name=goal.name, value=goal.value, bound=goal.bound),)
     return Solution(

@@ -13,7 +13,7 @@ AXIS = {"gridcolor": GRID, "zeroline": False, "color": MUTED, "automargin": True
 
 
 def figure(chart: Chart) -> Any:
-    """The plotly figure: all panels with one legend to the right."""
+    """Return the plotly figure: all panels with one legend to the right."""
     from plotly.subplots import make_subplots
 
     columns = min(chart.columns, len(chart.panels))

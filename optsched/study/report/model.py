@@ -127,12 +127,12 @@ TELLS = len(COLOURS)
 
 
 def colours(methods: Sequence[str]) -> dict[str, str]:
-    """A colour for each method: its own for the first ones, grey for all others."""
+    """Return a colour for each method: its own for the first ones, grey for all others."""
     return {name: COLOURS[i] if i < TELLS else OTHERS for i, name in enumerate(methods)}
 
 
 def others(methods: Sequence[str], drawn: str = "in grey") -> str:
-    """The sentence about those that are not told apart."""
+    """Return the sentence about those that are not told apart."""
     more = len(methods) - TELLS
     return (
         f" The best {TELLS} methods are told apart; {more} others are {drawn}." if more > 0 else ""

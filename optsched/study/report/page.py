@@ -33,8 +33,8 @@ def page(
     files_of: dict[str, list[str]],
     untested: str | None = None,
 ) -> str:
-    """The whole document, which needs no network. `gantts` has the link of each run that has a
-    picture, by address; `files_of` the names of the files of each figure, by its key; `untested`
+    """Return the whole document, which needs no network. `gantts` has the link of each run that has
+    a picture, by address; `files_of` the names of the files of each figure, by its key; `untested`
     says why differences are not tested."""
     title = escape(study.title)
     parts = [
@@ -125,7 +125,8 @@ def _row(cells: Sequence[str], tag: str = "td", text_columns: int = 1) -> str:
 
 
 def _numbers(results: Sequence[Result]) -> str:
-    """The tables of table.md: summaries of groups, and the methods over each instance of none."""
+    """Return the tables of table.md: summaries of groups, and the methods over each instance of
+    none."""
     found = [row for row in rows(results) if row.group is None]
     parts = []
     summed = summaries(results)
@@ -165,8 +166,7 @@ def _numbers(results: Sequence[Result]) -> str:
                 lines.append(_row([*cells, *numbers], "td", 1 + len(extra)))
         parts.append(
             f"<details><summary>{escape(instance)}</summary><div "
-            f"class=scroll><table>{''.join(lines)}</table>"
-            "</div></details>"
+            f"class=scroll><table>{''.join(lines)}</table></div></details>"
         )
     return f'<h2 id="numbers">Numbers: means over seeds</h2>{"".join(parts)}'
 

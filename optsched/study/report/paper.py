@@ -31,7 +31,7 @@ STYLE: Any = {
 def pictures(
     chart: Chart, foot: Sequence[str], kinds: Sequence[str] = ("svg", "pdf")
 ) -> dict[str, bytes]:
-    """The figure in each kind; the same chart gives the same bytes."""
+    """Return the figure in each kind; the same chart gives the same bytes."""
     from matplotlib import rc_context
 
     found = {}
@@ -50,7 +50,7 @@ def pictures(
 
 
 def draw(chart: Chart, foot: Sequence[str]) -> Any:
-    """The matplotlib figure, what reproduces it at its foot."""
+    """Return the matplotlib figure, what reproduces it at its foot."""
     from matplotlib.figure import Figure
 
     lines = [line for text in (chart.note, *foot) for line in wrap(text, 205)]

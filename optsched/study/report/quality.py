@@ -39,7 +39,7 @@ Trace = list[tuple[float, float | None, float | None]]
 
 
 def panels_of(cases: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """The cases that are drawn, and the sentence about the others."""
+    """Return the cases that are drawn, and the sentence about the others."""
     more = len(cases) - MOST_PANELS
     return cases[
         :MOST_PANELS
@@ -47,7 +47,7 @@ def panels_of(cases: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 
 
 def gaps(found: Comparison) -> Chart | None:
-    """The gap of each method over each instance, the mean over the seeds."""
+    """Return the gap of each method over each instance, the mean over the seeds."""
     by_group = len(found.cases) > MOST_CASES
     told: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in found.entries:
@@ -68,9 +68,8 @@ def gaps(found: Comparison) -> Chart | None:
     return Chart(
         "gaps",
         "Distance from the proved bound",
-        "(value - bound) / |value| in percent, mean over seeds. The best method of the study is "
-        "on top; - stands for a "
-        "run without a bound or without an answer." + more,
+        "(value - bound) / |value| in percent, mean over seeds. The best method of the study is on "
+        "top; - stands for a run without a bound or without an answer." + more,
         (
             Panel(
                 "",
@@ -106,7 +105,7 @@ def _mean(values: list[float]) -> float | None:
 
 
 def profiles(found: Comparison) -> Chart | None:
-    """The performance profile."""
+    """Return the performance profile."""
     table = found.ratios
     useful = [k for k in range(table.shape[1]) if (~np.isnan(table[:, k])).sum() > 1]
     table = table[:, useful]
@@ -161,7 +160,7 @@ def profiles(found: Comparison) -> Chart | None:
 
 
 def read_trace(path: Path) -> Trace:
-    """The changes of value and bound that a run wrote; none where it has no such file."""
+    """Return the changes of value and bound that a run wrote; none where it has no such file."""
     try:
         rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
     except OSError:
@@ -174,7 +173,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def at_times(trace: Trace, times_s: Floats) -> tuple[Floats, Floats]:
-    """Value and bound that a run had at instants; NaN before the first."""
+    """Return value and bound that a run had at instants; NaN before the first."""
     starts = np.array([row[0] for row in trace])
     rank = np.searchsorted(starts, times_s, side="right") - 1
     found = []
@@ -187,7 +186,8 @@ def at_times(trace: Trace, times_s: Floats) -> tuple[Floats, Floats]:
 
 
 def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | None:
-    """Value and bound over time, both against the best value that any run of the study found."""
+    """Return value and bound over time, both against the best value that any run of the study
+    found."""
     curves: dict[tuple[str, str], list[tuple[Trace, float]]] = defaultdict(list)
     best: dict[tuple[str, object], float] = {}
     last_s = FIRST_S
@@ -277,7 +277,7 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
 
 
 def _quality(pairs: list[tuple[Floats, Floats, float]], times_s: Floats, at_s: float) -> str:
-    """Mean distance from the best value, and mean gap, at an instant."""
+    """Return mean distance from the best value, and mean gap, at an instant."""
     k = int(np.searchsorted(times_s, at_s))
     above = float(np.mean([value[k] / base - 1 for value, _, base in pairs]))
     gap = float(
@@ -297,7 +297,7 @@ its q-value."""
 
 
 def too_few_seeds(found: Comparison) -> str | None:
-    """The sentence that stands for the figure where no case has seeds enough, and several
+    """Return the sentence that stands for the figure where no case has seeds enough, and several
     methods."""
     compared = [
         problem[0]
@@ -308,17 +308,15 @@ def too_few_seeds(found: Comparison) -> str | None:
     if not 0 < most < FEWEST_SEEDS:
         return None
     return (
-        f"Not tested: that takes {FEWEST_SEEDS} seeds at least, and here no instance has more "
-        f"than {most}. With so "
-        f"few, p cannot be below 2 / 2^{most} = {min(1.0, 2.0 ** (1 - most)):.2g}, whatever the "
-        "runs say. "
-        "Differences in the tables may be chance."
+        f"Not tested: that takes {FEWEST_SEEDS} seeds at least, and here no instance has more than "
+        f"{most}. With so few, p cannot be below 2 / 2^{most} = {min(1.0, 2.0 ** (1 - most)):.2g}, "
+        "whatever the runs say. Differences in the tables may be chance."
     )
 
 
 def differences(found: Comparison) -> list[Pair]:
-    """Every two methods over every case with seeds enough, the second the better one of the ranking
-    of the case."""
+    """Return every two methods over every case with seeds enough, the second the better one of the
+    ranking of the case."""
     pairs: list[tuple[str, str, str, Difference]] = []
     for case in found.cases:
         columns = [k for k, problem in enumerate(found.problems) if problem[0] == case]
@@ -337,7 +335,7 @@ def differences(found: Comparison) -> list[Pair]:
 
 
 def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
-    """Each method against the best one of its instance."""
+    """Compare each method with the best one of its instance."""
     cases = tuple(case for case in found.cases if any(pair[0] == case for pair in pairs))
     if not cases:
         return None
@@ -380,20 +378,18 @@ def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
     return Chart(
         "significance",
         "Differences over seeds",
-        "Mean difference to the best method of the instance, in percent of the best method's "
-        "mean, with 95 % intervals "
-        "of the paired bootstrap over seeds (10,000 resamples). Filled where the "
-        f"share of false discoveries over all {len(pairs):,} pairs of methods can be held below "
-        f"{SIGNIFICANT:.0%} "
-        "(Benjamini-Hochberg; p is at least 2 / 2^n of n seeds). significance.csv has all pairs."
-        + rest,
+        "Mean difference to the best method of the instance, in percent of the best method's mean, "
+        "with 95 % intervals of the paired bootstrap over seeds (10,000 resamples). Filled where "
+        f"the share of false discoveries over all {len(pairs):,} pairs of methods can be held "
+        f"below {SIGNIFICANT:.0%} (Benjamini-Hochberg; p is at least 2 / 2^n of n seeds). "
+        "significance.csv has all pairs." + rest,
         tuple(panels),
         panel_in=0.7 + 0.17 * most,
     )
 
 
 def significance_csv(pairs: list[Pair], found: Comparison) -> str:
-    """One line a pair."""
+    """Return one line a pair."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(

@@ -18,7 +18,8 @@ EQUAL = 1 + 1e-9
 
 
 def ratios(values: Floats) -> Floats:
-    """Each value over the best of its problem, the columns being problems and less being better.
+    """Return each value over the best of its problem, the columns being problems and less being
+    better.
 
     NaN stands for a method that was not run, infinity for one that failed. A problem that none
     solved, or whose best value is negative, says nothing: NaN; where the best is 0, all else is
@@ -39,9 +40,10 @@ def ratios(values: Floats) -> Floats:
 
 
 def profile(row: Floats) -> tuple[Floats, Floats]:
-    """The performance profile of a method (Dolan and Moré, Mathematical Programming 91, 2002): the
-    factors of the best value at which the share of problems solved within that factor grows, and
-    that share; problems on which it failed count, those on which it was not run do not."""
+    """Return the performance profile of a method (Dolan and Moré, Mathematical Programming 91,
+    2002): the factors of the best value at which the share of problems solved within that factor
+    grows, and that share; problems on which it failed count, those on which it was not run do
+    not."""
     there = row[~np.isnan(row)]
     factors = np.sort(np.where(there <= EQUAL, 1.0, there)[np.isfinite(there)])
     steps = np.unique(factors)
@@ -49,7 +51,8 @@ def profile(row: Floats) -> tuple[Floats, Floats]:
 
 
 def pareto(x: Floats, y: Floats) -> NDArray[np.bool_]:
-    """Which points no other one is at most equal to in both and below in one; less is better."""
+    """Return which points no other one is at most equal to in both and below in one; less is
+    better."""
     better = (x[:, None] <= x) & (y[:, None] <= y) & ((x[:, None] < x) | (y[:, None] < y))
     return np.logical_not(better.any(axis=0))
 
@@ -68,7 +71,7 @@ class Difference:
 
 @cache
 def _counts(pairs: int) -> Floats:
-    """How often each pair is in each resample."""
+    """Return how often each pair is in each resample."""
     picks = np.random.default_rng(RESAMPLING_SEED).integers(pairs, size=(RESAMPLES, pairs))
     found = np.zeros((RESAMPLES, pairs))
     np.add.at(found, (np.arange(RESAMPLES)[:, None], picks), 1)
@@ -94,8 +97,8 @@ def paired_bootstrap(first: Floats, second: Floats) -> Difference:
 
 
 def benjamini_hochberg(p: list[float]) -> list[float]:
-    """Each p-value as the smallest share of false discoveries at which it counts as one (Benjamini
-    and Hochberg, Journal of the Royal Statistical Society B 57, 1995)."""
+    """Return each p-value as the smallest share of false discoveries at which it counts as one
+    (Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995)."""
     order = sorted(range(len(p)), key=lambda i: p[i])
     found, least = [0.0] * len(p), 1.0
     for rank in range(len(p), 0, -1):

@@ -75,8 +75,9 @@ def solve_whole(
     first = hint if incumbent.schedule is None else incumbent.schedule
     if problem.instance.jobs and first is not None:
         model.hint(first)
+    is_least = True
     for k, level in enumerate(problem.objective.levels):
-        expression = build(model, level)
+        expression = build(model, level, is_least)
         known = outside(k)
         least = None if known is None or not expression.exact else expression.least(known)
         if least is not None:
@@ -89,7 +90,10 @@ def solve_whole(
         if incumbent.schedule is not None:
             # Later bounds hold among plans that keep the value found, which may be above that of
             # the rounded model.
-            kept = expression.most(incumbent.evaluator.yardsticks[k].keeps(incumbent.values[k]))
+            value, yardstick = incumbent.values[k], incumbent.evaluator.yardsticks[k]
+            is_least = is_least and yardstick.is_closed(value, expression.value(best))
+            off_grid = 0.0 if is_least else expression.off_grid
+            kept = expression.most(yardstick.keeps(value) + off_grid)
             most = None if kept is None else max(best, kept)
             model.hint(incumbent.schedule)
         if most is not None:

@@ -58,13 +58,15 @@ Row = tuple[int, int, int]
 class LevelExpression:
     """`expression` is minimised; the objective's value is at least `offset` + `unit` times it, or
     of `maxmin` -`inverse` divided by that. What is certain is in the offset and takes no digits of
-    the integers."""
+    the integers. A plan that starts jobs off the grid, with starts rounded down, may be above its
+    own value by `off_grid`: no more is it where the value is a least one (`_is_snug`)."""
 
     expression: Any
     offset: float
     unit: float
     exact: bool
     inverse: float | None = None
+    off_grid: float = 0.0
 
     def value(self, bound: float) -> float:
         """The bound on the value that follows from one on the expression."""
@@ -95,10 +97,10 @@ class LevelExpression:
         return steps, 1e-6 + 1e-15 * abs(steps) + rounding
 
 
-def build(model: Model, level: Level) -> LevelExpression:
+def build(model: Model, level: Level, is_least: bool = True) -> LevelExpression:
     """Return one level of the objective over the variables of `model` (`unsupported` says which it
-    cannot be)."""
-    builder = _Builder(model, _is_snug(model.problem, level))
+    cannot be); `is_least` says that each earlier level keeps its least value."""
+    builder = _Builder(model, is_least and _is_snug(model.problem))
     match level:
         case ((factor, RankOfJobs(shape=shape) as largest),) if shape is Inverse:
             # The largest -scale / d is where d / scale is the largest.
@@ -113,20 +115,16 @@ def build(model: Model, level: Level) -> LevelExpression:
             return builder.finish()
 
 
-def _is_snug(problem: Problem, level: Level) -> bool:
-    """Return whether some plan that is best in a level has all starts on the grid.
+def _is_snug(problem: Problem) -> bool:
+    """Return whether some plan that is best in each level has all starts on the grid.
 
     With the order of jobs on each resource given, starts differ by constants that lie on the grid,
-    so vertices of the polyhedron of starts do. A level that is linear between instants of the grid
-    has an optimum there, unless earlier levels cut the polyhedron.
+    so vertices of the polyhedron of starts and of its faces do. A level that is linear between
+    instants of the grid has an optimum there, if earlier levels keep their least values.
     """
-    return (
-        problem.tick.exact
-        and level == problem.objective.levels[0]
-        and all(
-            isinstance(term, Usage) or (term.shape in (Linear, Hinge, Step) and not term.relative)
-            for _, term in level
-        )
+    return problem.tick.exact and all(
+        isinstance(term, Usage) or (term.shape in (Linear, Hinge, Step) and not term.relative)
+        for term in problem.objective.terms
     )
 
 
@@ -143,6 +141,7 @@ class _Builder:
         self.model_ticks = model.ticks
         self.parts: list[tuple[float, Any, int]] = []
         self.exact = self.problem.tick.exact
+        self.off_grid = 0.0
 
     def costs(self, term: SumOfJobs | RankOfJobs) -> list[tuple[JobCost, int]]:
         """Return the costs of the jobs that count, with the indices of their activities."""
@@ -150,7 +149,7 @@ class _Builder:
             (term.cost(self.problem.instance, activity.job), activity.index)
             for activity in self.problem.activities
         )
-        return [(cost, index) for cost, index in found if cost is not None and cost.scale]
+        return [(cost, index) for cost, index in found if cost is not None]
 
     def add(self, weight: float, term: Term) -> None:
         """Add `weight` times a term."""
@@ -200,11 +199,13 @@ class _Builder:
         kinks = (problem.tick.floor(kink_s) for kink_s in kinks_s)
         cuts = sorted({0, self.horizon, *(kink for kink in kinks if 0 < kink < self.horizon)})
         used = weight * problem.usage(term, activity, i, self.tick_s * np.array(cuts))
-        if not self.snug:
-            steepest = max(tariff.rates) - min(tariff.rates)
-            per_s = weight * problem.usage_per_s(term, activity, i)
-            used = used - 3.0 * per_s * steepest * self.tick_s
-        return self.chosen[activity.index][i], cuts, np.atleast_1d(used).tolist()
+        steepest = problem.usage_per_s(term, activity, i) * (max(tariff.rates) - min(tariff.rates))
+        off_grid = 3.0 * weight * steepest * self.tick_s
+        if self.snug:
+            self.off_grid += off_grid
+        else:
+            used = used - off_grid
+        return self.chosen[activity.index][i], cuts, used.tolist()
 
     def _by_start(self, activity: Activity, timed: list[Stretches]) -> None:
         """Add what an activity uses, which depends on its start: a line in each stretch."""
@@ -400,7 +401,7 @@ class _Builder:
         expression: Any = cp_model.LinearExpr.weighted_sum(
             [variable for _, variable, _ in parts], scaled
         )
-        return LevelExpression(expression, offset, float(unit), exact)
+        return LevelExpression(expression, offset, float(unit), exact, off_grid=self.off_grid)
 
 
 def _common_unit(coefficients: Sequence[float]) -> Fraction | None:

@@ -240,12 +240,14 @@ def _price(
         kind = kinds[activity.index]
         if kind is not None and (found := by_type(activity, prices.types[kind])):
             ways[activity.index] = found
-    guided: Schedule | None = generate(
-        problem, order, preempted_in(problem, incumbent.schedule), ways
-    )
-    free = generate(problem, order, preempted_in(problem, incumbent.schedule))
+    preempted = preempted_in(problem, incumbent.schedule)
+    guided: Schedule | None = generate(problem, order, preempted, ways)
+    free = generate(problem, order, preempted)
     incumbent.offer(guided)
     incumbent.offer(free)
+    if problem.changes_s:
+        waits = {j: problem.tick.floor(start_s) for j, start_s in enumerate(order)}
+        incumbent.offer(generate(problem, order, preempted, ways, not_before=waits))
     if guided is None or (
         free is not None and (incumbent.evaluator.values(free) < incumbent.evaluator.values(guided))
     ):

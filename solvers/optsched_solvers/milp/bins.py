@@ -8,6 +8,7 @@ from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.model.job import Job, Mode
 from optsched.physics import locality_rate
+from optsched.physics.capacity import kind
 from optsched.physics.catalogue import catalogue_of
 
 Key = Hashable
@@ -41,7 +42,7 @@ def partitions(instance: Instance) -> list[tuple[tuple[Bin, ...], bool]]:
     cluster = instance.cluster
     merged: dict[Key, list[Node]] = {}
     for node in cluster.nodes:
-        key = (node.gpu_type, node.gpu_memory_gib, node.gpu_price_per_h, node.gpus > 0)
+        key = (kind(node), node.gpu_price_per_h)
         merged.setdefault(key, []).append(node)
     fine: list[Bin] = []
     for group in merged.values():
@@ -52,10 +53,7 @@ def partitions(instance: Instance) -> list[tuple[tuple[Bin, ...], bool]]:
     return [
         (tuple(fine), True),
         (_by(cluster, lambda n: replace(n, name="")), False),
-        (
-            _by(cluster, lambda n: (n.gpu_type, n.gpu_memory_gib, n.gpu_price_per_h, n.gpus > 0)),
-            False,
-        ),
+        (_by(cluster, lambda n: (kind(n), n.gpu_price_per_h)), False),
         (_by(cluster, lambda n: (n.gpu_type, n.gpus > 0)), False),
     ]
 

@@ -107,6 +107,15 @@ def test_submit_prints_the_name_and_carries_every_option(
         "submit", "--hold", "--json", "--gpus", "0", "--cpus", "2", "--after", "full", "--", "x"
     )
     assert status == 0 and json.loads(out)["after"] == ["full"] and json.loads(out)["cpus"] == 2
+    near = ("--label", "db", "--near", "web@rack", "--apart", "db", "--node-label", "!spot")
+    status, out, _ = run("submit", "--hold", *near, "--", "x")
+    asked = live.controller.state.jobs[out.strip()].submission.job
+    assert (asked.labels, asked.affinity, asked.anti_affinity, asked.node_labels) == (
+        ("db",),
+        {"web": "rack"},
+        {"db": "node"},
+        {"spot": "forbidden"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,6 +129,9 @@ def test_submit_prints_the_name_and_carries_every_option(
         (("--env", "NOT_THERE_AT_ALL", "--", "y"), "this shell has no such variable"),
         (("--profile", "/none", "--", "y"), "/none: cannot be read"),
         (("--resource", "licence", "--", "y"), "has no amount"),
+        (("--near", "web@zone", "--", "y"), "affinity.web should be 'node' or 'rack'"),
+        (("--label", "", "--", "y"), "labels[0]"),
+        (("--node-label", "ssd", "--", "y"), "as its node_labels say: ssd (required)"),
         (("--gpus", "9", "--", "y"), "it can never run here: it needs 9 GPUs"),
         (("--name", "a/b", "--", "y"), "name takes letters"),
         (("--after", "none", "--", "y"), "after: there is no job 'none'"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from optsched.executors.kubernetes import KubernetesApi, KubernetesExecutor, Site, Volume
-from tests.executors.conformance import Place
+from optsched.testing.executors import Place
 from tests.live.kubernetes_cluster import KubernetesCluster, kubernetes_cluster
 from tests.live.kubernetes_server import NAMESPACE, missing
 

@@ -18,7 +18,7 @@ from optsched.errors import InputError
 from optsched.executors.base import NoAnswerError
 from optsched.executors.kubernetes.api import KubernetesApi, RejectedError
 from optsched.executors.kubernetes.watching import Watcher
-from tests.executors.conformance import until
+from optsched.testing.executors import until
 
 POD = {"metadata": {"name": "p", "uid": "u", "resourceVersion": "7"}, "spec": {}}
 PATIENCE_S = 60.0

@@ -14,8 +14,8 @@ import pytest
 from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, RefusedError
 from optsched.executors.kubernetes import KubernetesApi
 from optsched.executors.kubernetes.pods import pod_name
-from optsched.executors.local import processes
-from tests.executors.conformance import until
+from optsched.executors.supervision import processes
+from optsched.testing.executors import until
 from tests.live.kubernetes_cluster import KubernetesCluster
 from tests.live.kubernetes_node import GPU
 from tests.live.kubernetes_server import NAMESPACE

@@ -1,12 +1,11 @@
 """The Kubernetes executor does what every executor must, on a real API server."""
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.executors.conformance import Conformance
+from optsched.testing.executors import Conformance
 from tests.live.kubernetes_cluster import KubernetesCluster
 
 from .conftest import KubernetesPlace
@@ -15,12 +14,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def place(kubernetes: KubernetesCluster) -> Iterator[KubernetesPlace]:
-    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
-        Path(name).chmod(0o755)
-        made = KubernetesPlace(Path(name), kubernetes)
-        yield made
-        made.clear()
+def open_place(kubernetes: KubernetesCluster) -> Callable[[Path], KubernetesPlace]:
+    return lambda folder: KubernetesPlace(folder, kubernetes)
 
 
 class TestKubernetes(Conformance):

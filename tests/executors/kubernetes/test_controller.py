@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from optsched.executors.base import AttemptKey, AttemptState
-from tests.executors.conformance import until
+from optsched.testing.executors import until
 from tests.live.kubernetes_cluster import KubernetesCluster, kubernetes_cluster
 from tests.live.kubernetes_server import NAMESPACE, missing
 from tests.live.slurm_cluster import everybodys_python

@@ -14,9 +14,9 @@ import pytest
 
 import optsched.executors.kubernetes
 from optsched.executors import program
+from optsched.executors.attempts.folder import AttemptFolder
 from optsched.executors.base import AttemptKey
-from optsched.executors.local.attempt_folder import AttemptFolder
-from tests.executors.conformance import until
+from optsched.testing.executors import until
 
 ENTRY = Path(str(optsched.executors.kubernetes.__file__)).with_name("entry.py")
 GPUS = ("GPU-aaaa", "GPU-bbbb")

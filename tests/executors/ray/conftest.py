@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, Observation, Order
-from optsched.executors.local import processes
 from optsched.executors.ray import JobServer, RayExecutor
+from optsched.executors.supervision import processes
 from optsched.model.instance import Slot
 
 PATIENCE_S = 300.0

@@ -10,8 +10,8 @@ import pytest
 
 from optsched.errors import InputError
 from optsched.executors.base import AttemptState, NoAnswerError, RefusedError
-from optsched.executors.local import processes
 from optsched.executors.ray import JobServer, RayExecutor
+from optsched.executors.supervision import processes
 from optsched.model.cluster import Node
 from tests.executors.ray.conftest import PATIENCE_S, RAY, RayCluster, RayHost, until
 

@@ -1,13 +1,12 @@
 """The Ray executor does what every executor must, on a real cluster."""
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from optsched.executors.ray import RayExecutor
-from tests.executors.conformance import Conformance, Place
+from optsched.testing.executors import Conformance, Place
 from tests.executors.ray.conftest import PATIENCE_S, RayCluster
 
 pytestmark = pytest.mark.slow
@@ -36,12 +35,8 @@ class RayPlace(Place):
 
 
 @pytest.fixture
-def place(cluster: RayCluster) -> Iterator[RayPlace]:
-    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
-        Path(name).chmod(0o755)
-        made = RayPlace(Path(name), cluster)
-        yield made
-        made.clear()
+def open_place(cluster: RayCluster) -> Callable[[Path], RayPlace]:
+    return lambda folder: RayPlace(folder, cluster)
 
 
 class TestRay(Conformance):

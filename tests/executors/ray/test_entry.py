@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from optsched.executors.attempts.folder import AttemptFolder
 from optsched.executors.base import AttemptKey, NodeStatus, Order
-from optsched.executors.local import processes, records
-from optsched.executors.local.attempt_folder import AttemptFolder
 from optsched.executors.ray.nodes import RayNode
 from optsched.executors.ray.program import lay_down
 from optsched.executors.ray.spec import specification
+from optsched.executors.supervision import processes, records
 from optsched.model.cluster import Node
 from optsched.model.instance import Slot
 from tests.executors.ray.conftest import until

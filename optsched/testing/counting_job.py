@@ -13,7 +13,7 @@ import sys
 import time
 
 log, steps, step_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-asked = []
+asked: list[int] = []
 for number in (signal.SIGTERM, signal.SIGUSR1):
     signal.signal(number, lambda *_: asked.append(1))
 attempt, saved = (
@@ -22,7 +22,8 @@ attempt, saved = (
 )
 
 
-def saved_step():
+def saved_step() -> int:
+    """The step in the checkpoint."""
     try:
         with open(saved) as file:
             return int(file.read())
@@ -30,7 +31,8 @@ def saved_step():
         return 0
 
 
-def tell(text):
+def tell(text: str) -> None:
+    """Write a line."""
     out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(out, (text + "\n").encode())
     os.close(out)

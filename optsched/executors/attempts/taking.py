@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InputError
-from . import records
+from ..supervision import records
 
 
 class Taken(NamedTuple):

@@ -1,15 +1,16 @@
-"""Tables of `optsched simulate` for people."""
+"""What came of a simulation, as text."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...duration import human
-from ...model.instance import Instance
-from ...picture.facts import level_unit, percent
-from .table import table, with_length
+from ..duration import human
+from .facts import level_unit, percent
+from .text import headline, table, with_length
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from ..api.outcome import Outcome
 
 REASONS = {
     "fair_share": "fair share",
@@ -22,16 +23,11 @@ LOST_TO = ("preemptions", "failures", "node_losses", "out_of_memory")
 """What GPU-hours are lost to, as a summary calls it."""
 
 
-def words(
-    instance: Instance, total: dict[str, Any], title: str, how: list[str]
-) -> "Iterator[str | Table]":
-    """The summary of a simulation: what was simulated, the distance from the bounds, times, use and
-    losses."""
-    yield (
-        f"{instance.name}: {total['jobs']:,} jobs, {instance.cluster.total_gpus:,} GPUs on "
-        f"{len(instance.cluster.nodes):,} nodes, {len(instance.running):,} running now"
-    )
-    yield "; ".join([title, *how])
+def simulation_parts(outcome: "Outcome", total: dict[str, Any]) -> "Iterator[str | Table]":
+    """Yield what was simulated, the distance from the bounds, times, use and losses; `total` is the
+    summary."""
+    yield headline(outcome.instance)
+    yield "; ".join([outcome.title, *outcome.setting.words])
     yield ""
     levels = table(
         "objective",
@@ -43,12 +39,11 @@ def words(
     )
     for level in total["levels"]:
         unit = level_unit(level["name"])
-        gap = percent(level["gap"])
         levels.add_row(
             level["name"],
             with_length(level["value"], unit),
             with_length(level["bound"], unit),
-            gap,
+            percent(level["gap"]),
             level["bound_source"] or "",
         )
     yield levels

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import AttemptKey, Progress
-from . import cgroups, processes, records
+from ..supervision import cgroups, processes, records
 
 RESTARTED = "the host was restarted"
 SUPERVISOR_KILLED = "its supervisor was killed"

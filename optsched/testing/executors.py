@@ -1,14 +1,17 @@
-"""What every executor must do. A test module derives from `Conformance` and gives it a `place`.
+"""What every executor must do, as a plug-in of pytest.
 
-Everything is asked through the interface, of real processes, at least two nodes of at least four
-GPUs each.
+A test suite names it in its conftest.py, `pytest_plugins = ["optsched.testing.executors"]`, derives
+a class from `Conformance`, and has a fixture `open_place`: a function that makes a `Place` on a
+folder which is empty and seen by all nodes. Everything is asked through the interface, of real
+processes, on at least two nodes of at least four GPUs each.
 """
 
 import os
 import sys
+import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +27,11 @@ from optsched.executors.base import (
     Order,
     RefusedError,
 )
-from optsched.executors.local import processes
+from optsched.executors.supervision import processes
 from optsched.model.instance import Slot
 
 PATIENCE_S = 120.0
-COUNTING_JOB = str(Path(__file__).parents[1] / "live" / "counting_job.py")
+COUNTING_JOB = str(Path(__file__).with_name("counting_job.py"))
 
 
 def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
@@ -128,6 +131,15 @@ class Place(ABC):
 
 class Conformance:
     """The suite."""
+
+    @pytest.fixture
+    def place(self, open_place: Callable[[Path], Place]) -> Iterator[Place]:
+        """The executor that is tested."""
+        with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
+            Path(name).chmod(0o755)
+            made = open_place(Path(name))
+            yield made
+            made.clear()
 
     def test_inventory(self, place: Place) -> None:
         statuses = place.executor.inventory()

@@ -1,0 +1,264 @@
+"""The Python API: what `import optsched as opt` offers beside the nouns.
+
+Every function takes an instance as an `Instance`, a `Model`, or the name of a file, checks it once,
+and raises InputError with a sentence for every fault.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+from ..model.instance import Instance
+from ..model.plan import Plan, Solution
+from .model import Model
+
+if TYPE_CHECKING:
+    from ..bounds import Bound
+    from ..engine import Progress
+    from ..objectives import Objective
+    from ..plugins.solver import Constrain, Solver
+    from ..round.plan import RoundSolution
+    from ..verify import Report
+    from .results import Decided, Planned, Simulated
+
+__all__ = [
+    "Model",
+    "PlanSource",
+    "Source",
+    "bound",
+    "decide",
+    "explain",
+    "read_instance",
+    "read_plan",
+    "simulate",
+    "solve",
+    "verify",
+    "write_instance",
+    "write_plan",
+]
+
+Source = Instance | Model | str | Path
+"""An instance, a model of one, or the name of its file."""
+PlanSource = Plan | Solution | str | Path
+"""A plan, a solution that holds one, or the name of a plan file."""
+
+
+def read_instance(path: str | Path) -> Instance:
+    """Read and check an instance file (.json or .json.gz)."""
+    from .. import files
+
+    return files.read_instance(path)
+
+
+def write_instance(instance: Instance | Model, path: str | Path) -> None:
+    """Write an instance as a file, checked and whole (gzip where the name ends in .gz)."""
+    from .. import files
+
+    files.write_text(path, files.dump_instance(_instance(instance)))
+
+
+def read_plan(path: str | Path) -> Plan:
+    """Read a plan file. Raises InputError where it holds no plan."""
+    from .. import files
+
+    _, plan = files.read_plan(path)
+    if plan is None:
+        raise InputError(f"{path}: holds no plan; its solver found none")
+    return plan
+
+
+def write_plan(solution: Solution, path: str | Path) -> None:
+    """Write a solution as a plan file."""
+    from .. import files
+
+    files.write_text(path, files.dump_plan(solution))
+
+
+def solve(
+    instance: Source,
+    objective: "str | Objective" = "wct",
+    *,
+    solver: "str | Solver" = "auto",
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+    workers: int | None = None,
+    options: dict[str, str] | None = None,
+    initial: PlanSource | None = None,
+    gap: float = 0.0,
+    log: Callable[[str], None] | bool = False,
+    constrain: "Constrain | None" = None,
+    on_progress: "Callable[[Progress], None] | None" = None,
+) -> "Planned":
+    """Plan an instance: the best verified plan found in the time given, with its proven gap.
+
+    See `optsched.engine.solve` for what the options mean.
+    """
+    from .. import engine
+    from .results import Planned
+
+    checked = _instance(instance)
+    solution = engine.solve(
+        checked,
+        objective,
+        solver=solver,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        workers=workers,
+        options=options,
+        checked=True,
+        initial=None if initial is None else _plan(initial),
+        gap=gap,
+        log=log,
+        constrain=constrain,
+        on_progress=on_progress,
+    )
+    return Planned.of(checked, solution)
+
+
+def decide(
+    instance: Source,
+    objective: "str | Objective" = "wct",
+    *,
+    round_s: float = 300.0,
+    budget_s: float = 1.0,
+    solver: str = "price",
+    gap: float | None = None,
+    seed: int = 0,
+    refill: bool = True,
+    last: "RoundSolution | None" = None,
+    options: dict[str, str] | None = None,
+) -> "Decided":
+    """Decide who runs from now until the next round, with a proven gap.
+
+    See `optsched.round.decide.decide` for what the options mean.
+    """
+    from ..round.decide import DEFAULT_GAP
+    from ..round.decide import decide as decide_round
+    from .results import Decided
+
+    checked = _instance(instance, accept_never=True)
+    solution = decide_round(
+        checked,
+        objective,
+        round_s=round_s,
+        budget_s=budget_s,
+        solver=solver,
+        gap=DEFAULT_GAP if gap is None else gap,
+        seed=seed,
+        refill=refill,
+        last=last,
+        options=options,
+    )
+    return Decided.of(checked, solution)
+
+
+def simulate(
+    instance: Source,
+    policy: str = "optsched",
+    objective: "str | Objective" = "wct",
+    *,
+    round_s: float | None = None,
+    spacing_s: float = 0.0,
+    estimates: str = "oracle",
+    charge_solver_time: bool = False,
+    options: dict[str, str] | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> "Simulated":
+    """Simulate what a policy does until every job is done: its plan, checked, and the metrics.
+
+    See `optsched.simulate.run.Simulation` for what the options mean. Raises StalledError where the
+    policy leaves jobs waiting for ever, PolicyError where it breaks a rule.
+    """
+    from .outcome import Outcome, Setting
+    from .results import Simulated
+
+    checked = _instance(instance)
+    setting = Setting.of(
+        policy,
+        objective,
+        round_s=round_s,
+        spacing_s=spacing_s,
+        estimates=estimates,
+        charge_solver_time=charge_solver_time,
+        options=options or {},
+    )
+    simulation = setting.simulation(checked)
+    simulation.run(on_progress)
+    return Simulated(Outcome(setting, simulation))
+
+
+def verify(instance: Source, plan: PlanSource, objective: "str | Objective" = "wct") -> "Report":
+    """Check a plan against every rule, independently of what made it: `.ok`, `.violations` and
+    `.values`, one for each level of the objective."""
+    from ..verify import verify as verify_plan
+
+    replay = isinstance(plan, Solution) and plan.replay
+    return verify_plan(_instance(instance), _plan(plan), _objective(objective), replay=replay)
+
+
+def bound(instance: Source, objective: "str | Objective" = "wct") -> "list[Bound]":
+    """Return the lower bounds on the objective that need no solver, the best of each level
+    first."""
+    from ..bounds import all_bounds
+
+    bounds = all_bounds(_instance(instance), _objective(objective))
+    return sorted(bounds, key=lambda bound: (bound.level, -bound.value))
+
+
+def explain(
+    instance: Source,
+    decisions: "Solution | RoundSolution | None" = None,
+    job: str | None = None,
+    objective: "str | Objective" = "wct",
+) -> dict[str, str]:
+    """Say in a sentence why each job (or `job`) runs, waits, moves or is preempted now.
+
+    `decisions` is what `solve` or `decide` gave; without it a round is decided first.
+    """
+    from ..explain.many import explain_all, round_of_plan
+    from ..round.decide import decide as decide_round
+
+    checked = _instance(instance, accept_never=True)
+    if job is not None and job not in checked.job:
+        raise InputError(f"{job!r} is no job of {checked.name}")
+    goal = _objective(objective)
+
+    def decided() -> "RoundSolution":
+        if isinstance(decisions, Solution):
+            return round_of_plan(checked, _plan(decisions), goal)
+        return decide_round(checked, goal) if decisions is None else decisions
+
+    jobs = [entry.id for entry in checked.jobs] if job is None else [job]
+    return {entry.id: entry.sentence for entry in explain_all(checked, jobs, decided)}
+
+
+def _instance(source: Source, *, accept_never: bool = False) -> Instance:
+    """Return the instance, checked; with `accept_never` jobs that can never run are no fault."""
+    from .. import files
+    from ..files.faults import find_faults
+    from ..files.shape_faults import FaultyFileError
+
+    if isinstance(source, Model):
+        return source.instance
+    if isinstance(source, Instance):
+        if not accept_never:
+            files.check_instance(source)
+        elif faults := find_faults(source, accept_never=True):
+            raise FaultyFileError(source.name, faults)
+        return source
+    return files.read_instance(source, accept_never=accept_never)
+
+
+def _plan(source: PlanSource) -> Plan:
+    if isinstance(source, Solution):
+        if source.plan is None:
+            raise InputError(f"the solution of {source.instance_name} holds no plan")
+        return source.plan
+    return source if isinstance(source, Plan) else read_plan(source)
+
+
+def _objective(objective: "str | Objective") -> "Objective":
+    from ..objectives import parse
+
+    return parse(objective) if isinstance(objective, str) else objective

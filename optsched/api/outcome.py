@@ -1,0 +1,171 @@
+"""A simulation from its settings to what came of it: a checked plan, bounds and metrics."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ..bounds import Bound, lower_bounds
+from ..driver.view import PolicyError
+from ..duration import human
+from ..engine.incumbent import Incumbent
+from ..estimates.parse import parse as parse_estimates
+from ..files import instance_hash
+from ..model.instance import Instance
+from ..model.plan import Solution
+from ..objectives import Objective, parse
+from ..plugins import registry
+from ..simulate.metrics import Metrics, measure
+from ..simulate.metrics.summary import spread, summary
+from ..simulate.output import SUMMARY_FORMAT, rounds_total
+from ..simulate.report.series import thinned
+from ..simulate.run import Simulation
+
+REPEATED = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options")
+"""Settings that the summary repeats."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is simulated and how; see `Simulation`. Making one raises InputError for a policy,
+    option, objective or kind of estimates that does not exist."""
+
+    policy: str
+    objective: Objective
+    round_s: float | None = None
+    spacing_s: float = 0.0
+    charge_solver_time: bool = False
+    estimates: str = "oracle"
+    options: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        registry.policy(self.policy, self.objective, self.options)
+        parse_estimates(self.estimates)
+
+    @classmethod
+    def of(cls, policy: str, objective: str | Objective, **how: Any) -> "Setting":
+        """Return the setting with an objective that may be given by its name."""
+        goal = parse(objective) if isinstance(objective, str) else objective
+        return cls(policy=policy, objective=goal, **how)
+
+    def simulation(self, instance: Instance) -> Simulation:
+        """Return the simulation of a checked instance, at its start."""
+        return Simulation(
+            instance,
+            registry.policy(self.policy, self.objective, self.options),
+            round_s=self.round_s,
+            spacing_s=self.spacing_s,
+            charge_solver_time=self.charge_solver_time,
+            estimates=parse_estimates(self.estimates),
+        )
+
+    def asked(self, instance: Instance) -> dict[str, Any]:
+        """Return what makes a simulation of an instance what it is."""
+        return {
+            "instance": instance_hash(instance),
+            "policy": self.policy,
+            "objective": self.objective.name,
+            "options": self.options,
+            "round_s": self.round_s,
+            "spacing_s": self.spacing_s or None,
+            "charge_solver_time": self.charge_solver_time,
+            "estimates": self.estimates,
+        }
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Whatever of the setting is not usual, in words."""
+        said = {
+            f"decided in rounds of {human(self.round_s or 0)}": self.round_s,
+            f"decisions at least {human(self.spacing_s)} apart": self.spacing_s,
+            "the time that decisions take is charged": self.charge_solver_time,
+            f"estimates {self.estimates}": self.estimates != "oracle",
+            **{f"option {key}={value}": True for key, value in self.options.items()},
+        }
+        return tuple(text for text, holds in said.items() if holds)
+
+
+class Outcome:
+    """What came of a simulation that has ended.
+
+    Raises PolicyError where its plan does not pass the verifier.
+    """
+
+    def __init__(self, setting: Setting, simulation: Simulation) -> None:
+        self.setting = setting
+        self.instance = simulation.instance
+        self.record = simulation.record()
+        self.rounds: list[Any] = list(getattr(simulation.policy, "rounds", ()))
+        self.policy_facts: dict[str, Any] = getattr(simulation.policy, "facts", dict)()
+        self.title = f"policy {setting.policy}: {simulation.policy.title}"
+        self.bounds: dict[int, Bound] = {
+            bound.level: bound
+            for bound in lower_bounds(self.instance, setting.objective)
+            if math.isfinite(bound.value)
+        }
+        self.solution = self._solution()
+
+    def _solution(self) -> Solution:
+        """Return the plan with its values and the bounds."""
+        instance, policy = self.instance, self.setting.policy
+        plan = self.record.plan()
+        incumbent = Incumbent(instance, self.setting.objective, any_plan=True)
+        reason = incumbent.offer(plan, policy, replay=True)
+        if reason is not None:
+            raise PolicyError(f"the plan of {policy} does not pass the verifier: {reason}")
+        for bound in self.bounds.values():
+            incumbent.prove(bound.level, bound.value, bound.source)
+        was_stopped = any(
+            segment.stopped_by is not None for entry in plan.jobs for segment in entry.segments
+        )
+        return Solution(
+            instance_name=instance.name,
+            instance_hash=instance_hash(instance),
+            solver=policy,
+            seed=0,
+            objective=self.setting.objective.name,
+            status="optimal" if incumbent.is_optimal() else "feasible",
+            levels=incumbent.levels(),
+            plan=plan,
+            bound_source=incumbent.bound_source(),
+            notes=(*self.setting.words, *incumbent.refuted_bounds),
+            replay=bool(instance.failures or instance.outages) or was_stopped,
+        )
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """Everything that is measured of the plan."""
+        return measure(self.record)
+
+    def summary(self, *, timing: bool = False, curves: bool = False) -> dict[str, Any]:
+        """Return what `summary.json` holds: who simulated what, the distance from the bounds, the
+        metrics; with `timing` how long decisions took, with `curves` distributions and use."""
+        solution, asked = self.solution, self.setting.asked(self.instance)
+        levels = [
+            {
+                "name": level.name,
+                "value": level.value,
+                "bound": level.bound,
+                "gap": level.gap if level.gap is not None and math.isfinite(level.gap) else None,
+                "bound_source": None if level.bound is None else self.bounds[number].source,
+            }
+            for number, level in enumerate(solution.levels)
+        ]
+        total = {
+            "format": SUMMARY_FORMAT,
+            "instance": {"name": solution.instance_name, "hash": solution.instance_hash},
+            "policy": solution.solver,
+            **{name: asked[name] for name in REPEATED},
+            "status": solution.status,
+            "levels": levels,
+            **summary(self.metrics),
+            "rounds": rounds_total(self.rounds),
+        }
+        if timing:
+            taken_s = self.record.decision_wall_s
+            of_all = {"count": len(taken_s), "total": float(taken_s.sum())}
+            total["decision_wall_s"] = {**of_all, **spread(taken_s)}
+        if curves:
+            total["curves"] = thinned(self.metrics)
+        total["policy_facts"] = self.policy_facts
+        return total

@@ -1,0 +1,1 @@
+"""What is kept and known of attempts, for every executor."""

@@ -1,0 +1,252 @@
+"""Executors over batch systems that start one job on one node: a base for PBS, Flux, LSF, Grid
+Engine and others, of which a subclass has the commands only."""
+
+import hashlib
+import shlex
+import time
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ...model.cluster import Node
+from .. import program, supervision
+from ..base import (
+    AttemptKey,
+    AttemptState,
+    NoAnswerError,
+    NodeStatus,
+    Observation,
+    Order,
+    RefusedError,
+)
+from ..orders import check, everybodys_environment, recorded, recorded_node
+from .attempt import FollowedAttempt
+from .ending import by_itself, failed_by_user
+from .executor import AttemptExecutor
+from .folder import NEVER_STARTED, AttemptFolder
+
+SETTLE_S = 4.0
+"""So long after a job's end its supervisor's words may still be on their way through a shared file
+system, and so long a submission whose answer was lost may take to be seen."""
+LOST_GRACE_S = 5.0
+"""So long may the rest of a gang save, a part of which is lost."""
+AGAIN_S = 5.0
+"""How often the batch system is told again what it has not done yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """A job as the batch system has it: `state` is `over` once nothing of it is left on its node,
+    `why` is a clause on that or on what it waits for."""
+
+    id: str
+    name: str
+    state: Literal["waits", "runs", "over"]
+    why: str = ""
+
+
+class BatchAttempt(FollowedAttempt):
+    """An attempt that is a job on each of its nodes."""
+
+    def __init__(self, attempts: Path, key: AttemptKey) -> None:
+        super().__init__(attempts, key)
+        self.told_s = -float("inf")
+        self._since_s: dict[str, float] = {}
+
+    def job_names(self) -> list[str]:
+        """The names of its jobs, by rank: no other attempt anywhere has them."""
+        place = hashlib.sha256(str(self.folder.path).encode()).hexdigest()[:12]
+        return [f"optsched-{place}-{rank}" for rank in range(len(self.names))]
+
+    def look(self, jobs: Mapping[str, BatchJob], mode: int) -> Observation:
+        """Return what is seen of it now; what cannot go on is told to end."""
+        return self.looked_at(lambda: self._look(jobs, mode))
+
+    def _look(self, jobs: Mapping[str, BatchJob], mode: int) -> Observation:
+        states = [
+            self._look_at(name, jobs.get(job), mode)
+            for name, job in zip(self.names, self.job_names(), strict=True)
+        ]
+        if all(state is AttemptState.ENDED for state in states):
+            return self.end_with(*self._told())
+        starting = AttemptState.STARTING in states
+        return self.observed(AttemptState.STARTING if starting else AttemptState.RUNNING)
+
+    def _look_at(self, name: str, job: BatchJob | None, mode: int) -> AttemptState:
+        if self.ending(name) is not None:
+            return AttemptState.ENDED
+        claim, gone = self.claim(name), job is None or job.state == "over"
+        if claim is not None and claim.get("by") == "executor":
+            return self.end_node(name, claim.get("reason"))
+        if gone and not self._for_a_while(name):
+            return AttemptState.STARTING if claim is None else AttemptState.RUNNING
+        if not gone:
+            self._since_s.pop(name, None)
+        if claim is None:
+            return self._look_at_waiting(name, job, gone, mode)
+        if not gone:
+            return AttemptState.STARTING if self.began(name) is None else AttemptState.RUNNING
+        self.look_anew([name])
+        if self.ending(name) is not None:
+            return AttemptState.ENDED
+        why = "the batch system has lost its job" if job is None else job.why
+        if self.stop_record() is None:
+            self.write_stop(LOST_GRACE_S, None, mode, lost=why)
+        return self.end_node(name, why)
+
+    def _look_at_waiting(
+        self, name: str, job: BatchJob | None, gone: bool, mode: int
+    ) -> AttemptState:
+        """Nothing of it has begun there: it is taken back where it is not wanted or never will."""
+        if self.stop_record() is None:
+            timeout_s = (self.folder.spec or {})["start_timeout_s"]
+            if (job is None or not gone) and time.time() < self.made_s + timeout_s:
+                return AttemptState.STARTING
+            waits_for = "the batch system does not know its job" if job is None else job.why
+            why = f"it did not begin within {timeout_s:g} s: {waits_for}"
+            lost = job.why if gone and job is not None else why
+            self.write_stop(LOST_GRACE_S, None, mode, lost=lost)
+        if not gone and job is not None and job.state == "runs":
+            return AttemptState.STARTING  # it has just begun, and will find why it is not to run
+        return self.end_node(name, None) if self.take(name) else AttemptState.STARTING
+
+    def _for_a_while(self, name: str) -> bool:
+        return time.monotonic() - self._since_s.setdefault(name, time.monotonic()) >= SETTLE_S
+
+    def _told(self) -> tuple[int | None, str | None]:
+        """Exit status and reason."""
+        lost = (self.stop_record() or {}).get("lost")
+        if lost is not None:
+            return None, str(lost)
+        if all(one["status"] is None and one["reason"] is None for one in self._endings.values()):
+            return None, NEVER_STARTED
+        return by_itself(self.folder, self._endings, failed_by_user(self.folder))
+
+
+class BatchExecutor(AttemptExecutor[BatchAttempt]):
+    """An executor whose subclass says which nodes and jobs there are, and how a job is submitted
+    and cancelled; all of them raise NoAnswerError, `submit_job` RefusedError too."""
+
+    gives_records = True
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        poll_s: float = 1.0,
+        start_timeout_s: float = 60.0,
+        python: str = "python3",
+    ) -> None:
+        """Take `folder`, which all nodes see under the same name. Raises InputError."""
+        self._start_timeout_s, self._python = start_timeout_s, python
+        self._jobs: dict[str, BatchJob] = {}
+        self._jobs_s = -float("inf")
+        super().__init__(folder, poll_s)
+
+    @abstractmethod
+    def nodes(self) -> Sequence[NodeStatus]:
+        """Return the nodes, in a fixed order."""
+
+    @abstractmethod
+    def jobs(self) -> Sequence[BatchJob]:
+        """Return the jobs that can be ours, those that were over a moment ago among them."""
+
+    @abstractmethod
+    def submit_job(
+        self, name: str, script: str, node: Mapping[str, Any], user: Mapping[str, Any] | None
+    ) -> None:
+        """Submit a job of that name to one node: its record has `name`, `gpus`, `cpus` and
+        `memory_gib`. The job belongs to `user` (`uid`, `gid`), None for our own."""
+
+    @abstractmethod
+    def cancel(self, jobs: Collection[BatchJob]) -> None:
+        """End jobs, whether they wait or run."""
+
+    # ----------------------------------------------------------------------------------------------
+    # what follows of that
+
+    def prepare(self, folder: Path) -> None:
+        """Lay down what nodes run."""
+        agent = Path(str(supervision.__file__)).with_name("agent.py")
+        self._agent = program.lay_down(folder / "batch", [agent]) / agent.name
+
+    def follow(self, key: AttemptKey) -> BatchAttempt:
+        """Return what follows an attempt from its folder."""
+        return BatchAttempt(self._attempts_folder, key)
+
+    def inventory(self) -> tuple[NodeStatus, ...]:
+        """Return all nodes. Raises NoAnswerError."""
+        return tuple(self.nodes())
+
+    def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
+        """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""
+        check(order)
+        if order.beside is not None:
+            raise RefusedError(f"no two jobs have the same GPUs, and {order.beside} has them")
+        known: dict[str, Node] = {one.node.name: one.node for one in self.inventory()}
+        for slot in order.placement:
+            if slot.node not in known:
+                raise RefusedError(f"node {slot.node} is not one of this executor")
+            if slot.gpus > known[slot.node].gpus:
+                raise RefusedError(
+                    f"node {slot.node} has {known[slot.node].gpus} GPUs, not {slot.gpus}"
+                )
+        return {
+            **recorded(order),
+            "environment": everybodys_environment(order, folder.progress_path),
+            "start_timeout_s": self._start_timeout_s,
+            "nodes": [recorded_node(order, rank) for rank in range(len(order.placement))],
+        }
+
+    def submit(self, attempt: BatchAttempt, fresh: bool) -> None:
+        """Submit a job for each node that has none. Raises RefusedError, NoAnswerError."""
+        spec = attempt.folder.spec
+        assert spec is not None
+        if not fresh:
+            self.refresh(anew=True)
+        submitted = 0
+        for rank, name in enumerate(attempt.job_names()):
+            if rank not in attempt.unclaimed() or name in self._jobs:
+                continue
+            node = spec["nodes"][rank]
+            words = [self._python, "-S", "-E", str(self._agent), str(attempt.folder.path)]
+            script = f"#!/bin/sh\nexec {shlex.join([*words, node['name']])}\n"
+            try:
+                self.submit_job(name, script, node, spec["user"])
+            except RefusedError:
+                if fresh and not submitted:
+                    self.drop(attempt)
+                else:
+                    self._write_stop(attempt, None, None)
+                raise
+            submitted += 1
+            self._jobs_s = -float("inf")
+
+    def refresh(self, anew: bool = False) -> None:
+        """Ask for the jobs, where some of ours may be among them. Raises NoAnswerError."""
+        going = any(one.ended is None and one.names for one in self._attempts.values())
+        if anew or (going and time.monotonic() >= self._jobs_s + self.poll_s / 2):
+            self._jobs = {job.name: job for job in self.jobs()}
+            self._jobs_s = time.monotonic()
+
+    def look(self, attempt: BatchAttempt) -> Observation:
+        """Return what is seen of an attempt."""
+        return attempt.look(self._jobs, self._mode)
+
+    def see_to(self, attempt: BatchAttempt, seen: Observation) -> None:
+        """Cancel jobs that wait in vain, and what is left of those that should be over."""
+        stop = attempt.stop_record()
+        over = seen.state is AttemptState.ENDED or attempt.overdue_s() > 2 * AGAIN_S
+        found = [self._jobs[name] for name in attempt.job_names() if name in self._jobs]
+        unwanted = [
+            job
+            for job in found
+            if job.state != "over" and (over or (stop is not None and job.state == "waits"))
+        ]
+        if unwanted and time.monotonic() >= attempt.told_s + AGAIN_S:
+            attempt.told_s = time.monotonic()
+            with suppress(NoAnswerError, RefusedError):
+                self.cancel(unwanted)

@@ -1,0 +1,211 @@
+"""What executors have in common that keep each attempt in a folder which all nodes see: what is
+recorded before anything is done, what is done once only, and how an attempt is told to end."""
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ...errors import InputError
+from ..base import (
+    KEY,
+    AttemptKey,
+    AttemptState,
+    NoAnswerError,
+    NodeStatus,
+    Observation,
+    Order,
+    RefusedError,
+)
+from .attempt import FollowedAttempt
+from .folder import AttemptFolder, keys
+from .taking import take, unusable
+
+Attempt = TypeVar("Attempt", bound=FollowedAttempt)
+
+
+class AttemptExecutor(ABC, Generic[Attempt]):
+    """An executor over the folders of its attempts.
+
+    A subclass says how an attempt is described (`specification`) and submitted (`submit`), what its
+    manager says (`refresh`) and what follows of that (`look`); it may tell nodes sooner than they
+    would find out (`hasten`) and tidy up behind an attempt (`see_to`). All of these are called with
+    the lock held. What an attempt is to do is on disk before anybody is told, so that whatever is
+    interrupted can be done again.
+    """
+
+    name: str
+    title: str
+    gives_records = False
+    """Whether supervisors run as the user of the job, and are given what they read and write."""
+
+    def __init__(self, folder: Path, poll_s: float) -> None:
+        """Take `folder` and the attempts that go on there. Raises InputError where another process
+        has it, or it cannot be used."""
+        self.poll_s = poll_s
+        self._attempts_folder, self._mode, self._lock_fd = take(folder)
+        self._lock = threading.RLock()
+        self._woken = threading.Event()
+        try:
+            self.prepare(folder.absolute())
+            found = keys(self._attempts_folder)
+            self._attempts = {key: self.follow(key) for key in found}
+        except OSError as error:
+            os.close(self._lock_fd)
+            raise unusable(folder, error) from error
+        except InputError:
+            os.close(self._lock_fd)
+            raise
+
+    # ----------------------------------------------------------------------------------------------
+    # what a subclass says
+
+    def prepare(self, folder: Path) -> None:
+        """Put below the `folder` what nodes need. Raises OSError, InputError."""
+
+    @abstractmethod
+    def follow(self, key: AttemptKey) -> Attempt:
+        """Return what follows an attempt from its folder."""
+
+    @abstractmethod
+    def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
+        """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""
+
+    @abstractmethod
+    def submit(self, attempt: Attempt, fresh: bool) -> None:
+        """Have what is missing of an attempt started that is not to end; unless it is `fresh` some
+        of it may have been started before. Raises RefusedError, NoAnswerError."""
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Ask the manager, unless what it said is young. Raises NoAnswerError."""
+
+    @abstractmethod
+    def look(self, attempt: Attempt) -> Observation:
+        """Return what is seen of an attempt, by what the manager said last."""
+
+    def hasten(self, attempt: Attempt) -> None:
+        """Tell the supervisors of an attempt that it is to end, which they would find by
+        themselves."""
+
+    def see_to(self, attempt: Attempt, seen: Observation) -> None:
+        """Do what follows of what has just been seen."""
+
+    # ----------------------------------------------------------------------------------------------
+    # what the controller asks
+
+    @abstractmethod
+    def inventory(self) -> tuple[NodeStatus, ...]:
+        """Return all nodes, in a fixed order. Raises NoAnswerError."""
+
+    def start(self, order: Order) -> None:
+        """Start an attempt; nothing if it was ever started or killed. Raises RefusedError,
+        NoAnswerError."""
+        if not KEY.fullmatch(str(order.key)):
+            raise RefusedError(f"{str(order.key)!r} is no name of an attempt")
+        with self._lock:
+            attempt = self._attempts.get(order.key)
+            if attempt is None:
+                self.submit(self._record(order), fresh=True)
+            elif attempt.may_start():
+                self.submit(attempt, fresh=False)
+
+    def _record(self, order: Order) -> Attempt:
+        attempt = self.follow(order.key)
+        spec = self.specification(order, attempt.folder)
+        try:
+            attempt.folder.prepare(spec, self._mode)
+            if self.gives_records and spec["user"] is not None:
+                attempt.folder.give(spec["user"])
+        except OSError as error:
+            attempt.folder.remove(outputs=True)
+            raise RefusedError(
+                f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
+            ) from error
+        self._attempts[order.key] = attempt
+        return attempt
+
+    def drop(self, attempt: Attempt) -> None:
+        """Forget an attempt nothing of which was started."""
+        attempt.folder.remove(outputs=True)
+        del self._attempts[attempt.key]
+
+    def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
+        """Have the supervisors of an attempt send SIGTERM, and SIGKILL to all that is left after
+        `grace_s`.
+
+        They keep the deadline, whether or not this process and the manager still answer. Raises
+        NoAnswerError where it cannot be recorded.
+        """
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if attempt is None or attempt.ended is not None or attempt.stop_record() is not None:
+                return
+            overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
+            self._write_stop(attempt, grace_s, overdue)
+            self.hasten(attempt)
+
+    def kill(self, key: AttemptKey) -> None:
+        """SIGKILL to all of an attempt; one that was never started never will be. Raises
+        NoAnswerError."""
+        if not KEY.fullmatch(str(key)):
+            raise InputError(f"{str(key)!r} is no name of an attempt")
+        with self._lock:
+            attempt = self._attempts.get(key) or self.follow(key)
+            if attempt.ended is not None:
+                return
+            stop = attempt.stop_record()
+            if stop is None or stop["grace_s"] is not None:
+                self._write_stop(attempt, None, None)
+            self._attempts[key] = attempt
+            self.hasten(attempt)
+
+    def _write_stop(self, attempt: Attempt, grace_s: float | None, overdue: str | None) -> None:
+        try:
+            attempt.write_stop(grace_s, overdue, self._mode)
+        except OSError as error:
+            raise NoAnswerError(
+                f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
+            ) from error
+
+    def observe(self) -> tuple[Observation, ...]:
+        """Return all attempts that were started or killed and are not forgotten. Raises
+        NoAnswerError."""
+        with self._lock:
+            self.refresh()
+            found = []
+            for attempt in list(self._attempts.values()):
+                found.append(self.look(attempt))
+                self.see_to(attempt, found[-1])
+            return tuple(found)
+
+    def forget(self, key: AttemptKey) -> None:
+        """Remove what is kept of an attempt that has ended, except what it printed. Raises
+        NoAnswerError if it has not."""
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if attempt is None:
+                return
+            if attempt.ended is None:
+                self.refresh()
+            if self.look(attempt).state is not AttemptState.ENDED:
+                raise NoAnswerError(f"{key} has not ended")
+            attempt.folder.remove(outputs=False)
+            del self._attempts[key]
+
+    def changes(self, timeout_s: float) -> None:
+        """Wait until it is time to ask again, or `wake` is called."""
+        self._woken.wait(max(0.0, min(timeout_s, self.poll_s)))
+        self._woken.clear()
+
+    def wake(self) -> None:
+        """End `changes` in another thread, or the next one."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """Let go of the folder; attempts go on."""
+        with self._lock:
+            os.close(self._lock_fd)
+            self._attempts.clear()
+        self.wake()

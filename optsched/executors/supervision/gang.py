@@ -1,0 +1,152 @@
+"""Supervises one command of an attempt whose nodes are several hosts: their files are on a file
+system that all see, but no clock and no process of another host can be relied on.
+
+Runs on nodes without the package (see `program`): standard library only, Python 3.10.
+"""
+
+import os
+import signal
+import socket
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from . import records
+    from .supervisor import HEARD, Supervisor
+else:
+    import records
+    from supervisor import HEARD, Supervisor
+
+GATHER_EVERY_S = 0.1
+
+
+class GangSupervisor(Supervisor):
+    """A supervisor with peers on other hosts: all begin together, or none does."""
+
+    late = "its manager did not start it within"
+    """What is said of a node that is missing."""
+
+    def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
+        super().__init__(folder, spec, node)
+        self._until_s: dict[tuple[float, float], float] = {}
+
+    def run(self) -> None:
+        """From the first process to the last, once all nodes of the gang are ready."""
+        if self.gather():
+            super().run()
+            return
+        ending = {
+            "status": None,
+            "reason": self.never_began(),
+            "asked": self.asked,
+            "started_s": None,
+            "ended_s": time.time(),
+        }
+        records.write_reserved(f"{self.folder}/exit.json", ending)
+
+    def never_began(self) -> "str | None":
+        """Why the command has not begun, where nobody else says it."""
+        return None
+
+    def stop_record(self) -> "dict[str, Any] | None":
+        """That it is to end: its grace runs from when it is seen here, by the clock of this
+        host."""
+        stop = self.read_stop()
+        if stop is None or stop["grace_s"] is None:
+            return None if stop is None else {**stop, "until_monotonic_s": 0.0}
+        asked = (stop["asked_s"], stop["grace_s"])
+        until_s = self._until_s.setdefault(asked, time.monotonic() + asked[1])
+        return {**stop, "until_monotonic_s": until_s}
+
+    def read_stop(self) -> "dict[str, Any] | None":
+        """That it is to end."""
+        return records.read(f"{self.above}/stop.json")
+
+    def wait(self, seconds: float) -> None:
+        """As of any supervisor, except that a SIGTERM is not passed on: managers send it to all
+        processes of a job."""
+        told = signal.sigtimedwait(HEARD, max(0.0, seconds))
+        if told is not None and told.si_signo == signal.SIGTERM:
+            self.stopping = True
+
+    def fail(self, name: str, reason: str) -> None:
+        """Have all of the gang end for want of a node."""
+        failed = {"node": name, "status": None, "reason": reason}
+        records.write_first(self.failed_path, failed)
+
+    def gather(self) -> bool:
+        """Wait for the others of the gang; False if it is not to begin."""
+        timeout_s = self.spec["start_timeout_s"]
+        until_s = time.monotonic() + timeout_s
+        names = [node["name"] for node in self.spec["nodes"]]
+        port = free_port() if len(names) > 1 and names[0] == self.node["name"] else None
+        ready = {"gpu_ids": self.node.get("gpu_ids"), "port": port, "address": self.address()}
+        records.write(f"{self.folder}/ready.json", ready, durable=False)
+        told: dict[str, Any] = {}
+        while True:
+            self.look()
+            if self.asked or self.stopping:
+                return False
+            for name in names:
+                found = None if name in told else records.read(f"{self.above}/{name}/ready.json")
+                if found is not None:
+                    told[name] = found
+            missing = [name for name in names if name not in told]
+            if not missing:
+                break
+            if time.monotonic() > until_s:
+                self.fail(missing[0], f"{self.late} {timeout_s:g} s")
+            self.wait(GATHER_EVERY_S)
+        if len(names) > 1:
+            first = told[names[0]]
+            self.node["environment"]["MASTER_PORT"] = str(first["port"])
+            if "MASTER_ADDR" not in self.spec["environment"]:
+                self.node["environment"]["MASTER_ADDR"] = str(first["address"])
+        return True
+
+    def address(self) -> str:
+        """Where the others reach this host."""
+        try:
+            return socket.gethostbyname(socket.gethostname())
+        except OSError:
+            return socket.gethostname()
+
+
+def supervise_here(
+    attempt: str,
+    name: str,
+    claim: "dict[str, Any]",
+    passed: "Mapping[str, str]",
+    make: "type[GangSupervisor]" = GangSupervisor,
+) -> None:
+    """Run what the spec of an attempt says for the node `name`, as the user that we are, unless
+    that was done before.
+
+    `claim` says who we are and which GPUs the manager gave (`gpu_ids`), `passed` are variables of
+    the manager's that the command gets.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.closerange(3, 1 << 20)
+    folder = f"{attempt}/{name}"
+    spec = records.read(f"{folder}/spec.json") or records.read(f"{attempt}/spec.json")
+    node = None if spec is None else next((n for n in spec["nodes"] if n["name"] == name), None)
+    if spec is None or node is None:
+        return  # forgotten
+    if not node["gpus"]:
+        claim["gpu_ids"] = []
+    if not records.write_first(f"{folder}/claim.json", claim):
+        return  # another job of this key was here, or this one was started again
+    spec["user"] = None  # whom the manager has made us
+    node["environment"].update(passed)
+    make(folder, spec, node).run()
+
+
+def free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

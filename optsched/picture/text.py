@@ -1,0 +1,101 @@
+"""Tables for people, as text: what the command line prints and what `print` shows in Python."""
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from ..duration import human
+from ..model.instance import Instance
+from .facts import ROUNDING, percent, quantity
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDTH = 150
+"""Columns where nothing says how many there are: tables are not folded to the 80 that rich would
+assume."""
+WIDE = 100
+"""Columns from which on every column is shown."""
+MOST_JOBS = 30
+
+
+def as_text(parts: "Iterable[str | Table]", width: int = WIDTH, file: TextIO | None = None) -> str:
+    """Return lines and tables as text, plain unless `file` is a terminal."""
+    from rich.console import Console
+
+    console = Console(
+        file=file or io.StringIO(), width=width, highlight=False, markup=False, emoji=False
+    )
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part, soft_wrap=isinstance(part, str))
+    return captured.get().rstrip("\n")
+
+
+def table(*heads: str, numeric: Sequence[str] = (), folded: Sequence[str] = ()) -> "Table":
+    """Return an empty table; columns named in `numeric` are aligned to the right. Where it is
+    narrow, those in `folded` are folded, or all without any."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+        padding=(0, 1, 0, 0),
+    )
+    for head in heads:
+        made.add_column(
+            head,
+            justify="right" if head in numeric else "left",
+            overflow="fold",
+            no_wrap=bool(folded) and head not in folded,
+        )
+    return made
+
+
+def headline(instance: Instance) -> str:
+    """Return the size of an instance in a line."""
+    return (
+        f"{instance.name}: {len(instance.jobs):,} jobs, {instance.cluster.total_gpus:,} GPUs on "
+        f"{len(instance.cluster.nodes):,} nodes, {len(instance.running):,} running now"
+    )
+
+
+def aligned(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Return names and values, one pair a line."""
+    wide = max(len(name) for name, _ in rows) + 2
+    return [f"  {name:<{wide}}{text}" for name, text in rows]
+
+
+def solver_line(solver: str, seed: int, wall_s: float | None) -> str:
+    """Return who answered, and how long it took where that is known."""
+    wall = "" if wall_s is None else f", in {human(wall_s)}"
+    return f"{solver}, seed {seed}{wall}"
+
+
+def gap_text(gap: float | None, status: str) -> str:
+    """Return a gap in words; one that is open is none, however small beside a large value."""
+    if status == "optimal":
+        return percent(0.0)
+    return percent(max(gap, ROUNDING) if gap else gap)
+
+
+def with_length(value: float | None, unit: str) -> str:
+    """Return a value with its unit, and as hours and minutes beside it where it is seconds."""
+    text = quantity(value, unit)
+    long = unit == "s" and value is not None and abs(value) >= 60
+    return f"{text} ({human(value)})" if long and value is not None else text
+
+
+def gpus_text(gpus: int, gpu_type: str | None) -> str:
+    """Return a number of GPUs with their type."""
+    return f"{gpus} {gpu_type or ''}".strip() if gpus else "-"
+
+
+def short(nodes: Sequence[str]) -> str:
+    """Return the first few names."""
+    if not nodes:
+        return "-"
+    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")

@@ -1,0 +1,101 @@
+"""A round as text: what it is worth, what each capacity costs, and what is decided of each job."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ..duration import human
+from ..model.instance import Instance
+from ..model.plan import Decision
+from ..physics.catalogue import catalogue_of
+from ..physics.unschedulable import why_never
+from .facts import quantity
+from .text import MOST_JOBS, aligned, gap_text, gpus_text, headline, short, solver_line, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..round.plan import RoundSolution
+
+CHANGES_FIRST: tuple[Decision, ...] = (
+    "preempt",
+    "migrate",
+    "resize",
+    "start",
+    "resume",
+    "continue",
+    "wait",
+)
+STATUS = {
+    "optimal": "optimal: no round of this instance is worth more",
+    "feasible": "feasible: a checked round, not proven best",
+}
+MOST_PRICES, MOST_NEVER = 20, 5
+
+
+def round_parts(instance: Instance, solution: "RoundSolution") -> "list[str | Table]":
+    """Return the whole round."""
+    parts: list[str | Table] = [headline(instance), *aligned(_facts(instance, solution))]
+    if solution.prices:
+        parts += ["", _prices(solution)]
+        more = len(solution.prices) - MOST_PRICES
+        if more > 0:
+            cost = sum(row.price > 0 for row in solution.prices)
+            parts.append(
+                f"and {more:,} more, {cost:,} of all cost something; -o and --json show all"
+            )
+    if solution.jobs:
+        parts += ["", _jobs(solution)]
+        more = len(solution.jobs) - MOST_JOBS
+        if more > 0:
+            parts.append(f"and {more:,} more; -o and --json show all")
+    return parts
+
+
+def _facts(instance: Instance, solution: "RoundSolution") -> list[tuple[str, str]]:
+    between = "is given on at once" if solution.refill else "stays idle until then"
+    rows = [
+        ("status", STATUS[solution.status]),
+        ("value", f"{quantity(solution.value, '')} ({solution.objective}; more is better)"),
+        ("bound", quantity(solution.bound, "")),
+        ("gap", gap_text(solution.gap, solution.status)),
+        ("proved by", solution.bound_source),
+        ("solver", solver_line(solution.solver, solution.seed, solution.wall_s)),
+        ("round", f"{human(solution.round_s)}, what comes free {between}"),
+    ]
+    if solution.fallback:
+        rows.append(("fallback", solution.fallback))
+    rows += [("note", note) for note in solution.notes]
+    counts = Counter(entry.decision for entry in solution.jobs)
+    if counts:
+        now = ", ".join(f"{counts[name]:,} {name}" for name in CHANGES_FIRST if counts[name])
+        rows.append(("now", now))
+    later = len(instance.jobs) - len(solution.jobs) - len(solution.never)
+    if later:
+        rows.append(("later", f"{later:,} not released yet or waiting for others to complete"))
+    for job in solution.never[:MOST_NEVER]:
+        reason = why_never(catalogue_of(instance), instance.job[job])
+        rows.append(("never", f"{job}: {reason}"))
+    if len(solution.never) > MOST_NEVER:
+        rows.append(("never", f"and {len(solution.never) - MOST_NEVER:,} more"))
+    return rows
+
+
+def _prices(solution: "RoundSolution") -> "Table":
+    """Return what each capacity costs, those that cost something first."""
+    numeric = ("there is", "used", "price of one")
+    prices = table("capacity", *numeric, numeric=numeric)
+    for row in sorted(solution.prices, key=lambda row: row.price <= 0)[:MOST_PRICES]:
+        price = quantity(row.price, "") if row.price > 0 else "-"
+        prices.add_row(row.name, quantity(row.capacity, ""), quantity(row.used, ""), price)
+    return prices
+
+
+def _jobs(solution: "RoundSolution") -> "Table":
+    """Return the first jobs, those for which something changes before the others."""
+    jobs = table("job", "now", "GPUs", "nodes", folded=("job", "nodes"))
+    by_change = sorted(solution.jobs, key=lambda entry: CHANGES_FIRST.index(entry.decision))
+    for entry in by_change[:MOST_JOBS]:
+        gpus = "-" if entry.mode is None else gpus_text(entry.mode.gpus, entry.mode.gpu_type)
+        nodes = short([slot.node for slot in entry.placement])
+        jobs.add_row(entry.id, entry.decision, gpus, nodes)
+    return jobs

@@ -1,0 +1,1 @@
+"""What plug-ins are tested with; needs pytest."""

@@ -1,0 +1,121 @@
+"""The order of the house: a room imports from those above it, never from those below."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from optsched.plugins import registry
+
+REPOSITORY = Path(__file__).parents[1]
+PACKAGE = REPOSITORY / "optsched"
+
+ORDER = (
+    ("errors", "duration"),
+    ("model",),
+    ("hostlist", "physics"),
+    ("objectives",),
+    ("verify",),
+    ("files",),
+    ("verify_bound", "bounds", "plugins"),
+    ("picture",),
+    ("estimates", "traces"),
+    ("driver",),
+    ("simulate",),
+    ("engine", "round", "packing"),
+    ("explain",),
+    ("executors",),
+    ("profiling",),
+    ("control",),
+    ("kueue",),
+    ("api",),
+    ("study",),
+    ("demo", "testing", "training"),
+    ("cli",),
+    ("__main__",),
+)
+"""Modules and rooms of `optsched`, those that depend on least first; those of one line do not
+import each other."""
+
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("driver", "control"): "live reservations still read the controller's state",
+    ("driver", "executors"): "live reservations still read attempts",
+    ("plugins", "simulate"): "a policy named as a solver is wrapped by the simulation of it",
+    ("study", "cli"): "a run of a study is a command line, in a process of its own",
+}
+"""Imports against the order, each with its reason; a line goes when its import does."""
+
+Import = tuple[str, str]
+
+
+def module_of(path: Path) -> tuple[str, ...]:
+    parts = path.relative_to(REPOSITORY).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def names_imported(path: Path) -> Iterator[tuple[str, ...]]:
+    """Yield every module that a file imports when it runs, wherever the import stands in it."""
+    tree = ast.parse(path.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for inner in ast.walk(node)
+    }
+    package = module_of(path) if path.name == "__init__.py" else module_of(path)[:-1]
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (tuple(alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            target = (*base, *(node.module.split(".") if node.module else ()))
+            yield from ((*target, alias.name) for alias in node.names)
+
+
+def imports_between_rooms() -> dict[Import, list[str]]:
+    """The files behind every import of one room by another."""
+    between: dict[Import, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path == PACKAGE / "__init__.py":
+            continue  # the door to all rooms, loaded lazily
+        room = module_of(path)[1]
+        for target in names_imported(path):
+            if (
+                target[0] == "optsched"
+                and len(target) > 1
+                and target[1] not in (room, "__version__")
+            ):
+                between[room, target[1]].append(str(path.relative_to(REPOSITORY)))
+    return between
+
+
+def test_every_room_has_its_place() -> None:
+    rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    listed = [room for line in ORDER for room in line]
+    assert sorted(listed) == sorted(rooms - {"__init__", "__pycache__", "py"})
+
+
+def test_imports_go_one_way() -> None:
+    rank = {room: i for i, line in enumerate(ORDER) for room in line}
+    against = {
+        pair: files
+        for pair, files in imports_between_rooms().items()
+        if rank[pair[1]] >= rank[pair[0]]
+    }
+    unknown = {pair: files for pair, files in against.items() if pair not in EXCEPTIONS}
+    assert unknown == {}, "against the order of the house; see CONTRIBUTING.md"
+    assert sorted(EXCEPTIONS) == sorted(against), "an exception that is not needed any more"
+
+
+def test_the_engine_finds_solvers_and_never_imports_them() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert all(target[0] != "optsched_solvers" for target in names_imported(path)), path
+    assert "cpsat" in registry.names("solvers")
+
+
+def test_every_room_is_described() -> None:
+    page = (REPOSITORY / "docs" / "architecture.md").read_text()
+    rooms = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
+    assert [room for room in rooms if f"`{room}/`" not in page] == []
