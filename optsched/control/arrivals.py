@@ -24,7 +24,7 @@ from .limits import limits_of
 from .submission import Submission
 
 if TYPE_CHECKING:
-    from .controller import Controller
+    from .core import ControllerCore
 
 AGAIN_S = 5.0
 """How often the manager is told again that a job is not wanted."""
@@ -35,7 +35,7 @@ ON_HOLD = "its user has it on hold in the cluster manager"
 class Intake:
     """Compares what the manager has with what the journal holds."""
 
-    def __init__(self, controller: "Controller", source: Arrivals) -> None:
+    def __init__(self, controller: "ControllerCore", source: Arrivals) -> None:
         self._controller, self._source = controller, source
         jobs = controller.state.jobs.values()
         self._ids = {

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from ..duration import parse_duration
-from ..errors import InputError, SolverUnavailableError, perhaps
+from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
 from ..files import dump_instance, load_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
@@ -158,9 +158,10 @@ class Settings(Part):
 
     A round is decided whenever something has changed, and at the latest `every` after the one
     before; `budget` is its wall clock. `length` is the time over which a round's options are
-    valued. `grace` is how long a job may save, and `runs` how long one whose duration nobody states
-    is believed to run, unless it says otherwise. Jobs that are not known to save are preempted only
-    with `preempt_unsaved`.
+    valued. With `policy` (see `optsched list policies`), which has `policy_options`, no rounds are
+    decided: it says who starts and stops. `grace` is how long a job may save, and `runs` how long
+    one whose duration nobody states is believed to run, unless it says otherwise. Jobs that are not
+    known to save are preempted only with `preempt_unsaved`.
     """
 
     format: Literal["optsched-cluster/1"]
@@ -173,6 +174,8 @@ class Settings(Part):
     executor: str = "local"
     objective: str = "wct"
     solver: str = "price"
+    policy: str | None = None
+    policy_options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     every: Time = 60.0
     length: Time = 300.0
     budget: Time = 1.0
@@ -287,9 +290,17 @@ def _faults(settings: Settings) -> Iterator[Fault]:
         if not float(seconds) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
     try:
-        wanted(settings.objective, settings.cluster)
+        objective = wanted(settings.objective, Cluster(nodes=()))
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
+    else:
+        if settings.policy is not None:
+            try:
+                registry.policy(settings.policy, objective, settings.policy_options)
+            except OptschedError as error:
+                yield Fault("policy", str(error), "see `optsched list policies`")
+        elif settings.policy_options:
+            yield Fault("policy_options", "there is no policy for them", "name a policy")
     chosen: tuple[tuple[str, registry.Group, str], ...] = (
         ("solver", "rounds", settings.solver),
         ("executor", "executors", settings.executor),

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from ..bounds import lower_bounds
 from ..control.controller import Controller
-from ..control.happened import happened
+from ..control.history import history
 from ..control.journal.state import Attempt, LiveJob
 from ..duration import human
 from ..files import instance_hash
@@ -35,7 +35,7 @@ class Story:
 def tell(controller: Controller) -> Story:
     """The story of a scenario that was played to its end."""
     jobs = controller.state.jobs
-    instance, plan = happened(controller.state, controller.cluster, (), name="optsched demo")
+    instance, plan = history(controller.state, controller.cluster, (), name="optsched demo")
     asked = tuple(
         replace(
             jobs[one.name].submission.job,

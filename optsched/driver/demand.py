@@ -85,9 +85,6 @@ class Demands:
             counts=node_counts(job, mode.gpus),
         )
 
-    def _quota(self, job: Job) -> str | None:
-        return job.tenant if job.tenant in self._instance.gpu_cap else None
-
     def _make(self, job: Job, every: tuple[Option, ...]) -> tuple[tuple[Option, ...], Demand]:
         types = {gpu_type: i for i, gpu_type in enumerate(self._instance.cluster.gpu_types)}
         able = tuple(
@@ -105,7 +102,7 @@ class Demands:
             )
         )
         signature = (
-            self._quota(job),
+            self._layout.table.quotas.get(job.tenant or ""),
             asks(job),
             self._layout.domains.ties(job),
             job.min_nodes,

@@ -135,18 +135,12 @@ class Reservations:
             ):
                 return False
             self.current = None
-        self._look_at_new(world)
-        while self._ripens and self._ripens[0][0] <= world.now_s:
-            _, submit_s, job_id = heappop(self._ripens)
-            if job_id in world.waiting:
-                heappush(self._ripe, (submit_s, job_id))
-        while self._ripe and self._ripe[0][1] not in world.waiting:
-            heappop(self._ripe)
-        if not self._ripe:
+        entitled = self.entitled(world)
+        if not entitled:
             return before is not None
         claimed, lost = tuple(claimed), tuple(world.lost)
-        for _, job_id in sorted(self._ripe):
-            if job_id not in world.waiting or job_id in but or self._nowhere.get(job_id) == lost:
+        for job_id in entitled:
+            if job_id in but or self._nowhere.get(job_id) == lost:
                 continue
             if self._takes_too_much(world, job_id):
                 break
@@ -155,6 +149,17 @@ class Reservations:
                 return True
             self._nowhere[job_id] = lost
         return before is not None
+
+    def entitled(self, world: World) -> list[str]:
+        """Return the waiting jobs whose patience is over, in the order of submission."""
+        self._look_at_new(world)
+        while self._ripens and self._ripens[0][0] <= world.now_s:
+            _, submit_s, job_id = heappop(self._ripens)
+            if job_id in world.waiting:
+                heappush(self._ripe, (submit_s, job_id))
+        while self._ripe and self._ripe[0][1] not in world.waiting:
+            heappop(self._ripe)
+        return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
 
     def _takes_too_much(self, world: World, job_id: str) -> bool:
         """Whether no place is kept for the job before others that started on theirs are done."""

@@ -275,7 +275,7 @@ class JobState:
         """Reference work that a stop loses, with or without a checkpoint on demand."""
         if saves and self.job.profile.checkpoint_every_s is None:
             return 0.0
-        unsaved = self._unsaved(now_s)
+        unsaved = self.unsaved(now_s)
         if saves or self.job.profile.checkpoint_every_s is not None:
             lost = _lost_work_s(self.job, unsaved)
         else:
@@ -307,7 +307,7 @@ class JobState:
         self._change_rate(run, now_s)
 
     def _change_rate(self, run: Run, now_s: float) -> None:
-        run.unsaved = unsaved = self._unsaved(now_s)
+        run.unsaved = unsaved = self.unsaved(now_s)
         if (
             len(unsaved) > 1 and self.job.profile.checkpoint_every_s is None
         ):  # it is lost as a whole, or not at all
@@ -355,7 +355,7 @@ class JobState:
             mode = run.base
         saved_s = None
         if job.profile.checkpoint_every_s is not None and now_s >= run.work_from_s:
-            saved_s = now_s - lost_s(job, math.fsum(seconds for seconds, _ in self._unsaved(now_s)))
+            saved_s = now_s - lost_s(job, math.fsum(seconds for seconds, _ in self.unsaved(now_s)))
         return Running(
             job=job.id,
             mode=mode,
@@ -367,7 +367,7 @@ class JobState:
             preemptions=self.preemptions,
         )
 
-    def _unsaved(self, now_s: float) -> UNSAVED_WORK:
+    def unsaved(self, now_s: float) -> UNSAVED_WORK:
         run = self.run
         assert run is not None
         seconds = now_s - run.work_from_s

@@ -56,16 +56,20 @@ class ClusterView:
         layout = Layout(instance.cluster, instance.tenants)
         self.free = Room(layout)
         self._demands = Demands(instance, layout)
-        self._states = [
-            JobState(index, job, instance.remaining_s(job), *self._demands.of(job))
-            for index, job in enumerate(instance.jobs)
-        ]
-        self._state = {state.job.id: state for state in self._states}
-        for rank, state in enumerate(sorted(self._states, key=lambda one: first_come(one.job))):
-            state.rank = rank
+        self._states: dict[int, JobState] = {}
+        self._state: dict[str, JobState] = {}
+        for index, job in enumerate(instance.jobs):
+            self._add(index, job, instance.remaining_s(job))
+        for rank, job in enumerate(sorted(instance.jobs, key=first_come)):
+            self._state[job.id].rank = rank
         self._fitted: tuple[str, Option, Placement, int, Need] | None = None
         self._caches = model_caches(instance)
         self._channels = Channels(instance.cluster) if may_contend(instance) else None
+
+    def _add(self, index: int, job: Job, left_s: float) -> JobState:
+        state = JobState(index, job, left_s, *self._demands.of(job))
+        self._states[index] = self._state[job.id] = state
+        return state
 
     def job(self, job_id: str) -> Job:
         """The job as it was submitted. A policy asks `remaining_work_s` for its length, never the

@@ -11,6 +11,10 @@ UNPROVED = sys.float_info.max
 """The bound where nothing is proved: no value is larger."""
 
 
+BY_POLICY = "policy "
+"""What the solver of a round is called before the name of the policy that decided it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRound:
     """One job: its decision, and what it holds until the next round (`mode` None: nothing)."""
@@ -67,6 +71,11 @@ class RoundSolution:
         if self.bound <= self.value:
             return 0.0
         return (self.bound - self.value) / abs(self.value) if self.value else float("inf")
+
+    @property
+    def by_policy(self) -> bool:
+        """Whether a policy decided it, whose value was not asked."""
+        return self.solver.startswith(BY_POLICY)
 
     @property
     def status(self) -> Status:

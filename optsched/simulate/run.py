@@ -157,4 +157,9 @@ def _why_stalled(world: VirtualWorld, policy: Policy) -> str:
         return f"{where}: it does not start job {first}, which fits"
     if needs and not any(world.free.within_budgets(need) for need in needs):
         return f"{where}: what is left of the budgets allows no mode of job {first}"
+    for need in needs:
+        if need.ties is not None:
+            why = world.free.domains.why_closed(need.ties, need.nodes)
+            if why is not None:
+                return f"{where}: job {first} cannot start: {why}"
     return f"{where}: job {first} does not fit"

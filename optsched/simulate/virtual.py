@@ -19,7 +19,7 @@ class VirtualWorld(World):
         self.unfinished = len(instance.jobs)
         self.rows = Rows(instance.cluster)
         self._followers: dict[str, list[JobState]] = {}
-        for state in self._states:
+        for state in self._states.values():
             for before in state.job.after:
                 self._followers.setdefault(before, []).append(state)
                 state.waits_for += 1
@@ -27,7 +27,7 @@ class VirtualWorld(World):
         self._events = Events(
             [
                 (max(state.job.submit_s, now_s), state.rank, state.index)
-                for state in self._states
+                for state in self._states.values()
                 if state.job.id not in runs
             ]
         )

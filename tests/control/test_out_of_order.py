@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from optsched import Mode, Slot
 from optsched.control.journal.events import Claim, RoundDecided, StartRefused
+from optsched.control.launchable import launchable
 from optsched.control.present import present
 from optsched.control.room_now import RoomNow
-from optsched.control.starts import starts
 from optsched.control.what_if.snapshot import scene
 from optsched.executors.base import (
     AttemptKey,
@@ -160,7 +160,7 @@ def test_a_claim_is_not_started_on_what_is_out_by_then(tmp_path: Path) -> None:
     for out, count in ((frozenset({"n0-2"}), 0), (frozenset({"n1-0"}), 1), (frozenset(), 1)):
         executor.out = out
         controller.observe()
-        found = starts(
+        found = launchable(
             controller.state,
             controller.cluster,
             controller.tenants,

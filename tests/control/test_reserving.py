@@ -9,8 +9,10 @@ import pytest
 from optsched import Profile
 from optsched.control.journal.events import Held, Released
 from optsched.control.journal.state import LiveJob, State
+from optsched.control.posing import pose
+from optsched.control.present import present
+from optsched.control.reserving import LiveReservations, protected
 from optsched.driver import reservation
-from optsched.driver.live_reservation import Reserving, protected
 from optsched.driver.reservation import GANG_PATIENCE_S
 
 from .test_controller import Lab
@@ -166,8 +168,14 @@ def test_a_node_that_has_fewer_gpus_than_are_held_of_it_is_left_alone(lab: Lab) 
         waits_from_s=0.0,
     )
     scene.state.jobs["pair"] = scene.state.open["pair"] = small
-    reserving = Reserving()
-    assert reserving.renew(scene.state, scene.cluster, (), statuses, {}, lab.clock.at_s) is None
+    posed = pose(
+        lambda without: present(
+            scene.state, scene.cluster, (), statuses, {}, lab.clock.at_s, left_out=without
+        ),
+        {},
+    )
+    reserving = LiveReservations()
+    assert reserving.claim(posed.instance, scene.state, ()) is None
     assert reserving.current is None
 
 

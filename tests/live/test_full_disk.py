@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from optsched.control import controller as controller_module
+from optsched.control import looking as looking_module
 from optsched.control.api import client
 from optsched.control.api.client import NoControllerError
 from optsched.control.journal.events import Noted
@@ -109,12 +109,12 @@ def test_a_full_disk_stops_starts_and_not_answers(
 def test_below_the_reserve_nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above, where no file system can be mounted."""
     with lab(tmp_path) as here:
-        monkeypatch.setattr(controller_module, "short_of_disk", lambda settings: "there is no room")
+        monkeypatch.setattr(looking_module, "short_of_disk", lambda settings: "there is no room")
         here.submit("job", "/bin/true")
         for _ in range(5):
             here.controller.step()
         assert here.job("job").status == "waiting" and not here.job("job").attempts
-        monkeypatch.setattr(controller_module, "short_of_disk", lambda settings: None)
+        monkeypatch.setattr(looking_module, "short_of_disk", lambda settings: None)
         here.until_finished("job")
         texts = [
             entry.event.text

@@ -324,6 +324,13 @@ def test_who_needs_another_near_waits_for_it_and_starts_with_it() -> None:
     assert {FOUR.node[s.placement[0].node].rack for s in (first, second)} == {"r0"}
 
 
+def test_a_simulation_that_cannot_go_on_says_who_needs_whom() -> None:
+    alone = Job(id="a", duration_s=5.0, affinity={"db": "rack"})
+    sentence = "job a cannot start: no rack where it could run has a job with label db"
+    with pytest.raises(StalledError, match=sentence):
+        simulate(Instance(cluster=FOUR, jobs=(alone,)), policy("fifo"))
+
+
 def test_planners_that_do_not_know_it_say_so_and_labels_of_nodes_they_know() -> None:
     shy = Instance(
         cluster=FOUR,

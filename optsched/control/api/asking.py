@@ -69,6 +69,7 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
             change,
             objective=now.objective,
             round_s=now.round_s,
+            policy=now.policy,
             time_limit_s=body.time_limit_s,
             shown=shown,
         )

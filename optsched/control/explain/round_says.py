@@ -26,6 +26,8 @@ def round_says(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool) -
     instance, solution = scene.instance, scene.solution
     if instance is None or solution is None or job.id not in instance.job:
         return [] if job.live is not None else ["The next round decides about it."]
+    if scene.policy is not None:
+        return [f"Policy {scene.policy.name} says who starts."]
     seen = Names(scene.state, job, names)
     try:
         model = build(

@@ -66,7 +66,7 @@ def replay(
         goal,
         round_s=then.round_s,
         refill=then.refill,
-        solver=solver or then.solver,
+        solver=solver or ("price" if then.by_policy else then.solver),
         budget_s=budget_s,
         seed=then.seed,
         blocked=past.blocked,
@@ -92,7 +92,7 @@ def replay(
                 now_placement=entry.placement,
             )
         )
-    comparable = goal.name == then.objective
+    comparable = goal.name == then.objective and not then.by_policy
     bound = min(then.bound, now.bound)
     return Replay(
         number=past.number,

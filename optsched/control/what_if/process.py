@@ -11,6 +11,7 @@ from typing import Any
 from ...duration import human
 from ...errors import InputError, OptschedError
 from ...files import plain
+from ..policy_driver import NamedPolicy
 from .future import Outlook
 from .simulated import LIMITS, ROUGH, Answer, Change, Course, what_if
 
@@ -34,6 +35,7 @@ def foretell(
     *,
     objective: str,
     round_s: float,
+    policy: NamedPolicy | None = None,
     time_limit_s: float = TIME_LIMIT_S,
     shown: frozenset[str] | None = None,
 ) -> dict[str, Any]:
@@ -42,7 +44,8 @@ def foretell(
     Raises InputError as that, NoForecastError where no answer came.
     """
     request = pickle.dumps(
-        (ahead, change, objective, round_s, time_limit_s, shown), protocol=pickle.HIGHEST_PROTOCOL
+        (ahead, change, objective, round_s, policy, time_limit_s, shown),
+        protocol=pickle.HIGHEST_PROTOCOL,
     )
     try:
         done = subprocess.run(
@@ -314,10 +317,15 @@ def _sooner(before_s: float, after_s: float) -> str:
 def main() -> None:
     """Answer the one question on standard input."""
     os.nice(10)
-    ahead, change, objective, round_s, time_limit_s, shown = pickle.load(sys.stdin.buffer)
+    ahead, change, objective, round_s, policy, time_limit_s, shown = pickle.load(sys.stdin.buffer)
     try:
         answer = what_if(
-            ahead, change, objective=objective, round_s=round_s, time_limit_s=time_limit_s
+            ahead,
+            change,
+            objective=objective,
+            round_s=round_s,
+            policy=policy,
+            time_limit_s=time_limit_s,
         )
         reply: tuple[str, Any] = "answer", told(answer, ahead.instance.now_s, shown)
     except InputError as error:

@@ -15,6 +15,7 @@ from ...objectives import parse
 from ...physics import lost_s, placed_rate, unsaved_s
 from ...physics.catalogue import catalogue_of
 from ...physics.unschedulable import why_never
+from ..policy_driver import NamedPolicy
 from .future import Outlook, drop_orphans
 
 HYPOTHETICAL = "what-if"
@@ -28,7 +29,7 @@ ROUGH = 0.01
 LIMITS = (
     "no more jobs come, every job runs as long as it is believed to, nothing fails, and rounds "
     "are decided as "
-    "policy optsched does"
+    "policy optsched does, or by the policy that drives the nodes"
 )
 
 
@@ -94,10 +95,11 @@ def what_if(
     *,
     objective: str = "wct",
     round_s: float = 300.0,
+    policy: NamedPolicy | None = None,
     time_limit_s: float = 20.0,
 ) -> Answer:
-    """Simulate the present jobs to their end under policy `optsched`, as things are and as they
-    would be.
+    """Simulate the present jobs to their end under `policy`, or the rounds of policy `optsched`, as
+    things are and as they would be.
 
     After `time_limit_s` of wall clock it answers with what was reached. Raises InputError for a
     job, node or GPU type that is not there.
@@ -109,15 +111,17 @@ def what_if(
         raise InputError(
             f"job {asked}: {reason}" if reason else f"job {asked!r} neither waits nor runs"
         )
+
+    def simulated(instance: Instance, end_s: float, stop_at: str | None) -> _Seen:
+        named = policy or NamedPolicy("optsched", _round_options(instance, round_s))
+        return _simulated(instance, named, objective, end_s, stop_at)
+
     until_s = time.monotonic() + time_limit_s
     if not change.changes:
-        seen = [_simulated(ahead.instance, objective, round_s, until_s, asked)]
+        seen = [simulated(ahead.instance, until_s, asked)]
     else:
         half_s = until_s - time_limit_s / 2
-        seen = [
-            _simulated(ahead.instance, objective, round_s, half_s, None),
-            _simulated(changed, objective, round_s, until_s, None),
-        ]
+        seen = [simulated(ahead.instance, half_s, None), simulated(changed, until_s, None)]
     reached_s = min(one.reached_s for one in seen)
     before, *others = (_read(one, reached_s) for one in seen)
     after = others[0] if others else None
@@ -139,7 +143,7 @@ def what_if(
     if not all(one.in_time for one in seen):
         far = f"the next {human(reached_s)}" if reached_s >= 1 else "the present"
         notes.append(f"the time was up: only {far} was looked at")
-    rough = any(_pace(one.instance) for one in seen)
+    rough = policy is None and any(_is_rough(one.instance) for one in seen)
     if rough:
         notes.append(
             "the farther ahead, the rougher: of so many jobs rounds are decided at ever longer "
@@ -304,12 +308,17 @@ class _Seen:
     never: dict[str, str]
 
 
-def _pace(instance: Instance) -> str | None:
-    return PACE if len(instance.jobs) > FEW_JOBS else None
+def _is_rough(instance: Instance) -> bool:
+    return len(instance.jobs) > FEW_JOBS
+
+
+def _round_options(instance: Instance, round_s: float) -> dict[str, object]:
+    options: dict[str, object] = {"round": f"{round_s!r}"}
+    return options | {"pace": PACE} if _is_rough(instance) else options
 
 
 def _simulated(
-    instance: Instance, objective: str, round_s: float, until_s: float, stop_at: str | None
+    instance: Instance, named: NamedPolicy, objective: str, until_s: float, stop_at: str | None
 ) -> _Seen:
     """Simulate; with `stop_at` only until that job has ended."""
     from ...driver.state import Ending
@@ -317,9 +326,8 @@ def _simulated(
     from ...simulate.run import Simulation
 
     able, never = _able(instance)
-    pace = _pace(able)
-    options = {"round": f"{round_s!r}"} | ({} if pace is None else {"pace": pace})
-    simulation = Simulation(able, registry.policy("optsched", parse(objective), options))
+    policy = registry.policy(named.name, parse(objective), named.options)
+    simulation = Simulation(able, policy)
     world = simulation.world
     rows, place = world.rows, {job.id: i for i, job in enumerate(able.jobs)}.get(stop_at or "")
     read, late = 0, False

@@ -11,6 +11,7 @@ from ...round.plan import RoundSolution
 from ..controller import Controller
 from ..journal.state import State
 from ..out_of_order import idle_out
+from ..policy_driver import NamedPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,9 @@ class Scene:
 
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and
     was decided without the jobs of `left_out`, each with the reason. `objective`, `round_s` and
-    `preempt_unsaved` are those of the rounds. `said` is what the cluster manager says of attempts
-    that it does not start yet, `short` why nothing at all is started, None where jobs are.
+    `preempt_unsaved` are those of the rounds, `policy` decides in their place. `said` is what the
+    cluster manager says of attempts that it does not start yet, `short` why nothing at all is
+    started, None where jobs are.
     """
 
     state: State
@@ -33,6 +35,7 @@ class Scene:
     now_s: float
     objective: str
     round_s: float
+    policy: NamedPolicy | None
     preempt_unsaved: bool
     instance: Instance | None = None
     solution: RoundSolution | None = None
@@ -60,6 +63,7 @@ def scene(controller: Controller) -> Scene:
         now_s=controller.clock.now_s(),
         objective=controller.settings.objective,
         round_s=float(controller.settings.length),
+        policy=None if controller.policy is None else controller.policy.named,
         preempt_unsaved=controller.settings.preempt_unsaved,
         instance=controller.last_instance,
         solution=controller.last_round,

@@ -13,6 +13,7 @@ from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
+from .parts.tenant_quotas import quotas_left
 
 TIE = 1e-6
 """Reward by which going on as it is, and running at all, win where nothing else tells two choices
@@ -65,7 +66,7 @@ class Dl2Myopic(Reallocation):
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """The counts of the highest reward, within the GPUs of each type and the quotas."""
         types = {gpu_type: row for row, gpu_type in enumerate(pool.gpus)}
-        quotas = self._quotas_left(world, movable)
+        quotas = quotas_left(world, movable)
         tenants = {tenant: len(types) + k for k, tenant in enumerate(quotas)}
         jobs: list[list[Configuration]] = []
         ways: list[list[tuple[GangCounts, int]]] = []
@@ -110,16 +111,6 @@ class Dl2Myopic(Reallocation):
                 lost_s += hold_to_save_s(job)
         work_s = counts.rate(step) * max(0.0, self.interval_s - lost_s)
         return min(work_s, world.remaining_work_s(job_id)) / world.believed_work_s(job_id) + tie
-
-    def _quotas_left(self, world: World, movable: list[str]) -> dict[str | None, int]:
-        """GPUs of each quota that no job keeps in any case."""
-        left: dict[str | None, int] = dict(world.instance.gpu_cap.items())
-        moving = set(movable)
-        for job_id in world.running:
-            tenant = world.job(job_id).tenant
-            if job_id not in moving and tenant in left:
-                left[tenant] -= held(world, job_id)[1]
-        return left
 
     def _types(self, world: World, job_id: str) -> tuple[GangCounts, ...]:
         """The job's counts by GPU type."""

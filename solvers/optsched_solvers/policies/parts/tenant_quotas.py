@@ -1,6 +1,6 @@
 """GPUs that jobs of one tenant may be given together."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from optsched.driver.world import World
 
@@ -8,15 +8,19 @@ Quota = tuple[tuple[int, ...], int]
 """Positions of the jobs of one tenant, and the GPUs that they may have together."""
 
 
+def quotas_left(world: World, besides: Collection[str]) -> dict[str | None, int]:
+    """GPUs of each quota that no running job holds `besides` these."""
+    left: dict[str | None, int] = dict(world.instance.gpu_cap.items())
+    moving = set(besides) if left else ()
+    for job_id, job in world.running.items() if left else ():
+        if job.tenant in left and job_id not in moving:
+            left[job.tenant] -= world.hold(job_id).need.gpus
+    return left
+
+
 def quotas(world: World, jobs: Sequence[str]) -> tuple[Quota, ...]:
     """The quotas that limit `jobs`, less what other running jobs hold."""
-    caps = dict(world.instance.gpu_cap)
-    if not caps:
-        return ()
-    listed = set(jobs)
-    for job_id, job in world.running.items():
-        if job.tenant in caps and job_id not in listed:
-            caps[job.tenant] -= sum(slot.gpus for slot in world.hold(job_id).placement)
+    caps = quotas_left(world, jobs)
     members: dict[str, list[int]] = {}
     for i, job_id in enumerate(jobs):
         tenant = world.job(job_id).tenant

@@ -18,14 +18,14 @@ from .present import LEAST_WORK_S, as_running, as_waiting, may_start, ran_before
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Launchable:
     """A claim that can be started, and the rate at which it will run."""
 
     claim: Claim
     rate: float
 
 
-def starts(
+def launchable(
     state: State,
     cluster: Cluster,
     tenants: tuple[Tenant, ...],
@@ -33,7 +33,7 @@ def starts(
     progress: Mapping[AttemptKey, Progress],
     now_s: float,
     strangers: Sequence[Placement] = (),
-) -> list[Start]:
+) -> list[Launchable]:
     """Claims whose place is free now and on usable nodes, in order; each counts for those after it.
 
     Whatever is still there counts as held: attempts that are being stopped, those nobody has an
@@ -78,7 +78,7 @@ def starts(
         for entry in running
     ]
     known = {str(fault) for fault in verify_round(instance, going_on, strangers)}
-    found: list[Start] = []
+    found: list[Launchable] = []
 
     def begin(claims: Sequence[Claim]) -> None:
         """Take all claims if they are free together, else those of each half that are: what is held
@@ -97,7 +97,7 @@ def starts(
         ):
             going_on.extend(begun)
             found.extend(
-                Start(
+                Launchable(
                     claim,
                     placed_rate(instance, instance.job[claim.job], claim.mode, claim.placement),
                 )

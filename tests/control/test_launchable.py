@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Job, Mode, Node, Profile, Slot, Tenant
-from optsched.control import starts as module
+from optsched.control import launchable as module
 from optsched.control.journal.events import Claim, RoundDecided, StartIntended, Submitted
 from optsched.control.journal.state import State
-from optsched.control.starts import starts
+from optsched.control.launchable import launchable
 from optsched.control.submission import Submission
 from optsched.executors.base import NodeStatus
 
@@ -64,7 +64,7 @@ def found(state: State, gpus: int = 4) -> list[str]:
         for name in NAMES
     ]
     cluster = Cluster(resources={"licence": 1.0})
-    return [one.claim.job for one in starts(state, cluster, TENANTS, statuses, {}, 3.0)]
+    return [one.claim.job for one in launchable(state, cluster, TENANTS, statuses, {}, 3.0)]
 
 
 @given(running=st.lists(DEMANDS, max_size=4), claimed=st.lists(DEMANDS, max_size=9))

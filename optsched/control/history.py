@@ -11,7 +11,7 @@ from .journal.state import Attempt, LiveJob, State
 from .present import LEAST_WORK_S
 
 
-def happened(
+def history(
     state: State, cluster: Cluster, tenants: tuple[Tenant, ...], *, name: str = "what happened"
 ) -> tuple[Instance, Plan]:
     """The jobs of a state that have ended after they ran, with a segment for each attempt; times

@@ -1,0 +1,164 @@
+"""What all parts of a controller share: its state, and how parts of a turn fail."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..executors.base import Arrivals, AttemptKey, Executor, NodeStatus, Observation, Progress
+from ..model.cluster import Node
+from ..model.instance import Instance, Placement
+from ..round.plan import RoundSolution
+from .arrivals import Intake
+from .clock import Clock
+from .journal.events import (
+    AttemptEnded,
+    Cancelled,
+    Changed,
+    Event,
+    Held,
+    NodeSeen,
+    Noted,
+    Released,
+    StartRefused,
+    Submitted,
+)
+from .journal.journal import Journal, JournalError
+from .journal.retention import Retention
+from .journal.state import State
+from .policy_driver import PolicyDriver
+from .reserving import LiveReservations
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .learning import Learning
+
+AGAIN_S = 5.0
+"""How often a call is made again whose effect is not seen."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""How long a part of a turn that failed is left alone, doubled by each more time."""
+MOST_SAID = 300
+"""Characters of what is said of a bug."""
+TURNING = (Submitted, Changed, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
+"""Events after which a new round is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A part of a turn that fails: when it is tried again (monotonic), after which pause, and how
+    it was said."""
+
+    again_s: float
+    wait_s: float
+    said: str
+
+
+def said_of(error: Exception) -> str:
+    """Return what is said of a bug."""
+    return f"{type(error).__name__}: {str(error)[:MOST_SAID]}"
+
+
+class ControllerCore:
+    """The state of a controller, and the recording of events."""
+
+    def __init__(
+        self, settings: Settings, executor: Executor, journal: Journal, clock: Clock
+    ) -> None:
+        self.settings = settings
+        self.executor = executor
+        self.journal = journal
+        self.clock = clock
+        self.cluster = settings.cluster
+        self.tenants = tuple(tenant.tenant() for tenant in settings.tenants)
+        self.state = State()
+        for entry in journal.entries():
+            self.state.apply(entry.at_s, entry.event)
+        self.statuses: tuple[NodeStatus, ...] = ()
+        self.observed: dict[AttemptKey, Observation] = {}
+        self.last_round: RoundSolution | None = None
+        self.last_instance: Instance | None = None
+        self.reserving = LiveReservations()
+        self.policy = (
+            None
+            if settings.policy is None
+            else PolicyDriver(settings.policy, settings.objective, settings.policy_options)
+        )
+        self.decided_s = -float("inf")
+        self._due = True
+        self.short_of_disk: str | None = None
+        self.learning: Learning | None = None
+        self.listeners: list[Callable[[float, Event], None]] = []
+        self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
+        self._asked_s: dict[AttemptKey, float] = {}
+        self._answered_s = clock.now_s()
+        self._looked_s = float("inf")
+        self._silence_noted = False
+        self._forgotten: set[AttemptKey] = set()
+        self._strangers: set[AttemptKey] = set()
+        self._sound: dict[Node, str | None] = {}
+        self._begun_s = time.monotonic()
+        self.round_s = 0.0
+        """Seconds of the last turn that decided a round, from looking to writing."""
+        self.left_out: dict[str, str] = {}
+        """Jobs that the last round was decided without, each with the reason."""
+        self.blocked: tuple[Placement, ...] = ()
+        """What the last round could not give away."""
+        self.retention = Retention(settings.retention)
+        self.bug: Callable[[str, Exception], None] = lambda what, error: None
+        self._suspects: dict[str, tuple[float, str]] = {}
+        self._failing: dict[str, Failing] = {}
+
+    def record(self, *events: Event) -> None:
+        """Write events down, then take them in."""
+        now_s = self.clock.now_s()
+        self.journal.append(now_s, events)
+        self._take_in(now_s, events)
+
+    def _take_in(self, now_s: float, events: Iterable[Event]) -> None:
+        for event in events:
+            self.state.apply(now_s, event)
+            if isinstance(event, TURNING) and not (
+                self.policy is not None and self.policy.foresaw(event)
+            ):
+                self._due = True
+            for listener in self.listeners:
+                try:
+                    listener(now_s, event)
+                except JournalError:
+                    raise
+                except Exception as error:  # who listens keeps nobody from what was written down
+                    self.bug("listening", error)
+
+    def hear(self, now_s: float, event: Event) -> None:
+        """Take in an event that is written down already."""
+        self._take_in(now_s, [event])
+
+    def _part(self, what: str, part: Callable[[], None]) -> None:
+        """Do a part of a turn, or leave it for later where it has just failed. Raises JournalError
+        only."""
+        before = self._failing.get(what)
+        if before is not None and time.monotonic() < before.again_s:
+            return
+        try:
+            part()
+        except JournalError:
+            raise
+        except Exception as error:
+            self._failed(what, error)
+        else:
+            self._failing.pop(what, None)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """Note a bug, once for each that is another, and have it tried again later."""
+        said = f"{what} failed, and is tried again: {said_of(error)}"
+        before = self._failing.get(what)
+        wait_s = FIRST_PAUSE_S if before is None else min(LONGEST_PAUSE_S, 2 * before.wait_s)
+        self._failing[what] = Failing(time.monotonic() + wait_s, wait_s, said)
+        self.bug(what, error)
+        if before is None or before.said != said:
+            self.record(Noted(text=said))
+
+    def _progress(self) -> dict[AttemptKey, Progress]:
+        return {
+            key: seen.progress for key, seen in self.observed.items() if seen.progress is not None
+        }

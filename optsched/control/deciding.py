@@ -1,0 +1,246 @@
+"""Deciding who runs: rounds, or a policy, and what keeps them from being decided."""
+
+import time
+from dataclasses import replace
+from functools import partial
+
+from ..duration import human
+from ..errors import InputError
+from ..files import instance_hash
+from ..model.instance import Instance, Placement
+from ..round.decide import decide
+from ..round.files import dump_round
+from ..round.plan import RoundSolution
+from .acting import Acting
+from .core import said_of
+from .journal.events import Cancelled, Noted, RoundDecided
+from .journal.journal import RoundEntry
+from .policy_driver import PAUSE_S, Commands, commands_of
+from .posing import Posed, at_fault, pose, stubborn
+from .present import may_start, present
+from .reserving import protected
+
+MOST_TRIES = 4
+"""How often a round is decided with fewer jobs before that is given up."""
+SUSPECT_S, BRIEFLY_S = 600.0, 0.1
+"""How long jobs with which deciding fails by a bug are left out, and the wall clock for finding out
+which these are."""
+ENDED_AS = {"failed": "failed", "cancelled": "was cancelled"}
+
+
+class Deciding(Acting):
+    """The part of a controller that decides who runs."""
+
+    def _round_is_due(self) -> bool:
+        now_s = self.clock.now_s()
+        if now_s - self.decided_s >= float(self.settings.every):
+            return True
+        return (
+            self._due
+            or (self.policy is not None and self.policy.next_wake_s(self.decided_s) <= now_s)
+            or any(
+                self.decided_s < job.ready_s <= now_s
+                for job in self.state.open.values()
+                if job.live is None
+            )
+        )
+
+    def decide(self) -> None:
+        """Decide a round on the present, and write it down with its instance."""
+        now_s = self.clock.now_s()
+        self._due, self.decided_s = False, now_s
+        self._drop_orphans()
+        if self._policy_decides(now_s):  # else what it started would seem never to have begun
+            self._part("starting attempts", self._start_claimed)
+        self._drop_stale_claims(now_s)
+        posed, commands = self._decided(now_s)
+        self._leave_out(posed.left_out)
+        if commands is None:
+            return
+        found = commands.solution
+        self.last_round, self.last_instance, self.blocked = found, posed.instance, posed.blocked
+        stay = {attempt.key.job for attempt in self.state.live_attempts()} - commands.stop
+        number = self.journal.last_round() + 1
+        event = RoundDecided(
+            round=number, claims=commands.claims, stay=tuple(sorted(stay)), blocked=posed.blocked
+        )
+        decided = dump_round(replace(found, instance_hash=instance_hash(posed.instance)))
+        listed = RoundEntry(
+            number=number,
+            at_s=now_s,
+            jobs=len(found.jobs),
+            value=found.value,
+            bound=found.bound,
+            wall_s=time.monotonic() - self._begun_s,
+            solver=found.solver,
+            fallback=found.fallback,
+        )
+        self.journal.add_round(listed, posed.text, decided, [event])
+        self.round_s = time.monotonic() - self._begun_s
+        self._take_in(now_s, [event])
+
+    def _policy_decides(self, now_s: float) -> bool:
+        return self.policy is not None and self.policy.may_decide(now_s)
+
+    def _commanded(self, posed: Posed, now_s: float) -> Commands | None:
+        """Return what the policy commands, None where there is none or it fails."""
+        policy = self.policy
+        if policy is None or not policy.may_decide(now_s):
+            return None
+        closed = {status.node.name for status in self.statuses if not status.usable}
+        try:
+            return policy.decide(
+                posed.instance, self.state, posed.blocked, closed, float(self.settings.length)
+            )
+        except Exception as error:
+            policy.failed(now_s)
+            self.bug(f"deciding by policy {policy.name}", error)
+            self.record(
+                Noted(
+                    text=f"policy {policy.name} failed, and rounds are decided in its place for "
+                    f"{human(PAUSE_S)}: {said_of(error)}"
+                )
+            )
+            return None
+
+    def _decided(self, now_s: float) -> tuple[Posed, Commands | None]:
+        """What the present was posed as, and what was decided of it, None where nobody waits or
+        runs.
+
+        Where the running jobs cannot go on together (a quota was lowered, and some may not be
+        preempted), these go on and the others are decided about. So they are where deciding fails
+        by a bug with a few jobs, for a while. Raises whatever it fails with where no round can be
+        decided at all.
+        """
+        self._suspects = {
+            name: one for name, one in self._suspects.items() if now_s - one[0] < SUSPECT_S
+        }
+        left_out = {
+            name: why for name, (_, why) in self._suspects.items() if name in self.state.open
+        }
+        failed: Exception | None = None
+        for number in range(MOST_TRIES):
+            posed = self._pose(now_s, left_out)
+            commands = self._commanded(posed, now_s)
+            if not posed.instance.jobs and (commands is None or not commands.claims):
+                return posed, None
+            if commands is not None:
+                return posed, commands
+            if not number and self._reserve(posed.instance):
+                posed = self._pose(now_s, left_out)
+            try:
+                found = self._decide(posed.instance, posed.blocked, float(self.settings.budget))
+                return posed, commands_of(found, posed.instance, self.state)
+            except InputError as error:
+                if not posed.instance.running:
+                    raise
+                left_out = posed.left_out | stubborn(posed.instance, str(error))
+            except Exception as error:
+                said = f"deciding with it failed: {said_of(error)}"
+                names = at_fault(posed.instance, partial(self._fails, blocked=posed.blocked))
+                failed = error
+                self.bug(f"deciding with {', '.join(names[:3])}", error)
+                self._suspects |= dict.fromkeys(names, (now_s, said))
+                left_out = posed.left_out | dict.fromkeys(names, said)
+        self._suspects.clear()  # it is not they
+        raise failed or InputError("running jobs cannot go on together")
+
+    def _pose(self, now_s: float, left_out: dict[str, str]) -> Posed:
+        progress, strangers = self._progress(), self.strangers()
+        return pose(
+            lambda without: present(
+                self.state,
+                self.cluster,
+                self.tenants,
+                self.statuses,
+                progress,
+                now_s,
+                left_out=without,
+                strangers=strangers,
+                preempt_unsaved=self.settings.preempt_unsaved,
+            ),
+            left_out,
+        )
+
+    def _reserve(self, instance: Instance) -> bool:
+        """Keep a place for who has waited too long, and claim it once there is room; whether it
+        was claimed."""
+        closed = {status.node.name for status in self.statuses if not status.usable}
+        try:
+            due = self.reserving.claim(instance, self.state, closed, self.strangers())
+        except Exception as error:
+            self.bug("keeping a place", error)
+            self.reserving.current = None
+            return False
+        if due is not None:
+            self.state.claims[due.job] = due
+        return due is not None
+
+    def _decide(
+        self, instance: Instance, blocked: tuple[Placement, ...], budget_s: float
+    ) -> RoundSolution:
+        return decide(
+            instance,
+            self.settings.objective,
+            round_s=float(self.settings.length),
+            solver=self.settings.solver,
+            budget_s=budget_s,
+            blocked=blocked,
+            last=self.last_round,
+            reserved=self.reserving.places(instance.now_s),
+            keep=protected(self.state) & {entry.job for entry in instance.running},
+        )
+
+    def _fails(self, instance: Instance, blocked: tuple[Placement, ...]) -> bool:
+        """Whether deciding it fails by a bug."""
+        try:
+            self._decide(instance, blocked, BRIEFLY_S)
+        except InputError:
+            return False
+        except Exception:
+            return True
+        return False
+
+    def _leave_out(self, left_out: dict[str, str]) -> None:
+        """Note who is newly left out of rounds."""
+        self.record(
+            *(
+                Noted(
+                    text=f"{name} {'goes on and ' if self.state.jobs[name].live else ''}is left "
+                    "out of "
+                    f"rounds: {why}"
+                )
+                for name, why in left_out.items()
+                if self.left_out.get(name) != why
+            )
+        )
+        self.left_out = left_out
+
+    def _drop_orphans(self) -> None:
+        """Jobs whose predecessor will never complete are cancelled."""
+        for job in [*self.state.open.values()]:
+            for name in job.submission.job.after:
+                before = self.state.jobs.get(name)
+                ended = "is unknown" if before is None else ENDED_AS.get(before.status)
+                if ended is not None:
+                    self.record(
+                        Cancelled(job=job.id, reason=f"{name}, which it comes after, {ended}")
+                    )
+                    break
+
+    def _drop_stale_claims(self, now_s: float) -> None:
+        """Claims whose place will not come free by itself: what it lacks is up to the next
+        round."""
+        going = (
+            one
+            for one in self.state.live_attempts()
+            if one.leaving or one.key.job not in self.state.stay
+        )
+        leaving = {slot.node for attempt in going for slot in attempt.placement}
+        usable = {status.node.name for status in self.statuses if status.usable}
+        for name, claim in [*self.state.claims.items()]:
+            job = self.state.jobs[name]
+            places = {slot.node for slot in claim.placement}
+            waits = job.live is not None or (may_start(self.state, job, now_s) and places & leaving)
+            if not waits or not places <= usable:
+                del self.state.claims[name]
