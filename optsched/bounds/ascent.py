@@ -1,17 +1,30 @@
 """Prices that make the priced bound large."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from .ways import Floats
 
-PATIENCE = 4
-"""Steps without progress after which the target is brought nearer."""
-FLOOR = 0.02
-"""The least by which a cell moves, as a share of how far the dearest moves."""
-AVERAGED = 0.7
-"""How much of the direction is kept from the step before."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """After `patience` steps without progress, which is a share `progress` of the way, the target
+    is brought nearer. A cell moves at least by a share `floor` of how far the dearest moves, and
+    `averaged` is how much of the direction is kept from the step before. The target is first at
+    least `nearest` away; the ascent ends where it is `ends`, both relative to it."""
+
+    patience: int = 4
+    floor: float = 0.02
+    averaged: float = 0.7
+    progress: float = 0.05
+    nearest: float = 0.02
+    ends: float = 0.0
+
+
+USUAL = Pace()
+
 
 Evaluate = Callable[[Floats], tuple[float, Floats]]
 """A bound at prices, and a supergradient of it there: GPU-seconds bought less those that there
@@ -19,10 +32,15 @@ are."""
 
 
 def ascend(
-    evaluate: Evaluate, lengths: Floats, distance: float | None, target: float, prices: Floats
+    evaluate: Evaluate,
+    lengths: Floats,
+    distance: float | None,
+    target: float,
+    prices: Floats,
+    pace: Pace = USUAL,
 ) -> Iterator[tuple[float, Floats]]:
     """Supergradient ascent from `prices`; yields the best bound so far and its prices after each
-    step; ends only where no step leads on.
+    step; ends where no step leads on.
 
     Step lengths after Polyak towards the best bound plus a `distance`, if not given up to `target`
     (the value of a plan), which is halved when progress stalls. The direction is averaged over
@@ -32,13 +50,15 @@ def ascend(
     value, excess = evaluate(prices)
     best_value, best, mean = value, prices, excess
     if distance is None:
-        distance = max(target - value, 0.02 * abs(target))
+        distance = max(target - value, pace.nearest * abs(target))
     since = 0.0
     while True:
         yield best_value, best
+        if distance <= pace.ends * abs(target):
+            return
         direction = mean / lengths
         direction[(prices <= 0) & (direction < 0)] = 0.0
-        scale = np.maximum(prices, FLOOR * prices.max(initial=0.0) + 1e-12)
+        scale = np.maximum(prices, pace.floor * prices.max(initial=0.0) + 1e-12)
         norm = float((direction**2 * scale * lengths).sum())
         if norm <= 0:
             return
@@ -46,13 +66,13 @@ def ascend(
             prices + max(best_value + distance - value, 0.0) / norm * scale * direction, 0.0
         )
         value, excess = evaluate(prices)
-        mean = AVERAGED * mean + (1 - AVERAGED) * excess
+        mean = pace.averaged * mean + (1 - pace.averaged) * excess
         if value > best_value:
-            since = 0.0 if value > best_value + 0.05 * distance else since + 0.5
+            since = 0.0 if value > best_value + pace.progress * distance else since + 0.5
             best_value, best = value, prices
         else:
             since += 1
-        if since >= PATIENCE:
+        if since >= pace.patience:
             distance, since, prices = distance / 2, 0.0, best
             value, excess = evaluate(prices)
             mean = excess

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .ascent import AVERAGED, FLOOR, PATIENCE
+from .ascent import USUAL
 from .deadlines import Deadlines
 from .fluid import worth_of_types
 from .market import Market
@@ -83,7 +83,7 @@ class Refutation:
         while True:
             yield value, proof
             share = prices * there / max(float((prices * there).sum()), 1e-300)
-            moved = np.maximum(share, FLOOR * float(share.max(initial=0.0)))
+            moved = np.maximum(share, USUAL.floor * float(share.max(initial=0.0)))
             norm = float((mean**2 * moved).sum())
             if norm <= 0:
                 return
@@ -100,8 +100,8 @@ class Refutation:
                 best_margin = margin
             elif margin > best_margin + 0.05 * distance:
                 best_margin, best, since = margin, prices, 0
-            mean = AVERAGED * mean + (1 - AVERAGED) * (bought / there - 1)
-            if since >= PATIENCE:
+            mean = USUAL.averaged * mean + (1 - USUAL.averaged) * (bought / there - 1)
+            if since >= USUAL.patience:
                 distance, since, prices = distance / 2, 0, best
                 margin, bought, there = self._margin(prices, at)
                 mean, best_margin = bought / there - 1, margin

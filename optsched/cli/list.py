@@ -116,9 +116,9 @@ def show_plug_ins(name: str, as_json: bool, quiet: bool) -> None:
     from ..plugins import registry
 
     every = {kind: registry.listed(group) for kind, group in GROUPS.items()}
-    found = [(kind, one) for kind, rows in every.items() for one in rows if one.name == name]
+    found = [(kind, row) for kind, rows in every.items() for row in rows if row.name == name]
     if not found:
-        known = [*KINDS, *(one.name for rows in every.values() for one in rows)]
+        known = [*KINDS, *(row.name for rows in every.values() for row in rows)]
         raise click.UsageError(
             f"{name!r} is unknown{perhaps(name, known)}; choose from {', '.join(KINDS)}, or a name "
             "that one of these shows"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from ..driver.blocked import amounts
 from ..driver.layout import Need
 from ..driver.state import Ending, JobState, Run
 from ..driver.world import World
@@ -206,17 +207,14 @@ class LiveWorld(World):
 
     def _seize(self, instance: Instance, blocked: Sequence[Placement]) -> None:
         """Take out of reach what is held by others than the jobs that are known here."""
-        held: dict[str, list[int]] = {node.name: [0, 0] for node in instance.cluster.nodes}
-        for placement in (*blocked, *(entry.placement for entry in instance.running)):
-            for slot in placement:
-                held[slot.node][0] += slot.gpus
-                held[slot.node][1] += slot.cpus
+        held = amounts((*blocked, *(entry.placement for entry in instance.running)))
         for node in instance.cluster.nodes:
             gpus, cpus = self._taken.pop(node.name, (0, 0))
             own = self.free.gpus_on(node.name) + gpus, self.free.cpus_on(node.name) + cpus
-            want = max(0, own[0] - (node.gpus - held[node.name][0])), cpus
+            others = held.get(node.name, [0, 0])
+            want = max(0, own[0] - (node.gpus - others[0])), cpus
             if node.cpus is not None:
-                want = want[0], max(0, own[1] - (node.cpus - held[node.name][1]))
+                want = want[0], max(0, own[1] - (node.cpus - others[1]))
             if want != (gpus, cpus):
                 self.free.let_go(node.name, gpus, cpus)
                 seized = self.free.seize(node.name, *want)

@@ -1,11 +1,11 @@
 """The present of the cluster as an instance: what a live round decides, and what is written down of
 it."""
 
-import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..driver.blocked import Amounts, amounts, beneath, blocked_places
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
@@ -63,7 +63,7 @@ def present(
     jobs: list[Job] = []
     running: list[Running] = []
     suspended: list[Suspended] = []
-    taken: dict[str, list[int]] = {}
+    taken: Amounts = {}
     aside: list[LiveJob] = []
     closed = {status.node.name for status in statuses if not status.usable}
     for live_job in state.open.values():
@@ -79,7 +79,7 @@ def present(
                 jobs.append(job)
                 running.append(entry)
             else:
-                _add(taken, attempt.placement)
+                amounts([attempt.placement], taken)
         elif (
             may_start(state, live_job, now_s)
             and live_job.id not in state.claims
@@ -97,24 +97,12 @@ def present(
             )
             if ran_before(live_job):
                 suspended.append(_suspended(live_job))
-    claimed: dict[str, list[int]] = {}
-    for claim in state.claims.values():
-        _add(claimed, claim.placement)
-    for name, (gpus, cpus) in claimed.items():
-        held = taken.setdefault(name, [0, 0])
-        held[0], held[1] = max(held[0], gpus), max(held[1], cpus)
-    for placement in (*strangers, *(one.live.placement for one in aside if one.live is not None)):
-        _add(taken, placement)
+    taken = beneath(taken, amounts(claim.placement for claim in state.claims.values()))
+    amounts(strangers, taken)
+    amounts((one.live.placement for one in aside if one.live is not None), taken)
     _leave_out(state, statuses, running, taken)
     _close(statuses, running, taken)
     _cut(nodes, running, taken)
-    blocked = tuple(
-        (Slot(node=name, gpus=gpus, cpus=cpus),)
-        for name, (gpus, cpus) in sorted(
-            taken.items(), key=lambda item: order.get(item[0], math.inf)
-        )
-        if name in order and (gpus or cpus)
-    )
     instance = Instance(
         name=f"round {state.round + 1}",
         now_s=now_s,
@@ -124,7 +112,7 @@ def present(
         running=tuple(running),
         suspended=tuple(suspended),
     )
-    return Present(instance, blocked)
+    return Present(instance, blocked_places(taken, order))
 
 
 def may_start(state: State, job: LiveJob, now_s: float) -> bool:
@@ -264,19 +252,10 @@ def _stays(attempt: Attempt, nodes: Mapping[str, int]) -> bool:
     )
 
 
-def _add(into: dict[str, list[int]], placement: Placement) -> None:
-    for slot in placement:
-        held = into.setdefault(slot.node, [0, 0])
-        held[0] += slot.gpus
-        held[1] += slot.cpus
-
-
-def _cut(nodes: Sequence[Node], running: list[Running], taken: dict[str, list[int]]) -> None:
+def _cut(nodes: Sequence[Node], running: list[Running], taken: Amounts) -> None:
     """Block no more than there is beside running jobs: a node may have become smaller than what is
     held of it."""
-    held: dict[str, list[int]] = {}
-    for entry in running:
-        _add(held, entry.placement)
+    held = amounts(entry.placement for entry in running)
     for node in nodes:
         if node.name in taken:
             gpus, cpus = held.get(node.name, (0, 0))
@@ -286,33 +265,24 @@ def _cut(nodes: Sequence[Node], running: list[Running], taken: dict[str, list[in
 
 
 def _leave_out(
-    state: State,
-    statuses: Sequence[NodeStatus],
-    running: list[Running],
-    taken: dict[str, list[int]],
+    state: State, statuses: Sequence[NodeStatus], running: list[Running], taken: Amounts
 ) -> None:
     """Block GPUs that are out."""
-    held: dict[str, list[int]] = {}
-    for entry in running:
-        _add(held, entry.placement)
+    held = amounts(entry.placement for entry in running)
     for node in (status.node for status in statuses if status.out):
         used = held.get(node.name, [0, 0])[0] + taken.get(node.name, [0, 0])[0]
         out = idle_out(state, node.name, node.gpus - used)
-        _add(taken, (Slot(node=node.name, gpus=out),) if out else ())
+        amounts([(Slot(node=node.name, gpus=out),)] if out else [], taken)
 
 
-def _close(
-    statuses: Sequence[NodeStatus], running: list[Running], taken: dict[str, list[int]]
-) -> None:
+def _close(statuses: Sequence[NodeStatus], running: list[Running], taken: Amounts) -> None:
     """Block what no running job holds of nodes that take no new jobs."""
     closed: dict[str, Node] = {
         status.node.name: status.node for status in statuses if not status.usable
     }
     if not closed:
         return
-    held: dict[str, list[int]] = {}
-    for entry in running:
-        _add(held, tuple(slot for slot in entry.placement if slot.node in closed))
+    held = amounts(entry.placement for entry in running)
     for name, node in closed.items():
         gpus, cpus = held.get(name, [0, 0])
         taken[name] = [max(0, node.gpus - gpus), max(0, (node.cpus or 0) - cpus)]

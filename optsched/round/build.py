@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..model.instance import Instance, Placement
+from ..model.instance import Instance, Placement, Running
+from ..model.job import Job
 from ..objectives import Objective, Usage
 from ..physics import placed_rate, power_w
 from .deadline import NEVER, Deadline
@@ -33,7 +34,7 @@ def build(
     blocked: Sequence[Placement] = (),
     reserved: Sequence[tuple[Placement, float]] = (),
     keep: Collection[str] = (),
-    sharing: bool = True,
+    around: Sequence[tuple[Job, Running]] = (),
     deadline: Deadline = NEVER,
 ) -> RoundModel:
     """The round model of a checked instance at `now_s`.
@@ -43,8 +44,9 @@ def build(
     `value`). `blocked` is held by jobs that are being saved and come free during the round.
     `reserved` are places promised to a job some seconds from now: until then others may use them if
     they are done by then (backfill); the rows do not see this, only packing. `keep` are running
-    jobs that must be kept for reasons of their own. Without `sharing` no job starts on the GPUs of
-    another. Raises OutOfTimeError where the model is not ready by the `deadline`.
+    jobs that must be kept for reasons of their own. Jobs `around` are not those of the instance:
+    they go on, and what they hold is not to be had. Raises OutOfTimeError where the model is not
+    ready by the `deadline`.
 
     A running job must be kept where its own rules forbid its preemption, and where it would
     complete before it could be saved. One that was preempted before must also be kept until it has
@@ -57,9 +59,9 @@ def build(
     facts = Facts(instance, keep, deadline)
     classes, class_of = node_classes(instance.cluster)
     holds = [_as_it_is(facts, j) for j in facts.kept.tolist()]
-    holds += holds_on_others(instance, facts, deadline, beside=sharing)
+    holds += holds_on_others(instance, facts, deadline)
     deadline.check()
-    held = held_by(instance, facts.jobs, holds, len(facts.kept), class_of, blocked)
+    held = held_by(instance, facts.jobs, holds, len(facts.kept), class_of, blocked, around)
     deadline.check()
     fresh, table, own = _flatten(classes, facts, held, deadline)
     patterns = Patterns(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, wanted
 from ..plugins import registry
 from ..plugins.options import declaration, read_options
+from .build import build
 from .model import Floats
 from .place import Packing, to_placement
 from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision, standing
@@ -50,10 +51,11 @@ def _no_collection() -> Iterator[None]:
 @dataclass(slots=True)
 class _Best:
     """The best packing and the best bound so far; `found` are the packings, each better than the
-    one before."""
+    one before, of all jobs or of the `few`."""
 
     instance: Instance
     blocked: Sequence[Placement]
+    few: frozenset[str] | None = None
     found: list[tuple[float, Packing]] = field(default_factory=list)
     packing: Packing | None = None
     jobs: tuple[JobRound, ...] = ()
@@ -78,7 +80,7 @@ class _Best:
         """Settle on the best packing that the verifier accepts; False if there is none."""
         while self.found:
             self.value, self.packing = self.found.pop()
-            if self._accepts(job_rounds(self.packing)):
+            if self._accepts(self._whole(self.packing)):
                 return True
         self.packing, self.value = None, -math.inf
         return False
@@ -87,6 +89,15 @@ class _Best:
         """Settle on the plan in which running jobs go on and nothing starts; False if the verifier
         rejects it. Nothing is said of its value."""
         return self._accepts(standing(self.instance))
+
+    def _whole(self, packing: Packing) -> tuple[JobRound, ...]:
+        """Return the decisions of a packing and, where it is of few jobs, that all others stay as
+        they are, in the order of the instance."""
+        decided = {entry.id: entry for entry in job_rounds(packing)}
+        if self.few is not None:
+            others = (entry for entry in standing(self.instance) if entry.id not in self.few)
+            decided |= {entry.id: entry for entry in others}
+        return tuple(decided[job.id] for job in self.instance.jobs if job.id in decided)
 
     def _accepts(self, jobs: tuple[JobRound, ...]) -> bool:
         faults = verify_round(self.instance, jobs, self.blocked)
@@ -144,24 +155,17 @@ def decide(
     own = read_options(f"round solver {solver}", declaration(found), options)
     best = _Best(instance, blocked)
     stands = budget_s < TIGHT_S * len(instance.jobs) and best.stand()
-    posed = pose(
-        instance,
-        goal,
-        round_s,
-        refill=refill,
-        blocked=blocked,
-        reserved=reserved,
-        keep=keep,
-        started_s=started_s,
-        budget_s=budget_s,
+    build_by = partial(
+        build, objective=goal, round_s=round_s, refill=refill, blocked=blocked, reserved=reserved
     )
-    model, fallback = posed.model, posed.shortfall
+    posed = pose(instance, build_by, keep, started_s, budget_s)
+    model, fallback, best.few = posed.model, posed.shortfall, posed.few
     alone = 0.0
     if model is not None:
         alone = model.alone
         if fallback is None:
             best.prove(alone, "each job alone")
-        checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(model.jobs))
+        checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(instance.jobs))
         request = RoundRequest(
             model=model,
             deadline_s=started_s + budget_s - checks_s,
@@ -199,7 +203,7 @@ def decide(
         objective=goal.name,
         solver=solver,
         seed=seed,
-        jobs=best.jobs if best.packing is None else _listed(instance, best.jobs, posed.left_out),
+        jobs=best.jobs,
         value=value,
         bound=max(best.bound, value),
         bound_source=best.source,
@@ -228,12 +232,6 @@ def _solve(solver: RoundSolver, request: RoundRequest) -> str | None:
     except Exception as error:
         return f"{solver.name} crashed: {type(error).__name__}: {error}"
     return None
-
-
-def _listed(instance: Instance, *decided: tuple[JobRound, ...]) -> tuple[JobRound, ...]:
-    """Return decisions in the order in which the instance lists the jobs."""
-    by_id = {entry.id: entry for entry in chain(*decided)}
-    return tuple(by_id[job.id] for job in instance.jobs if job.id in by_id)
 
 
 def _proves_nothing(bound: float, source: str) -> None:

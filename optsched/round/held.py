@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
-from ..model.instance import Instance, Placement
+from ..model.instance import Instance, Placement, Running
 from ..model.job import Job, Mode
 from ..physics import memory_gib
 from ..physics.capacity import Domains
 from ..physics.contention import planned_uplinks_gbps
-from .model import Bools, Floats, Ints, Kind
+from .model import Bools, Floats, Ints, Kind, is_second
 
 SLACK = 1e-7
 """Relative excess of a fractional amount that is taken for rounding."""
@@ -46,8 +47,9 @@ class Held:
     the first `running` are running jobs. `gang` is the GPUs of each hold.
 
     `class_of` gives the class of each node, `rack` its rack (-1 without), `racks` the nodes of
-    each, `domains` what is left of racks before anything is placed. Jobs that are being saved have
-    `taken` so much of each node, and the `room` is what they leave, inf where there is no limit.
+    each, `domains` what is left of racks before anything is placed. Jobs that are being saved, and
+    those `around`, have `taken` so much of each node; the `room` is what they leave, inf where
+    there is no limit.
     """
 
     holds: tuple[Hold, ...]
@@ -67,6 +69,8 @@ class Held:
     room_memory_gib: Floats
     taken_gpus: Ints
     taken_cpus: Ints
+    taken_gib: Floats
+    around: Sequence[tuple[Job, Running]]
 
     @property
     def node_class(self) -> Ints:
@@ -103,8 +107,10 @@ def held_by(
     running: int,
     class_of: list[int],
     blocked: Sequence[Placement],
+    around: Sequence[tuple[Job, Running]] = (),
 ) -> Held:
-    """Return the holds of active `jobs` as columns."""
+    """Return the holds of active `jobs` as columns; what jobs that are being saved (`blocked`) and
+    those `around` hold is taken off the room."""
     nodes, order = instance.cluster.nodes, instance.cluster.node_order
     inf = float("inf")
     entries: list[tuple[int, int, int, int, float]] = []
@@ -116,11 +122,18 @@ def held_by(
             gib = memory_gib(job, mode, slot.gpus) if has_memory else 0.0
             entries.append((k, order[slot.node], gpus, slot.cpus, gib))
     owner, node, gpus_, cpus, memory = zip(*entries, strict=True) if entries else ((),) * 5
-    taken_gpus, taken_cpus = np.zeros((2, len(nodes)), dtype=np.int64)
-    for placement in blocked:
-        for slot in placement:
-            taken_gpus[order[slot.node]] += slot.gpus
-            taken_cpus[order[slot.node]] += slot.cpus
+    taken_gpus, taken_cpus, taken_gib = [0] * len(nodes), [0] * len(nodes), [0.0] * len(nodes)
+    for slot in chain.from_iterable(blocked):
+        taken_gpus[order[slot.node]] += slot.gpus
+        taken_cpus[order[slot.node]] += slot.cpus
+    domains = Domains(instance.cluster, planned_uplinks_gbps(instance), SLACK)
+    for job, entry in around:
+        on = [order[slot.node] for slot in entry.placement]
+        domains.take(domains.ties(job), on)
+        for n, slot in zip(on, entry.placement, strict=True):
+            taken_gpus[n] += 0 if is_second(entry) else slot.gpus
+            taken_cpus[n] += slot.cpus
+            taken_gib[n] += memory_gib(job, entry.mode, slot.gpus)
     names = dict.fromkeys(node.rack for node in nodes if node.rack is not None)
     number = {name: i for i, name in enumerate(names)}
     rack = [-1 if node.rack is None else number[node.rack] for node in nodes]
@@ -140,13 +153,16 @@ def held_by(
         class_of=np.array(class_of, dtype=np.int64),
         rack=rack,
         racks=racks,
-        domains=Domains(instance.cluster, planned_uplinks_gbps(instance), SLACK),
-        room_gpus=np.array([node.gpus for node in nodes], dtype=np.int64) - taken_gpus,
+        domains=domains,
+        around=around,
+        room_gpus=np.array([node.gpus for node in nodes], dtype=np.int64) - np.array(taken_gpus),
         room_cpus=np.array([inf if node.cpus is None else node.cpus for node in nodes])
-        - taken_cpus,
+        - np.array(taken_cpus),
         room_memory_gib=np.array(
             [inf if node.memory_gib is None else node.memory_gib for node in nodes]
-        ),
-        taken_gpus=taken_gpus,
-        taken_cpus=taken_cpus,
+        )
+        - np.array(taken_gib),
+        taken_gpus=np.array(taken_gpus),
+        taken_cpus=np.array(taken_cpus),
+        taken_gib=np.array(taken_gib),
     )

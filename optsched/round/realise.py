@@ -1,9 +1,11 @@
 """From a choice of options to a plan on real nodes, which every round solver needs."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .deadline import NEVER, Deadline
-from .model import Floats, Ints, RoundModel
+from .model import NO_OPTION, Floats, Ints, RoundModel
 from .place import Packing
 from .solver import RoundRequest
 
@@ -34,21 +36,10 @@ def realise(
     target = _target(model, wish, enough)
     best = -np.inf
     attempts = [(ranked, order) for ranked in (reduced, model.options.value) for order in ORDERS]
-    for ranked, (slots_first, fragments_first) in attempts[:tries]:
+    for ranked, order in attempts[:tries]:
         left_s = request.left_s()
-        packing = Packing(
-            model,
-            slots_first=slots_first,
-            fragments_first=fragments_first,
-            deadline=request.deadline,
-        )
-        packing.place_all(wish, ranked)
-        packing.fill()
-        request.report_packing(packing)
-        best = max(best, packing.worth())
-        if best >= target or len(model.options.value) > MANY_OPTIONS:
-            break
-        if request.left_s() < left_s - request.left_s():  # another would come too late
+        best = max(best, _attempt(request, wish, ranked, order=order).worth())
+        if best >= target or len(model.options.value) > MANY_OPTIONS or _is_late(request, left_s):
             break
     return best
 
@@ -69,20 +60,40 @@ def realise_losers_first(
     best = -np.inf
     for _ in range(TURNS):
         left_s = request.left_s()
-        packing = Packing(model, deadline=request.deadline)
-        packing.place_all(wish, reduced, urgent)
-        packing.fill()
-        request.report_packing(packing)
+        packing = _attempt(request, wish, reduced, urgent)
         best = max(best, packing.worth())
-        lost = _lost(model, wish, packing.chosen)
+        lost = _values(model, wish) - _values(model, packing.chosen)
         lost[urgent] = 0.0
         if best >= target or lost.max(initial=0.0) <= 0 or model.reserved:
             break
-        if request.left_s() < left_s - request.left_s():
+        if _is_late(request, left_s):
             break
         worst = np.flatnonzero(lost >= NEARLY * lost.max())
         urgent = [*worst[np.argsort(-lost[worst], kind="stable")].tolist(), *urgent]
     return best
+
+
+def _attempt(
+    request: RoundRequest,
+    wish: Ints,
+    ranked: Floats,
+    urgent: Sequence[int] = (),
+    order: tuple[bool, bool] = (False, False),
+) -> Packing:
+    """Put a choice on nodes once and report it."""
+    packing = Packing(
+        request.model, slots_first=order[0], fragments_first=order[1], deadline=request.deadline
+    )
+    packing.place_all(wish, ranked, urgent)
+    packing.fill()
+    request.report_packing(packing)
+    return packing
+
+
+def _is_late(request: RoundRequest, left_s: float) -> bool:
+    """Return whether another attempt, as long as the one that began with so much time, would come
+    too late."""
+    return request.left_s() < left_s - request.left_s()
 
 
 def _target(model: RoundModel, wish: Ints, enough: float) -> float:
@@ -90,17 +101,16 @@ def _target(model: RoundModel, wish: Ints, enough: float) -> float:
     return target - 1e-12 * abs(target)
 
 
-def _lost(model: RoundModel, wish: Ints, chosen: Ints) -> Floats:
-    """What each job was to be worth less what it is."""
-    wished = np.where(wish >= 0, model.options.value[wish], 0.0)
-    return np.asarray(wished - np.where(chosen >= 0, model.options.value[chosen], 0.0), dtype=float)
+def _values(model: RoundModel, chosen: Ints) -> Floats:
+    """Return what each job is worth in a choice."""
+    return np.where(chosen >= 0, model.options.value[chosen], 0.0)
 
 
 def keep_all(model: RoundModel, deadline: Deadline = NEVER) -> Packing:
     """Keep every running job where it is, and give what is free to waiting jobs by value, until the
     deadline."""
     packing = Packing(model, deadline=deadline)
-    wish = np.full(len(model.jobs), -1, dtype=np.int64)
+    wish = np.full(len(model.jobs), NO_OPTION, dtype=np.int64)
     wish[model.patterns.kept] = model.options.first[model.patterns.kept]
     packing.place_all(wish, model.options.value)
     packing.fill()

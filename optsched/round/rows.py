@@ -154,6 +154,7 @@ class _Builder:
         members = self._set(mask).members
         memory = [kind.node.memory_gib for kind in members]
         free = sum((kind.node.memory_gib or 0.0) * len(kind.nodes) for kind in members)
+        free -= float(self._held.taken_gib[self._set(mask).nodes].sum())
         held = self._held.memory_gib
         self._of_nodes("memory", mask, memory, free, self._table.memory_gib, held)
 
@@ -190,6 +191,10 @@ class _Builder:
         for hold in self._held.holds:
             held = jobs[hold.job], hold.mode
             takes.append([*table.together(*held), *table.used_up(hold.mode)])
+        free = [float(row.capacity) for row in table.rows[: table.shared]]
+        for job, entry in self._held.around:
+            for r, amount in (*table.together(job, entry.mode), *table.used_up(entry.mode)):
+                free[r] -= amount
         entries: list[list[tuple[int, float]]] = [[] for _ in range(table.shared)]
         for p, demand in enumerate(takes):
             for r, amount in demand:
@@ -201,6 +206,6 @@ class _Builder:
             what, where = row.name, ""
             if row.kind == "quota":
                 what, where = row.kind, "all tenants" if row.of is None else f"tenant {row.of}"
-            limit = Row(what, where, float(row.capacity))
+            limit = Row(what, where, free[r])
             pairs = np.array(entries[r], dtype=float).reshape(-1, 2)
             self._put(limit, pairs[:, 0].astype(np.int64), pairs[:, 1])

@@ -30,14 +30,10 @@ MOST_PAIRS = 20_000
 options."""
 
 
-def holds_on_others(
-    instance: Instance, facts: Facts, deadline: Deadline, *, beside: bool = True
-) -> list[Hold]:
-    """Return all such options, by job; without `beside` only those of jobs that share already."""
+def holds_on_others(instance: Instance, facts: Facts, deadline: Deadline) -> list[Hold]:
+    """Return all such options, by job."""
     holds = [hold for j in facts.kept.tolist() if (hold := _alone(instance, facts, j))]
-    if beside:
-        holds += _guests(instance, facts, deadline)
-    return sorted(holds, key=lambda hold: hold.job)
+    return sorted(holds + _guests(instance, facts, deadline), key=lambda hold: hold.job)
 
 
 def _alone(instance: Instance, facts: Facts, j: int) -> Hold | None:

@@ -238,7 +238,7 @@ def test_nobody_passes_the_gang_that_was_picked(tmp_path: Path) -> None:
     more = {"weights": str(path), "backfill": "yes"}
     found = plan_of("rltune", *jobs, nodes=(Node(name="n", gpus=4, cpus=4),), options=more)
     assert [times(found[name]) for name in ("b", "c", "long")] == [[(10, 15)], [(2, 7)], [(15, 24)]]
-    with pytest.raises(InputError, match="expected yes or no"):
+    with pytest.raises(InputError, match="expected no or yes"):
         policy("rltune", options={"backfill": "maybe"})
 
 

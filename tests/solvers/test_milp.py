@@ -20,6 +20,7 @@ from optsched.model.plan import JobPlan, Plan, Segment
 from optsched.model.profile import Locality, Profile
 from optsched.objectives import parse
 from optsched.physics.catalogue import catalogue_of
+from optsched.plugins.options import read_options
 from optsched.plugins.solver import Report, Request
 from optsched.verify import verify
 from optsched_solvers.milp import SOLVER, backend
@@ -62,7 +63,7 @@ def solve(
             objective=goal,
             time_limit_s=limit_s,
             incumbent=incumbent,
-            options=chosen,
+            options=read_options("solver milp", SOLVER.Options, chosen),
         ),
         heard.report(),
     )

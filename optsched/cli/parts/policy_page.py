@@ -31,16 +31,16 @@ published, also where that starves gangs (`sjf`, `wspt`, `qssf`, `gittins`, `xio
 def page(policies: Sequence[Listed]) -> str:
     """Return the page as Markdown: a table, then a section for each policy."""
     lines = [HEAD + "| policy | idea | year | needs | sureness |", "|---|---|--:|---|---|"]
-    for one in policies:
-        source = one.source
+    for policy in policies:
+        source = policy.source
         needs = ", ".join(f"`{name}`" for name in source.needs) if source else ""
         year, sureness = (str(source.year), source.sureness) if source else ("", "")
-        linked = source or one.options
-        name = f"[`{one.name}`](#{one.name})" if linked else f"`{one.name}`"
-        lines.append(f"| {name} | {_cell(one.title)} | {year} | {needs} | {sureness} |")
-    for one in policies:
-        if one.source is not None or one.options:
-            lines += ["", *_section(one)]
+        linked = source or policy.options
+        name = f"[`{policy.name}`](#{policy.name})" if linked else f"`{policy.name}`"
+        lines.append(f"| {name} | {_cell(policy.title)} | {year} | {needs} | {sureness} |")
+    for policy in policies:
+        if policy.source is not None or policy.options:
+            lines += ["", *_section(policy)]
     return "\n".join(lines) + "\n"
 
 

@@ -1,9 +1,10 @@
 """A copy of what a controller knows at one instant, for questions that are answered beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 
+from ...driver.blocked import Amounts, amounts, beneath, blocked_places
 from ...executors.base import AttemptKey, NodeStatus, Progress
 from ...model.cluster import Cluster, Tenant
 from ...model.instance import Instance, Placement, Slot
@@ -98,29 +99,23 @@ def blocked_at(state: State, instance: Instance, solution: RoundSolution) -> tup
         for entry in solution.jobs
         if entry.mode is not None and entry.decision != "continue"
     }
-    taken: dict[str, list[int]] = {}
-    claimed: dict[str, list[int]] = {}
+    taken: Amounts = {}
+    claimed: Amounts = {}
     for job in state.jobs.values():
         for attempt in reversed(job.attempts):
             if attempt.ended_s is not None and attempt.ended_s <= at_s:
                 break
             if attempt.intended_s < at_s and job.id not in instance.running_job:
-                _add(taken, attempt.placement)
+                amounts([attempt.placement], taken)
             elif (
                 attempt.intended_s >= at_s
                 and job.id not in given
                 and job.id not in instance.running_job
             ):
-                _add(claimed, attempt.placement)  # a claim of an earlier round
-    for claim in state.claims.values():
-        if claim.job not in given:
-            _add(claimed, claim.placement)
-    for name, (gpus, cpus) in claimed.items():
-        held = taken.setdefault(name, [0, 0])
-        held[0], held[1] = max(held[0], gpus), max(held[1], cpus)
-    kept: dict[str, list[int]] = {}
-    for entry in instance.running:
-        _add(kept, entry.placement)
+                amounts([attempt.placement], claimed)  # a claim of an earlier round
+    amounts((one.placement for one in state.claims.values() if one.job not in given), claimed)
+    taken = beneath(taken, claimed)
+    kept = amounts(entry.placement for entry in instance.running)
     for node in instance.cluster.nodes:
         if node.name in state.nodes and not state.nodes[node.name].usable:
             gpus, cpus = kept.get(node.name, [0, 0])
@@ -128,17 +123,5 @@ def blocked_at(state: State, instance: Instance, solution: RoundSolution) -> tup
         elif node.name in state.nodes:
             free = node.gpus - kept.get(node.name, [0, 0])[0] - taken.get(node.name, [0, 0])[0]
             out = idle_out(state, node.name, free)
-            _add(taken, [Slot(node=node.name, gpus=out)] if out else [])
-    return tuple(
-        (Slot(node=name, gpus=gpus, cpus=cpus),)
-        for name, (gpus, cpus) in sorted(
-            (one for one in taken.items() if one[0] in order), key=lambda x: order[x[0]]
-        )
-    )
-
-
-def _add(into: dict[str, list[int]], placement: Sequence[Slot]) -> None:
-    for slot in placement:
-        held = into.setdefault(slot.node, [0, 0])
-        held[0] += slot.gpus
-        held[1] += slot.cpus
+            amounts([(Slot(node=node.name, gpus=out),)] if out else [], taken)
+    return blocked_places(taken, order)

@@ -18,10 +18,10 @@ from ..scheduling.plans import plan_of
 from ..scheduling.problem import Choice, Problem, Schedule
 from ..scheduling.schedule_generation import (
     canonical,
-    generate,
+    preempted_in,
+    replay,
     returns_beside_partner,
     start_in_order,
-    starts_that_matter,
 )
 from .clock import Budget
 from .model import Model
@@ -210,19 +210,9 @@ def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Sche
             for i, k in problem.partner.items()
         ):
             return problem.with_matching_alternatives(schedule)
-    priority = [float(choices[a.index].start) for a in problem.activities]
-    preempted = frozenset(
-        a.index for a in problem.activities if a.preempts(choices[a.index].alternative)
-    )
     if complete and problem.partner:
-        return start_in_order(problem, choices, preempted)
-    ways = {j: (choice.alternative,) for j, choice in choices.items()}
-    nodes = {
-        j: frozenset(n for n, _ in choice.split) for j, choice in choices.items() if choice.split
-    }
-    waits = starts_that_matter(problem, choices)
-    found = generate(problem, priority, preempted, ways, nodes, waits)
-    return found or generate(problem, priority, preempted, ways, not_before=waits)
+        return start_in_order(problem, choices, preempted_in(problem, choices))
+    return replay(problem, choices) or replay(problem, choices, anywhere=choices)
 
 
 def _constrained(problem: Problem, model: Model, choices: dict[int, Choice]) -> Schedule | None:

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, replace
 
 from ..scheduling.problem import Activity, Choice, Problem, Schedule
-from ..scheduling.schedule_generation import generate, starts_that_matter
+from ..scheduling.schedule_generation import generate, preempted_in, starts_that_matter
 from .clock import Budget
 from .direct import Incumbent
 
@@ -56,13 +56,12 @@ class ListSearch:
         budget: Budget,
         priority: list[float],
         ways: Ways,
-        preempted: frozenset[int],
     ) -> None:
+        assert incumbent.schedule is not None
         self.problem, self.incumbent, self.budget = problem, incumbent, budget
-        self.list = List(priority, ways, preempted, {})
-        if incumbent.schedule is not None:
-            waits = starts_that_matter(problem, dict(enumerate(incumbent.schedule)))
-            self.list = replace(self.list, waits=waits)
+        known = dict(enumerate(incumbent.schedule))
+        waits = starts_that_matter(problem, known)
+        self.list = List(priority, ways, preempted_in(problem, known), waits)
         self.rng = random.Random(budget.seed + 1)
         self.value = math.inf
         self._decode_and_keep(self.list, 0.0)
@@ -106,8 +105,7 @@ class ListSearch:
         problem = self.problem
         activity = self.rng.choice(problem.activities)
         change_s = self.rng.choice(problem.changes_s)
-        length_s = min(alternative.seconds for alternative in activity.alternatives)
-        start_s = self.rng.choice((0.0, change_s, change_s - length_s))
+        start_s = self.rng.choice((0.0, change_s, change_s - activity.shortest_s))
         waits = {**self.list.waits, activity.index: problem.tick.ceil(start_s)}
         return replace(self.list, waits=waits)
 
@@ -148,15 +146,6 @@ class ListSearch:
         else:
             ways[j] = by_type(activity, self.rng.choice(types) or None)
         return replace(self.list, ways=ways)
-
-
-def preempted_in(problem: Problem, schedule: Schedule) -> frozenset[int]:
-    """Running jobs that a schedule preempts."""
-    return frozenset(
-        a.index
-        for a in problem.activities
-        if a.hold is not None and schedule[a.index].alternative > 0
-    )
 
 
 def list_of(problem: Problem, schedule: Schedule) -> tuple[list[float], Ways]:

@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 
 from ..scheduling.free_capacity import FreeCapacity
 from ..scheduling.problem import Choice, Problem, Schedule
-from ..scheduling.schedule_generation import canonical, generate, starts_that_matter
+from ..scheduling.schedule_generation import canonical, replay
 from .clock import Budget
 from .direct import Incumbent
 from .model import Fixed, Model
@@ -237,35 +237,16 @@ class Search:
 
     def _on_nodes(self, candidate: Schedule, choices: dict[int, Choice]) -> Schedule:
         """Put a schedule on nodes that were not told apart, in the order of its starts."""
-        ways = {j: (choice.alternative,) for j, choice in enumerate(candidate)}
-        preempted = frozenset(
-            a.index
-            for a in self.problem.activities
-            if a.hold is not None and candidate[a.index].alternative > 0
-        )
-        nodes = {
-            j: frozenset(n for n, _ in choice.split)
-            for j, choice in enumerate(candidate)
-            if choice.split and j not in choices
-        }
+        activities = self.problem.activities
         pools = {j for j, choice in choices.items() if not choice.split}
-        pool_types = {
-            a.mode.gpu_type for j in pools for a in self.problem.activities[j].alternatives
+        pool_types = {a.mode.gpu_type for j in pools for a in activities[j].alternatives}
+        anywhere = {
+            j
+            for j, choice in enumerate(candidate)
+            if j in choices
+            or activities[j].alternatives[choice.alternative].mode.gpu_type in pool_types
         }
-        nodes = {
-            j: where
-            for j, where in nodes.items()
-            if self.problem.activities[j].alternatives[candidate[j].alternative].mode.gpu_type
-            not in pool_types
-        }
-        found = generate(
-            self.problem,
-            [float(choice.start) for choice in candidate],
-            preempted,
-            ways,
-            nodes,
-            starts_that_matter(self.problem, dict(enumerate(candidate))),
-        )
+        found = replay(self.problem, dict(enumerate(candidate)), anywhere)
         return found if found is not None else self.schedule
 
     def _fits(self, candidate: Schedule, free: list[int]) -> bool:

@@ -2,7 +2,6 @@
 by size."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,10 +13,10 @@ from ..scheduling.evaluate import Evaluator
 from ..scheduling.lagrange import PriceBound, applies, grid
 from ..scheduling.plans import schedule_of
 from ..scheduling.problem import Activity, Problem, Schedule
-from ..scheduling.schedule_generation import generate, starts_that_matter
+from ..scheduling.schedule_generation import generate, preempted_in, replay
 from .clock import Budget
 from .direct import Incumbent, solve_whole
-from .list_search import WORK_PER_JOB, ListSearch, Ways, by_type, list_of, preempted_in
+from .list_search import WORK_PER_JOB, ListSearch, Ways, by_type, list_of
 from .neighbourhood import Search
 
 DIRECT_INTERVALS = 6000
@@ -96,18 +95,7 @@ def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
     read = schedule_of(problem, plan)
     if read is None or problem.tick.exact:
         return read
-    return generate(
-        problem,
-        [float(choice.start) for choice in read],
-        preempted_in(problem, read),
-        {j: (choice.alternative,) for j, choice in enumerate(read)},
-        {
-            j: frozenset(node for node, _ in choice.split)
-            for j, choice in enumerate(read)
-            if choice.split
-        },
-        starts_that_matter(problem, dict(enumerate(read))),
-    )
+    return replay(problem, dict(enumerate(read)))
 
 
 def _improve(
@@ -146,9 +134,7 @@ def _search_lists(
 ) -> None:
     assert incumbent.schedule is not None
     priority, ways = guide if guide is not None else list_of(problem, incumbent.schedule)
-    ListSearch(
-        problem, incumbent, budget, priority, ways, preempted_in(problem, incumbent.schedule)
-    ).run(until)
+    ListSearch(problem, incumbent, budget, priority, ways).run(until)
 
 
 def _is_proved(incumbent: Incumbent, proved: dict[int, float]) -> bool:
@@ -169,9 +155,6 @@ def _priorities(problem: Problem) -> Iterator[list[float]]:
     """Orders for list schedules: WSPT by area, by run time, by both; shortest first; earliest
     deadline; arrival."""
 
-    def shortest(activity: Activity) -> float:
-        return min(a.seconds for a in activity.alternatives)
-
     def area(activity: Activity) -> float:
         return min(a.seconds * max(a.mode.gpus, 0.1) for a in activity.alternatives)
 
@@ -183,37 +166,27 @@ def _priorities(problem: Problem) -> Iterator[list[float]]:
 
     every = problem.activities
     yield [area(a) / weight(a) for a in every]
-    yield [math.sqrt(area(a) * shortest(a)) / weight(a) for a in every]
-    yield [shortest(a) for a in every]
-    yield [-shortest(a) for a in every]
+    yield [math.sqrt(area(a) * a.shortest_s) / weight(a) for a in every]
+    yield [a.shortest_s for a in every]
+    yield [-a.shortest_s for a in every]
     yield [-area(a) for a in every]
     yield [float(a.release_up) for a in every]
     if any(a.job.deadline_s is not None for a in every):
         yield [deadline(a) for a in every]
-        yield [deadline(a) - shortest(a) for a in every]
+        yield [deadline(a) - a.shortest_s for a in every]
     tails = _tails(problem)
     if any(a.before for a in every):
         yield [-tails[a.index] for a in every]
 
 
 def _tails(problem: Problem) -> list[float]:
-    """Length of the longest chain of followers of each activity, itself included."""
-    followers: dict[int, list[int]] = defaultdict(list)
-    for activity in problem.activities:
+    """Return the length of the longest chain of followers of each activity, itself included."""
+    tails = [activity.shortest_s for activity in problem.activities]
+    for activity in reversed(problem.in_order):
         for i in activity.before:
-            followers[i].append(activity.index)
-    tails: dict[int, float] = {}
-    pending = list(range(len(problem.activities)))
-    while pending:
-        later = []
-        for j in reversed(pending):
-            if any(k not in tails for k in followers[j]):
-                later.append(j)
-            else:
-                own = min(a.seconds for a in problem.activities[j].alternatives)
-                tails[j] = own + max((tails[k] for k in followers[j]), default=0.0)
-        pending = later[::-1]
-    return [tails[j] for j in range(len(problem.activities))]
+            own_s = problem.activities[i].shortest_s
+            tails[i] = max(tails[i], own_s + tails[activity.index])
+    return tails
 
 
 def _price(
@@ -240,7 +213,7 @@ def _price(
         kind = kinds[activity.index]
         if kind is not None and (found := by_type(activity, prices.types[kind])):
             ways[activity.index] = found
-    preempted = preempted_in(problem, incumbent.schedule)
+    preempted = preempted_in(problem, dict(enumerate(incumbent.schedule)))
     guided: Schedule | None = generate(problem, order, preempted, ways)
     free = generate(problem, order, preempted)
     incumbent.offer(guided)

@@ -2,6 +2,7 @@
 size."""
 
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from optsched.model.instance import Instance
 from optsched.model.plan import Plan
@@ -128,15 +129,8 @@ class _Windows:
 
     def _in_order(self) -> list[str]:
         """Jobs, each after its predecessors."""
-        order: dict[str, None] = {}
-        stack = [job.id for job in reversed(self.instance.jobs)]
-        while stack:
-            before = [b for b in self.instance.job[stack[-1]].after if b not in order]
-            if before:
-                stack.extend(before)
-            else:
-                order[stack.pop()] = None
-        return list(order)
+        before = {job.id: job.after for job in self.instance.jobs}
+        return list(TopologicalSorter(before).static_order())
 
     def _earliest_starts(self) -> dict[str, float]:
         found: dict[str, float] = {}

@@ -88,6 +88,7 @@ class AdaSrsf(ListScheduling):
         super().__init__()
         self._kappa, self._gate, self._eta = options.kappa, options.gate, options.eta
         self._contended = self._refused = 0
+        self._loaded: LeastLoaded | None = None
 
     def rank(self, world: World, job_id: str) -> float:
         """GPU-seconds to completion in the fastest option, start-up and restore included."""
@@ -95,26 +96,27 @@ class AdaSrsf(ListScheduling):
 
     def decide(self, world: World) -> None:
         """Start every job that fits and passes the gate, in order."""
-        self.enqueue(world)
-        loaded: LeastLoaded | None = None
-        while entry := self._queue.best():
-            job_id = entry[1]
-            found = world.fit(job_id)
-            if found is None:
-                self._queue.block()
-                continue
-            option, placement = found
-            if option.mode.gpus:
-                loaded = loaded or LeastLoaded(world, self._kappa)
-                placement = loaded.place(job_id, option) or placement
-            if not self._may_start(world, job_id, option, placement):
-                self._refused += 1
-                self._queue.block()
-                continue
-            self._queue.pop()
-            world.start(job_id, option, placement)
-            if loaded is not None:
-                loaded.add(job_id)
+        super().decide(world)
+        self._loaded = None
+
+    def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+        """Return a place on the least loaded nodes, if the gate lets the job start there."""
+        fitting = world.fit(job_id)
+        if fitting is None:
+            return None
+        option, placement = fitting
+        if option.mode.gpus:
+            self._loaded = self._loaded or LeastLoaded(world, self._kappa)
+            placement = self._loaded.place(job_id, option) or placement
+        if not self._may_start(world, job_id, option, placement):
+            self._refused += 1
+            return None
+        return option, placement
+
+    def started(self, world: World, job_id: str) -> None:
+        """Note what the job loads."""
+        if self._loaded is not None:
+            self._loaded.add(job_id)
 
     def facts(self) -> dict[str, float]:
         """Starts onto a contended uplink, and refusals of the gate."""

@@ -5,8 +5,8 @@ from optsched.plugins.policy import Source
 
 from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
-from .parts.left_alone import is_left_alone
-from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
+from .parts.left_alone import ElasticReallocation, is_left_alone
+from .parts.reallocation import Grant, ReallocationOptions, held
 
 
 class Share:
@@ -68,7 +68,7 @@ def first(shares: list[Share]) -> Share:
     return best
 
 
-class Afs(Reallocation):
+class Afs(ElasticReallocation):
     """At each interval all GPUs are given out step by step, each to the job that comes out of
     comparing one after the other: of a shorter job with rate p and a longer one with rate q the
     shorter gets the step if (p' - p) / p > (q' - q) / q', else the longer, p' and q' being the
@@ -142,11 +142,6 @@ class Afs(Reallocation):
                     one for step in range(share.step, -1, -1) for one in counts.options[step]
                 )
         return grants
-
-    def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps its GPU type and count, or is none of this policy's
-        business."""
-        return is_left_alone(world, job_id) or super().stays(world, job_id)
 
     def _types(self, world: World, job_id: str) -> list[GangCounts]:
         own = held(world, job_id)[0] if job_id in world.running else None

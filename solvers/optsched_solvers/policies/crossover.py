@@ -5,8 +5,7 @@ from typing import NamedTuple
 from optsched.driver.world import World
 from optsched.plugins.policy import Source
 
-from .parts.demand_queue import arrival_key
-from .parts.pair_sharing import KindQueue, Singles, duty, fits_memory, way_beside
+from .parts.pair_sharing import PairPolicy, duty, fits_memory, way_beside
 
 MOST_MATCHED = 32
 """So many waiting and so many running jobs are matched at once; exact matching takes time cubic in
@@ -38,7 +37,7 @@ def gain(one: Iteration, other: Iteration) -> float:
     return (one.alone_s + other.alone_s) / period_s(one, other)
 
 
-class Crossover:
+class Crossover(PairPolicy):
     """First in, first out, with what does not fit skipped; waiting jobs without free GPUs join
     running ones in the pairs that gain most together.
 
@@ -73,27 +72,15 @@ class Crossover:
     )
 
     def __init__(self) -> None:
-        self._queue = KindQueue()
-        self._singles = Singles()
+        super().__init__()
         self._hopeless: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def decide(self, world: World) -> None:
         """Free GPUs in order of arrival, then pairs."""
-        for job_id in world.take_arrived():
-            self._queue.push(world, arrival_key(world, job_id), job_id)
-        self._singles.catch_up(world, world.take_released())
-        self._queue.serve(lambda job_id: self._start(world, job_id))
+        super().decide(world)
         for gpus in self._singles.sizes():
             while self._pair(world, gpus):
                 pass
-
-    def _start(self, world: World, job_id: str) -> bool:
-        found = world.fit(job_id)
-        if found is None:
-            return False
-        world.start(job_id, *found)
-        self._singles.started(world, job_id)
-        return True
 
     def _pair(self, world: World, gpus: int) -> bool:
         """Start the best pairs among the first jobs; whether there were any."""
@@ -126,12 +113,8 @@ class Crossover:
         }
         started = False
         for job_id, partner in _matching(weights):
-            option = way_beside(
-                world, job_id, partner
-            )  # those before it may have taken the cores beside it
-            if option is not None:
-                world.start_sharing(job_id, option, partner)
-                self._singles.joined(job_id, partner)
+            # those before it may have taken the cores beside the partner
+            if self._join(world, job_id, partner):
                 self._queue.remove(job_id)
                 started = True
         return started

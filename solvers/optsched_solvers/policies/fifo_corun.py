@@ -11,7 +11,7 @@ from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
 
 from .parts.demand_queue import Entry, arrival_key
-from .parts.pair_sharing import Singles, joins
+from .parts.pair_sharing import Singles, joins, start_alone
 
 
 class FifoCorun:
@@ -75,10 +75,7 @@ class FifoCorun:
             del self._queue[0]
 
     def _start(self, world: World, job_id: str) -> bool:
-        found = world.fit(job_id)
-        if found is not None:
-            world.start(job_id, *found)
-            self._singles.started(world, job_id)
+        if start_alone(world, job_id, self._singles):
             return True
         if self._failed.get(job_id, 0) >= self.attempts:
             return False

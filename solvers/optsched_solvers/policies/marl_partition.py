@@ -87,18 +87,16 @@ class MarlPartition(ListScheduling):
         if world.now_s >= self._look_at_s:
             self._look_at_s = world.now_s + self._interval_s
             self._look(world)
-        self.enqueue(world)
-        while entry := self._queue.best():
-            job_id = entry[1]
-            fitted = world.fit(job_id)
-            if fitted is None:
-                self._queue.block()
-                continue
-            option, placement, predicted = self._forward(world, job_id, fitted)
-            self._queue.pop()
-            own = world.fastest(job_id).rate / option.rate
-            world.start(job_id, option, placement)
-            self._known[job_id] = own, predicted
+        super().decide(world)
+
+    def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+        """Return where the job goes, and keep by how much it is predicted to be slowed down."""
+        fitted = world.fit(job_id)
+        if fitted is None:
+            return None
+        option, placement, predicted = self._forward(world, job_id, fitted)
+        self._known[job_id] = world.fastest(job_id).rate / option.rate, predicted
+        return option, placement
 
     def facts(self) -> dict[str, float]:
         """Observations, the mean absolute error of predictions when first checked, and where jobs

@@ -1,12 +1,11 @@
 """Predicted run time by place from telemetry."""
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
-from optsched.driver.layout import Need
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
@@ -17,6 +16,7 @@ from optsched.plugins.policy import Source
 from .parts.by_score import ByScore
 from .parts.duration_model import DurationModel, Floats
 from .parts.seating import Seat
+from .parts.within import Within
 
 MOST_PLACES = 100
 """Places that are looked at, the least loaded; Kubernetes too scores a sample of a large
@@ -80,14 +80,10 @@ class NetAware(ByScore):
         self._by_type: defaultdict[tuple[str, str | None], list[float]] = defaultdict(_nothing)
         self._runs: dict[str, tuple[float, float, Floats, Seat]] = {}
         self._features: Floats | None = None
-        self._within: dict[tuple[Need, int], Need] = {}
+        self._within = Within()
         self._choices_made = 0
         self._right = 0
         self._right_by_default = 0
-
-    def __getstate__(self) -> dict[str, object]:
-        """Without what is found by identity, which is another one in another process."""
-        return {**super().__getstate__(), "_within": {}}
 
     def facts(self) -> dict[str, float]:
         """How often the place taken was the fastest, of the placements where places differed,
@@ -121,22 +117,15 @@ class NetAware(ByScore):
             need = world.need(job_id, option)
             for nodes in (*world.free.layout.racks, -1):
                 placement = (
-                    world.free.place(self._kept(need, nodes)) if need.nodes & nodes else None
+                    world.free.place(need if nodes == -1 else self._within(need, nodes))
+                    if need.nodes & nodes
+                    else None
                 )
                 if placement:
                     placements.setdefault(placement, option)
         return _least_loaded(
             world, [(option, placement) for placement, option in placements.items()]
         )
-
-    def _kept(self, need: Need, nodes: int) -> Need:
-        if nodes == -1:
-            return need
-        if len(self._within) > 5000:
-            self._within.clear()
-        if (need, nodes) not in self._within:
-            self._within[need, nodes] = replace(need, nodes=need.nodes & nodes)
-        return self._within[need, nodes]
 
     # --------------------------------------------------------------------------------------------
     # choices

@@ -5,11 +5,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from optsched.driver.blocked import amounts, beneath, blocked_places
 from optsched.driver.demand import Demand
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
 from optsched.driver.snapshot import Snapshot, snapshot
 from optsched.driver.world import World
-from optsched.model.instance import Instance, Placement, Slot
+from optsched.model.instance import Instance, Placement
 from optsched.model.job import Job, Mode
 from optsched.objectives import Objective, parse
 from optsched.physics.modes import Option
@@ -290,32 +291,12 @@ class Optsched:
     def _blocked(self, world: World, now: Snapshot) -> tuple[Placement, ...]:
         """What is not there to be given away: of what is being saved and what is claimed, on each
         node the more, as claims are mostly on what is being saved."""
-        saving: dict[str, tuple[int, int]] = {}
-        claimed: dict[str, tuple[int, int]] = {}
-        for into, placements in (
-            (saving, [placement for _, placement, _ in now.saving]),
-            (claimed, [placement for _, placement in self._claims.values()]),
-        ):
-            for placement in placements:
-                for slot in placement:
-                    gpus, cpus = into.get(slot.node, (0, 0))
-                    into[slot.node] = gpus + slot.gpus, cpus + slot.cpus
+        saving = amounts(placement for _, placement, _ in now.saving)
         for name in world.lost:
             node = world.cluster.node[name]
-            saving[name] = node.gpus, node.cpus or 0
-        order = world.cluster.node_order
-        nodes = sorted({**saving, **claimed}, key=order.__getitem__)
-        none = (0, 0)
-        return tuple(
-            (
-                Slot(
-                    node=name,
-                    gpus=max(saving.get(name, none)[0], claimed.get(name, none)[0]),
-                    cpus=max(saving.get(name, none)[1], claimed.get(name, none)[1]),
-                ),
-            )
-            for name in nodes
-        )
+            saving[name] = [node.gpus, node.cpus or 0]
+        claimed = amounts(placement for _, placement in self._claims.values())
+        return blocked_places(beneath(saving, claimed), world.cluster.node_order)
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:

@@ -15,8 +15,8 @@ from optsched.plugins.policy import Source
 
 from .parts.configuration_choice import Choice, Configuration, choose
 from .parts.gpu_pool import GpuPool
-from .parts.left_alone import is_left_alone
-from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
+from .parts.left_alone import SolvedReallocation, is_left_alone
+from .parts.reallocation import Grant, ReallocationOptions, held
 from .parts.tenant_quotas import quotas
 
 WATT_PARTS = 1000
@@ -121,7 +121,7 @@ def _move(
         left[row] += amount
 
 
-class PowerFlow(Reallocation):
+class PowerFlow(SolvedReallocation):
     """At each interval every job gets a GPU count and a clock, for the least sum of the times that
     the jobs still need within the GPUs and a limit on power, or on the energy of what is left of
     them.
@@ -178,27 +178,14 @@ class PowerFlow(Reallocation):
         super().__init__(options)
         self.solve = options.solve
         self.power_w, self.energy_kwh = options.power, options.energy
-        self._rounds = self._proven = 0
 
     def facts(self) -> dict[str, float | str]:
-        """How many rounds there were, and how many were solved to the optimum."""
-        return (
-            {"rounds": self._rounds, "proven_rounds": self._proven} if self.solve == "exact" else {}
-        )
+        """How many rounds were solved to the optimum, where they are solved exactly."""
+        return super().facts() if self.solve == "exact" else {}
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Choose a way for each job."""
-        grants: dict[str, Grant] = {}
-        jobs = []
-        for job_id in movable:
-            options = world.options(job_id)
-            if is_left_alone(world, job_id):
-                grants[job_id] = options
-                pool.hold(job_id, *held(world, job_id))
-            elif any(option.mode.gpus for option in options):
-                jobs.append(job_id)
-            else:
-                grants[job_id] = options
+        grants, jobs = self.set_apart(world, movable, pool)
         types = list(pool.gpus)
         limits = quotas(world, jobs)
         room = [*(max(0, pool.gpus[gpu_type]) for gpu_type in types), *(most for _, most in limits)]
@@ -216,8 +203,7 @@ class PowerFlow(Reallocation):
         if self.solve == "exact":
             found = exact(bare, room)
             chosen = found.chosen
-            self._rounds += 1
-            self._proven += found.proven
+            self.solved(found.proven)
         else:
             chosen = greedy(bare, room)
         for job_id, own, i in zip(jobs, ways, chosen, strict=True):

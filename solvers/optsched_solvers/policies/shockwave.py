@@ -14,8 +14,8 @@ from optsched.plugins.options import Duration, PositiveDuration
 from optsched.plugins.policy import Source
 
 from .parts.gpu_pool import GpuPool
-from .parts.left_alone import is_left_alone
-from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
+from .parts.left_alone import ElasticReallocation
+from .parts.reallocation import Grant, ReallocationOptions, held
 
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Progress at which the logarithm is exact; between them it is a line."""
@@ -142,7 +142,7 @@ class Fair:
         return MOMENTUM * mean_s + (1 - MOMENTUM) * self.last_s
 
 
-class Shockwave(Reallocation):
+class Shockwave(ElasticReallocation):
     """Every round a window of rounds is divided among the jobs for the best mean logarithm of their
     progress by its end, less 0.001 for each second of the longest rest; each job should be done,
     after the window at its fair share, by the time that a fair share from the start would have
@@ -197,17 +197,7 @@ class Shockwave(Reallocation):
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Plan the window and give out its first round."""
-        grants: dict[str, Grant] = {}
-        jobs = []
-        for job_id in movable:
-            options = world.options(job_id)
-            if is_left_alone(world, job_id):
-                grants[job_id] = options
-                pool.hold(job_id, *held(world, job_id))
-            elif options and gang(options).mode.gpus:
-                jobs.append(job_id)
-            else:
-                grants[job_id] = options
+        grants, jobs = self.set_apart(world, movable, pool)
         gpus = sum(max(0, count) for count in pool.gpus.values())
         if not jobs or not gpus:
             return grants

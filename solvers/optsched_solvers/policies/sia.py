@@ -7,8 +7,8 @@ from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
 from .parts.growth import Growth
-from .parts.left_alone import is_left_alone
-from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
+from .parts.left_alone import SolvedReallocation
+from .parts.reallocation import Grant, ReallocationOptions, held
 from .parts.restart_factor import restart_factor
 from .parts.tenant_quotas import quotas
 
@@ -17,7 +17,7 @@ NO_ALLOCATION = 1.1
 DELAY_S = 30.0
 
 
-class Sia(Reallocation):
+class Sia(SolvedReallocation):
     """At each interval every job gets one configuration, a GPU type and a count, or nothing, at the
     least sum of (normalised goodput)^-0.5 for the jobs that get one and of 1.1 for each of the
     others.
@@ -68,25 +68,10 @@ class Sia(Reallocation):
     def __init__(self, options: ReallocationOptions) -> None:
         super().__init__(options)
         self._growth = Growth()
-        self._rounds = self._proven = 0
-
-    def facts(self) -> dict[str, float | str]:
-        """How many rounds there were, and how many were solved to the optimum."""
-        return {"rounds": self._rounds, "proven_rounds": self._proven}
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Solve the integer program of this round."""
-        grants: dict[str, Grant] = {}
-        jobs = []
-        for job_id in movable:
-            options = world.options(job_id)
-            if is_left_alone(world, job_id):
-                grants[job_id] = options
-                pool.hold(job_id, *held(world, job_id))
-            elif any(option.mode.gpus for option in options):
-                jobs.append(job_id)
-            else:
-                grants[job_id] = options
+        grants, jobs = self.set_apart(world, movable, pool)
         self._growth.note(world, jobs)
         types = list(pool.gpus)
         limits = quotas(world, jobs)
@@ -94,18 +79,12 @@ class Sia(Reallocation):
         ways = [self._ways(world, job_id, types, row_of.get(i)) for i, job_id in enumerate(jobs)]
         room = [*(max(0, pool.gpus[gpu_type]) for gpu_type in types), *(most for _, most in limits)]
         found = choose([[way for way, _ in own] for own in ways], room)
-        self._rounds += 1
-        self._proven += found.proven
+        self.solved(found.proven)
         for job_id, own, i in zip(jobs, ways, found.chosen, strict=True):
             grant = own[i][1]
             if grant:
                 grants[job_id] = grant
         return grants
-
-    def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps its GPU type and count, or is none of this policy's
-        business."""
-        return is_left_alone(world, job_id) or super().stays(world, job_id)
 
     def _ways(
         self, world: World, job_id: str, types: list[str | None], quota: int | None

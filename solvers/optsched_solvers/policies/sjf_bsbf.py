@@ -5,8 +5,7 @@ from optsched.physics import placed_rate
 from optsched.physics.modes import Option
 from optsched.plugins.policy import Source
 
-from .parts.demand_queue import arrival_key
-from .parts.pair_sharing import KindQueue, Singles, fits_memory, slowdowns, way_beside
+from .parts.pair_sharing import PairPolicy, fits_memory, slowdowns
 
 
 def mean_finish_shared_s(
@@ -26,7 +25,7 @@ def mean_finish_in_turn_s(new_s: float, running_s: float) -> float:
     return running_s + 0.5 * new_s
 
 
-class SjfBsbf:
+class SjfBsbf(PairPolicy):
     """Shortest remaining time first, without preemption; what finds no free GPUs joins the running
     job beside which the two finish earliest on average, if that is earlier than one after the
     other, and the GPU memory holds both.
@@ -61,36 +60,23 @@ class SjfBsbf:
     )
 
     def __init__(self) -> None:
-        self._queue = KindQueue()
-        self._singles = Singles()
+        super().__init__()
         self._seen: dict[str, int] = {}
         self._good: dict[str, tuple[tuple[str, int], ...]] = {}
 
-    def decide(self, world: World) -> None:
-        """Every waiting job in order: free GPUs, else the best partner."""
-        for job_id in world.take_arrived():
-            self._queue.push(
-                world, arrival_key(world, job_id, world.fastest_finish_s(job_id)), job_id
-            )
-        self._singles.catch_up(world, world.take_released())
-        self._queue.serve(lambda job_id: self._start(world, job_id))
+    def rank(self, world: World, job_id: str) -> float:
+        """Seconds in the fastest option, start-up and restore included."""
+        return world.fastest_finish_s(job_id)
 
     def _start(self, world: World, job_id: str) -> bool:
-        found = world.fit(job_id)
-        if found is not None:
-            world.start(job_id, *found)
-            self._singles.started(world, job_id)
-            self._seen.pop(job_id, None)
-            self._good.pop(job_id, None)
-            return True
-        for _, partner in self._partners(world, job_id):
-            option = way_beside(world, job_id, partner)
-            if option is not None:
-                world.start_sharing(job_id, option, partner)
-                self._singles.joined(job_id, partner)
-                del self._seen[job_id], self._good[job_id]
-                return True
-        return False
+        """Start on free GPUs, else beside the best partner."""
+        if not super()._start(world, job_id) and not any(
+            self._join(world, job_id, partner) for _, partner in self._partners(world, job_id)
+        ):
+            return False
+        self._seen.pop(job_id, None)
+        self._good.pop(job_id, None)
+        return True
 
     def _partners(self, world: World, job_id: str) -> list[tuple[float, str]]:
         """Running jobs beside which it is better to run than after them, with the mean finish of

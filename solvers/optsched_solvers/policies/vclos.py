@@ -77,18 +77,6 @@ class Vclos(ListScheduling):
         """Arrival alone decides."""
         return 0.0
 
-    def decide(self, world: World) -> None:
-        """Start every job that has a place of its own, in order."""
-        self.enqueue(world)
-        while entry := self._queue.best():
-            job_id = entry[1]
-            found = self._isolated(world, job_id)
-            if found is None:
-                self._queue.block()
-                continue
-            self._queue.pop()
-            world.start(job_id, *found)
-
     def facts(self) -> dict[str, float]:
         """How many jobs started in each stage."""
         return dict(
@@ -99,7 +87,8 @@ class Vclos(ListScheduling):
             )
         )
 
-    def _isolated(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+    def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+        """Return a place of its own."""
         found = self._gate.find(world, job_id, UP_TO_A_RACK, 0.0)
         if found is not None and _has_uplinks(world, job_id, found[1]):
             self._stages[min(1, len(found[1]) - 1) if found[1] else 0] += 1

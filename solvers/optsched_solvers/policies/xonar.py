@@ -10,14 +10,13 @@ from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
 
-from .parts.demand_queue import arrival_key
-from .parts.pair_sharing import KindQueue, Singles, duty, way_beside
+from .parts.pair_sharing import PairPolicy, duty
 
 FULL = 1.0 + 1e-9
 """GPU-active shares of a step that add up to no more than the whole step."""
 
 
-class XonarStyle:
+class XonarStyle(PairPolicy):
     """The job with the least GPU execution time first; then on the GPUs of each job that runs alone
     the waiting one that fills them best.
 
@@ -56,31 +55,18 @@ class XonarStyle:
         ] = 0.0
 
     def __init__(self, options: Options) -> None:
+        super().__init__()
         self.reserve_gib = options.reserve_gib
-        self._queue = KindQueue()
-        self._singles = Singles()
 
-    def decide(self, world: World) -> None:
-        """Free GPUs first, then those of the jobs that run alone."""
-        for job_id in world.take_arrived():
-            self._queue.push(
-                world, arrival_key(world, job_id, self._gpu_time_s(world, job_id)), job_id
-            )
-        self._singles.catch_up(world, world.take_released())
-        self._queue.serve(lambda job_id: self._start(world, job_id))
-        self._fill(world)
-
-    def _gpu_time_s(self, world: World, job_id: str) -> float:
+    def rank(self, world: World, job_id: str) -> float:
+        """Remaining run time in which the GPU is active."""
         active = duty(world, job_id)
         return world.fastest_finish_s(job_id) * (1.0 if active is None else active)
 
-    def _start(self, world: World, job_id: str) -> bool:
-        found = world.fit(job_id)
-        if found is None:
-            return False
-        world.start(job_id, *found)
-        self._singles.started(world, job_id)
-        return True
+    def decide(self, world: World) -> None:
+        """Free GPUs first, then those of the jobs that run alone."""
+        super().decide(world)
+        self._fill(world)
 
     def _fill(self, world: World) -> None:
         for gpus in self._singles.sizes():
@@ -119,10 +105,7 @@ class XonarStyle:
         )
         for _, _, i in ranked:
             job_id = waiting[i][1]
-            option = way_beside(world, job_id, partner)
-            if option is not None:
-                world.start_sharing(job_id, option, partner)
-                self._singles.joined(job_id, partner)
+            if self._join(world, job_id, partner):
                 return job_id
         return None
 

@@ -20,17 +20,20 @@ out only lowers the bound.
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
 
+from optsched.bounds.ascent import Pace, ascend
 from optsched.objectives import RankOfJobs, SumOfJobs, Usage
 
 from .problem import Activity, Alternative, Problem, Schedule
 
 MOST_CHANGES = 500
 """At most so many changes of what use costs are instants of the grid."""
+PACE = Pace(patience=20, floor=0.05, averaged=0.0, progress=0.1, nearest=1e-3, ends=1e-6)
 MEMORY = 200
 """Relaxed solutions remembered."""
 
@@ -132,24 +135,12 @@ class PriceBound:
     def _earliest_s(self) -> list[float]:
         """Earliest start of each job in seconds from now: its release, or the end of a chain of
         predecessors."""
-        activities = self.problem.activities
-        found: dict[int, float] = {}
-        pending = [a.index for a in activities]
-        while pending:
-            later = []
-            for j in pending:
-                activity = activities[j]
-                if any(i not in found for i in activity.before):
-                    later.append(j)
-                    continue
-                wait_s = max(0.0, activity.job.submit_s - self.problem.instance.now_s)
-                ends = [
-                    found[i] + min(a.seconds for a in activities[i].alternatives)
-                    for i in activity.before
-                ]
-                found[j] = max([wait_s, *ends])
-            pending = later
-        return [found[a.index] for a in activities]
+        activities, now_s = self.problem.activities, self.problem.instance.now_s
+        earliest_s = [max(0.0, activity.job.submit_s - now_s) for activity in activities]
+        for activity in self.problem.in_order:
+            ends = (earliest_s[i] + activities[i].shortest_s for i in activity.before)
+            earliest_s[activity.index] = max(earliest_s[activity.index], *ends, 0.0)
+        return earliest_s
 
     def _costs(self, rows: list[tuple[Activity, Alternative, float]]) -> Floats:
         """Cost of each row at each candidate start, without prices."""
@@ -291,39 +282,10 @@ class PriceBound:
                     )
         return slopes / (1.5 * step_s)
 
-    def ascend(
-        self, prices: Floats, target: float, stalls: int = 20
-    ) -> Iterator[tuple[float, Floats]]:
-        """Subgradient ascent; yields (best bound, its prices) after each step, until it no longer
-        moves.
-
-        Step lengths after Polyak towards the best bound plus `delta`, first up to `target` (the
-        value of a schedule, above `certain`); `delta` is halved after `stalls` steps without real
-        progress. Each cell moves in proportion to its own price, so that early, dear and late,
-        cheap stretches converge alike.
-        """
-        value, excess = self.evaluate(prices)
-        best_value, best = value, prices
-        delta, since = max(target - value, 1e-3 * abs(target)), 0.0
-        while delta > 1e-6 * abs(target):
-            direction = np.where((prices <= 0) & (excess < 0), 0.0, excess / self.cells_s)
-            scale = np.maximum(prices, 0.05 * prices.max() + 1e-12)
-            norm = float((direction**2 * scale * self.cells_s).sum())
-            if norm <= 0:
-                return
-            prices = np.maximum(
-                prices + (best_value + delta - value) / norm * scale * direction, 0.0
-            )
-            value, excess = self.evaluate(prices)
-            if value > best_value:
-                since = 0.0 if value > best_value + 0.1 * delta else since + 0.5
-                best_value, best = value, prices
-            else:
-                since += 1
-            if since >= stalls:
-                delta, since, prices = delta / 2, 0.0, best
-                value, excess = self.evaluate(prices)
-            yield best_value, best
+    def ascend(self, prices: Floats, target: float) -> Iterator[tuple[float, Floats]]:
+        """Yield the best bound and its prices after each step of an ascent, until it no longer
+        moves; `target` is the value of a schedule, above `certain`."""
+        return islice(ascend(self.evaluate, self.cells_s, None, target, prices, PACE), 1, None)
 
     def suggestion(self) -> tuple[list[float], list[int | None]]:
         """Mean start of every job over the last evaluations, and the index of the GPU type it took

@@ -6,6 +6,8 @@ is feasible).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from graphlib import TopologicalSorter
 
 from optsched.model.instance import Instance, Running
 from optsched.model.job import Job, Mode
@@ -85,6 +87,11 @@ class Activity:
     before: tuple[int, ...]
     running: Running | None = None
     hold: Hold | None = None
+
+    @property
+    def shortest_s(self) -> float:
+        """Length of its shortest alternative."""
+        return min(alternative.seconds for alternative in self.alternatives)
 
     def preempts(self, alternative: int) -> bool:
         """Whether an alternative preempts the job, which runs now."""
@@ -207,6 +214,12 @@ class Problem:
                 )
             )
         ]
+
+    @cached_property
+    def in_order(self) -> list[Activity]:
+        """Activities, each after its predecessors."""
+        before = {activity.index: activity.before for activity in self.activities}
+        return [self.activities[i] for i in TopologicalSorter(before).static_order()]
 
     def _choose_tick(self) -> Tick:
         instance, seconds = self.instance, list(self.changes_s)

@@ -6,7 +6,7 @@ whole length.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from optsched.physics import TIME_TOLERANCE_S
 
@@ -65,6 +65,32 @@ def generate(
         return None
     schedule = [found[activity.index] for activity in problem.activities]
     return problem.with_matching_alternatives(schedule) if problem.partner else schedule
+
+
+def replay(
+    problem: Problem, choices: Mapping[int, Choice], anywhere: Container[int] = ()
+) -> Schedule | None:
+    """Generate the schedule of `choices` anew in the order of their starts: the same alternatives,
+    each job on its nodes if it is not one that may be `anywhere`."""
+    return generate(
+        problem,
+        [float(choices[a.index].start) for a in problem.activities],
+        preempted_in(problem, choices),
+        {j: (choice.alternative,) for j, choice in choices.items()},
+        {
+            j: frozenset(node for node, _ in choice.split)
+            for j, choice in choices.items()
+            if choice.split and j not in anywhere
+        },
+        starts_that_matter(problem, choices),
+    )
+
+
+def preempted_in(problem: Problem, choices: Mapping[int, Choice]) -> frozenset[int]:
+    """Return the running jobs that choices preempt."""
+    return frozenset(
+        a.index for a in problem.activities if a.preempts(choices[a.index].alternative)
+    )
 
 
 def starts_that_matter(problem: Problem, choices: Mapping[int, Choice]) -> dict[int, int]:

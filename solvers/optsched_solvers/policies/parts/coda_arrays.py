@@ -1,11 +1,10 @@
 """Which nodes are meant for small gangs and which for wide ones, and the cores kept beside idle
 GPUs."""
 
-from dataclasses import replace
-from typing import Any
-
 from optsched.driver.layout import Need
 from optsched.driver.world import World
+
+from .within import Within
 
 WIDE_GPUS = 4
 
@@ -22,11 +21,7 @@ class Arrays:
         self._cores = 0
         self._found = 0
         self._masks: dict[float, tuple[int, int]] = {}
-        self._within: dict[tuple[Need, int], Need] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is found by identity, which is another one in another process."""
-        return {**self.__dict__, "_within": {}}
+        self._within = Within()
 
     def queue(self, gpus: int) -> str:
         """The queue of a job that asks for so many GPUs at the most."""
@@ -73,11 +68,7 @@ class Arrays:
         remembers."""
         if need.nodes & nodes == need.nodes or not need.needs_node:
             return need
-        if len(self._within) > 5000:
-            self._within.clear()
-        if (need, nodes) not in self._within:
-            self._within[need, nodes] = replace(need, nodes=need.nodes & nodes)
-        return self._within[need, nodes]
+        return self._within(need, nodes)
 
 
 def _split(world: World, share: float) -> tuple[int, int]:

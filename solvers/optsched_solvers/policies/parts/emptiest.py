@@ -1,6 +1,6 @@
 """Gangs on the emptiest nodes, as an alternative to best fit."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -58,11 +58,20 @@ class Emptiest:
                 left -= gpus
         if left or not slots:
             return None
-        placement = tuple(
-            Slot(node=world.cluster.nodes[i].name, gpus=gpus, cpus=gpus * need.cpus_per_gpu)
-            for i, gpus in sorted(slots)
-        )
-        spreads = {other.spread for other in world.options(job_id) if other.mode == option.mode}
-        widest = min(map(WIDEST_FIRST.index, spreads), default=len(WIDEST_FIRST))
-        too_far = WIDEST_FIRST.index(span(world.cluster, placement)) < widest
-        return None if too_far or not room.holds(need, placement) else placement
+        return gang_on_nodes(world, job_id, option, room, sorted(slots))
+
+
+def gang_on_nodes(
+    world: World, job_id: str, option: Option, room: Room, gpus: Iterable[tuple[int, int]]
+) -> Placement | None:
+    """Return the placement with these GPUs of nodes, named by their position; None where `room`
+    does not hold it or the gang would be spread too far."""
+    need = world.need(job_id, option)
+    placement = tuple(
+        Slot(node=world.cluster.nodes[i].name, gpus=count, cpus=count * need.cpus_per_gpu)
+        for i, count in gpus
+    )
+    spreads = {other.spread for other in world.options(job_id) if other.mode == option.mode}
+    widest = min(map(WIDEST_FIRST.index, spreads), default=len(WIDEST_FIRST))
+    too_far = WIDEST_FIRST.index(span(world.cluster, placement)) < widest
+    return None if too_far or not room.holds(need, placement) else placement

@@ -1,6 +1,8 @@
 """List scheduling: at each event start whatever fits, in the order of a rule."""
 
 from optsched.driver.world import World
+from optsched.model.instance import Placement
+from optsched.physics.modes import Option
 
 from .demand_queue import DemandQueue, arrival_key
 
@@ -28,14 +30,22 @@ class ListScheduling:
         if world.take_released():
             self._queue.unblock()
 
+    def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+        """Return how and where a waiting job starts now; None where it goes on waiting."""
+        return world.fit(job_id)
+
+    def started(self, world: World, job_id: str) -> None:
+        """Note that a job has been started."""
+
     def decide(self, world: World) -> None:
-        """Start every job that fits, in order."""
+        """Start every job that finds a place, in order."""
         self.enqueue(world)
         while entry := self._queue.best():
             job_id = entry[1]
-            found = world.fit(job_id)
+            found = self.find(world, job_id)
             if found is None:
                 self._queue.block()
                 continue
             self._queue.pop()
             world.start(job_id, *found)
+            self.started(world, job_id)

@@ -11,7 +11,7 @@ from optsched.driver.world import World
 from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
 
-from .demand_queue import Entry, Key
+from .demand_queue import Entry, Key, arrival_key
 
 Kind = tuple[int, float | None, str | None, tuple[tuple[str, float], ...]]
 """Jobs of one kind fit at the same instants, and go equally well with the same partners."""
@@ -189,3 +189,47 @@ class KindQueue:
                 heapreplace(order, (entries[0], kind))
             else:
                 heappop(order)
+
+
+class PairPolicy:
+    """Base of the policies that start waiting jobs on free GPUs and on those of jobs that run
+    alone, kind by kind, in the order of a rank."""
+
+    def __init__(self) -> None:
+        self._queue = KindQueue()
+        self._singles = Singles()
+
+    def rank(self, world: World, job_id: str) -> float:
+        """Lower starts first, after priority and before arrival."""
+        return 0.0
+
+    def decide(self, world: World) -> None:
+        """Start who waits, in order."""
+        for job_id in world.take_arrived():
+            key = arrival_key(world, job_id, self.rank(world, job_id))
+            self._queue.push(world, key, job_id)
+        self._singles.catch_up(world, world.take_released())
+        self._queue.serve(lambda job_id: self._start(world, job_id))
+
+    def _start(self, world: World, job_id: str) -> bool:
+        """Start a waiting job on free GPUs; false where it does not fit."""
+        return start_alone(world, job_id, self._singles)
+
+    def _join(self, world: World, job_id: str, partner: str) -> bool:
+        """Start a waiting job on the GPUs of a running one; false where it may not."""
+        option = way_beside(world, job_id, partner)
+        if option is None:
+            return False
+        world.start_sharing(job_id, option, partner)
+        self._singles.joined(job_id, partner)
+        return True
+
+
+def start_alone(world: World, job_id: str, singles: Singles) -> bool:
+    """Start a job on free GPUs, and note it among `singles`; false where it does not fit."""
+    placed = world.fit(job_id)
+    if placed is None:
+        return False
+    world.start(job_id, *placed)
+    singles.started(world, job_id)
+    return True

@@ -105,10 +105,18 @@ class Reallocation:
         if not (
             world.running or world.saving
         ):  # only what was not granted is within the budgets, say
-            for job_id in sorted(world.waiting, key=lambda one: arrival(world, one)):
-                fitting = world.fit(job_id)
-                if fitting is not None:
-                    world.start(job_id, *fitting)
+            start_what_fits(world)
+
+
+def start_what_fits(world: World) -> list[str]:
+    """Start every waiting job that fits, by priority and arrival; return which."""
+    started = []
+    for job_id in sorted(world.waiting, key=lambda job_id: arrival(world, job_id)):
+        fitting = world.fit(job_id)
+        if fitting is not None:
+            world.start(job_id, *fitting)
+            started.append(job_id)
+    return started
 
 
 def arrival(world: World, job_id: str) -> tuple[float, ...]:

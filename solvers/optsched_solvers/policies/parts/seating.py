@@ -7,7 +7,7 @@ from optsched.model.instance import Placement, Running, Slot
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
 
-from .reallocation import IntervalOption, Reallocation, arrival, may_move
+from .reallocation import IntervalOption, Reallocation, arrival, may_move, start_what_fits
 
 Seat = tuple[Option, Placement]
 """How a job is to run, and on which GPUs and cores."""
@@ -77,11 +77,8 @@ class Seating(Reallocation):
                 self.start(world, job_id, (option, placement))
                 del self._pending[job_id]
         if not (world.running or world.saving):
-            for job_id in sorted(world.waiting, key=lambda one: arrival(world, one)):
-                found = world.fit(job_id)
-                if found is not None:
-                    world.start(job_id, *found)
-                    self._pending.pop(job_id, None)
+            for job_id in start_what_fits(world):
+                self._pending.pop(job_id, None)
 
 
 def is_seated(world: World, job_id: str, seat: Seat) -> bool:

@@ -13,15 +13,15 @@ from optsched.plugins.policy import Source
 
 from ..parts.gpu_pool import GpuPool
 from ..parts.growth import Growth
-from ..parts.left_alone import is_left_alone
-from ..parts.reallocation import Grant, Reallocation, ReallocationOptions
+from ..parts.left_alone import SolvedReallocation, is_left_alone
+from ..parts.reallocation import Grant, ReallocationOptions
 from ..parts.restart_factor import restart_factor
 from ..parts.tenant_quotas import quotas
 from .exact import best
 from .state import LEAST_SPEEDUP, Candidate, Free, Parts, Size, State
 
 
-class Pollux(Reallocation):
+class Pollux(SolvedReallocation):
     """At each interval the allocation with the best power mean, of exponent -1, of the jobs'
     speedups; exactly.
 
@@ -73,11 +73,6 @@ class Pollux(Reallocation):
         self._growth = Growth()
         self._planned: dict[str, tuple[tuple[str, int], ...]] = {}
         self._stays: set[str] = set()
-        self._rounds = self._proven = 0
-
-    def facts(self) -> dict[str, float | str]:
-        """How many rounds there were, and how many were solved to the optimum."""
-        return {"rounds": self._rounds, "proven_rounds": self._proven}
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Build the state, solve it, and say who gets what."""
@@ -98,8 +93,7 @@ class Pollux(Reallocation):
             tuple(self._candidate(world, view, job_id, len(jobs)) for job_id in jobs),
         )
         found = best(state, quotas(world, jobs))
-        self._rounds += 1
-        self._proven += found.proven
+        self.solved(found.proven)
         self._planned = {}
         for job_id, job, parts in zip(jobs, state.jobs, found.given, strict=True):
             if not parts:

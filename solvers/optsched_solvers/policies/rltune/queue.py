@@ -8,11 +8,11 @@ import numpy as np
 from optsched.driver.demand import Demand
 from optsched.driver.outlook import Outlook
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Slot
-from optsched.physics import span
-from optsched.physics.modes import WIDEST_FIRST, Option
+from optsched.model.instance import Placement
+from optsched.physics.modes import Option
 
 from ..parts.demand_queue import DemandQueue, Entry, arrival_key
+from ..parts.emptiest import gang_on_nodes
 from .features import VISIBLE_JOBS, Floats, Present, features
 from .mapping import choose
 from .ways import Assignment, Way, best_ways, on_nodes, shapes
@@ -104,16 +104,7 @@ class Moment:
     def _placed(self, job_id: str, option: Option, assignment: Assignment) -> Placement | None:
         """The placement of a way; None where it is spread too far or something beside GPUs is
         missing."""
-        world = self.world
-        need = world.need(job_id, option)
-        placement = tuple(
-            Slot(node=world.cluster.nodes[i].name, gpus=gpus, cpus=gpus * need.cpus_per_gpu)
-            for i, gpus in assignment
-        )
-        spreads = {other.spread for other in world.options(job_id) if other.mode == option.mode}
-        widest = min(map(WIDEST_FIRST.index, spreads), default=len(WIDEST_FIRST))
-        too_far = WIDEST_FIRST.index(span(world.cluster, placement)) < widest
-        return None if too_far or not world.free.holds(need, placement) else placement
+        return gang_on_nodes(self.world, job_id, option, self.world.free, assignment)
 
 
 def _counts(free: dict[int, list[int]]) -> tuple[tuple[int, int], ...]:
