@@ -9,8 +9,8 @@ from ...plugins.registry import Listed
 HEAD = """# Policies
 
 Every policy runs in the same simulator on the same instances (`optsched simulate INSTANCE --policy NAME`), is also a
-solver (`optsched solve INSTANCE --solver NAME`), and every plan it makes is verified. This page is what
-`optsched list policies --markdown` prints.
+solver (`optsched solve INSTANCE --solver NAME`), and every plan it makes is verified. It drives [real nodes](live.md),
+too (`policy = "NAME"` in `cluster.toml`). This page is what `optsched list policies --markdown` prints.
 
 How sure it is that a policy is what was published: **verified** against public code or text, **derived** by arithmetic
 from a stated model, **reconstructed** where only an abstract or a secondary text describes it. Names that end in
