@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..executors.base import NodeStatus
-from ..files import dump_instance, load_instance
+from ..files import check_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError
 from ..hostlist import expand_hostlist
@@ -24,10 +24,9 @@ Pose = Callable[[Mapping[str, str]], Present]
 
 @dataclass(frozen=True, slots=True)
 class Posed:
-    """A checked instance with its text, what is blocked in it, and why some jobs were left out."""
+    """A checked instance, what is blocked in it, and why some jobs were left out."""
 
     instance: Instance
-    text: str
     blocked: tuple[Placement, ...]
     left_out: dict[str, str]
 
@@ -40,11 +39,9 @@ def pose(present: Pose, left_out: Mapping[str, str]) -> Posed:
     out = dict(left_out)
     while True:
         view = present(out)
-        text = dump_instance(view.instance)
         try:
-            return Posed(
-                load_instance(text, view.instance.name, accept_never=True), text, view.blocked, out
-            )
+            check_instance(view.instance, accept_never=True)
+            return Posed(view.instance, view.blocked, out)
         except FaultyFileError as error:
             named = (
                 _named(view.instance, error.faults)
@@ -153,7 +150,7 @@ def _alone(instance: Instance) -> dict[str, str]:
 
 def _fault(instance: Instance) -> str | None:
     try:
-        load_instance(dump_instance(instance), instance.name, accept_never=True)
+        check_instance(instance, accept_never=True)
     except FaultyFileError as error:
         fault = error.faults[0]
         return f"{fault.path.rpartition('.')[2]} {fault.problem}"
