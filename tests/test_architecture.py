@@ -38,8 +38,6 @@ ORDER = (
 import each other."""
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("driver", "control"): "live reservations still read the controller's state",
-    ("driver", "executors"): "live reservations still read attempts",
     ("plugins", "simulate"): "a policy named as a solver is wrapped by the simulation of it",
     ("study", "cli"): "a run of a study is a command line, in a process of its own",
 }

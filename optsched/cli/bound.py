@@ -109,7 +109,7 @@ def command(
             write_text(output, dump_certificate(certificate))
     names = [objectives.level_name(level) for level in goal.levels]
     best = {
-        level: max((one.value for one in found if one.level == level), default=None)
+        level: max((bound.value for bound in found if bound.level == level), default=None)
         for level in range(len(names))
     }
     if as_json:
@@ -117,13 +117,13 @@ def command(
             json.dumps(
                 [
                     {
-                        "objective": names[one.level],
-                        "value": one.value,
-                        "source": one.source,
-                        "preemptive": one.preemptive,
-                        "best": one.value == best[one.level],
+                        "objective": names[bound.level],
+                        "value": bound.value,
+                        "source": bound.source,
+                        "preemptive": bound.preemptive,
+                        "best": bound.value == best[bound.level],
                     }
-                    for one in found
+                    for bound in found
                 ]
             )
         )
@@ -134,13 +134,13 @@ def command(
         click.echo(f"no bound is known for {objective}")
     else:
         out = table("", "objective", "bound", "holds for", "proved by", numeric=("bound",))
-        for one in sorted(found, key=lambda one: (one.level, -one.value)):
+        for bound in sorted(found, key=lambda bound: (bound.level, -bound.value)):
             out.add_row(
-                "*" if one.value == best[one.level] else "",
-                names[one.level],
-                with_length(one.value, level_unit(names[one.level])),
-                "any schedule" if one.preemptive else "this plan class",
-                one.source,
+                "*" if bound.value == best[bound.level] else "",
+                names[bound.level],
+                with_length(bound.value, level_unit(names[bound.level])),
+                "any schedule" if bound.preemptive else "this plan class",
+                bound.source,
             )
         show(out)
 

@@ -102,8 +102,8 @@ def command(
     if as_json:
         click.echo(to_json(explanations))
     elif not quiet:
-        for one in explanations:
-            click.echo(one.sentence)
+        for explanation in explanations:
+            click.echo(explanation.sentence)
     return 0
 
 
@@ -195,4 +195,4 @@ def to_json(explanations: "Sequence[Explanation]") -> str:
     """Return a list, one job a line, with all numbers."""
     from ..files import plain
 
-    return "[" + ",\n ".join(json.dumps(plain(one)) for one in explanations) + "]"
+    return "[" + ",\n ".join(json.dumps(plain(explanation)) for explanation in explanations) + "]"

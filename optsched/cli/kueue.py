@@ -90,8 +90,9 @@ def _show(decided: "Pass", *, as_json: bool, whole: bool, dry_run: bool) -> None
         _show_all(decided, dry_run)
         return
     at = clock_text(decided.at_s)
-    for one in decided.changed:
-        click.echo(f"{at}  {one.workload.id}: boost {one.workload.boost} -> {one.boost}; {one.why}")
+    for ranked in decided.changed:
+        workload = ranked.workload
+        click.echo(f"{at}  {workload.id}: boost {workload.boost} -> {ranked.boost}; {ranked.why}")
 
 
 def _show_all(decided: "Pass", dry_run: bool) -> None:
@@ -108,8 +109,8 @@ def _show_all(decided: "Pass", dry_run: bool) -> None:
         numeric=("GPUs", "priority"),
         folded=("why",),
     )
-    for one in decided.order:
-        _add(found, one)
+    for ranked in decided.order:
+        _add(found, ranked)
     for name, why in decided.left_out.items():
         found.add_row(name, "", "", "", "", "", why)
     if decided.order or decided.left_out:
@@ -172,17 +173,17 @@ def _plain(decided: "Pass", dry_run: bool) -> dict[str, Any]:
         },
         "workloads": [
             {
-                "namespace": one.workload.namespace,
-                "name": one.workload.name,
-                "queue": one.workload.queue,
-                "gpus": one.gpus,
-                "holds_quota": one.workload.held is not None,
-                "priority": one.workload.priority,
-                "boost_before": one.workload.boost,
-                "boost": one.boost,
-                "why": one.why,
+                "namespace": ranked.workload.namespace,
+                "name": ranked.workload.name,
+                "queue": ranked.workload.queue,
+                "gpus": ranked.gpus,
+                "holds_quota": ranked.workload.held is not None,
+                "priority": ranked.workload.priority,
+                "boost_before": ranked.workload.boost,
+                "boost": ranked.boost,
+                "why": ranked.why,
             }
-            for one in decided.order
+            for ranked in decided.order
         ],
         "left_out": dict(decided.left_out),
         "faults": {name: list(faults) for name, faults in decided.faults.items()},

@@ -129,10 +129,10 @@ def _show(total: dict[str, Any], bounds: bool) -> None:
 
     columns = ["asked for", "allocated", *(["no rule exceeds", "short of it"] if bounds else [])]
     out = table(*columns, numeric=tuple(columns))
-    for one in total["at_load"]:
-        cells = [f"{one['load']} %", f"{one['allocated_percent']:.2f} %"]
+    for level in total["at_load"]:
+        cells = [f"{level['load']} %", f"{level['allocated_percent']:.2f} %"]
         if bounds:
-            cells += [f"{one['bound_percent']:.2f} %", f"{one['gap_percent']:.2f} %"]
+            cells += [f"{level['bound_percent']:.2f} %", f"{level['gap_percent']:.2f} %"]
         out.add_row(*cells)
     names = {"0": "no GPU", "part": "a part of a GPU", "1": "1 GPU"}
     kinds = ", ".join(

@@ -90,7 +90,7 @@ def jobs_table(jobs: list[dict[str, Any]], *, users: bool, finished: bool = Fals
 
 def printable(text: str) -> str:
     """Without what would move a terminal's cursor: reasons may quote commands of others."""
-    return "".join(one if one.isprintable() else "?" for one in text)
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def gpus_of(job: dict[str, Any]) -> str:

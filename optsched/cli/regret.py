@@ -127,7 +127,7 @@ def _plain(found: "Regret") -> dict[str, Any]:
     )
     return {
         **{name: getattr(found, name) for name in names},
-        "hours": [asdict(one) for one in found.slices],
+        "hours": [asdict(part) for part in found.slices],
     }
 
 

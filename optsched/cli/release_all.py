@@ -52,7 +52,7 @@ def command(config: Path, as_json: bool, quiet: bool) -> int:
                 f"Slurm does not list its jobs: {error}; try again when it answers"
             ) from None
     if as_json:
-        click.echo(json.dumps({"jobs": [asdict(one) for one in given]}))
+        click.echo(json.dumps({"jobs": [asdict(job) for job in given]}))
     elif not (given or quiet):
         click.echo("no job is held for optsched")
-    return 1 if any(one.failed for one in given) else 0
+    return 1 if any(job.failed for job in given) else 0

@@ -82,9 +82,9 @@ def _plain(found: "Replay") -> dict[str, Any]:
     return {
         "round": found.number,
         "sound": not found.faults,
-        "faults": [str(one) for one in found.faults],
+        "faults": [str(fault) for fault in found.faults],
         "same": found.same,
-        "different": [plain(one) for one in found.differences],
+        "different": [plain(difference) for difference in found.differences],
         "then": numbers(found.then),
         "now": numbers(found.now),
         "comparable": found.comparable,
@@ -131,8 +131,8 @@ def _show(found: "Replay", jobs: int) -> None:
     show(*lines)
     if found.differences:
         rows = table("job", "then", "now", folded=("job", "then", "now"))
-        for one in found.differences[:MOST_SHOWN]:
-            rows.add_row(one.job, *_both(one))
+        for difference in found.differences[:MOST_SHOWN]:
+            rows.add_row(difference.job, *_both(difference))
         show("", rows)
         if len(found.differences) > MOST_SHOWN:
             click.echo(f"and {len(found.differences) - MOST_SHOWN:,} more; --json shows all")

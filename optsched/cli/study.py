@@ -85,7 +85,9 @@ def command(
     from ..study.summary import across_markdown, summaries, summary_markdown
     from ..study.table import as_csv, as_markdown, rows
 
-    asked = chosen(read_study(study), settings=[_pair(one) for one in settings], limit=limit)
+    asked = chosen(
+        read_study(study), settings=[_pair(setting) for setting in settings], limit=limit
+    )
     results = Results(output or Path(asked.name))
     with progress(asked.title, wanted=not (quiet or as_json)) as (on_start, on_result):
         found = run_study(
@@ -116,7 +118,7 @@ def command(
         str(results.folder),
         *(["--limit", str(limit)] if limit else []),
     ]
-    again += [word for one in settings for word in ("--set", one)]
+    again += [word for setting in settings for word in ("--set", setting)]
     notes = write_report(asked, study, shlex.join(again), found, results)
     failed = [one for one in found if one.answer is None]
     if as_json:

@@ -305,8 +305,8 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
 
 def _environment(variables: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for one in variables:
-        name, equals, value = one.partition("=")
+    for variable in variables:
+        name, equals, value = variable.partition("=")
         if not equals and name not in os.environ:
             raise InputError(f"--env {name}: this shell has no such variable; write {name}=VALUE")
         found[name] = value if equals else os.environ[name]

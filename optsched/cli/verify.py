@@ -95,8 +95,14 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
         add("no plan", f"the file holds no plan, only the status {stated.objective.status}")
     else:
         report = verify(instance, plan, wanted, replay=stated.replay)
-        for one in report.violations:
-            add(one.rule, one.message, job=one.job, node=one.node, time_s=one.time_s)
+        for violation in report.violations:
+            add(
+                violation.rule,
+                violation.message,
+                job=violation.job,
+                node=violation.node,
+                time_s=violation.time_s,
+            )
         claims = _claims(stated) if wanted.name == _canonical(stated.objective.name) else {}
         for i, value in enumerate(report.values or ()):
             name = objectives.level_name(wanted.levels[i])

@@ -16,7 +16,7 @@ from ..files import dump_instance, load_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
 from ..hostlist import MAX_NODES, expand_hostlist
-from ..model.cluster import Cluster, Node, Tenant
+from ..model.cluster import Cluster, Label, Node, Tenant
 from ..model.instance import Instance
 from ..objectives import wanted
 from ..plugins import registry
@@ -54,20 +54,13 @@ class NodeSettings(Part):
     cpus: int | None = Field(default=None, ge=0)
     memory_gib: float | None = Field(default=None, gt=0)
     rack: str | None = None
+    labels: tuple[Label, ...] = ()
     emulate: bool = False
 
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of this table. Raises ValueError for a faulty name."""
         return tuple(
-            Node(
-                name=name,
-                gpu_type=self.gpu_type,
-                gpus=self.gpus,
-                gpu_memory_gib=self.gpu_memory_gib,
-                cpus=self.cpus,
-                memory_gib=self.memory_gib,
-                rack=self.rack,
-            )
+            Node(**self.model_dump(exclude={"name", "emulate"}) | {"name": name})
             for name in expand_hostlist(self.name)
         )
 

@@ -18,7 +18,7 @@ from ..plugins import registry
 from ..plugins.options import NO_OPTIONS
 from ..plugins.solver import Constrain, Report, Request, Solver
 from .incumbent import Incumbent
-from .warm_start import offer_initial
+from .warm_start import offer_initial, offer_whole
 from .watchdog import Child
 
 HEURISTIC_SHARE = 0.1
@@ -114,9 +114,8 @@ class Search:
         through."""
         self.doubt_submissions()
         try:
-            if self.initial is not None and self.constrain is None:
-                self.note(offer_initial(self.incumbent, self.initial))
-                self.progress()
+            if self.initial is not None:
+                self.start_from(self.initial)
             self.heuristics(policies)
             self.combinatorial_bounds()
             if exact is not None:
@@ -125,6 +124,17 @@ class Search:
             if self.interrupted:
                 raise
             self.interrupted = True
+
+    def start_from(self, plan: Plan) -> None:
+        """Take the initial plan; under side constraints, which it may break, only as a hint."""
+        if self.constrain is None:
+            self.note(offer_initial(self.incumbent, plan))
+            self.progress()
+            return
+        hint = Incumbent(self.instance, self.objective, any_plan=False)
+        if reason := offer_whole(hint, plan):
+            self.note(f"the initial plan is not used: {reason}")
+        self.initial = hint.plan
 
     def doubt_submissions(self) -> None:
         """Note where jobs wait since 1970, as happens to those without a `submit_s`."""

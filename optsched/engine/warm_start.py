@@ -28,17 +28,26 @@ def offer_initial(incumbent: Incumbent, plan: Plan) -> str | None:
     jobs in its order. Return a note where it could not be used as it is."""
     from ..simulate.run import simulate
 
-    instance = incumbent.instance
-    entries = {entry.id: entry for entry in plan.jobs if entry.segments}
-    known = {job.id: entries[job.id] for job in instance.jobs if job.id in entries}
-    reason: str | None = f"it plans {len(known):,} of {len(instance.jobs):,} jobs"
-    if len(known) == len(instance.jobs):
-        reason = incumbent.offer(Plan(jobs=tuple(known.values())), SOURCE)
-        if reason is None:
-            return None
-    reordered = incumbent.offer(simulate(instance, PlannedOrder(instance, known)), SOURCE)
+    reason = offer_whole(incumbent, plan)
+    if reason is None:
+        return None
+    ordered = simulate(incumbent.instance, PlannedOrder(incumbent.instance, _by_id(plan)))
+    reordered = incumbent.offer(ordered, SOURCE)
     used = "is not used" if reordered else "gives only the order of jobs"
     return f"the initial plan {used}: {reordered or reason}"
+
+
+def offer_whole(incumbent: Incumbent, plan: Plan) -> str | None:
+    """Offer the plan as it is; return why it cannot be used."""
+    instance, entries = incumbent.instance, _by_id(plan)
+    known = tuple(entries[job.id] for job in instance.jobs if job.id in entries)
+    if len(known) < len(instance.jobs):
+        return f"it plans {len(known):,} of {len(instance.jobs):,} jobs"
+    return incumbent.offer(Plan(jobs=known), SOURCE)
+
+
+def _by_id(plan: Plan) -> dict[str, JobPlan]:
+    return {entry.id: entry for entry in plan.jobs if entry.segments}
 
 
 class PlannedOrder:

@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -187,10 +188,15 @@ def adapter(kind: type, nouns: tuple[type, ...] = NOUNS) -> Any:
 
 
 def parse_file(
-    kind: type, data: bytes | str, name: str, file_format: str, nouns: tuple[type, ...] = NOUNS
+    kind: type,
+    data: bytes | str,
+    name: str,
+    file_format: str,
+    nouns: tuple[type, ...] = NOUNS,
+    faults_of: Callable[[Any], Iterable[Fault]] = lambda parsed: (),
 ) -> Any:
-    """One kind of file, a dataclass made of `nouns`, checked field by field. Raises InputError
-    naming every fault."""
+    """Return what a kind of file holds, a dataclass made of `nouns`, checked field by field and
+    then as a whole by `faults_of`. Raises InputError naming every fault."""
     from pydantic import ValidationError
 
     data = _text(data, name)
@@ -207,6 +213,8 @@ def parse_file(
             raise InputError(f"{name}: {other}") from None
         known = [alias for noun in nouns for _, alias, _ in _layout(noun)]
         faults.extend(shape_faults(error.errors(include_url=False), data, known))
+    if not faults:
+        faults.extend(faults_of(parsed))
     if faults:
         raise FaultyFileError(name, faults)
     return parsed

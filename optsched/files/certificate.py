@@ -11,7 +11,6 @@ from annotated_types import Ge
 
 from . import InstanceRef, adapter, lines, number, parse_file, plain, read_bytes
 from .faults import Fault
-from .shape_faults import FaultyFileError
 
 NotNegative = Annotated[float, Ge(0)]
 BOUND_FORMAT = "optsched-bound/1"
@@ -68,10 +67,7 @@ def read_certificate(path: str | Path) -> Certificate:
 def load_certificate(data: bytes | str, name: str = "certificate") -> Certificate:
     """Parse a certificate; `name` is what messages call it. Raises InputError naming every
     fault."""
-    parsed: Certificate = parse_file(Certificate, data, name, BOUND_FORMAT, NOUNS)
-    faults = list(_faults(parsed))
-    if faults:
-        raise FaultyFileError(name, faults)
+    parsed: Certificate = parse_file(Certificate, data, name, BOUND_FORMAT, NOUNS, _faults)
     return parsed
 
 

@@ -50,6 +50,8 @@ class Handover:
     round."""
 
     def __init__(self, settings: "Settings", kueue: Kueue) -> None:
+        if settings.policy is not None:
+            raise InputError("policy: Kueue is handed the order of rounds; leave the policy out")
         self._settings, self._kueue = settings, kueue
         self._last: RoundSolution | None = None
 

@@ -101,11 +101,11 @@ def totals(instance: Instance, plan: Plan, chart: Chart) -> Totals:
     held_s = {series.name: _area(series.times_s, series.values) for series in chart.use}
     capacity_s = chart.total_gpus * chart.end_s
     return Totals(
-        mean_jct_s=sum(one.jct_s for one in facts) / max(1, len(facts)),
-        last_s=max((one.end_s for one in facts), default=0.0),
+        mean_jct_s=sum(job.jct_s for job in facts) / max(1, len(facts)),
+        last_s=max((job.end_s for job in facts), default=0.0),
         gpu_use=sum(held_s.values()) / capacity_s if capacity_s else None,
         overhead_gpu_s=sum(area for name, area in held_s.items() if name != "at work"),
-        preemptions=sum(one.preempted for one in facts),
+        preemptions=sum(job.preempted for job in facts),
         late=len(chart.late),
     )
 

@@ -13,6 +13,7 @@ from .facts import job_facts
 from .marks import add_bars, add_pauses, add_steps
 from .page import page
 from .palette import BAND, GRID, INK, MUTED, NOW, PAPER
+from .style import FONT, LEGEND
 
 CONFIG = {
     "displaylogo": False,
@@ -131,15 +132,7 @@ def _lay_out(
             }
         ],
     )
-    legend = {
-        "orientation": "h",
-        "x": 1,
-        "xanchor": "right",
-        "yanchor": "bottom",
-        "font": {"size": 11, "color": MUTED},
-        "bgcolor": "rgba(0,0,0,0)",
-        "traceorder": "normal",
-    }
+    legend = {**LEGEND, "x": 1, "xanchor": "right", "bgcolor": "rgba(0,0,0,0)"}
     title = {"font": {"size": 12, "color": INK}}
     if has_queue:
         fig.update_layout(
@@ -169,9 +162,6 @@ def _lay_out(
                 "tickformat": ",d",
             },
         )
-
-
-FONT = "Inter, 'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
 
 
 def _shapes(drawn: Chart, groups: list[NodeGroup], row_px: float) -> list[dict[str, Any]]:

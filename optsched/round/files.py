@@ -11,10 +11,9 @@ from typing import Any, Literal
 from ..errors import InputError
 from ..files import adapter, lines, number, parse_file, plain, read_bytes
 from ..files.faults import Fault
-from ..files.shape_faults import FaultyFileError
 from ..model.instance import Slot
 from ..model.job import Mode
-from ..model.quantity import Amount, Instant, Seconds
+from ..model.quantity import Instant, Seconds
 from ..objectives import parse
 from .plan import JobRound, RoundSolution, RowPrice
 
@@ -45,16 +44,6 @@ class RoundValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PriceEntry:
-    """A capacity, how much of it is used, and the price of one unit."""
-
-    name: str
-    capacity: Amount
-    used: Amount
-    price: Amount
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundFile:
     """A round as it stands in a file."""
 
@@ -70,11 +59,11 @@ class RoundFile:
     fallback: str | None = None
     notes: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
-    prices: tuple[PriceEntry, ...]
+    prices: tuple[RowPrice, ...]
     jobs: tuple[JobRound, ...]
 
 
-NOUNS: tuple[type, ...] = (Mode, Slot, RoundRef, RoundValue, PriceEntry, JobRound, RoundFile)
+NOUNS: tuple[type, ...] = (Mode, Slot, RoundRef, RoundValue, RowPrice, JobRound, RoundFile)
 
 
 def dump_round(solution: RoundSolution) -> str:
@@ -114,10 +103,7 @@ def read_round(path: str | Path) -> RoundSolution:
 
 def load_round(data: bytes | str, name: str = "round") -> RoundSolution:
     """Parse a round; `name` is what messages call it. Raises InputError."""
-    parsed: RoundFile = parse_file(RoundFile, data, name, ROUND_FORMAT, NOUNS)
-    faults = list(_faults(parsed))
-    if faults:
-        raise FaultyFileError(name, faults)
+    parsed: RoundFile = parse_file(RoundFile, data, name, ROUND_FORMAT, NOUNS, _faults)
     stated = parsed.objective
     return RoundSolution(
         instance_name=parsed.instance.name,
@@ -132,10 +118,7 @@ def load_round(data: bytes | str, name: str = "round") -> RoundSolution:
         value=stated.value,
         bound=stated.bound,
         bound_source=stated.bound_source,
-        prices=tuple(
-            RowPrice(name=row.name, capacity=row.capacity, used=row.used, price=row.price)
-            for row in parsed.prices
-        ),
+        prices=parsed.prices,
         never=parsed.never,
         wall_s=parsed.wall_s,
         fallback=parsed.fallback,

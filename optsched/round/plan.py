@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ..model.instance import Instance, Placement
 from ..model.job import Mode
 from ..model.plan import CLOSED_GAP, Decision, Status
+from ..model.quantity import Amount
 
 UNPROVED = sys.float_info.max
 """The bound where nothing is proved: no value is larger."""
@@ -30,9 +31,9 @@ class RowPrice:
     """A capacity, how much of it is used, and what one unit of it costs in value."""
 
     name: str
-    capacity: float
-    used: float
-    price: float
+    capacity: Amount
+    used: Amount
+    price: Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from ..model.instance import Instance, Placement
 from ..model.plan import JobPlan, Plan, Segment
@@ -139,87 +140,107 @@ def _job(instance: Instance, entry: JobRound) -> Iterator[Violation]:
 def _together(
     instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement]
 ) -> Iterator[Violation]:
-    cluster = instance.cluster
-    gpus: dict[str, int] = defaultdict(int)
-    cores: dict[str, int] = defaultdict(int)
-    memory: dict[str, float] = defaultdict(float)
-    resources: dict[str, float] = defaultdict(float)
-    budgets: dict[str, float] = defaultdict(float)
-    tenants: dict[str, int] = defaultdict(int)
-    links: dict[str, float] = defaultdict(float)
     by_id = {entry.id: entry for entry in jobs if entry.mode is not None}
-    for placement in blocked:
-        for slot in placement:
-            gpus[slot.node] += slot.gpus
-            cores[slot.node] += slot.cpus
+    held = _Held(instance)
+    for slot in chain.from_iterable(blocked):
+        held.gpus[slot.node] += slot.gpus
+        held.cores[slot.node] += slot.cpus
     for entry in by_id.values():
-        mode = entry.mode
-        assert mode is not None
-        job = instance.job[entry.id]
-        counts = True
-        if mode.share_with is not None:
-            fault = _pair(instance, entry, by_id.get(mode.share_with))
+        if entry.mode is not None and entry.mode.share_with is not None:
+            fault = _pair(instance, entry, by_id.get(entry.mode.share_with))
             if fault is not None:
                 yield fault
-            counts = entry.id < mode.share_with  # the GPUs of a pair count once
+        held.add(entry)
+    yield from held.too_much_of_nodes()
+    yield from held.too_much_together()
+    yield from held.too_much_of_quotas()
+
+
+class _Held:
+    """What all jobs hold at one instant."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self.gpus: dict[str, int] = defaultdict(int)
+        self.cores: dict[str, int] = defaultdict(int)
+        self._memory: dict[str, float] = defaultdict(float)
+        self._resources: dict[str, float] = defaultdict(float)
+        self._budgets: dict[str, float] = defaultdict(float)
+        self._tenants: dict[str, int] = defaultdict(int)
+        self._links: dict[str, float] = defaultdict(float)
+
+    def add(self, entry: JobRound) -> None:
+        """Add a job that holds something."""
+        mode, job = entry.mode, self._instance.job[entry.id]
+        assert mode is not None
+        counts = mode.share_with is None or entry.id < mode.share_with  # once for a pair
         has_memory = job.profile.memory_gib_per_gpu or not mode.gpus
         for slot in entry.placement:
             if counts:
-                gpus[slot.node] += slot.gpus
-            cores[slot.node] += slot.cpus
+                self.gpus[slot.node] += slot.gpus
+            self.cores[slot.node] += slot.cpus
             if has_memory:
-                memory[slot.node] += memory_gib(job, mode, slot.gpus)
+                self._memory[slot.node] += memory_gib(job, mode, slot.gpus)
         for name, amount in mode.resources.items():
-            resources[name] += amount
+            self._resources[name] += amount
         for name, amount in mode.budgets.items():
-            budgets[name] += amount
+            self._budgets[name] += amount
         if job.tenant is not None:
-            tenants[job.tenant] += mode.gpus
-        if cluster.rack_uplink_gbps:
-            for rack, amount in uplinks(cluster, job, entry.placement).items():
-                links[rack] += amount
-    for node in cluster.nodes:
-        for rule, unit, used, most in (
-            ("GPUs", "GPUs", gpus.get(node.name, 0), node.gpus),
-            ("cores", "cores", cores.get(node.name, 0), node.cpus),
-            ("memory", "GiB of memory", memory.get(node.name, 0.0), node.memory_gib),
+            self._tenants[job.tenant] += mode.gpus
+        if self._instance.cluster.rack_uplink_gbps:
+            for rack, amount in uplinks(self._instance.cluster, job, entry.placement).items():
+                self._links[rack] += amount
+
+    def too_much_of_nodes(self) -> Iterator[Violation]:
+        """GPUs, cores and memory."""
+        for node in self._instance.cluster.nodes:
+            for rule, unit, used, most in (
+                ("GPUs", "GPUs", self.gpus.get(node.name, 0), node.gpus),
+                ("cores", "cores", self.cores.get(node.name, 0), node.cpus),
+                ("memory", "GiB of memory", self._memory.get(node.name, 0.0), node.memory_gib),
+            ):
+                if most is not None and _is_more(used, most):
+                    text = f"node {node.name} would hold {used:.12g} {unit} of {most:.12g}"
+                    yield Violation(rule, text, None, node.name)
+
+    def too_much_together(self) -> Iterator[Violation]:
+        """Resources, budgets and uplinks."""
+        cluster = self._instance.cluster
+        links = planned_uplinks_gbps(self._instance)
+        for rule, what, held, capacity, otherwise in (
+            ("resource", "", self._resources, cluster.resources, 0.0),
+            ("budget", "budget ", self._budgets, cluster.budgets, 0.0),
+            ("uplink", "the uplink of rack ", self._links, links, float("inf")),
         ):
-            if most is not None and used > most + AMOUNT_TOLERANCE * max(1.0, most):
+            for name, amount in held.items():
+                most = capacity.get(name, otherwise)
+                if _is_more(amount, most):
+                    yield Violation(
+                        rule,
+                        f"the round would hold {amount:.12g} of {what}{name}, there is {most:.12g}",
+                    )
+
+    def too_much_of_quotas(self) -> Iterator[Violation]:
+        """Each tenant's own with what it may borrow, and all together."""
+        capped = [tenant for tenant in self._instance.tenants if tenant.gpu_quota is not None]
+        for tenant in capped:
+            limit = (tenant.gpu_quota or 0) + tenant.borrow_gpus
+            used = self._tenants[tenant.name]
+            if used > limit:
                 yield Violation(
-                    rule,
-                    f"node {node.name} would hold {used:.12g} {unit} of {most:.12g}",
-                    None,
-                    node.name,
+                    "quota", f"tenant {tenant.name} would hold {used} GPUs, it may hold {limit}"
                 )
-    for rule, what, held, capacity in (
-        ("resource", "", resources, cluster.resources),
-        ("budget", "budget ", budgets, cluster.budgets),
-        ("uplink", "the uplink of rack ", links, planned_uplinks_gbps(instance)),
-    ):
-        for name, amount in held.items():
-            most = capacity.get(name, float("inf") if rule == "uplink" else 0.0)
-            if amount > most + AMOUNT_TOLERANCE * max(1.0, most):
-                yield Violation(
-                    rule,
-                    f"the round would hold {amount:.12g} of {what}{name}, there is {most:.12g}",
-                )
-    capped = [tenant for tenant in instance.tenants if tenant.gpu_quota is not None]
-    for tenant in capped:
-        limit = (tenant.gpu_quota or 0) + tenant.borrow_gpus
-        used = tenants[tenant.name]
-        if used > limit:
+        total = sum(self._tenants[tenant.name] for tenant in capped)
+        quotas = sum(tenant.gpu_quota or 0 for tenant in capped)
+        if total > quotas:
             yield Violation(
-                "quota", f"tenant {tenant.name} would hold {used} GPUs, it may hold {limit}"
+                "borrowing",
+                f"tenants with quotas would hold {total} GPUs together, their quotas are {quotas}",
             )
-    total, quotas = (
-        sum(tenants[one.name] for one in capped),
-        sum(one.gpu_quota or 0 for one in capped),
-    )
-    if total > quotas:
-        yield Violation(
-            "borrowing",
-            f"tenants with quotas would hold {total} GPUs together, their quotas are {quotas}",
-        )
+
+
+def _is_more(used: float, most: float) -> bool:
+    return used > most + AMOUNT_TOLERANCE * max(1.0, most)
 
 
 def _pair(instance: Instance, entry: JobRound, partner: JobRound | None) -> Violation | None:

@@ -27,18 +27,18 @@ def chosen(
         values = tuple(one.strip() for one in text.split(","))
         if name == "seed":
             try:
-                seeds = tuple(int(one) for one in values)
+                seeds = tuple(int(value) for value in values)
             except ValueError:
                 raise InputError(
                     f"--set seed={text}: seeds are whole numbers with commas between them"
                 ) from None
         elif name in parameters:
-            parameters[name] = tuple(_like(parameters[name], one) for one in values)
+            parameters[name] = tuple(_like(parameters[name], value) for value in values)
         else:
             known = ", ".join(sorted((*parameters, "seed")))
             raise InputError(f"--set {name}: the study has no such parameter; known are {known}")
     instances = [one for spec in study.instances for one in _expanded(spec, limit)]
-    names = [one.name for one in instances]
+    names = [instance.name for instance in instances]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise InputError(

@@ -125,7 +125,7 @@ class Study(Part):
         if not self.policies and not self.methods:
             raise ValueError("name at least one method or policy")
         for what, names in (
-            ("instance", [one.name for one in self.instances]),
+            ("instance", [instance.name for instance in self.instances]),
             ("method", [*self.policies, *(one.name for one in self.methods)]),
         ):
             twice = [name for i, name in enumerate(names) if name in names[:i]]
@@ -136,8 +136,8 @@ class Study(Part):
             if one.parameter not in self.parameters:
                 raise ValueError(f"across names {one.parameter}, which is no parameter here")
         texts = [
-            (one.name, f"{one.command or ''} {one.file or one.files or ''}")
-            for one in self.instances
+            (instance.name, f"{instance.command or ''} {instance.file or instance.files or ''}")
+            for instance in self.instances
         ]
         for owner, text in (*texts, *((one.name, one.command) for one in self.methods)):
             for name in placeholders(text):
@@ -153,7 +153,11 @@ class Study(Part):
                     f"method {method.name}: against names {method.against}, which is no method here"
                 )
             for name in method.only or ():
-                if name not in {known for one in self.instances for known in (one.name, one.group)}:
+                if name not in {
+                    known
+                    for instance in self.instances
+                    for known in (instance.name, instance.group)
+                }:
                     raise ValueError(
                         f"method {method.name}: only names {name}, which is no instance of this "
                         "study"

@@ -9,12 +9,12 @@ from .results import Result
 def fallbacks(results: Sequence[Result]) -> list[str]:
     """Return a sentence for each method and reason, with the number of its runs that it applies
     to."""
-    runs = Counter(one.run.method for one in results)
+    runs = Counter(result.run.method for result in results)
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in results:
-        reason = (one.answer or {}).get("fallback")
+    for result in results:
+        reason = (result.answer or {}).get("fallback")
         if reason:
-            reasons[one.run.method][str(reason)] += 1
+            reasons[result.run.method][str(reason)] += 1
     return [
         f"`{method}`: in {count:,} of {runs[method]:,} runs a heuristic answered: {reason}"
         for method, found in reasons.items()

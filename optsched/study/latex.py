@@ -47,7 +47,7 @@ def as_latex(found: Sequence[Row]) -> str:
 
 def escape(text: str) -> str:
     """Return text with what LaTeX would take for a command made plain."""
-    return "".join(SPECIAL.get(one, one) for one in text)
+    return "".join(SPECIAL.get(letter, letter) for letter in text)
 
 
 def _line(cells: Sequence[str]) -> str:

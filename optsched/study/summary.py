@@ -40,19 +40,19 @@ def summaries(results: Sequence[Result]) -> list[Summary]:
     """Return a summary of each method over each group of instances; in a study of `solve`, those of
     no group together where they are several."""
     alone = {
-        one.run.instance
-        for one in results
-        if one.run.group is None and one.run.command.startswith("solve")
+        result.run.instance
+        for result in results
+        if result.run.group is None and result.run.command.startswith("solve")
     }
     members: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
-    for one in results:
-        if one.run.group is not None or len(alone) > 1:
-            rest = tuple(pair for pair in one.run.parameters if pair[0] != "seed")
-            members[one.run.group or ALL, one.run.method, rest].append(one)
+    for result in results:
+        if result.run.group is not None or len(alone) > 1:
+            rest = tuple(pair for pair in result.run.parameters if pair[0] != "seed")
+            members[result.run.group or ALL, result.run.method, rest].append(result)
     found = []
     for (group, method, rest), runs in members.items():
-        done = [one for one in runs if one.answer is not None]
-        gaps = [gap for one in done if (gap := level("gap")(one)) is not None]
+        done = [result for result in runs if result.answer is not None]
+        gaps = [gap for result in done if (gap := level("gap")(result)) is not None]
         found.append(
             Summary(
                 group,
@@ -62,13 +62,13 @@ def summaries(results: Sequence[Result]) -> list[Summary]:
                 len(runs) - len(done),
                 sum(map(is_proved, done)),
                 tuple(gaps),
-                tuple(one.cpu_s for one in done),
-                sum(one.run.optimum is not None for one in runs),
+                tuple(result.cpu_s for result in done),
+                sum(result.run.optimum is not None for result in runs),
                 sum(map(is_reached, done)),
                 tuple(
-                    f"{one.run.instance}: {one.reason}"
-                    for one in runs
-                    if (one.reason or "").startswith(CONTRADICTS)
+                    f"{result.run.instance}: {result.reason}"
+                    for result in runs
+                    if (result.reason or "").startswith(CONTRADICTS)
                 ),
             )
         )
@@ -87,8 +87,8 @@ def is_proved(result: Result) -> bool:
 
 def summary_table(here: Sequence[Summary]) -> tuple[list[str], list[list[str]], int]:
     """Return the summaries of one group: heads, lines of cells, and how many columns are words."""
-    extra = parameter_names(one.parameters for one in here)
-    optima = any(one.known for one in here)
+    extra = parameter_names(summary.parameters for summary in here)
+    optima = any(summary.known for summary in here)
     heads = [
         "method",
         *extra,
@@ -103,18 +103,18 @@ def summary_table(here: Sequence[Summary]) -> tuple[list[str], list[list[str]], 
         "worst",
     ]
     lines = []
-    for one in here:
-        own = dict(one.parameters)
+    for summary in here:
+        own = dict(summary.parameters)
         lines.append(
             [
-                one.method,
+                summary.method,
                 *(str(own.get(name, "")) for name in extra),
-                f"{one.runs:,}",
-                f"{one.failed:,}",
-                f"{one.proved:,} ({100 * one.proved / one.runs:.1f} %)",
-                *([f"{one.reached:,} of {one.known:,}"] if optima else []),
-                *_spread(one.gaps, 100.0, 2, ("mean", "median", "max")),
-                *_spread(one.seconds, 1.0, 1, ("median", "max")),
+                f"{summary.runs:,}",
+                f"{summary.failed:,}",
+                f"{summary.proved:,} ({100 * summary.proved / summary.runs:.1f} %)",
+                *([f"{summary.reached:,} of {summary.known:,}"] if optima else []),
+                *_spread(summary.gaps, 100.0, 2, ("mean", "median", "max")),
+                *_spread(summary.seconds, 1.0, 1, ("median", "max")),
             ]
         )
     return heads, lines, 1 + len(extra)
@@ -124,11 +124,13 @@ def summary_markdown(found: Sequence[Summary]) -> str:
     """Return the summaries as a table a group; below it the runs that contradict a known
     optimum."""
     parts = []
-    for group in dict.fromkeys(one.group for one in found):
-        here = [one for one in found if one.group == group]
+    for group in dict.fromkeys(summary.group for summary in found):
+        here = [summary for summary in found if summary.group == group]
         heads, lines, words = summary_table(here)
         parts += markdown(group, heads, [[f"`{name}`", *rest] for name, *rest in lines], words)
-        wrong = [f"- **Error**: `{one.method}`, {said}" for one in here for said in one.wrong]
+        wrong = [
+            f"- **Error**: `{summary.method}`, {said}" for summary in here for said in summary.wrong
+        ]
         parts += [*wrong, ""] if wrong else []
     return "\n".join(parts)
 
@@ -139,18 +141,18 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
     run failed."""
     column = next(one for one in COLUMNS if one.name == across.column)
     lines = []
-    for instance in dict.fromkeys(one.run.group or one.run.instance for one in results):
+    for instance in dict.fromkeys(result.run.group or result.run.instance for result in results):
         cells: dict[tuple[str, tuple[tuple[str, Scalar], ...]], dict[Scalar, list[Result]]] = {}
-        for one in results:
-            given = dict(one.run.parameters)
-            if (one.run.group or one.run.instance) == instance and across.parameter in given:
+        for result in results:
+            given = dict(result.run.parameters)
+            if (result.run.group or result.run.instance) == instance and across.parameter in given:
                 rest = tuple(
                     (name, value)
                     for name, value in given.items()
                     if name not in ("seed", across.parameter)
                 )
-                row = cells.setdefault((one.run.method, rest), {})
-                row.setdefault(given[across.parameter], []).append(one)
+                row = cells.setdefault((result.run.method, rest), {})
+                row.setdefault(given[across.parameter], []).append(result)
         if not cells:
             continue
         heads = list(dict.fromkeys(value for row in cells.values() for value in row))
@@ -176,14 +178,14 @@ def _cell(
     mean: float | None, peers: Sequence[float | None], column: Column, runs: Sequence[Result]
 ) -> str:
     if mean is None:
-        return "failed" if any(one.answer is None for one in runs) else "-"
+        return "failed" if any(result.answer is None for result in runs) else "-"
     text = number(mean, column.digits)
     best = min(peer for peer in peers if peer is not None)
     return f"**{text}**" if number(best, column.digits) == text else text
 
 
 def _mean(column: Column, runs: Sequence[Result]) -> float | None:
-    values = [column.value(one) if one.answer is not None else None for one in runs]
+    values = [column.value(result) if result.answer is not None else None for result in runs]
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 

@@ -127,7 +127,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
 
 
 def _mean(column: Column, results: Sequence[Result]) -> float | None:
-    values = [column.value(one) for one in results]
+    values = [column.value(result) for result in results]
     if not values or any(value is None for value in values):
         return None
     return math.fsum(value for value in values if value is not None) / len(values)
@@ -231,18 +231,18 @@ def as_csv(results: Sequence[Result]) -> str:
     """Return one line a run, all columns."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    names = list(dict.fromkeys(name for one in results for name, _ in one.run.parameters))
+    names = list(dict.fromkeys(name for result in results for name, _ in result.run.parameters))
     writer.writerow(["instance", "method", *names, *map(_head, COLUMNS), "failed"])
-    for one in results:
-        own = dict(one.run.parameters)
-        values = [column.value(one) if one.answer is not None else None for column in COLUMNS]
+    for result in results:
+        own = dict(result.run.parameters)
+        values = [column.value(result) if result.answer is not None else None for column in COLUMNS]
         writer.writerow(
             [
-                one.run.instance,
-                one.run.method,
+                result.run.instance,
+                result.run.method,
                 *(own.get(name, "") for name in names),
                 *values,
-                one.reason or "",
+                result.reason or "",
             ]
         )
     return out.getvalue()

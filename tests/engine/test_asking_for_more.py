@@ -107,6 +107,15 @@ def test_side_constraints_hold_and_their_bound_is_not_the_instance_s(here: bool)
     assert any("cannot be sent to another process" in note for note in solution.notes) == here
 
 
+def test_under_side_constraints_an_initial_plan_is_a_hint() -> None:
+    plan = slow_plan()
+    whole = solve(INSTANCE, time_limit_s=10, constrain=apart, initial=plan)
+    part = solve(INSTANCE, time_limit_s=10, constrain=apart, initial=Plan(jobs=plan.jobs[2:]))
+    assert whole.value == part.value is not None
+    assert not any("initial plan" in note for note in whole.notes)
+    assert "the initial plan is not used: it plans 6 of 8 jobs" in part.notes
+
+
 def test_side_constraints_that_nothing_meets_leave_no_plan_and_prove_nothing() -> None:
     solution = solve(INSTANCE, time_limit_s=10, constrain=together_or_never)
     assert solution.plan is None and solution.status == "unknown"

@@ -73,11 +73,12 @@ def test_nodes(entry: dict[str, Any]) -> None:
         None,
     )
     assert node.cpus == entry.get("effective_cpus", 96)
-    declared = {"a1": Node(name="a1", rack="r1", gpu_memory_gib=80)}
+    declared = {"a1": Node(name="a1", rack="r1", labels=("ssd",), gpu_memory_gib=80)}
     (found,) = read_nodes(
         json.dumps({"nodes": [entry, {**entry, "name": "a2"}]}), declared, "optsched"
     )
     assert (found.status.node.rack, found.status.node.gpu_memory_gib) == ("r1", 80)
+    assert found.status.node.labels == ("ssd",)
 
 
 @pytest.mark.parametrize(

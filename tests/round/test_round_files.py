@@ -147,7 +147,7 @@ def test_every_field_is_explained_in_the_documentation() -> None:
     found = schema()
     for noun in (
         found,
-        *(found["$defs"][name] for name in ("RoundRef", "RoundValue", "PriceEntry", "JobRound")),
+        *(found["$defs"][name] for name in ("RoundRef", "RoundValue", "RowPrice", "JobRound")),
     ):
         assert {name for name in noun["properties"] if f"`{name}`" not in part} == set()
 

@@ -200,6 +200,7 @@ def _node(
             node,
             gpu_type=declared.gpu_type or node.gpu_type,
             rack=declared.rack or node.rack,
+            labels=declared.labels,
             gpu_memory_gib=declared.gpu_memory_gib or node.gpu_memory_gib,
         )
     ready: Mapping[str, Any] = next(

@@ -66,7 +66,7 @@ def ask_nodes(
 def read_nodes(text: str, declared: Mapping[str, Node], partition: str | None) -> list[SlurmNode]:
     """Nodes in the JSON of `sinfo` (22.05) or `scontrol show nodes` (later), in Slurm's order.
 
-    Of `declared` nodes what Slurm does not know is taken: the rack, and memory of GPUs. Raises
+    Of `declared` nodes what Slurm does not know is taken: rack, labels and memory of GPUs. Raises
     NoAnswerError where the text is something else.
     """
     try:
@@ -113,6 +113,7 @@ def _node(entry: Mapping[str, Any], declared: Node | None) -> SlurmNode:
         cpus=number(entry.get("effective_cpus", entry.get("cpus"))),
         memory_gib=None if memory_mib is None else memory_mib / 1024,
         rack=None if declared is None else declared.rack,
+        labels=() if declared is None else declared.labels,
     )
     states = words(entry["state"]) + words(entry.get("state_flags") or [])
     found = [state for state in states[::-1] if state in UNUSABLE]

@@ -8,8 +8,8 @@ import numpy as np
 from ...duration import human
 from ...picture.axis import TimeUnit, time_unit
 from ...picture.facts import percent
-from ...picture.gantt import FONT
 from ...picture.palette import GRID, INK, MUTED, PAPER, QUEUE, shade
+from ...picture.style import AXIS, FONT, LEGEND, TIME_TICKS
 from ..metrics import Metrics
 from ..metrics.waiting import REASONS
 from ..record import Floats
@@ -55,7 +55,6 @@ HOURS = {
     "node_losses": ("lost nodes", "#8c1d18"),
     "out_of_memory": ("out of memory", "#7a5195"),
 }
-AXIS = {"gridcolor": GRID, "zeroline": False, "color": MUTED, "automargin": True}
 ROUNDED_S = 1.0
 """Times below this are drawn as this on a logarithmic axis."""
 
@@ -80,15 +79,7 @@ def over_time(found: Metrics) -> Any:
             hovertemplate="%{y:,.0f} GPUs there<extra></extra>",
         )
     _stack(fig, queue, unit, QUEUE, "y2", "legend2")
-    legend = {
-        "orientation": "h",
-        "x": 0,
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "font": {"size": 11, "color": MUTED},
-        "bgcolor": "rgba(0,0,0,0)",
-        "traceorder": "normal",
-    }
+    legend = {**LEGEND, "bgcolor": "rgba(0,0,0,0)"}
     _lay_out(fig, 480, hovermode="x unified")
     title = {"font": {"size": 12, "color": INK}}
     fig.update_layout(
@@ -203,15 +194,7 @@ def waiting_split(found: Metrics) -> Any:
         xaxis={**AXIS, "title": _words(f"mean waiting, {unit.name}"), "rangemode": "tozero"},
         yaxis={**AXIS, "autorange": "reversed", "tickfont": {"size": 11, "color": INK}},
         bargap=0.3,
-        legend={
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1,
-            "yanchor": "bottom",
-            "traceorder": "normal",
-            "font": {"size": 11, "color": MUTED},
-        },
+        legend={**LEGEND, "y": 1},
     )
     return fig
 
@@ -241,24 +224,13 @@ def distributions(found: Metrics, values: Floats, title: str) -> Any:
             hovertemplate="%{y:.1%} of " + name + " within %{customdata}<extra></extra>",
         )
     _lay_out(fig, 330)
-    ticks = [
-        (1.0, "1 s"),
-        (10.0, "10 s"),
-        (60.0, "1 min"),
-        (600.0, "10 min"),
-        (3600.0, "1 h"),
-        (36000.0, "10 h"),
-        (86400.0, "1 d"),
-        (864000.0, "10 d"),
-        (8640000.0, "100 d"),
-    ]
     fig.update_layout(
         xaxis={
             **AXIS,
             "type": "log",
             "title": _words(title),
-            "tickvals": [at_s for at_s, _ in ticks],
-            "ticktext": [text for _, text in ticks],
+            "tickvals": [at_s for at_s, _ in TIME_TICKS],
+            "ticktext": [text for _, text in TIME_TICKS],
         },
         yaxis={**AXIS, "range": [0, 1.02], "tickformat": ".0%", "title": _words("share of jobs")},
         legend={
@@ -298,15 +270,7 @@ def gpu_hours(total: dict[str, Any]) -> Any:
     fig.update_layout(
         xaxis={**AXIS, "range": [0, 1], "tickformat": ".0%"},
         yaxis={"visible": False},
-        legend={
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1,
-            "yanchor": "bottom",
-            "traceorder": "normal",
-            "font": {"size": 11, "color": MUTED},
-        },
+        legend={**LEGEND, "y": 1},
     )
     return fig
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...picture.axis import time_unit
+from ...picture.style import TIME_TICKS
 from ...simulate.report.figures import HOURS
 from .compare import MEAN_JCT, P99_JCT, Comparison, Entry
 from .model import (
@@ -28,17 +29,6 @@ from .statistics import pareto
 
 MOSTLY = 0.97
 LOST = ("preemptions", "failures", "node_losses", "out_of_memory")
-TIME_TICKS = (
-    (1.0, "1 s"),
-    (10.0, "10 s"),
-    (60.0, "1 min"),
-    (600.0, "10 min"),
-    (3600.0, "1 h"),
-    (36000.0, "10 h"),
-    (86400.0, "1 d"),
-    (864000.0, "10 d"),
-    (8640000.0, "100 d"),
-)
 ROUNDED_S = 1.0
 """Times below this are drawn as this on a logarithmic axis."""
 
@@ -52,7 +42,7 @@ def _with(found: Comparison, name: str) -> dict[str, dict[str, list[Entry]]]:
     table: dict[str, dict[str, list[Entry]]] = {}
     for case in found.cases:
         mine = {
-            method: [one for one in found.of(case, method) if _curve(one, name)]
+            method: [entry for entry in found.of(case, method) if _curve(entry, name)]
             for method in found.methods
         }
         there = {method: runs for method, runs in mine.items() if runs}
@@ -71,11 +61,11 @@ def completion_times(found: Comparison) -> Chart | None:
     for case in shown:
         lines: list[Mark] = []
         for method, runs in reversed(table[case].items()):
-            points = [np.maximum(_curve(one, "jct_s"), ROUNDED_S) for one in runs]
+            points = [np.maximum(_curve(run, "jct_s"), ROUNDED_S) for run in runs]
             at_s = np.concatenate(points)
             # Each run counts the same, however many quantiles it is told by.
             weight = np.concatenate(
-                [np.full(len(one), 1 / len(one) / len(points)) for one in points]
+                [np.full(len(point), 1 / len(point) / len(points)) for point in points]
             )
             order = np.argsort(at_s, kind="stable")
             share = np.concatenate([[0.0], np.cumsum(weight[order])])
@@ -134,9 +124,9 @@ def use_over_time(found: Comparison) -> Chart | None:
     for case in shown:
         first = next(iter(table[case].values()))[0].seed
         chosen = {
-            method: one for method, runs in table[case].items() for one in runs if one.seed == first
+            method: run for method, runs in table[case].items() for run in runs if run.seed == first
         }
-        until_s = max(_mostly_done_s(_curve(one, "gpus_held")) for one in chosen.values())
+        until_s = max(_mostly_done_s(_curve(run, "gpus_held")) for run in chosen.values())
         unit = time_unit(until_s)
         lines: list[Mark] = []
         for method, one in reversed(chosen.items()):
@@ -181,8 +171,8 @@ def lost_time(found: Comparison) -> Chart | None:
     for case in found.cases:
         means: dict[str, list[float]] = {}
         for method in found.methods:
-            hours = [(one.result.answer or {}).get("gpu_h") for one in found.of(case, method)]
-            there = [one for one in hours if one]
+            hours = [(entry.result.answer or {}).get("gpu_h") for entry in found.of(case, method)]
+            there = [hour for hour in hours if hour]
             if there:
                 means[method] = [
                     math.fsum(sum(one[name].values()) for one in there) / len(there)
@@ -222,9 +212,9 @@ def average_and_tail(found: Comparison) -> Chart | None:
         for method in found.methods:
             pairs = [
                 (x, y)
-                for one in found.of(case, method)
-                if (x := MEAN_JCT(one.result)) is not None
-                and (y := P99_JCT(one.result)) is not None
+                for entry in found.of(case, method)
+                if (x := MEAN_JCT(entry.result)) is not None
+                and (y := P99_JCT(entry.result)) is not None
             ]
             if pairs:
                 x_sum, y_sum = (math.fsum(values) for values in zip(*pairs, strict=True))

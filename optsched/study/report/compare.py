@@ -54,20 +54,24 @@ class Comparison:
     def of(self, case: str, method: str) -> list[Entry]:
         """Return the runs of a method over a case, in the order of the seeds, those that failed
         left out."""
-        return [one for one in self.entries if one.case == case and one.method == method and one.ok]
+        return [
+            entry
+            for entry in self.entries
+            if entry.case == case and entry.method == method and entry.ok
+        ]
 
 
 def compare(study: Study, results: Sequence[Result]) -> Comparison:
     """Put everything in its place; methods are ranked by how many problems they solve, then by
     the geometric mean of their ratios to the best values."""
     entries = _placed(study, results)
-    cases = tuple(dict.fromkeys(one.case for one in entries))
-    compared = [one for one in entries if _command(one) in COMPARED]
+    cases = tuple(dict.fromkeys(entry.case for entry in entries))
+    compared = [entry for entry in entries if _command(entry) in COMPARED]
     with_jct = _cases_with_jct(entries)
     jct = {case: case in with_jct for case in cases}
     seeds: dict[str, dict[Scalar | None, None]] = {case: {} for case in cases}
-    for one in compared:
-        seeds[one.case][one.seed] = None
+    for entry in compared:
+        seeds[entry.case][entry.seed] = None
     # A method without a seed beside methods with seeds has the same value for each of them.
     problems = tuple(
         (case, seed)
@@ -75,18 +79,18 @@ def compare(study: Study, results: Sequence[Result]) -> Comparison:
         for seed in seeds[case]
         if seed is not None or len(seeds[case]) == 1
     )
-    methods = list(dict.fromkeys(one.method for one in entries))
+    methods = list(dict.fromkeys(entry.method for entry in entries))
     row, column = (
         {name: i for i, name in enumerate(methods)},
         {problem: k for k, problem in enumerate(problems)},
     )
     values = np.full((len(methods), len(problems)), np.nan)
-    for one in compared:
-        found = (MEAN_JCT if jct[one.case] else VALUE)(one.result) if one.ok else None
+    for entry in compared:
+        found = (MEAN_JCT if jct[entry.case] else VALUE)(entry.result) if entry.ok else None
         value = math.inf if found is None else found
-        for seed in [one.seed] if (one.case, one.seed) in column else seeds[one.case]:
-            if (one.case, seed) in column:
-                values[row[one.method], column[one.case, seed]] = value
+        for seed in [entry.seed] if (entry.case, entry.seed) in column else seeds[entry.case]:
+            if (entry.case, seed) in column:
+                values[row[entry.method], column[entry.case, seed]] = value
     order = _ranked(ratios(values))
     return Comparison(
         entries=tuple(entries),
@@ -131,11 +135,11 @@ def _placed(study: Study, results: Sequence[Result]) -> list[Entry]:
 def _cases_with_jct(entries: Sequence[Entry]) -> set[str]:
     """Cases of which all that is compared tells its mean JCT."""
     without = {
-        one.case
-        for one in entries
-        if one.ok and _command(one) in COMPARED and MEAN_JCT(one.result) is None
+        entry.case
+        for entry in entries
+        if entry.ok and _command(entry) in COMPARED and MEAN_JCT(entry.result) is None
     }
-    return {one.case for one in entries} - without
+    return {entry.case for entry in entries} - without
 
 
 def _named(name: str, parameters: list[tuple[str, Scalar]]) -> str:

@@ -19,8 +19,8 @@ def foot(study: Study, path: Path, again: str, results: Sequence[Result]) -> tup
     """Two lines, from what was written down with the runs: they do not depend on who draws the
     figure. `again` is the command line of the study."""
     versions: dict[str, dict[str, None]] = {}
-    for one in results:
-        for name, value in one.made_on.items():
+    for result in results:
+        for name, value in result.made_on.items():
             versions.setdefault(name, {})[value] = None
     said = [
         f"{name} {' and '.join(values)}" for name, values in versions.items() if name != MACHINE
@@ -48,9 +48,9 @@ def foot(study: Study, path: Path, again: str, results: Sequence[Result]) -> tup
 def busy(results: Sequence[Result]) -> str:
     """Return the sentence that there was no core for each run, where there was none: then what
     depends on wall clock is worse than it would be."""
-    solved = [one for one in results if one.answer is not None and one.wall_s > 1]
-    wall_s = math.fsum(one.wall_s for one in solved)
-    share = math.fsum(one.cpu_s for one in solved) / wall_s if wall_s else 1.0
+    solved = [result for result in results if result.answer is not None and result.wall_s > 1]
+    wall_s = math.fsum(result.wall_s for result in solved)
+    share = math.fsum(result.cpu_s for result in solved) / wall_s if wall_s else 1.0
     return (
         ""
         if share >= IDLE

@@ -21,7 +21,7 @@ def write_gantts(found: Sequence[Result], results: Results) -> dict[str, str]:
     """Draw the plans that are kept and not drawn yet; for each address the link to its picture.
     Raises InputError where one cannot be written."""
     done = [one for one in found if one.address and one.answer is not None]
-    kept = [one for one in done if results.beside(one.address, PLAN).exists()]
+    kept = [result for result in done if results.beside(result.address, PLAN).exists()]
     if not kept:
         return {}
     from plotly.offline import get_plotlyjs
@@ -32,10 +32,10 @@ def write_gantts(found: Sequence[Result], results: Results) -> dict[str, str]:
     if not (folder / LIBRARY).exists() or (folder / LIBRARY).read_text(encoding="utf-8") != library:
         files.write_text(folder / LIBRARY, library)
     links = {}
-    for one in kept:
-        target = folder / f"{one.address}.html"
-        if target.exists() or _draw(one, results, target):
-            links[one.address] = f"{FOLDER}/{target.name}"
+    for result in kept:
+        target = folder / f"{result.address}.html"
+        if target.exists() or _draw(result, results, target):
+            links[result.address] = f"{FOLDER}/{target.name}"
     return links
 
 

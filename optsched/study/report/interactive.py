@@ -3,13 +3,12 @@
 from html import escape
 from typing import Any
 
-from ...picture.gantt import FONT
 from ...picture.palette import GRID, INK, MUTED, PAPER
+from ...picture.style import AXIS, FONT
 from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
 from .paper import SCALE, WORST
 
 PX_PER_IN, ABOVE_PX, BELOW_PX, BETWEEN_PX = 105, 34, 52, 84
-AXIS = {"gridcolor": GRID, "zeroline": False, "color": MUTED, "automargin": True}
 
 
 def figure(chart: Chart) -> Any:

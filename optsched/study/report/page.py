@@ -69,9 +69,9 @@ def page(
 
 
 def _tiles(study: Study, results: Sequence[Result]) -> list[str]:
-    failed = sum(one.answer is None for one in results)
-    cpu_s = sum(one.cpu_s for one in results)
-    groups = list(dict.fromkeys(one.group or one.name for one in study.instances))
+    failed = sum(result.answer is None for result in results)
+    cpu_s = sum(result.cpu_s for result in results)
+    groups = list(dict.fromkeys(instance.group or instance.name for instance in study.instances))
     told = [
         ("runs", f"{len(results):,}", f"{failed:,} failed"),
         (
@@ -130,8 +130,8 @@ def _numbers(results: Sequence[Result]) -> str:
     found = [row for row in rows(results) if row.group is None]
     parts = []
     summed = summaries(results)
-    for group in dict.fromkeys(one.group for one in summed):
-        here_too = [one for one in summed if one.group == group]
+    for group in dict.fromkeys(entry.group for entry in summed):
+        here_too = [entry for entry in summed if entry.group == group]
         heads, cells_of, words = summary_table(here_too)
         wrong = "".join(
             f"<p><em>Error: {escape(one.method)}, {escape(said)}</em></p>"
@@ -183,7 +183,7 @@ def _runs(found: Comparison, gantts: dict[str, str]) -> str:
         "processor s",
         "plan",
     )
-    lines = [_row(heads, "th", 3), *(_run(one, gantts) for one in found.entries[:MOST_RUNS])]
+    lines = [_row(heads, "th", 3), *(_run(entry, gantts) for entry in found.entries[:MOST_RUNS])]
     more = len(found.entries) - MOST_RUNS
     note = f"<p>and {more:,} more, in runs.csv</p>" if more > 0 else ""
     return (

@@ -50,15 +50,15 @@ def gaps(found: Comparison) -> Chart | None:
     """Return the gap of each method over each instance, the mean over the seeds."""
     by_group = len(found.cases) > MOST_CASES
     told: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in found.entries:
-        gap = GAP(one.result) if one.ok else None
+    for entry in found.entries:
+        gap = GAP(entry.result) if entry.ok else None
         if gap is not None:
-            told[one.method][one.group if by_group else one.case].append(gap)
-            told[one.method][ALL].append(gap)
+            told[entry.method][entry.group if by_group else entry.case].append(gap)
+            told[entry.method][ALL].append(gap)
     rows = [method for method in found.methods if method in told]
     if not rows:
         return None
-    columns = dict.fromkeys(one.group if by_group else one.case for one in found.entries)
+    columns = dict.fromkeys(entry.group if by_group else entry.case for entry in found.entries)
     known = [name for name in columns if any(name in told[method] for method in rows)]
     names = [ALL, *known[:MOST_CASES]] if len(known) > 1 else known
     values = [[_mean(told[method].get(name, [])) for name in names] for method in rows]
@@ -191,18 +191,19 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
     curves: dict[tuple[str, str], list[tuple[Trace, float]]] = defaultdict(list)
     best: dict[tuple[str, object], float] = {}
     last_s = FIRST_S
-    for one in found.entries:
-        value = VALUE(one.result) if one.ok else None
+    for entry in found.entries:
+        value = VALUE(entry.result) if entry.ok else None
         if value is not None:
-            best[one.case, one.seed] = min(value, best.get((one.case, one.seed), math.inf))
-    for one in found.entries:
+            best[entry.case, entry.seed] = min(value, best.get((entry.case, entry.seed), math.inf))
+    for entry in found.entries:
         single = (
-            one.ok and len((one.result.answer or {}).get("objective", {}).get("levels") or []) < 2
+            entry.ok
+            and len((entry.result.answer or {}).get("objective", {}).get("levels") or []) < 2
         )
-        trace = trace_of(one) if single else []
-        if trace and best.get((one.case, one.seed), 0.0) > 0:
-            curves[one.case, one.method].append((trace, best[one.case, one.seed]))
-            last_s = max(last_s, one.result.wall_s)
+        trace = trace_of(entry) if single else []
+        if trace and best.get((entry.case, entry.seed), 0.0) > 0:
+            curves[entry.case, entry.method].append((trace, best[entry.case, entry.seed]))
+            last_s = max(last_s, entry.result.wall_s)
     if not curves:
         return None
     times_s = np.unique(

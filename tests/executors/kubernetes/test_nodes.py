@@ -246,7 +246,7 @@ def test_requests_of_pods() -> None:
 
 def test_declared_nodes() -> None:
     declared = {
-        "gpu-2": Node(name="gpu-2", gpu_type="a100", rack="r1"),
+        "gpu-2": Node(name="gpu-2", gpu_type="a100", rack="r1", labels=("ssd",)),
         "gone": Node(name="gone", gpu_type="a100", gpus=8),
     }
     found = read(listed(), listed("gpu-2"), declared=declared)
@@ -254,8 +254,9 @@ def test_declared_nodes() -> None:
     assert (
         found[0].status.node.gpu_type,
         found[0].status.node.rack,
+        found[0].status.node.labels,
         found[0].status.node.gpus,
-    ) == ("a100", "r1", 8)
+    ) == ("a100", "r1", ("ssd",), 8)
     assert found[1].status.reason == "Kubernetes has no node of this name"
 
 

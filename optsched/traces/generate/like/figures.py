@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ....picture.palette import GRID, INK, MUTED, PAPER
+from ....picture.style import FONT
 from .columns import Columns
 from .distribution import Floats
 from .fit import GANG_CLASSES, class_name, gang_class, gap_ratios, published_causes, sizes
@@ -13,7 +14,6 @@ from .model import HOURS, Model
 
 MADE, REAL, PUBLISHED = "#1f5f9e", "#e08b2d", "#1f2430"
 POINTS = 400
-FONT = "Inter, 'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
 WEEKDAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 LENGTHS = {
     1: "1 s",
