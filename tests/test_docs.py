@@ -5,9 +5,8 @@ import ast
 import importlib
 import re
 import shlex
-import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
@@ -19,12 +18,15 @@ from click.testing import CliRunner
 import optsched
 from optsched import files
 from optsched.cli import COMMANDS, main
-from optsched.cli.parts.policy_page import page
+from optsched.cli.parts.policy_page import OPTIONS_HEAD, options_page, page
 from optsched.engine import choose_solver, solve
+from optsched.errors import InputError
 from optsched.model.plan import Decision, Status
 from optsched.objectives import TERMS, parse
 from optsched.plugins import registry
+from optsched.plugins.options import declaration, read_options, read_table
 from optsched.plugins.solver import SILENT, Report, Request
+from optsched.round.decide import decide
 from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
@@ -51,7 +53,8 @@ PAGES = (
     "docs/kueue.md",
     "docs/ray.md",
     "docs/slurm.md",
-    "solvers/README.md",
+    "docs/extending.md",
+    "docs/options.md",
     "instances/README.md",
     "instances/examples/README.md",
 )
@@ -239,17 +242,40 @@ def test_the_python_of_the_pages_runs(
     assert printed in capsys.readouterr().out
 
 
+EXAMPLES = REPOSITORY / "examples" / "plugins"
+EXTENDING = "docs/extending.md"
+
+
 @pytest.fixture
-def random_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The solver of solvers/README.md as a module."""
-    code = blocks("solvers/README.md", "python")[0]
-    (tmp_path / "random_restarts.py").write_text(code)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield importlib.import_module("random_restarts")
-    monkeypatch.delitem(sys.modules, "random_restarts")
+def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], dict[str, Any]]:
+    """Runs the Python blocks of the page on extending, which may use the package of examples."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.chdir(REPOSITORY)
+
+    def run(number: int) -> dict[str, Any]:
+        names: dict[str, Any] = {"__name__": __name__}
+        exec(compile(blocks(EXTENDING, "python")[number], EXTENDING, "exec"), names)
+        return names
+
+    return run
 
 
-def test_the_solver_of_thirty_lines_plans(random_restarts: Any) -> None:
+Example = Callable[[int], dict[str, Any]]
+
+
+def test_the_examples_of_the_page_are_those_of_the_package() -> None:
+    policy, solver = blocks(EXTENDING, "python")[:2]
+    assert policy == (EXAMPLES / "optsched_examples" / "widest_first.py").read_text()
+    assert solver == (EXAMPLES / "optsched_examples" / "random_restarts.py").read_text()
+    project = tomllib.loads((EXAMPLES / "pyproject.toml").read_text())["project"]
+    declared, cluster, importers = map(tomllib.loads, blocks(EXTENDING, "toml"))
+    assert declared["project"]["entry-points"] == project["entry-points"]
+    assert cluster["executor"] in project["entry-points"]["optsched.executors"]
+    ours = tomllib.loads(text_of("pyproject.toml"))["project"]["entry-points"]
+    assert {*importers["project"]["entry-points"], *project["entry-points"]} <= set(ours)
+
+
+def test_the_solver_of_the_page_plans(example: Example) -> None:
     instance = files.read_instance(
         REPOSITORY / "instances" / "examples" / "gang-fragmentation.json"
     )
@@ -258,49 +284,85 @@ def test_the_solver_of_thirty_lines_plans(random_restarts: Any) -> None:
     said = Report(
         plan=plans.append, bound=SILENT.bound, infeasible=SILENT.infeasible, note=SILENT.note
     )
-    random_restarts.SOLVER.solve(Request(instance=instance, objective=goal, time_limit_s=60), said)
+    example(1)["SOLVER"].solve(Request(instance=instance, objective=goal, time_limit_s=60), said)
     found = [verify(instance, plan, goal).values for plan in plans]
     assert found[-1] == (300.0,)
     assert found == sorted(found, reverse=True)
 
 
-def test_the_solver_of_thirty_lines_runs_in_the_engine(
-    random_restarts: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(REPOSITORY)
-    names: dict[str, Any] = {}
-    exec(compile(blocks("solvers/README.md", "python")[1], "solvers/README.md", "exec"), names)
-    solution = names["solution"]
+def test_the_solver_of_the_page_runs_in_the_engine(example: Example) -> None:
+    solution = example(2)["solution"]
     assert (solution.status, solution.fallback) == ("feasible", None)
     assert any("random-restarts" in words for words in (solution.solver, *solution.notes))
 
 
-def test_the_policy_of_ten_lines_decides() -> None:
-    names: dict[str, Any] = {}
-    exec(compile(blocks("solvers/README.md", "python")[2], "solvers/README.md", "exec"), names)
+def test_the_policy_of_the_page_decides(example: Example) -> None:
+    policy = example(0)["WidestFirst"]
     instance = files.read_instance(
         REPOSITORY / "instances" / "examples" / "gang-fragmentation.json"
     )
-    plan = simulate(instance, names["LargestGangFirst"]())
+    plan = simulate(instance, policy(policy.Options()))
     assert verify(instance, plan, parse("wct")).ok
     assert {entry.id: entry.segments[0].placement[0].node for entry in plan.jobs}[
         "gang"
     ] == "node-0"
 
 
-def test_the_entry_points_of_the_solver_guide_match_its_code(random_restarts: Any) -> None:
-    solvers, policies = (
-        tomllib.loads(block)["project"]["entry-points"]
-        for block in blocks("solvers/README.md", "toml")
+def test_the_round_solver_of_the_page_decides(
+    example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solver = example(3)["SOLVER"]
+    monkeypatch.setattr(registry, "round_solver", lambda name: solver)
+    instance = files.read_instance(REPOSITORY / "instances" / "examples" / "quota.json")
+    found = decide(instance, solver=solver.name, budget_s=10.0)
+    assert {entry.decision for entry in found.jobs} <= {"continue", "start", "wait"}
+    assert found.fallback is None and found.bound >= found.value
+
+
+def test_the_executor_of_the_page_declares_its_table(example: Example) -> None:
+    names = example(4)
+    declared = declaration(names["open_pbs"])
+    assert declared is names["PbsOptions"]
+    [_, cluster, _] = map(tomllib.loads, blocks(EXTENDING, "toml"))
+    options, faults = read_table("pbs", declared, cluster["pbs"])
+    assert not faults and (options.queue, options.poll_s) == ("gpu", 2.0)
+
+
+def test_the_importer_of_the_page_reads(example: Example, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("name,gpus,seconds\na,1,60\nb,8,30\n")
+    known = example(5)["FORMAT"]
+    options = read_options("format table", known.Options, {"nodes": "2"})
+    instance = known.read(path, nodes=options.nodes).instance
+    assert [job.gpus for job in instance.jobs] == [1, 8]
+    assert instance.cluster.total_gpus == 16
+    with pytest.raises(InputError, match="option nodes of format table: '0'; expected a whole"):
+        read_options("format table", known.Options, {"nodes": "0"})
+
+
+def test_the_objective_of_the_page_is_one(example: Example) -> None:
+    term, known = example(6)["TERM"], TERMS["tardiness2"]
+    assert (term.unit, term.title, term.shape, term.origin) == (
+        known.unit,
+        known.title,
+        known.shape,
+        known.origin,
     )
-    assert solvers == {"optsched.solvers": {random_restarts.SOLVER.name: "random_restarts:SOLVER"}}
-    assert policies == {"optsched.policies": {"largest-gang": "my_policies:LargestGangFirst"}}
-    ours = tomllib.loads(text_of("pyproject.toml"))["project"]["entry-points"]
-    assert {*solvers, *policies} <= set(ours)
+
+
+def test_the_page_of_options_is_what_the_command_prints() -> None:
+    groups: dict[str, registry.Group] = {
+        "solvers": "solvers",
+        "rounds": "rounds",
+        "executors": "executors",
+        "formats": "importers",
+    }
+    parts = [options_page(kind, registry.listed(group)) for kind, group in groups.items()]
+    assert text_of("docs/options.md") == OPTIONS_HEAD + "\n".join(parts)
 
 
 def test_the_solver_guide_names_what_exists() -> None:
-    guide = text_of("solvers/README.md")
+    guide = text_of(EXTENDING)
     tables = {
         head: {name.partition("(")[0] for name in first_column(rest)}
         for head, rest in re.findall(r"^\| `(\w+)` \| \|\n(.*?)\n\n", guide, re.M | re.S)
@@ -309,13 +371,13 @@ def test_the_solver_guide_names_what_exists() -> None:
     assert tables["report"] == {field.name for field in fields(Report)}
     world = VirtualWorld(files.load_instance('{"format": "optsched/1"}'))
     assert {name for name in tables["world"] if not hasattr(world, name)} == set()
-    for name in first_column(section("solvers/README.md", "### What helps")):
+    for name in first_column(section(EXTENDING, "### What helps")):
         module, _, attribute = name.partition("(")[0].rpartition(".")
         try:
             importlib.import_module(f"{module}.{attribute}")
         except ModuleNotFoundError:
             assert hasattr(importlib.import_module(module), attribute), name
-    for name in first_column(section("solvers/README.md", "## What is here")):
+    for name in first_column(section(EXTENDING, "## Where ours are")):
         assert (REPOSITORY / "solvers" / "optsched_solvers" / name).exists(), name
 
 

@@ -23,6 +23,16 @@ GROUPS: dict[str, "registry.Group"] = {
 }
 
 
+KIND_OF: dict["registry.Group", str] = {
+    "solvers": "solvers",
+    "rounds": "rounds",
+    "policies": "policies",
+    "executors": "executors",
+    "importers": "formats",
+}
+"""What a kind of plug-in is called on the command line."""
+
+
 @click.command("list")
 @click.argument("kind", metavar=f"{'|'.join(KINDS)}|NAME")
 @click.option(
@@ -49,12 +59,14 @@ def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
     text, "derived" from a stated model, or "reconstructed" from an abstract.
     """
     if markdown:
-        if kind != "policies":
-            raise click.UsageError(f"--markdown is for policies, not for {kind}")
         from ..plugins import registry
-        from .parts.policy_page import page
+        from .parts.policy_page import options_page, page
 
-        click.echo(page(registry.listed("policies")), nl=False)
+        group = next((group for group in GROUPS.values() if KIND_OF[group] == kind), None)
+        if group is None:
+            raise click.UsageError(f"--markdown is for plug-ins, not for {kind}")
+        found = registry.listed(group)
+        click.echo(page(found) if kind == "policies" else options_page(kind, found), nl=False)
         return
     if kind not in KINDS:
         show_plug_ins(kind, as_json, quiet)

@@ -18,8 +18,8 @@ from .journal.state import Attempt, LiveJob, State
 SAME = 1e-6
 """A job whose work or set-up left differs by less (in seconds, or relative to its work) from what
 was foreseen goes on as foreseen."""
-FINISHED_KEPT = 10_000
-"""Of so many finished jobs a policy may still ask."""
+KEPT = 10_000
+"""Of so many finished jobs, arrivals and releases a policy may still ask."""
 ASIDE = ("weight", "duration_s", "submit_s", "preemptible", "min_run_s", "max_preemptions")
 """Fields that may change without another demand."""
 
@@ -91,6 +91,7 @@ class LiveWorld(World):
         self.instance = replace(instance, now_s=self.instance.now_s)
         self._wakes = {time_s for time_s in self._wakes if time_s > self.now_s}
         self.started, self.stopped = {}, set()
+        del self._arrived[:-KEPT], self._released[:-KEPT]  # of a policy that does not ask for them
         runs = instance.running_job
         for name in [*self.running, *self.saving]:
             self._look_at_holder(self._state[name], runs.get(name))
@@ -186,7 +187,7 @@ class LiveWorld(World):
         state.ran_before = suspended is not None
         if suspended is not None:
             state.preemptions = suspended.preemptions
-        if name not in self.waiting and state.run is None:
+        if name not in self.waiting and state.run is None and state.options:
             state.released = True
             self._wait(state)
 
@@ -226,7 +227,7 @@ class LiveWorld(World):
 
     def _forget_later(self, state: JobState) -> None:
         self._finished[state.job.id] = None
-        if len(self._finished) > FINISHED_KEPT:
+        if len(self._finished) > KEPT:
             name = next(iter(self._finished))
             del self._finished[name], self._states[self._state.pop(name).index]
 

@@ -134,8 +134,13 @@ class PolicyDriver:
             known = world.instance
             if known.cluster != instance.cluster or known.tenants != instance.tenants:
                 self._world = self._policy = world = None
-        if world is None:
-            self._world = world = LiveWorld(instance, state)
+        if world is not None:
+            try:
+                world.follow(instance, blocked, closed)
+                return world
+            except Exception:  # what is seen does not go with what is known: begin anew
+                self._policy = None
+        self._world = world = LiveWorld(instance, state)
         world.follow(instance, blocked, closed)
         return world
 

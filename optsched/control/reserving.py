@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 from ..driver.reservation import Claimed, Reservations, patience_s
 from ..driver.world import World
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Slot
-from ..model.job import first_come
+from ..model.job import Job, first_come
 from ..physics.catalogue import Catalogue
 from .journal.events import Claim
 from .journal.state import LiveJob, State
 from .live_world import LiveWorld
+from .posing import only
 from .present import as_waiting, start_setup_s
 
 
@@ -43,17 +43,15 @@ class LiveReservations(Reservations):
         """
         kept = None if self.current is None else self.current.job
         runs = instance.running_job
-        jobs = tuple(
-            job
+        names = {
+            job.id
             for job in instance.jobs
-            if job.id in runs or job.id == kept or _waits_long(state, instance, job.id)
-        )
-        if len(jobs) == len(runs):
+            if job.id in runs or job.id == kept or _waits_long(state, instance, job)
+        }
+        if len(names) == len(runs):
             self.current = None
             return None
-        names = {job.id for job in jobs}
-        suspended = tuple(entry for entry in instance.suspended if entry.job in names)
-        world = LiveWorld(replace(instance, jobs=jobs, suspended=suspended), state)
+        world = LiveWorld(only(instance, names), state)
         world.follow(world.instance, (), closed)
         self.protected = protected(state)
         self._nowhere.clear()
@@ -89,8 +87,10 @@ class LiveReservations(Reservations):
         return () if kept is None else ((kept.placement, max(0.0, kept.due_s - now_s)),)
 
 
-def _waits_long(state: State, instance: Instance, name: str) -> bool:
-    return state.waited_s(state.jobs[name], instance.now_s) >= patience_s(2, 0.0)
+def _waits_long(state: State, instance: Instance, job: Job) -> bool:
+    """Whether a job has waited for so long that it might be entitled, whatever it runs."""
+    gpus = 1 if job.gpus in (0, 1) and not job.modes else 2
+    return state.waited_s(state.jobs[job.id], instance.now_s) >= patience_s(gpus, 0.0)
 
 
 def _held(instance: Instance, state: State) -> Iterator[Claimed]:

@@ -7,7 +7,7 @@ from ..model.cluster import Node
 from ..physics.modes import Option
 from .out_of_order import idle_out
 from .present import as_running
-from .what_if.snapshot import Scene
+from .what_if.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +24,30 @@ class Free:
 class RoomNow:
     """Free is what no attempt holds and no claim waits for, on nodes that take jobs."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._usable = [status.node for status in scene.statuses if status.usable]
-        self.closed = len(scene.statuses) - len(self._usable)
-        self._nodes = [status.node for status in scene.statuses]
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._usable = [status.node for status in snapshot.statuses if status.usable]
+        self.closed = len(snapshot.statuses) - len(self._usable)
+        self._nodes = [status.node for status in snapshot.statuses]
         self._free = {node.name: node.gpus for node in self._usable}
         self._coming: list[tuple[float, str, int]] = []
-        for one in scene.state.live_attempts():
-            job = scene.state.jobs[one.key.job]
+        for one in snapshot.state.live_attempts():
+            job = snapshot.state.jobs[one.key.job]
             until_s = float("inf")
             if one.stop_s is not None:
-                until_s = max(0.0, one.stop_s + one.grace_s - scene.now_s)
+                until_s = max(0.0, one.stop_s + one.grace_s - snapshot.now_s)
             elif one.lost is None and all(slot.node in self._free for slot in one.placement):
-                _, entry = as_running(job, one, scene.progress.get(one.key), scene.now_s)
+                _, entry = as_running(job, one, snapshot.progress.get(one.key), snapshot.now_s)
                 until_s = entry.setup_s + entry.remaining_s / one.rate
             for slot in one.placement:
                 if slot.node in self._free:
                     self._free[slot.node] -= slot.gpus
                     self._coming.append((until_s, slot.node, slot.gpus))
-        for claim in scene.state.claims.values():
+        for claim in snapshot.state.claims.values():
             for slot in claim.placement:
                 if slot.node in self._free:
                     self._free[slot.node] -= slot.gpus
         for name, gpus in self._free.items():
-            self._free[name] = gpus - idle_out(scene.state, name, max(0, gpus))
+            self._free[name] = gpus - idle_out(snapshot.state, name, max(0, gpus))
         self._coming.sort()
 
     def free(self, able: Sequence[Option]) -> Free:

@@ -40,7 +40,8 @@ class World(ClusterView):
         for entry in self.instance.suspended:
             state = self._state[entry.job]
             state.ran_before, state.preemptions = True, entry.preemptions
-            state.attained_gpu_s = _service_of_work(state, self.fastest(entry.job).mode)
+            if state.options:
+                state.attained_gpu_s = _service_of_work(state, state.options[0].mode)
         for running in sorted(self.instance.running, key=lambda one: self._state[one.job].rank):
             self._go_on(running)
 

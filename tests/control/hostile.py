@@ -19,7 +19,7 @@ from optsched.control.journal.journal import Journal
 from optsched.control.journal.state import State
 from optsched.control.settings import NodeSettings, Settings, TenantSettings
 from optsched.control.submission import Submission
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.executors.base import LAST_S
 
 from .virtual import VirtualClock, VirtualExecutor
@@ -293,7 +293,7 @@ class Hostile:
     def look(self) -> None:
         """What users ask is answered in any state, and can be sent."""
         now_s = self.clock.at_s
-        seen = scene(self.controller)
+        seen = snapshot(self.controller)
         for job in self.controller.state.jobs.values():
             shown = job_view(self.controller, job, now_s)
             json.dumps(shown.reason, ensure_ascii=False).encode()

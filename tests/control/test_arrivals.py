@@ -17,7 +17,7 @@ from optsched.control.journal.journal import Journal
 from optsched.control.learned import NEVER_S
 from optsched.control.present import as_waiting, guarded
 from optsched.control.settings import Settings, TenantSettings
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.executors.base import Arrival, NoAnswerError, Order, Request
 
 from .virtual import VirtualClock, VirtualExecutor
@@ -173,7 +173,7 @@ def test_what_its_manager_would_not_start_is_no_part_of_a_round(place: Place) ->
     place.step()
     place.step(1)
     assert place.status("7") == "waiting" and not place.manager.orders
-    said = explain_job(scene(place.controller), "7").sentences
+    said = explain_job(snapshot(place.controller), "7").sentences
     assert said[0] == "7 waits because the cluster manager would not start it: a limit is reached."
     assert (
         reason_of(place.controller, place.controller.state.jobs["7"], place.clock.now_s())

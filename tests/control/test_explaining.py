@@ -13,7 +13,7 @@ from optsched.control.learned import NEVER_S
 from optsched.control.settings import TenantSettings
 from optsched.control.what_if.future import outlook
 from optsched.control.what_if.simulated import Change, what_if
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.errors import InputError
 from optsched.model.instance import Instance
 from optsched.model.job import Elastic
@@ -30,11 +30,11 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def said(lab: Lab, name: str, *, names: bool = False) -> str:
-    return "\n".join(explain_job(scene(lab.controller), name, names=names).sentences)
+    return "\n".join(explain_job(snapshot(lab.controller), name, names=names).sentences)
 
 
 def facts(lab: Lab, name: str) -> dict:  # type: ignore[type-arg]
-    return explain_job(scene(lab.controller), name).facts
+    return explain_job(snapshot(lab.controller), name).facts
 
 
 def test_a_running_job_says_since_when_how_far_and_what_a_preemption_costs(lab: Lab) -> None:
@@ -195,7 +195,7 @@ def test_other_users_are_counted_and_named_only_to_administrators(lab: Lab) -> N
     assert "secret" in said(lab, "asked", names=True) and "quicker" in said(
         lab, "asked", names=True
     )
-    whole = str(explain_job(scene(lab.controller), "asked").facts)
+    whole = str(explain_job(snapshot(lab.controller), "asked").facts)
     assert "secret" not in whole and "hidden" not in whole and "quicker" not in whole
 
 
@@ -206,14 +206,14 @@ def test_lost_attempts_unknown_jobs_and_a_node_that_went(lab: Lab) -> None:
     lab.run(60)
     assert said(lab, "a").startswith("a: nobody can tell how it is, because the network is down.")
     with pytest.raises(InputError, match="'b' is not known here"):
-        explain_job(scene(lab.controller), "b")
+        explain_job(snapshot(lab.controller), "b")
 
 
 def test_a_scene_does_not_change_when_the_controller_goes_on(lab: Lab) -> None:
     lab.submit("a", 4, 10.0)
     lab.submit("b", 8, 10.0)
     lab.run(5)
-    then = scene(lab.controller)
+    then = snapshot(lab.controller)
     before = [explain_job(then, name).sentences for name in ("a", "b")]
     lab.controller.record(Held(job="b", by="me"))
     lab.run(40)
@@ -233,7 +233,7 @@ def test_an_answer_is_there_at_every_moment_of_a_history(lab: Lab) -> None:
         )
     for _ in range(20):
         lab.run(6)
-        now = scene(lab.controller)
+        now = snapshot(lab.controller)
         for name, job in now.state.jobs.items():
             found = explain_job(now, name)
             assert found.sentences and name in found.sentences[0] and found.status == job.status
@@ -293,7 +293,7 @@ def test_jobs_of_all_shapes_are_explained_and_foretold(
     assert said(lab, "large") == "large waits; the controller has not seen its nodes yet."
     for _ in range(12):
         lab.run(10)
-        now = scene(lab.controller)
+        now = snapshot(lab.controller)
         for name in now.state.jobs:
             assert explain_job(now, name).sentences
         found = what_if(outlook(now), Change(), time_limit_s=60.0)

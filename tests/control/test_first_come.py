@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from optsched import Cluster, Instance, Job, Profile
 from optsched.control.what_if.future import outlook
 from optsched.control.what_if.simulated import Change, what_if
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.model.job import first_come
 from optsched.plugins import registry
 from optsched.round.decide import decide
@@ -58,7 +58,7 @@ def live(
                 lab.submit(name, gpus, RUN_S, profile=PROFILE)
     lab.clock.at_s = NOW_S
     lab.controller.observe()
-    told = what_if(outlook(scene(lab.controller)), Change(), time_limit_s=120.0).before.start_s
+    told = what_if(outlook(snapshot(lab.controller)), Change(), time_limit_s=120.0).before.start_s
     lab.run(len(order) * RUN_S * gpus / 4, 5.0)
     return [key.job for key in lab.executor.begun], by_start(told)
 

@@ -31,7 +31,7 @@ from optsched.control.loop import Loop
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
 from optsched.control.what_if.future import outlook
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.errors import InputError
 from optsched.executors.base import MOST_COST_S, AttemptKey, Progress
 from optsched.files import dump_instance, load_instance
@@ -140,14 +140,14 @@ def test_an_edit_of_the_cluster_keeps_those_it_is_about(
     assert status(lab) == {runs: "running", waits: "waiting", other: "completed"}
     assert why in lab.controller.left_out[runs] and why in lab.controller.left_out[waits]
     for name in (runs, waits):
-        assert why in " ".join(explain_job(scene(lab.controller), name).sentences)
+        assert why in " ".join(explain_job(snapshot(lab.controller), name).sentences)
     notes = [
         entry.event.text
         for entry in lab.controller.journal.entries()
         if isinstance(entry.event, Noted)
     ]
     assert len([text for text in notes if why in text]) == 2
-    ahead = outlook(scene(lab.controller))
+    ahead = outlook(snapshot(lab.controller))
     assert set(ahead.left_out) == {runs, waits} and ahead.instance.cluster.total_gpus == 4
     load_instance(dump_instance(ahead.instance))
     lab.edit = ""
@@ -271,7 +271,7 @@ def test_who_makes_rounds_fail_is_found_and_the_others_go_on(
         assert status(lab)["j5"] == "waiting" and done == set(names) - bad
         assert (
             "ZeroDivisionError: no room for this one"
-            in explain_job(scene(lab.controller), "j5").sentences[0]
+            in explain_job(snapshot(lab.controller), "j5").sentences[0]
         )
     monkeypatch.undo()
     lab.clock.at_s += 600.0
@@ -293,7 +293,7 @@ def test_a_start_that_fails_by_a_bug_holds_nothing(
     bad, other = submit(lab, gpus=8), submit(lab, gpus=8, seconds=5.0)
     lab.run(300)
     assert status(lab) == {bad: "held", other: "completed"}
-    assert "embedded null byte" in explain_job(scene(lab.controller), bad).sentences[-1]
+    assert "embedded null byte" in explain_job(snapshot(lab.controller), bad).sentences[-1]
 
 
 def test_text_that_is_none_is_written_so_that_it_is_read_again(lab: Hostile) -> None:
@@ -386,7 +386,7 @@ def test_a_cluster_that_no_round_could_be_about_is_refused(
 def test_all_of_it_can_be_sent(lab: Hostile) -> None:
     submit(lab, duration_s=1e10)
     lab.run(3)
-    json.dumps(explain_job(scene(lab.controller), "j0").facts, allow_nan=False)
+    json.dumps(explain_job(snapshot(lab.controller), "j0").facts, allow_nan=False)
 
 
 @pytest.mark.parametrize("which", ["journal", "journal-wal"])
@@ -438,7 +438,7 @@ def test_an_attempt_of_which_nothing_is_left_is_cleared(lab: Hostile) -> None:
     lab.executor.hidden.add(key)
     lab.run(60)
     assert status(lab) == {name: "lost"}
-    assert "optsched clear j0" in " ".join(explain_job(scene(lab.controller), name).sentences)
+    assert "optsched clear j0" in " ".join(explain_job(snapshot(lab.controller), name).sentences)
     lab.executor.processes[key].ended_s = lab.clock.at_s  # it is gone, and nobody saw it
     lab.controller.record(Cleared(job=name, number=1, by="root", left_s=20.0))
     lab.restart()

@@ -12,7 +12,7 @@ from optsched.control.learned import NEVER_S
 from optsched.control.learning import Learning, believed
 from optsched.control.regret.spent import useful_work_s
 from optsched.control.submission import Submission
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.profiling.measured import Measured
 from optsched.profiling.store import Store
 
@@ -144,5 +144,5 @@ def test_who_does_not_save_is_told_so(lab: Learned) -> None:
         "a", 8, 100.0, profile=Profile(checkpoint_every_s=NEVER_S), grace_s=30.0, saves_s=-1.0
     )
     lab.run(20)
-    said = " ".join(explain_job(scene(lab.controller), "a").sentences)
+    said = " ".join(explain_job(snapshot(lab.controller), "a").sentences)
     assert "It is not preempted, because it is not known to save" in said

@@ -14,7 +14,7 @@ from optsched.control.journal.events import Claim, RoundDecided, StartRefused
 from optsched.control.launchable import launchable
 from optsched.control.present import present
 from optsched.control.room_now import RoomNow
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.executors.base import (
     AttemptKey,
     AttemptState,
@@ -145,7 +145,7 @@ def check(lab: Lab, executor: GpuExecutor) -> None:
                 for gpu in ids.get(node.name, ())
             }
             assert node.gpus - used <= len({*IDS[node.name]} - executor.out - busy)
-    room = RoomNow(scene(controller))
+    room = RoomNow(snapshot(controller))
     assert all(free >= 0 for free in room._free.values())
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from optsched.control import policy_driver
+from optsched.control.explain.explaining import explain_job
 from optsched.control.journal.events import Noted
 from optsched.control.learned import NEVER_S
 from optsched.control.policy_driver import PAUSE_S, PolicyDriver
 from optsched.control.settings import read_settings
 from optsched.control.what_if.future import outlook
 from optsched.control.what_if.simulated import Change, what_if
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.profile import Profile
@@ -163,9 +164,44 @@ def test_what_if_simulates_the_policy(tmp_path: Path) -> None:
     lab.clock.at_s += 1.0
     lab.submit("short", 8, 10.0)
     lab.controller.observe()
-    now = scene(lab.controller)
+    now = snapshot(lab.controller)
     assert now.policy is not None and now.policy.name == "fifo"
     course = what_if(outlook(now), Change(), policy=now.policy, time_limit_s=60.0).before
     assert course.end_s["long"] < course.end_s["short"]
     course = what_if(outlook(now), Change(), time_limit_s=60.0).before
     assert course.end_s["short"] < course.end_s["long"]
+
+
+def test_who_waits_is_told_that_a_policy_decides(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.controller.policy = PolicyDriver("fifo", "wct", {})
+    lab.submit("first", 8, 100.0)
+    lab.run(2)
+    lab.submit("second", 8, 10.0)
+    lab.run(2)
+    sentences = explain_job(snapshot(lab.controller), "second").sentences
+    assert "Policy fifo says who starts." in sentences
+    assert "about" in sentences[-1]
+
+
+def test_a_job_that_can_never_run_is_not_shown_to_a_policy(lab: Lab) -> None:
+    lab.controller.policy = PolicyDriver("srtf", "wct", {})
+    lab.submit("huge", 9, 10.0)
+    lab.submit("a", 8, 10.0)
+    lab.run(5)
+    lab.submit("b", 2, 3.0)
+    lab.run(60)
+    assert lab.status() == {"huge": "waiting", "a": "completed", "b": "completed"}
+    assert not notes(lab)
+
+
+def test_what_does_not_go_with_what_was_known_begins_anew(lab: Lab) -> None:
+    lab.controller.policy = driver = PolicyDriver("fifo", "wct", {})
+    lab.submit("a", 4, 100.0)
+    lab.run(5)
+    assert driver._world is not None
+    before, driver._world._state["a"].run = driver._world, None
+    lab.submit("b", 4, 10.0)
+    lab.run(30)
+    assert driver._world is not before and lab.status() == {"a": "running", "b": "completed"}
+    assert not notes(lab)

@@ -155,27 +155,27 @@ def test_a_node_that_has_fewer_gpus_than_are_held_of_it_is_left_alone(lab: Lab) 
     stream = begun(lab, "gang")
     stream.run(GANG_PATIENCE_S - 3 * TURN_S)
     lab.controller.observe()
-    scene = lab.controller
-    statuses = tuple(replace(one, node=replace(one.node, gpus=3)) for one in scene.statuses)
+    snapshot = lab.controller
+    statuses = tuple(replace(one, node=replace(one.node, gpus=3)) for one in snapshot.statuses)
     small = LiveJob(
         replace(
-            scene.state.jobs["gang"].submission,
-            job=replace(scene.state.jobs["gang"].submission.job, id="pair", gpus=2),
+            snapshot.state.jobs["gang"].submission,
+            job=replace(snapshot.state.jobs["gang"].submission.job, id="pair", gpus=2),
         ),
         0.0,
         500.0,
         Profile(),
         waits_from_s=0.0,
     )
-    scene.state.jobs["pair"] = scene.state.open["pair"] = small
+    snapshot.state.jobs["pair"] = snapshot.state.open["pair"] = small
     posed = pose(
         lambda without: present(
-            scene.state, scene.cluster, (), statuses, {}, lab.clock.at_s, left_out=without
+            snapshot.state, snapshot.cluster, (), statuses, {}, lab.clock.at_s, left_out=without
         ),
         {},
     )
     reserving = LiveReservations()
-    assert reserving.claim(posed.instance, scene.state, ()) is None
+    assert reserving.claim(posed.instance, snapshot.state, ()) is None
     assert reserving.current is None
 
 

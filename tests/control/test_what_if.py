@@ -15,7 +15,7 @@ from optsched.control.journal.events import Cancelled, Held
 from optsched.control.what_if.future import Outlook, outlook
 from optsched.control.what_if.process import foretell, told
 from optsched.control.what_if.simulated import Answer, Change, changed_instance, what_if
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.duration import human
 from optsched.errors import InputError
 
@@ -32,7 +32,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def ahead(lab: Lab) -> Outlook:
-    return outlook(scene(lab.controller))
+    return outlook(snapshot(lab.controller))
 
 
 def asked(lab: Lab, **change: Any) -> Answer:

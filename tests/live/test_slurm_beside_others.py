@@ -8,7 +8,7 @@ import pytest
 
 from optsched.control.api.views import reason_of
 from optsched.control.explain.explaining import explain_job
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.slurm import declining
 
@@ -70,7 +70,7 @@ def test_a_limit_of_a_qos(cluster: SlurmCluster) -> None:
         for job in wait:
             assert "QOSMaxGRESPerUser" in (reason_of(here.controller, here.job(job), now_s) or "")
         barred = [job for job in wait if job in here.controller.state.barred]
-        said = explain_job(scene(here.controller), barred[0]).sentences[0]
+        said = explain_job(snapshot(here.controller), barred[0]).sentences[0]
         assert said.endswith("Slurm starts no more jobs of its user: QOSMaxGRESPerUser.")
         comments = cluster.slurm("squeue", "-h", "--qos=small", "-t", "PENDING", "-o", "%k").split(
             "\n"

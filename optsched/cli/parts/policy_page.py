@@ -9,8 +9,8 @@ from ...plugins.registry import Listed
 HEAD = """# Policies
 
 Every policy runs in the same simulator on the same instances (`optsched simulate INSTANCE --policy NAME`), is also a
-solver (`optsched solve INSTANCE --solver NAME`), and every plan it makes is verified. This page is what
-`optsched list policies --markdown` prints.
+solver (`optsched solve INSTANCE --solver NAME`), and every plan it makes is verified. It drives [real nodes](live.md),
+too (`policy = "NAME"` in `cluster.toml`). This page is what `optsched list policies --markdown` prints.
 
 How sure it is that a policy is what was published: **verified** against public code or text, **derived** by arithmetic
 from a stated model, **reconstructed** where only an abstract or a secondary text describes it. Names that end in
@@ -44,6 +44,24 @@ def page(policies: Sequence[Listed]) -> str:
     return "\n".join(lines) + "\n"
 
 
+OPTIONS_HEAD = """# Options of solvers, executors and formats
+
+What each may be given, as `optsched list NAME` and `optsched list KIND --markdown` show it; those of policies are in
+[policies.md](policies.md). Those of solvers are set by `--option NAME=VALUE`, those of an executor in a table of its name in
+`cluster.toml`, those of a format by flags of `optsched import`. A length of time is written as 90s, 5m, 2h or 1h30m.
+
+"""  # noqa: E501
+
+
+def options_page(kind: str, plug_ins: Sequence[Listed]) -> str:
+    """Return the plug-ins of a kind and their options as Markdown."""
+    lines = [f"## {kind.capitalize()}"]
+    for one in plug_ins:
+        named = options_table(one.options, flags=kind == "formats")
+        lines += ["", f"### `{one.name}`", "", f"{one.title[0].upper()}{one.title[1:]}.", *named]
+    return "\n".join(lines) + "\n"
+
+
 def _section(one: Listed) -> list[str]:
     lines = [f"## {one.name}", "", f"{one.title[0].upper()}{one.title[1:]}."]
     if one.source is not None:
@@ -58,11 +76,11 @@ def _section(one: Listed) -> list[str]:
     return [*lines, *options_table(one.options)]
 
 
-def options_table(options: Sequence[DeclaredOption]) -> list[str]:
+def options_table(options: Sequence[DeclaredOption], *, flags: bool = False) -> list[str]:
     """Return the lines of a Markdown table of options, an empty line first; none without any."""
     rows = [
-        f"| `{option.name}` | {_cell(option.expected)} | {_cell(option.default)} "
-        f"| {_cell(option.meaning)} |"
+        f"| `{option.flag if flags else option.name}` | {_cell(option.expected)} "
+        f"| {_cell(option.default)} | {_cell(option.meaning)} |"
         for option in options
     ]
     return (

@@ -11,7 +11,7 @@ from ..explain.explaining import explain_job
 from ..what_if.future import outlook
 from ..what_if.process import NoForecastError, foretell
 from ..what_if.simulated import HYPOTHETICAL, Change
-from ..what_if.snapshot import Scene, scene
+from ..what_if.snapshot import Snapshot, snapshot
 from .bodies import Hypothetical, WhatIfBody
 from .peer import Caller
 from .refusal import HttpError
@@ -27,7 +27,7 @@ _forecasts = threading.BoundedSemaphore(MOST_FORECASTS)
 
 def explained(service: Service, caller: Caller, name: str) -> Explained:
     """Why a job is where it is. Jobs that the caller does not see are counted, not named."""
-    now = service.ask(scene)
+    now = service.ask(snapshot)
     _see(now, caller, name)
     found = explain_job(now, name, names=caller.all_jobs)
     return Explained(
@@ -41,7 +41,7 @@ def explained(service: Service, caller: Caller, name: str) -> Explained:
 def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
     """What would become of the present jobs. Raises HttpError: 404 for jobs that the caller does
     not see, 422 for what makes no sense here, 503 where too many ask at once."""
-    now = service.ask(scene)
+    now = service.ask(snapshot)
     for name in (body.job, body.without):
         if name is not None:
             _see(now, caller, name)
@@ -91,13 +91,13 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
     )
 
 
-def _see(now: Scene, caller: Caller, name: str) -> None:
+def _see(now: Snapshot, caller: Caller, name: str) -> None:
     job = now.state.jobs.get(name)
     if job is None or not (caller.all_jobs or job.submission.job.user == caller.name):
         raise HttpError(404, f"there is no job {name[:80]!r}")
 
 
-def _job(asked: Hypothetical, caller: Caller, now: Scene) -> Job:
+def _job(asked: Hypothetical, caller: Caller, now: Snapshot) -> Job:
     if asked.gpus and asked.cpus is not None:
         raise HttpError(422, "submit.cpus is for a job without GPUs; leave one of the two out")
     rates = {} if asked.gpu_types is None else dict.fromkeys(asked.gpu_types, 1.0)

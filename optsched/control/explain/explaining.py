@@ -16,7 +16,7 @@ from ..journal.state import Attempt, LiveJob
 from ..learned import NEVER_S
 from ..out_of_order import out_of
 from ..present import as_running, guarded
-from ..what_if.snapshot import Scene
+from ..what_if.snapshot import Snapshot
 from .round_says import round_says
 from .waiting import why_it_waits
 
@@ -39,13 +39,13 @@ class Answer:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def explain_job(scene: Scene, job_id: str, *, names: bool = False) -> Answer:
+def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Answer:
     """Why a job runs, waits, stops or has ended. Jobs of other users than its own are named only
     with `names`.
 
     Raises InputError where there is no such job.
     """
-    job = scene.state.jobs.get(job_id)
+    job = snapshot.state.jobs.get(job_id)
     if job is None:
         raise InputError(f"job {job_id!r} is not known here; `optsched queue` lists jobs")
     facts: dict[str, Any] = {}
@@ -54,8 +54,8 @@ def explain_job(scene: Scene, job_id: str, *, names: bool = False) -> Answer:
     if job.finished is not None:
         says += _finished(job, facts)
     elif attempt is None:
-        said = _held(job, scene) if job.held is not None else None
-        says += said if said is not None else why_it_waits(scene, job, facts, names)
+        said = _held(job, snapshot) if job.held is not None else None
+        says += said if said is not None else why_it_waits(snapshot, job, facts, names)
         says += _attempts(job.attempts)
     elif attempt.lost is not None:
         says += [
@@ -66,17 +66,17 @@ def explain_job(scene: Scene, job_id: str, *, names: bool = False) -> Answer:
             "of it is left.",
         ]
     elif attempt.leaving:
-        says += _stopping(scene, job, attempt)
+        says += _stopping(snapshot, job, attempt)
     elif attempt.started_s is None:
-        waits = scene.said.get(attempt.key)
+        waits = snapshot.said.get(attempt.key)
         says += [
             f"{job_id} is being started on {place(attempt.placement)} since "
-            f"{human(scene.now_s - attempt.intended_s)}; it has not been seen running yet"
+            f"{human(snapshot.now_s - attempt.intended_s)}; it has not been seen running yet"
             f"{f': {waits}' if waits else ''}."
         ]
     else:
-        says += _running(scene, job, attempt, facts, names)
-        broken = out_of(scene.state, attempt)
+        says += _running(snapshot, job, attempt, facts, names)
+        broken = out_of(snapshot.state, attempt)
         if broken:
             facts["out"] = list(broken)
             says.append(
@@ -104,22 +104,22 @@ def _verb(job: LiveJob) -> str:
     ]
 
 
-def _held(job: LiveJob, scene: Scene) -> list[str]:
+def _held(job: LiveJob, snapshot: Snapshot) -> list[str]:
     return [
         f"{job.id} is on hold: {job.held}.",
         f"Once it is released (`optsched release {job.id}`) it waits for its turn with the "
         "others; it was "
-        f"submitted {human(scene.now_s - job.submit_s)} ago and has {human(job.left_s)} of work "
+        f"submitted {human(snapshot.now_s - job.submit_s)} ago and has {human(job.left_s)} of work "
         "to do.",
     ]
 
 
-def _stopping(scene: Scene, job: LiveJob, attempt: Attempt) -> list[str]:
+def _stopping(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> list[str]:
     if attempt.killed is not None and attempt.stop_s is None:
         return [f"{job.id} is being ended on {place(attempt.placement)}: {attempt.killed}."]
     assert attempt.stop_s is not None
     why = STOPPED_FOR[attempt.stop_why or "preempt"]
-    asked_s = scene.now_s - attempt.stop_s
+    asked_s = snapshot.now_s - attempt.stop_s
     left_s = attempt.grace_s - asked_s
     until = (
         f"it is killed in {human(left_s)} if it has not ended by then"
@@ -136,32 +136,32 @@ def _stopping(scene: Scene, job: LiveJob, attempt: Attempt) -> list[str]:
         said.append(f"After that it is gone: {job.cancelled}.")
     elif job.held is not None:
         said.append(f"After that it is on hold: {job.held}.")
-    elif job.id in scene.state.claims:
-        said.append(f"After that it goes on on {place(scene.state.claims[job.id].placement)}.")
+    elif job.id in snapshot.state.claims:
+        said.append(f"After that it goes on on {place(snapshot.state.claims[job.id].placement)}.")
     else:
-        said.append(f"After that it waits for its turn and {_goes_on(scene, job, attempt)}.")
+        said.append(f"After that it waits for its turn and {_goes_on(snapshot, job, attempt)}.")
     return said
 
 
-def _goes_on(scene: Scene, job: LiveJob, attempt: Attempt) -> str:
+def _goes_on(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> str:
     """Where it goes on once it has been stopped, and what of its work is lost with that."""
-    progress = scene.progress.get(attempt.key)
-    known, entry = as_running(job, attempt, progress, scene.now_s)
+    progress = snapshot.progress.get(attempt.key)
+    known, entry = as_running(job, attempt, progress, snapshot.now_s)
     if known.profile.checkpoint_every_s is None:
         return "goes on from what it saved"
-    lost = human(lost_s(known, unsaved_s(entry, scene.now_s)))
+    lost = human(lost_s(known, unsaved_s(entry, snapshot.now_s)))
     if known.profile.checkpoint_every_s == NEVER_S:
         return f"starts from the beginning, as it is not known to save: the {lost} it has worked are lost"  # noqa: E501
     return f"goes on from its last checkpoint: {lost} of its work are lost"
 
 
 def _running(
-    scene: Scene, job: LiveJob, attempt: Attempt, facts: dict[str, Any], names: bool
+    snapshot: Snapshot, job: LiveJob, attempt: Attempt, facts: dict[str, Any], names: bool
 ) -> list[str]:
     assert attempt.started_s is not None
-    progress = scene.progress.get(attempt.key)
-    known, entry = as_running(job, attempt, progress, scene.now_s)
-    since_s = scene.now_s - attempt.started_s
+    progress = snapshot.progress.get(attempt.key)
+    known, entry = as_running(job, attempt, progress, snapshot.now_s)
+    since_s = snapshot.now_s - attempt.started_s
     ends_s = entry.setup_s + entry.remaining_s / attempt.rate
     share = 1 - min(1.0, entry.remaining_s / max(known.work_s, entry.remaining_s))
     steps = ""
@@ -180,12 +180,12 @@ def _running(
     ]
     if abs(attempt.rate - 1) > 1e-9:
         said.append(f"There it makes {attempt.rate:.3g} s of its reference work a second.")
-    if job.id in scene.left_out:
-        facts["left_out"] = scene.left_out[job.id]
-        said.append(f"Rounds leave it alone, and it goes on: {scene.left_out[job.id]}.")
+    if job.id in snapshot.left_out:
+        facts["left_out"] = snapshot.left_out[job.id]
+        said.append(f"Rounds leave it alone, and it goes on: {snapshot.left_out[job.id]}.")
         return said + _attempts(job.attempts[:-1])
-    said.append(_preemption(scene, job, known, entry, facts))
-    said += round_says(scene, job, facts, names)
+    said.append(_preemption(snapshot, job, known, entry, facts))
+    said += round_says(snapshot, job, facts, names)
     return said + _attempts(job.attempts[:-1])
 
 
@@ -200,15 +200,15 @@ def _sure(job: LiveJob, measured: bool) -> str:
 
 
 def _preemption(
-    scene: Scene, live: LiveJob, job: Job, entry: Running, facts: dict[str, Any]
+    snapshot: Snapshot, live: LiveJob, job: Job, entry: Running, facts: dict[str, Any]
 ) -> str:
     """Whether it could be preempted, and what that would cost."""
-    now_s = scene.now_s
+    now_s = snapshot.now_s
     if not job.preemptible:
         return "It cannot be preempted: it was submitted so."
     if job.max_preemptions is not None and entry.preemptions >= job.max_preemptions:
         return f"It cannot be preempted any more: it was {entry.preemptions} times, as often as it allows."  # noqa: E501
-    if not guarded(job, live, scene.preempt_unsaved).preemptible:
+    if not guarded(job, live, snapshot.preempt_unsaved).preemptible:
         return (
             "It is not preempted, because it is not known to save: submit it with --saves if it "
             "does (see "

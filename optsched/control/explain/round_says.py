@@ -18,36 +18,36 @@ from ...round.build import build
 from ...round.model import RoundModel
 from ..journal.state import LiveJob
 from ..names import Names
-from ..what_if.snapshot import Scene
+from ..what_if.snapshot import Snapshot
 
 
-def round_says(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
+def round_says(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
     """What the last round says of a job, and what would have changed its decision."""
-    instance, solution = scene.instance, scene.solution
+    instance, solution = snapshot.instance, snapshot.solution
     if instance is None or solution is None or job.id not in instance.job:
         return [] if job.live is not None else ["The next round decides about it."]
-    if scene.policy is not None:
-        return [f"Policy {scene.policy.name} says who starts."]
-    seen = Names(scene.state, job, names)
+    if snapshot.policy is not None:
+        return [f"Policy {snapshot.policy.name} says who starts."]
+    seen = Names(snapshot.state, job, names)
     try:
         model = build(
             instance,
             parse(solution.objective),
             solution.round_s,
             refill=solution.refill,
-            blocked=scene.blocked,
+            blocked=snapshot.blocked,
         )
         found = Explainer(model, solution).job(job.id)
     except InputError:
         return []  # nodes have come or gone since that round
-    ago = human(max(0.0, scene.now_s - instance.now_s))
+    ago = human(max(0.0, snapshot.now_s - instance.now_s))
     masked = with_sentence(instance, _masked(found, seen))
     facts["round"] = plain(masked)
     said = [f"The last round, {ago} ago: {masked.sentence}"]
     if found.state == "wait":
         if found.best is not None and found.best.mode.gpus:
             said += _ahead(model, job, seen, facts)
-        said += _what_would_change(scene, model, job, found, facts)
+        said += _what_would_change(snapshot, model, job, found, facts)
     return said
 
 
@@ -76,7 +76,7 @@ def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) 
 
 
 def _what_would_change(
-    scene: Scene, model: RoundModel, job: LiveJob, found: Explanation, facts: dict[str, Any]
+    snapshot: Snapshot, model: RoundModel, job: LiveJob, found: Explanation, facts: dict[str, Any]
 ) -> list[str]:
     said = []
     weight, instance = job.submission.job.weight, model.instance

@@ -11,19 +11,19 @@ from ..journal.state import LiveJob, State
 from ..names import Names
 from ..present import as_running, as_waiting
 from ..room_now import RoomNow
-from ..what_if.snapshot import Scene
+from ..what_if.snapshot import Snapshot
 from .blocked import Bars
 from .round_says import round_says
 
 
-def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
+def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
     """What a job that holds nothing and is not on hold waits for; its numbers go into `facts`."""
-    state, seen = scene.state, Names(scene.state, job, names)
+    state, seen = snapshot.state, Names(snapshot.state, job, names)
     before = [one for one in job.submission.job.after if _unfinished(state, one)]
     if before:
         facts["after"] = before
         return [
-            f"{job.id} waits for {', '.join(_with_status(scene, one) for one in before)} to "
+            f"{job.id} waits for {', '.join(_with_status(snapshot, one) for one in before)} to "
             "complete."
         ]
     if job.id in state.barred:
@@ -32,8 +32,8 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
             f"{job.id} waits because the cluster manager would not start it: "
             f"{state.barred[job.id]}."
         ]
-    if job.ready_s > scene.now_s:
-        facts["pause_s"] = job.ready_s - scene.now_s
+    if job.ready_s > snapshot.now_s:
+        facts["pause_s"] = job.ready_s - snapshot.now_s
         left = job.submission.retries - job.failures
         tries = (
             f"; it may fail {left} more time{'s' * (left != 1)} after that"
@@ -41,21 +41,21 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
             else ""
         )
         return [
-            f"{job.id} pauses for another {human(job.ready_s - scene.now_s)} before it is tried "
+            f"{job.id} pauses for another {human(job.ready_s - snapshot.now_s)} before it is tried "
             "again, because "
             f"{job.reason or 'its last attempt came to nothing'}{tries}."
         ]
-    if not scene.statuses:
+    if not snapshot.statuses:
         return [f"{job.id} waits; the controller has not seen its nodes yet."]
-    if job.id in scene.left_out:
-        facts["left_out"] = scene.left_out[job.id]
+    if job.id in snapshot.left_out:
+        facts["left_out"] = snapshot.left_out[job.id]
         return [
-            f"{job.id} waits, and rounds are decided without it: {scene.left_out[job.id]}.",
+            f"{job.id} waits, and rounds are decided without it: {snapshot.left_out[job.id]}.",
             "It has its turn again once that is otherwise; cancel it if that will not be.",
         ]
     known = as_waiting(job)
-    cluster = replace(scene.cluster, nodes=tuple(status.node for status in scene.statuses))
-    bar = Bars(state, scene.cluster, scene.tenants, scene.statuses).of(known, facts)
+    cluster = replace(snapshot.cluster, nodes=tuple(status.node for status in snapshot.statuses))
+    bar = Bars(state, snapshot.cluster, snapshot.tenants, snapshot.statuses).of(known, facts)
     if bar is not None and bar.never:
         facts["never"] = bar.why
         return [
@@ -63,20 +63,20 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
             "It waits in case nodes are added; cancel it, or submit it with less.",
         ]
     if job.id in state.claims:
-        return _claimed(scene, job, seen)
+        return _claimed(snapshot, job, seen)
     said = [
-        f"{job.id} waits since {human(scene.now_s - _since_s(job))} with {human(job.left_s)} of "
+        f"{job.id} waits since {human(snapshot.now_s - _since_s(job))} with {human(job.left_s)} of "
         "work to do."
     ]
     if bar is not None:
         facts["bar"] = bar.why
         said.append(f"{bar.why[0].upper()}{bar.why[1:]}.")
-    if scene.short is not None:
-        facts["short"] = scene.short
-        said.append(f"No job is started now: {scene.short}.")
-    room = RoomNow(scene)
-    said += _free(scene, room, known, facts)
-    said += round_says(scene, job, facts, names)
+    if snapshot.short is not None:
+        facts["short"] = snapshot.short
+        said.append(f"No job is started now: {snapshot.short}.")
+    room = RoomNow(snapshot)
+    said += _free(snapshot, room, known, facts)
+    said += round_says(snapshot, job, facts, names)
     soonest_s = room.soonest_s(Catalogue.of(cluster).options(known))
     if soonest_s is not None and soonest_s > 0:
         facts["room_by_itself_s"] = soonest_s
@@ -87,25 +87,25 @@ def why_it_waits(scene: Scene, job: LiveJob, facts: dict[str, Any], names: bool)
     return said
 
 
-def _with_status(scene: Scene, name: str) -> str:
-    other = scene.state.jobs.get(name)
+def _with_status(snapshot: Snapshot, name: str) -> str:
+    other = snapshot.state.jobs.get(name)
     if other is None:
         return f"{name} (which is unknown)"
     live = other.live
     if live is not None and live.started_s is not None and live.lost is None and not live.leaving:
-        _, entry = as_running(other, live, scene.progress.get(live.key), scene.now_s)
+        _, entry = as_running(other, live, snapshot.progress.get(live.key), snapshot.now_s)
         return f"{name} (running, expected to end in {human(entry.setup_s + entry.remaining_s / live.rate)})"  # noqa: E501
     return f"{name} ({other.status})"
 
 
-def _claimed(scene: Scene, job: LiveJob, seen: Names) -> list[str]:
+def _claimed(snapshot: Snapshot, job: LiveJob, seen: Names) -> list[str]:
     """It has a place, which somebody has yet to leave."""
-    claim = scene.state.claims[job.id]
+    claim = snapshot.state.claims[job.id]
     nodes = {slot.node for slot in claim.placement}
     leaving = [
         one
-        for one in scene.state.live_attempts()
-        if (one.leaving or one.key.job not in scene.state.stay)
+        for one in snapshot.state.live_attempts()
+        if (one.leaving or one.key.job not in snapshot.state.stay)
         and nodes & {slot.node for slot in one.placement}
     ]
     said = [
@@ -114,15 +114,17 @@ def _claimed(scene: Scene, job: LiveJob, seen: Names) -> list[str]:
     ]
     if leaving:
         who = seen.text([one.key.job for one in leaving])
-        until_s = max((one.stop_s or scene.now_s) + one.grace_s for one in leaving) - scene.now_s
+        until_s = (
+            max((one.stop_s or snapshot.now_s) + one.grace_s for one in leaving) - snapshot.now_s
+        )
         latest = f", which takes {human(until_s)} at the most" if until_s > 0 else ""
         said.append(f"The place is being freed by {who}, saving now{latest}.")
     return said
 
 
-def _free(scene: Scene, room: RoomNow, known: Job, facts: dict[str, Any]) -> list[str]:
+def _free(snapshot: Snapshot, room: RoomNow, known: Job, facts: dict[str, Any]) -> list[str]:
     """How many GPUs that it can use are free, and how they are scattered."""
-    cluster = replace(scene.cluster, nodes=tuple(status.node for status in scene.statuses))
+    cluster = replace(snapshot.cluster, nodes=tuple(status.node for status in snapshot.statuses))
     able = Catalogue.of(cluster).options(known)
     least = min((one.mode.gpus for one in able), default=0)
     if not least:

@@ -1,8 +1,8 @@
 """The live cluster as an instance that a simulation can play on to its end."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
+from ...driver.blocked import amounts
 from ...errors import InputError
 from ...model.cluster import Node
 from ...model.instance import Instance, Placement, Running, Suspended
@@ -10,7 +10,7 @@ from ...model.job import Job
 from ..journal.state import LiveJob
 from ..out_of_order import idle_out
 from ..present import LEAST_WORK_S, as_running, as_waiting, guarded, ran_before
-from .snapshot import Scene
+from .snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Outlook:
     notes: tuple[str, ...]
 
 
-def outlook(scene: Scene) -> Outlook:
+def outlook(snapshot: Snapshot) -> Outlook:
     """The present, made whole: claims are open again, what is being preempted has saved, a job that
     nobody can tell of goes on, and nodes that take no jobs have only what runs there. Jobs on hold,
     those being cancelled, and those that come after one of these are left out. Jobs that can never
@@ -39,37 +39,39 @@ def outlook(scene: Scene) -> Outlook:
     suspended: list[Suspended] = []
     left_out: dict[str, str] = {}
     aside: list[Placement] = []
-    nodes = {status.node.name for status in scene.statuses}
+    nodes = {status.node.name for status in snapshot.statuses}
     lost = 0
-    for job in scene.state.open.values():
+    for job in snapshot.state.open.values():
         attempt = job.live
-        reason = _left_out(scene, job)
+        reason = _left_out(snapshot, job)
         if reason is not None:
             left_out[job.id] = reason
-            if attempt is not None and job.id in scene.left_out:
+            if attempt is not None and job.id in snapshot.left_out:
                 aside.append(attempt.placement)
         elif (
             attempt is not None
             and not attempt.leaving
             and all(slot.node in nodes for slot in attempt.placement)
         ):
-            known, entry = as_running(job, attempt, scene.progress.get(attempt.key), scene.now_s)
+            known, entry = as_running(
+                job, attempt, snapshot.progress.get(attempt.key), snapshot.now_s
+            )
             lost += attempt.lost is not None
             jobs[job.id] = known if attempt.lost is None else replace(known, preemptible=False)
             running.append(entry)
         elif attempt is not None:  # it is being saved, and back in the queue within seconds
             jobs[job.id], entry = as_running(
-                job, attempt, scene.progress.get(attempt.key), scene.now_s
+                job, attempt, snapshot.progress.get(attempt.key), snapshot.now_s
             )
             suspended.append(
                 Suspended(
                     job=job.id, remaining_s=entry.remaining_s, preemptions=job.preemptions + 1
                 )
             )
-        elif job.ready_s > scene.now_s:
+        elif job.ready_s > snapshot.now_s:
             jobs[job.id] = _pausing(job)
         else:
-            after = tuple(one for one in job.submission.job.after if one in scene.state.open)
+            after = tuple(one for one in job.submission.job.after if one in snapshot.state.open)
             jobs[job.id] = replace(as_waiting(job), after=after)
             if ran_before(job) and not after:
                 left_s = max(LEAST_WORK_S, job.left_s)
@@ -78,15 +80,15 @@ def outlook(scene: Scene) -> Outlook:
                 )
     drop_orphans(jobs, left_out)
     jobs = {
-        name: guarded(job, scene.state.jobs[name], scene.preempt_unsaved)
+        name: guarded(job, snapshot.state.jobs[name], snapshot.preempt_unsaved)
         for name, job in jobs.items()
     }
-    there = _without(_nodes(scene, running), aside)
+    there = _without(_nodes(snapshot, running), aside)
     instance = Instance(
         name="what if",
-        now_s=scene.now_s,
-        cluster=replace(scene.cluster, nodes=there),
-        tenants=scene.tenants,
+        now_s=snapshot.now_s,
+        cluster=replace(snapshot.cluster, nodes=there),
+        tenants=snapshot.tenants,
         jobs=tuple(jobs.values()),
         running=tuple(running),
         suspended=tuple(suspended),
@@ -97,7 +99,7 @@ def outlook(scene: Scene) -> Outlook:
             f"{lost} job{'s' * (lost != 1)} nobody can tell of {'are' if lost > 1 else 'is'} "
             "taken to run on"
         )
-    closed = [status.node.name for status in scene.statuses if not status.usable]
+    closed = [status.node.name for status in snapshot.statuses if not status.usable]
     if closed:
         notes.append(f"nodes that take no jobs now never do: {', '.join(closed)}")
     if left_out:
@@ -106,7 +108,10 @@ def outlook(scene: Scene) -> Outlook:
             f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one"
         )
     return Outlook(
-        instance, {name: scene.state.jobs[name].submit_s for name in jobs}, left_out, tuple(notes)
+        instance,
+        {name: snapshot.state.jobs[name].submit_s for name in jobs},
+        left_out,
+        tuple(notes),
     )
 
 
@@ -122,15 +127,15 @@ def _pausing(job: LiveJob) -> Job:
     )
 
 
-def _left_out(scene: Scene, job: LiveJob) -> str | None:
+def _left_out(snapshot: Snapshot, job: LiveJob) -> str | None:
     if job.cancelled is not None:
         return "it is being cancelled"
     if job.held is not None:
         return "it is on hold"
-    if job.id in scene.left_out:
-        return scene.left_out[job.id]
+    if job.id in snapshot.left_out:
+        return snapshot.left_out[job.id]
     for name in job.submission.job.after:
-        before = scene.state.jobs.get(name)
+        before = snapshot.state.jobs.get(name)
         if before is None or before.finished in ("failed", "cancelled"):
             return f"{name}, which it comes after, will never complete"
     return None
@@ -149,42 +154,32 @@ def drop_orphans(jobs: dict[str, Job], left_out: dict[str, str]) -> None:
 
 def _without(nodes: tuple[Node, ...], aside: list[Placement]) -> tuple[Node, ...]:
     """Return the nodes with what is left of them beside jobs that rounds are decided without."""
-    held: Counter[str] = Counter()
-    cores: Counter[str] = Counter()
-    for placement in aside:
-        for slot in placement:
-            held[slot.node] += slot.gpus
-            cores[slot.node] += slot.cpus
-    return tuple(
-        replace(
-            node,
-            gpus=max(0, node.gpus - held[node.name]),
-            cpus=None if node.cpus is None else max(0, node.cpus - cores[node.name]),
-        )
-        for node in nodes
-    )
+    held = amounts(aside)
+    found = []
+    for node in nodes:
+        gpus, cpus = held.get(node.name, (0, 0))
+        left_cpus = None if node.cpus is None else max(0, node.cpus - cpus)
+        found.append(replace(node, gpus=max(0, node.gpus - gpus), cpus=left_cpus))
+    return tuple(found)
 
 
-def _nodes(scene: Scene, running: list[Running]) -> tuple[Node, ...]:
+def _nodes(snapshot: Snapshot, running: list[Running]) -> tuple[Node, ...]:
     """The nodes; of one that takes no jobs what is held of it, and none of those of which nothing
     is."""
-    held: dict[str, list[int]] = {}
-    for entry in running:
-        for slot in entry.placement:
-            there = held.setdefault(slot.node, [0, 0])
-            there[0] += slot.gpus
-            there[1] += slot.cpus
+    held = amounts(entry.placement for entry in running)
     found = []
-    for status in scene.statuses:
+    for status in snapshot.statuses:
         node = status.node
         if status.usable:
             gpus = held.get(node.name, [0, 0])[0]
             found.append(
-                replace(node, gpus=node.gpus - idle_out(scene.state, node.name, node.gpus - gpus))
+                replace(
+                    node, gpus=node.gpus - idle_out(snapshot.state, node.name, node.gpus - gpus)
+                )
             )
         elif node.name in held:
             gpus, cpus = held[node.name]
             found.append(replace(node, gpus=gpus, cpus=cpus if node.cpus is not None else None))
-    if not any(status.usable for status in scene.statuses):
+    if not any(status.usable for status in snapshot.statuses):
         raise InputError("no node takes jobs now, so nothing can be foretold")
     return tuple(found)

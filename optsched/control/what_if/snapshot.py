@@ -16,7 +16,7 @@ from ..policy_driver import NamedPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class Snapshot:
     """The state at `now_s` (Unix time), what is seen of nodes and attempts, and the last round with
     its instance.
 
@@ -45,10 +45,10 @@ class Scene:
     short: str | None = None
 
 
-def scene(controller: Controller) -> Scene:
+def snapshot(controller: Controller) -> Snapshot:
     """What the controller knows now; nothing in it changes when the controller goes on. O(jobs) and
     quick: for `Loop.ask`."""
-    return Scene(
+    return Snapshot(
         state=_copied(controller.state),
         cluster=controller.cluster,
         tenants=controller.tenants,
