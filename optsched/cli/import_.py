@@ -128,8 +128,8 @@ def write_checked(instance: Instance, output: str | None) -> None:
     """
     from .. import files
 
+    files.check_instance(instance)
     text = files.dump_instance(instance)
-    files.load_instance(text, instance.name)
     if output in (None, "-"):
         click.echo(text, nl=False)
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..estimates.history import gang
 from ..executors.base import JOB_NAME, Arrival, Arrivals, NoAnswerError, Request
-from ..files import dump_instance, load_instance
+from ..files import check_instance
 from ..model.cluster import Cluster
 from ..model.instance import Instance
 from ..model.job import Job
@@ -240,7 +240,7 @@ class Intake:
             jobs=(job,),
         )
         try:
-            load_instance(dump_instance(alone), alone.name, accept_never=True)
+            check_instance(alone, accept_never=True)
         except InputError as error:
             return str(error).replace("\n", " ")
         return None

@@ -6,7 +6,7 @@ from functools import partial
 
 from ..duration import human
 from ..errors import InputError
-from ..files import instance_hash
+from ..files import dump_instance, text_hash
 from ..model.instance import Instance, Placement
 from ..round.decide import decide
 from ..round.files import dump_round
@@ -64,7 +64,8 @@ class Deciding(Acting):
         event = RoundDecided(
             round=number, claims=commands.claims, stay=tuple(sorted(stay)), blocked=posed.blocked
         )
-        decided = dump_round(replace(found, instance_hash=instance_hash(posed.instance)))
+        text = dump_instance(posed.instance)
+        decided = dump_round(replace(found, instance_hash=text_hash(text)))
         listed = RoundEntry(
             number=number,
             at_s=now_s,
@@ -75,7 +76,7 @@ class Deciding(Acting):
             solver=found.solver,
             fallback=found.fallback,
         )
-        self.journal.add_round(listed, posed.text, decided, [event])
+        self.journal.add_round(listed, text, decided, [event])
         self.round_s = time.monotonic() - self._begun_s
         self._take_in(now_s, [event])
 

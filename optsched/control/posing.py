@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..executors.base import NodeStatus
-from ..files import dump_instance, load_instance
+from ..files import check_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError
 from ..hostlist import expand_hostlist
@@ -24,10 +24,9 @@ Pose = Callable[[Mapping[str, str]], Present]
 
 @dataclass(frozen=True, slots=True)
 class Posed:
-    """A checked instance with its text, what is blocked in it, and why some jobs were left out."""
+    """A checked instance, what is blocked in it, and why some jobs were left out."""
 
     instance: Instance
-    text: str
     blocked: tuple[Placement, ...]
     left_out: dict[str, str]
 
@@ -40,11 +39,9 @@ def pose(present: Pose, left_out: Mapping[str, str]) -> Posed:
     out = dict(left_out)
     while True:
         view = present(out)
-        text = dump_instance(view.instance)
         try:
-            return Posed(
-                load_instance(text, view.instance.name, accept_never=True), text, view.blocked, out
-            )
+            check_instance(view.instance, accept_never=True)
+            return Posed(view.instance, view.blocked, out)
         except FaultyFileError as error:
             named = (
                 _named(view.instance, error.faults)
@@ -74,14 +71,15 @@ def at_fault(instance: Instance, fails: Callable[[Instance], bool]) -> list[str]
     names = [job.id for job in instance.jobs]
     while len(names) > 1:
         half = len(names) // 2
-        wrong = [part for part in (names[:half], names[half:]) if fails(_only(instance, set(part)))]
+        wrong = [part for part in (names[:half], names[half:]) if fails(only(instance, set(part)))]
         if not wrong:
             break
         names = wrong[0]
     return names
 
 
-def _only(instance: Instance, names: set[str]) -> Instance:
+def only(instance: Instance, names: set[str]) -> Instance:
+    """Return the instance with these jobs alone."""
     return replace(
         instance,
         jobs=tuple(job for job in instance.jobs if job.id in names),
@@ -140,11 +138,11 @@ def _amounts(instance: Instance, name: str, mode: Mode, slot: Slot) -> tuple[flo
 
 def _alone(instance: Instance) -> dict[str, str]:
     """Return the jobs that are faulty by themselves, for faults that do not say whose they are."""
-    if _fault(_only(instance, set())) is not None:
+    if _fault(only(instance, set())) is not None:
         return {}  # it is no job's
     found: dict[str, str] = {}
     for job in instance.jobs:
-        why = _fault(_only(instance, {job.id}))
+        why = _fault(only(instance, {job.id}))
         if why is not None:
             found[job.id] = why
     return found
@@ -152,7 +150,7 @@ def _alone(instance: Instance) -> dict[str, str]:
 
 def _fault(instance: Instance) -> str | None:
     try:
-        load_instance(dump_instance(instance), instance.name, accept_never=True)
+        check_instance(instance, accept_never=True)
     except FaultyFileError as error:
         fault = error.faults[0]
         return f"{fault.path.rpartition('.')[2]} {fault.problem}"

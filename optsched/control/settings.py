@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 from ..duration import parse_duration
 from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
-from ..files import dump_instance, load_instance
+from ..files import check_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
 from ..hostlist import MAX_NODES, expand_hostlist
@@ -227,8 +227,8 @@ def read_settings(path: Path) -> Settings:
         raise FaultyFileError(str(path), [*faults, *of_tables]) from None
     settings._tables.update(tables)
     tenants = tuple(tenant.tenant() for tenant in settings.tenants)
-    empty = Instance(cluster=settings.cluster, tenants=tenants)
-    load_instance(dump_instance(empty), str(path))  # what no round could be about is no cluster
+    # What no round could be about is no cluster.
+    check_instance(Instance(name=str(path), cluster=settings.cluster, tenants=tenants))
     folders = {"state": settings.state, "shared": settings.shared, "outputs": settings.outputs}
     return settings.model_copy(
         update={

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ..errors import InputError
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
-from ..model.cluster import POWER_CAP, Cluster, Node, Tenant
+from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
@@ -112,14 +112,26 @@ def load_instance(
     return instance
 
 
-def check_instance(instance: Instance) -> None:
-    """Check an instance built in Python as a file would be. Raises InputError naming every
-    fault."""
-    load_instance(dump_instance(instance), instance.name)
-    if POWER_CAP in instance.cluster.resources and (faults := find_faults(instance)):
-        raise FaultyFileError(
-            instance.name, faults
-        )  # what a file may leave out, an instance must state
+def check_instance(instance: Instance, *, accept_never: bool = False) -> None:
+    """Check an instance made in Python as a file would be: the same faults, told in the same words.
+    What a file may leave out, it must state. Raises InputError naming every fault."""
+    from pydantic import ValidationError
+
+    try:
+        adapter(Instance).validate_python(instance)
+    except ValidationError as error:
+        faults = list(shape_faults(error.errors(include_url=False), instance, ()))
+    else:
+        faults = [*_ranges_of_names(instance), *find_faults(instance, accept_never=accept_never)]
+    if faults:
+        raise FaultyFileError(instance.name, faults)
+
+
+def _ranges_of_names(instance: Instance) -> Iterator[Fault]:
+    for i, node in enumerate(instance.cluster.nodes):
+        if "[" in node.name or "]" in node.name:
+            path, problem = f"cluster.nodes[{i}].name", f"{node.name!r} is no name of one node"
+            yield Fault(path, problem, "make a node for each name")
 
 
 def read_plan(path: str | Path) -> tuple[PlanFile, Plan | None]:
@@ -160,6 +172,7 @@ NOUNS: tuple[type, ...] = (
     Suspended,
     Failure,
     Outage,
+    Instance,
     InstanceFile,
     Segment,
     JobPlan,
@@ -178,10 +191,13 @@ def adapter(kind: type, nouns: tuple[type, ...] = NOUNS) -> Any:
 
     for noun in nouns:
         names = {field: alias for (owner, field), alias in ALIASES.items() if owner is noun}
+        if kind is Instance:
+            names = {}  # made in Python, where fields have their own names
         noun.__pydantic_config__ = {  # type: ignore[attr-defined]
             "strict": True,
             "extra": "forbid",
             "allow_inf_nan": False,
+            "revalidate_instances": "always",
             "alias_generator": (lambda field, names=names: names.get(field, field)),
         }
     return TypeAdapter(kind)
@@ -370,8 +386,13 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 
 def instance_hash(instance: Instance) -> str:
-    """Content hash of an instance: the first 16 hex digits of the SHA-256 of its canonical text."""
-    return hashlib.sha256(dump_instance(instance).encode()).hexdigest()[:16]
+    """Content hash of an instance: that of its canonical text."""
+    return text_hash(dump_instance(instance))
+
+
+def text_hash(text: str) -> str:
+    """Return the first 16 hex digits of the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def schema(kind: Literal["instance", "plan"]) -> dict[str, Any]:

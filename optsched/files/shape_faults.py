@@ -3,6 +3,7 @@ remedy."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 from ..errors import InputError, perhaps
@@ -77,6 +78,7 @@ WORDS = {
     "dict_type": ("should be an object", "write an object in { }"),
     "model_type": ("should be a table", "write its fields below a line [name]"),
     "dataclass_type": ("should be an object", "write an object in { }"),
+    "dataclass_exact_type": ("should be a {class_name}", "make one"),
     "gang": (
         "should be a whole number or an object",
         'write 8, or {"min": 1, "max": 8} for an elastic job',
@@ -90,14 +92,16 @@ WORDS = {
 
 
 def shape_faults(
-    errors: Iterable[Mapping[str, Any]], data: bytes | str, known: Iterable[str]
+    errors: Iterable[Mapping[str, Any]], data: object, known: Iterable[str]
 ) -> Iterator[Fault]:
-    """The faults behind a validator's errors; `known` are all field names, to guess at misspelt
-    ones."""
-    try:
-        raw = json.loads(data)
-    except (ValueError, RecursionError):
-        raw = None
+    """The faults behind a validator's errors in a JSON text, or in a noun; `known` are all field
+    names, to guess at misspelt ones."""
+    raw = data
+    if isinstance(data, bytes | str):
+        try:
+            raw = json.loads(data)
+        except (ValueError, RecursionError):
+            raw = None
     seen = set()
     for error in errors:
         kind, loc = str(error["type"]), tuple(error["loc"])
@@ -110,7 +114,7 @@ def shape_faults(
             len(loc) > 3 and loc[0] == "jobs" and loc[2] == "gpus"
         ):  # number or object: two sets of errors
             given = _at(raw, loc[:3])
-            if isinstance(given, dict):
+            if isinstance(given, dict) or is_dataclass(given):
                 if loc[3] != "Elastic":
                     continue
             elif loc[3] == "Elastic":
@@ -118,7 +122,11 @@ def shape_faults(
             elif not isinstance(given, int | float) or isinstance(given, bool):
                 kind = "gang"
             loc = (*loc[:3], *loc[4:])
-        loc = tuple(step for step in loc if step != "[key]")
+        loc = tuple(
+            str(step) if isinstance(_at(raw, loc[:i]), Mapping) else step
+            for i, step in enumerate(loc)
+            if step != "[key]"
+        )
         problem, remedy = WORDS.get(kind, (str(error["msg"]), "see `optsched schema`"))
         problem = problem.format(**error.get("ctx", {}))
         if kind in ("unexpected_keyword_argument", "extra_forbidden"):
@@ -150,7 +158,7 @@ def _in_words(message: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, dict):
+    if isinstance(value, dict) or is_dataclass(value):
         return "an object"
     if isinstance(value, list | tuple):
         return "a list"
@@ -162,8 +170,10 @@ def _at(raw: Any, loc: tuple[int | str, ...]) -> Any:
     for step in loc:
         if isinstance(raw, dict):
             raw = raw.get(step)
-        elif isinstance(raw, list) and isinstance(step, int) and step < len(raw):
+        elif isinstance(raw, list | tuple) and isinstance(step, int) and step < len(raw):
             raw = raw[step]
+        elif is_dataclass(raw) and isinstance(step, str):
+            raw = getattr(raw, step, None)
         else:
             return None
     return raw

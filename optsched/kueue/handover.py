@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import InputError
-from ..files import dump_instance, load_instance
+from ..files import check_instance
 from ..objectives import parse
 from ..round.decide import decide
 from ..round.plan import RoundSolution
@@ -83,9 +83,8 @@ class Handover:
         }
         if not seen.instance.jobs:
             return Pass(at_s=now_s, left_out=seen.left_out, faults=faults)
-        instance = load_instance(
-            dump_instance(seen.instance), seen.instance.name, accept_never=True
-        )
+        instance = seen.instance
+        check_instance(instance, accept_never=True)
         objective, round_s = parse(given.objective), float(given.length)
         found = decide(
             instance,

@@ -7,6 +7,7 @@ from typing import Any
 from .cluster import Cluster, Tenant, gpu_caps, quota_pool
 from .job import Job, Mode
 from .quantity import Count, Duration, Instant, Seconds
+from .value import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,7 @@ no node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(Value):
     """A job that holds GPUs now.
 
     `remaining_s` is reference work still to do, `setup_s` start-up seconds still to go before it
@@ -83,7 +84,7 @@ class Outage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Instance:
+class Instance(Value):
     """A cluster, its jobs, and who runs at `now_s`. No plan may use time before `now_s`.
 
     `failures` and `outages` are what only a simulation learns, when it happens.

@@ -49,17 +49,20 @@ def empty() -> Table[Any, Any]:
 
 
 class Value:
-    """A noun made of values: plain dicts given for its tables become tables, and its hash is
-    computed once. A class whose hash is asked for often says `__hash__ = Value.__hash__`."""
+    """A noun made of values: plain dicts given for its tables become tables and lists tuples, and
+    its hash is computed once. A class whose hash is asked for often says
+    `__hash__ = Value.__hash__`."""
 
     __slots__ = ("_hash",)
     _hash: int
 
     def __post_init__(self) -> None:
         kind: Any = type(self)
-        for name in _tables(kind):
+        for name in _collections(kind):
             given = getattr(self, name)
-            if type(given) is not Table and isinstance(given, Mapping):
+            if type(given) is list:
+                object.__setattr__(self, name, tuple(given))
+            elif type(given) not in (tuple, Table) and isinstance(given, Mapping):
                 object.__setattr__(self, name, Table(given) if given else EMPTY)
 
     def __hash__(self) -> int:
@@ -72,9 +75,13 @@ class Value:
 
 
 @cache
-def _tables(kind: type) -> tuple[str, ...]:
-    """The fields of a noun that are tables: those that are empty unless given."""
-    return tuple(field.name for field in fields(kind) if field.default_factory is empty)
+def _collections(kind: type) -> tuple[str, ...]:
+    """Return the fields of a noun that are tables or tuples: those that are empty unless given."""
+    return tuple(
+        field.name
+        for field in fields(kind)
+        if field.default_factory is empty or field.default == ()
+    )
 
 
 @cache

@@ -46,7 +46,8 @@ class Catalogue:
 
     @staticmethod
     def of(cluster: Cluster, tenants: tuple[Tenant, ...] = ()) -> "Catalogue":
-        """Return the catalogue of a cluster and its tenants."""
+        """Return the catalogue of a cluster and its tenants. Who asks for many jobs holds it: to
+        find it takes as long as to compare two clusters."""
         return _catalogue(cluster, tenants)
 
     def once(self, key: object, make: Callable[[], T]) -> T:
@@ -173,8 +174,12 @@ class Catalogue:
 
 
 def catalogue_of(instance: Instance) -> Catalogue:
-    """Return the catalogue of an instance's cluster and tenants."""
-    return Catalogue.of(instance.cluster, instance.tenants)
+    """Return the catalogue of an instance's cluster and tenants; the instance keeps it."""
+    own: dict[str, Any] = vars(instance)
+    if "catalogue" not in own:
+        own["catalogue"] = Catalogue.of(instance.cluster, instance.tenants)
+    catalogue: Catalogue = own["catalogue"]
+    return catalogue
 
 
 @lru_cache(maxsize=16)

@@ -11,6 +11,7 @@ from ..model.instance import Instance, Placement, Running
 from ..model.job import Job
 from ..objectives import Objective, Usage
 from ..physics import placed_rate, power_w
+from ..physics.catalogue import catalogue_of
 from .deadline import NEVER, Deadline
 from .facts import Facts
 from .held import Held, Hold, held_by
@@ -57,7 +58,7 @@ def build(
     SETTLE.
     """
     facts = Facts(instance, keep, deadline)
-    classes, class_of = node_classes(instance.cluster)
+    classes, class_of = node_classes(catalogue_of(instance))
     holds = [_as_it_is(facts, j) for j in facts.kept.tolist()]
     holds += holds_on_others(instance, facts, deadline)
     deadline.check()

@@ -139,10 +139,10 @@ def columns(alternatives: Sequence[Alternatives], deadline: Deadline) -> Columns
     )
 
 
-def node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
+def node_classes(catalogue: Catalogue) -> tuple[tuple[NodeClass, ...], list[int]]:
     """The node classes of a cluster in order of first appearance, and for each node the number of
     its own."""
-    return Catalogue.of(cluster).once("node classes", lambda: _node_classes(cluster))
+    return catalogue.once("node classes", lambda: _node_classes(catalogue.cluster))
 
 
 def _node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
@@ -192,7 +192,7 @@ def alternatives_of(catalogue: Catalogue, job: Job) -> Alternatives:
 
 
 def _patterns(catalogue: Catalogue, job: Job) -> Iterator[Pattern]:
-    classes, _ = node_classes(catalogue.cluster)
+    classes, _ = node_classes(catalogue)
     table = catalogue.capacity
     for option in catalogue.options(job):
         mode = option.mode

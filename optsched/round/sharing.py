@@ -16,6 +16,7 @@ from ..physics import (
     sharing_rate,
     span,
 )
+from ..physics.catalogue import catalogue_of
 from ..physics.modes import Option
 from .deadline import Deadline
 from .facts import Facts
@@ -54,7 +55,7 @@ def _guests(instance: Instance, facts: Facts, deadline: Deadline) -> list[Hold]:
     """Return the options of waiting jobs to start beside running ones. Hosts that are alike take
     turns, so that not all guests are sent to the same few."""
     hosts: dict[object, list[tuple[int, Running]]] = {}
-    class_of = node_classes(instance.cluster)[1]
+    class_of = node_classes(catalogue_of(instance))[1]
     for j in facts.kept.tolist():
         entry = facts.entry(j)
         if (

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Clock, Cluster, Instance, Job, Node, Profile, Solution
+from optsched import Clock, Cluster, Elastic, Instance, Job, Mode, Node, Profile, Sharing, Solution
 from optsched.errors import InputError
 from optsched.files import (
     check_instance,
@@ -848,3 +848,51 @@ def test_the_default_profile_is_left_out_also_when_it_is_another_object() -> Non
         jobs=(Job(id="a", duration_s=5.0, profile=Profile()),),
     )
     assert "profile" not in dump_instance(instance)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"gpus": "two"},
+        {"gpus": -1},
+        {"gpus": Elastic(min=0, max=2)},
+        {"weight": float("nan")},
+        {"weight": 1e300},
+        {"submit_s": True},
+        {"after": "b"},
+        {"preemptible": "yes"},
+        {"profile": None},
+        {"resources": {"licence": -1.0}},
+        {"resources": {3: 1.0}},
+        {"profile": Profile(rate={"a100": float("inf")}, gpus={0: 1.0})},
+        {"profile": Profile(sharing=Sharing(duty=0.0, partners={"x": -1.0}))},
+        {"profile": Profile(mixing="mean")},  # type: ignore[arg-type]
+        {"modes": (Mode(gpus=2.5, duration_s=0.0),)},  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_made_in_python_is_checked_as_a_file_is(changed: dict[str, Any]) -> None:
+    instance = load_instance(GOOD)
+    i = len(instance.jobs) - 1
+    job = replace(instance.jobs[i], **changed)
+    with pytest.raises(InputError, match=rf"jobs\[{i}\]\.{next(iter(changed))}") as caught:
+        check_instance(replace(instance, jobs=(*instance.jobs[:i], job)))
+    try:
+        text = dump_instance(replace(instance, jobs=(*instance.jobs[:i], job)))
+        with pytest.raises(InputError) as from_file:
+            load_instance(text.replace("NaN", "null"), instance.name)
+    except (TypeError, ValueError, AssertionError, AttributeError):
+        return  # no file could say it
+    assert paths_of(caught) == [path.replace(".with", ".partners") for path in paths_of(from_file)]
+
+
+def paths_of(caught: Any) -> list[str]:
+    return [fault.path for fault in caught.value.faults]
+
+
+def test_lists_and_dicts_are_taken_and_ranges_of_names_are_not() -> None:
+    cluster = Cluster(nodes=[Node(name="a", gpus=2)])  # type: ignore[arg-type]
+    instance = Instance(cluster=cluster, jobs=[Job(id="j", duration_s=1.0)])  # type: ignore[arg-type]
+    check_instance(instance)
+    assert instance.jobs == (Job(id="j", duration_s=1.0),) and hash(instance) == hash(instance)
+    with pytest.raises(InputError, match=r"nodes\[0\]\.name: 'a\[0-3\]' is no name of one"):
+        check_instance(replace(instance, cluster=Cluster(nodes=(Node(name="a[0-3]", gpus=2),))))

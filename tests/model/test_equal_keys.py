@@ -26,14 +26,13 @@ from optsched import (
 )
 from optsched.bounds import lower_bounds
 from optsched.bounds.ways import Ways, tabulate
-from optsched.model.cluster import gpu_caps
 from optsched.model.value import Table
 from optsched.objectives import parse
 from optsched.physics import catalogue as catalogue_module
 from optsched.physics.catalogue import Catalogue
 from optsched.physics.modes import base_modes
 from optsched.physics.unschedulable import why_never
-from optsched.round.patterns import node_classes, patterns
+from optsched.round.patterns import alternatives_of, node_classes
 
 CLUSTER = Cluster(
     nodes=(
@@ -174,8 +173,8 @@ OTHER_CLUSTER: dict[str, object] = {
     "budgets": {"money": 0.5},
     "rack_uplink_gbps": {"r0": 1.0},
     "uplinks": "shared",
-    "reference_gpu": "a",
     "carbon_g_per_kwh": 300.0,
+    "reference_gpu": "a",
 }
 TENANT = Tenant(name="own", gpu_quota=3)
 OTHER_TENANT: dict[str, object] = {"name": "u", "gpu_quota": 8, "borrow_gpus": 1, "weight": 2.0}
@@ -227,10 +226,10 @@ def answers(question: Question) -> object:
         catalogue.capacity.rows,
         [(catalogue.room(job, mode), catalogue.most_gpus(job, mode)) for mode in modes],
         [
-            (one.option, one.classes, one.together, one.cpus, one.memory_gib, one.quota)
-            for one in patterns(cluster, gpu_caps(tenants), job)
+            (one.option, one.classes, one.together, one.cpus, one.memory_gib, one.shared)
+            for one in alternatives_of(catalogue, job).patterns
         ],
-        [(one.name, one.node, one.nodes) for one in node_classes(cluster)[0]],
+        [(one.name, one.node, one.nodes) for one in node_classes(catalogue)[0]],
     )
 
 

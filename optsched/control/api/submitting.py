@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from ...errors import InputError
 from ...executors.base import JOB_NAME
-from ...files import dump_instance, load_instance
+from ...files import check_instance
 from ...files.shape_faults import FaultyFileError
 from ...model.cluster import Cluster
 from ...model.instance import Instance
@@ -294,7 +294,7 @@ def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> N
         jobs=(replace(job, after=()),),
     )
     try:
-        load_instance(dump_instance(alone), alone.name, accept_never=True)
+        check_instance(alone, accept_never=True)
     except FaultyFileError as error:
         said = [
             f"{_field(fault.path)} {fault.problem.removeprefix(f'job {job.id}: ')}; {fault.remedy}"

@@ -182,7 +182,7 @@ class Problem:
         cpu_only = any(
             option.mode.gpus == 0 and option.needs_node
             for job in jobs
-            for option in Catalogue.of(self.instance.cluster).options(job)
+            for option in catalogue_of(self.instance).options(job)
         )
         for n, node in enumerate(nodes):
             if node.gpu_type in self._cores_suffice:
@@ -196,7 +196,7 @@ class Problem:
 
     def _worthwhile(self, job: Job) -> list[Option]:
         """Options without those that save cores where cores never bind."""
-        found = Catalogue.of(self.instance.cluster).options(job)
+        found = catalogue_of(self.instance).options(job)
         return [
             option
             for option in found
