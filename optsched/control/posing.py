@@ -71,14 +71,15 @@ def at_fault(instance: Instance, fails: Callable[[Instance], bool]) -> list[str]
     names = [job.id for job in instance.jobs]
     while len(names) > 1:
         half = len(names) // 2
-        wrong = [part for part in (names[:half], names[half:]) if fails(_only(instance, set(part)))]
+        wrong = [part for part in (names[:half], names[half:]) if fails(only(instance, set(part)))]
         if not wrong:
             break
         names = wrong[0]
     return names
 
 
-def _only(instance: Instance, names: set[str]) -> Instance:
+def only(instance: Instance, names: set[str]) -> Instance:
+    """Return the instance with these jobs alone."""
     return replace(
         instance,
         jobs=tuple(job for job in instance.jobs if job.id in names),
@@ -137,11 +138,11 @@ def _amounts(instance: Instance, name: str, mode: Mode, slot: Slot) -> tuple[flo
 
 def _alone(instance: Instance) -> dict[str, str]:
     """Return the jobs that are faulty by themselves, for faults that do not say whose they are."""
-    if _fault(_only(instance, set())) is not None:
+    if _fault(only(instance, set())) is not None:
         return {}  # it is no job's
     found: dict[str, str] = {}
     for job in instance.jobs:
-        why = _fault(_only(instance, {job.id}))
+        why = _fault(only(instance, {job.id}))
         if why is not None:
             found[job.id] = why
     return found

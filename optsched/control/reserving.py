@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 from ..driver.reservation import Claimed, Reservations, patience_s
 from ..driver.world import World
@@ -13,6 +12,7 @@ from ..physics.catalogue import Catalogue
 from .journal.events import Claim
 from .journal.state import LiveJob, State
 from .live_world import LiveWorld
+from .posing import only
 from .present import as_waiting, start_setup_s
 
 
@@ -43,17 +43,15 @@ class LiveReservations(Reservations):
         """
         kept = None if self.current is None else self.current.job
         runs = instance.running_job
-        jobs = tuple(
-            job
+        names = {
+            job.id
             for job in instance.jobs
             if job.id in runs or job.id == kept or _waits_long(state, instance, job)
-        )
-        if len(jobs) == len(runs):
+        }
+        if len(names) == len(runs):
             self.current = None
             return None
-        names = {job.id for job in jobs}
-        suspended = tuple(entry for entry in instance.suspended if entry.job in names)
-        world = LiveWorld(replace(instance, jobs=jobs, suspended=suspended), state)
+        world = LiveWorld(only(instance, names), state)
         world.follow(world.instance, (), closed)
         self.protected = protected(state)
         self._nowhere.clear()

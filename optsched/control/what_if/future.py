@@ -1,8 +1,8 @@
 """The live cluster as an instance that a simulation can play on to its end."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
+from ...driver.blocked import amounts
 from ...errors import InputError
 from ...model.cluster import Node
 from ...model.instance import Instance, Placement, Running, Suspended
@@ -154,31 +154,19 @@ def drop_orphans(jobs: dict[str, Job], left_out: dict[str, str]) -> None:
 
 def _without(nodes: tuple[Node, ...], aside: list[Placement]) -> tuple[Node, ...]:
     """Return the nodes with what is left of them beside jobs that rounds are decided without."""
-    held: Counter[str] = Counter()
-    cores: Counter[str] = Counter()
-    for placement in aside:
-        for slot in placement:
-            held[slot.node] += slot.gpus
-            cores[slot.node] += slot.cpus
-    return tuple(
-        replace(
-            node,
-            gpus=max(0, node.gpus - held[node.name]),
-            cpus=None if node.cpus is None else max(0, node.cpus - cores[node.name]),
-        )
-        for node in nodes
-    )
+    held = amounts(aside)
+    found = []
+    for node in nodes:
+        gpus, cpus = held.get(node.name, (0, 0))
+        left_cpus = None if node.cpus is None else max(0, node.cpus - cpus)
+        found.append(replace(node, gpus=max(0, node.gpus - gpus), cpus=left_cpus))
+    return tuple(found)
 
 
 def _nodes(snapshot: Snapshot, running: list[Running]) -> tuple[Node, ...]:
     """The nodes; of one that takes no jobs what is held of it, and none of those of which nothing
     is."""
-    held: dict[str, list[int]] = {}
-    for entry in running:
-        for slot in entry.placement:
-            there = held.setdefault(slot.node, [0, 0])
-            there[0] += slot.gpus
-            there[1] += slot.cpus
+    held = amounts(entry.placement for entry in running)
     found = []
     for status in snapshot.statuses:
         node = status.node
