@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BESIDE = {
+    "gang",
     "cgroups",
     "command",
     "memory",
@@ -31,11 +32,14 @@ EXTRA = {
     "scipy": "learn",
     "threadpoolctl": "learn",
     "ray": "ray",
+    "pytest": "testing",
     "distributed": "dask",
     "kubernetes": "kubernetes",
     "urllib3": "kubernetes",
 }
 """What the base install leaves out, by the extra that brings it."""
+BROUGHT = {"pydantic_core": "pydantic"}
+"""Packages that a dependency always brings, in the version that fits it."""
 OPTIONAL = {
     "learn": {
         "optsched/traces/readers/goodput.py",
@@ -44,6 +48,7 @@ OPTIONAL = {
     },
     "ray": {"optsched/study/clusters.py"},
     "dask": {"optsched/study/clusters.py"},
+    "testing": {"optsched/testing/executors.py"},
     "kubernetes": {"optsched/executors/kubernetes/api.py"},
 }
 """The only files that may import what an extra brings."""
@@ -86,7 +91,8 @@ def test_what_is_imported_is_a_base_dependency_or_of_an_extra(package: str) -> N
         assert files <= OPTIONAL[EXTRA[package]]
         return
     distributions = {
-        one.lower().replace("_", "-") for one in distributions_of().get(package, [package])
+        one.lower().replace("_", "-")
+        for one in distributions_of().get(BROUGHT.get(package, package), [package])
     }
     assert distributions & names(PROJECT["dependencies"]), f"{files} import {package}"
 

@@ -129,15 +129,9 @@ def _most_per_s(term: Usage, instance: Instance, job: Job) -> float:
 
 def price_per_gpu_s(term: Usage, instance: Instance, ways: Ways) -> Floats:
     """Return the lowest cost of a GPU for a second in each way."""
-    match term.meter:
-        case "power":
-            return ways.power_w / term.per
-        case "price":
-            price = instance.cluster.lowest_gpu_price_per_h
-            by_type = np.array([price[gpu_type] / term.per for gpu_type in ways.shape.types])
-            return ways.on_types(by_type)
-        case _:
-            assert_never(term.meter)
+    price = instance.cluster.lowest_gpu_price_per_h
+    by_type = np.array([price[gpu_type] for gpu_type in ways.shape.types])
+    return np.asarray(term.per_s(ways.power_w, ways.on_types(by_type)))
 
 
 def _spread(count: int, which: Ints, values: Floats) -> Floats:

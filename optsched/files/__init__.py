@@ -303,7 +303,7 @@ def dump_instance(instance: Instance) -> str:
     parts: dict[str, Any] = {"format": INSTANCE_FORMAT, "name": instance.name}
     if instance.now_s:
         parts["now_s"] = number(instance.now_s)
-    profiles: dict[int, Any] = {}
+    profiles: dict[Profile, Any] = {}
     cluster = plain(instance.cluster)
     cluster["nodes"] = [plain(node) for node in fold_nodes(instance.cluster.nodes)]
     parts["cluster"] = cluster
@@ -410,10 +410,10 @@ def _layout(kind: type) -> tuple[tuple[str, str, Field[Any]], ...]:
     )
 
 
-def plain(value: Any, profiles: dict[int, Any] | None = None) -> Any:
+def plain(value: Any, profiles: dict[Profile, Any] | None = None) -> Any:
     """Nouns as JSON values: defaults left out, whole floats as integers.
 
-    `profiles` holds by id what was made of profiles that are alive and may come again.
+    `profiles` holds what was made of profiles that may come again.
     """
     if value is None or isinstance(value, (str, int)):
         return value
@@ -426,12 +426,12 @@ def plain(value: Any, profiles: dict[int, Any] | None = None) -> Any:
     assert is_dataclass(value)
     if profiles is None or not isinstance(value, Profile):
         return _plain_fields(value, profiles)
-    if id(value) not in profiles:
-        profiles[id(value)] = _plain_fields(value, None)
-    return profiles[id(value)]
+    if value not in profiles:
+        profiles[value] = _plain_fields(value, None)
+    return profiles[value]
 
 
-def _plain_fields(value: Any, profiles: dict[int, Any] | None) -> dict[str, Any]:
+def _plain_fields(value: Any, profiles: dict[Profile, Any] | None) -> dict[str, Any]:
     out = {}
     kind: type = type(value)
     for name, alias, field in _layout(kind):

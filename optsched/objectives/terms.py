@@ -16,7 +16,7 @@ from ..model.instance import Instance
 from ..model.job import Job, Mode
 from ..model.plan import Plan, Segment
 from ..physics import power_w
-from .costs import JobCost
+from .costs import JobCost, Numbers
 from .tariff import Tariff
 
 if TYPE_CHECKING:
@@ -138,25 +138,24 @@ class Usage(_Base):
         """Return whether it matters when something is held."""
         return not self.tariff(cluster).is_constant
 
-    def rate(self, job: Job, mode: Mode, node: Node, gpus: int) -> float:
-        """Return the units a second that so many GPUs of a node take."""
+    def per_s(self, power_w: Numbers, price_per_h: Numbers) -> Numbers:
+        """Return the units a second that a power or a price stands for."""
         match self.meter:
             case "power":
-                return power_w(job, mode, node.gpu_type, gpus) / self.per
+                return power_w / self.per
             case "price":
-                return node.gpu_price_per_h * gpus / self.per
+                return price_per_h / self.per
             case _:
                 assert_never(self.meter)
 
+    def rate(self, job: Job, mode: Mode, node: Node, gpus: int) -> float:
+        """Return the units a second that so many GPUs of a node take."""
+        watts = power_w(job, mode, node.gpu_type, gpus)
+        return float(self.per_s(watts, node.gpu_price_per_h * gpus))
+
     def is_alike(self, nodes: Iterable[Node]) -> bool:
         """Return whether a GPU uses as much on each of `nodes`, which have GPUs of one type."""
-        match self.meter:
-            case "power":
-                return True
-            case "price":
-                return len({node.gpu_price_per_h for node in nodes}) <= 1
-            case _:
-                assert_never(self.meter)
+        return len({self.per_s(0.0, node.gpu_price_per_h) for node in nodes}) <= 1
 
     def segment_cost(self, instance: Instance, job: Job, segment: Segment) -> float:
         """Return the cost of one segment."""

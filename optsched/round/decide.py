@@ -50,13 +50,13 @@ def _no_collection() -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Best:
-    """The best packing and the best bound so far; `found` are the packings, each better than the
+    """The best packing and the best bound so far; `packings` are each better than the
     one before, of all jobs or of the `few`."""
 
     instance: Instance
     blocked: Sequence[Placement]
     few: frozenset[str] | None = None
-    found: list[tuple[float, Packing]] = field(default_factory=list)
+    packings: list[tuple[float, Packing]] = field(default_factory=list)
     packing: Packing | None = None
     jobs: tuple[JobRound, ...] = ()
     value: float = -math.inf
@@ -72,14 +72,14 @@ class _Best:
         value = packing.worth()
         if value <= self.value + SAME * abs(value):
             return False
-        self.found.append((value, packing))
+        self.packings.append((value, packing))
         self.value = value
         return True
 
     def verified(self) -> bool:
         """Settle on the best packing that the verifier accepts; False if there is none."""
-        while self.found:
-            self.value, self.packing = self.found.pop()
+        while self.packings:
+            self.value, self.packing = self.packings.pop()
             if self._accepts(self._whole(self.packing)):
                 return True
         self.packing, self.value = None, -math.inf
@@ -151,8 +151,8 @@ def decide(
         if not (math.isfinite(amount) and amount > 0):
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
     goal = wanted(objective, instance.cluster)
-    found = registry.round_solver(solver)
-    own = read_options(f"round solver {solver}", declaration(found), options)
+    plug_in = registry.round_solver(solver)
+    own = read_options(f"round solver {solver}", declaration(plug_in), options)
     best = _Best(instance, blocked)
     stands = budget_s < TIGHT_S * len(instance.jobs) and best.stand()
     build_by = partial(
@@ -178,7 +178,7 @@ def decide(
             prices={} if last is None else {row.name: row.price for row in last.prices},
             options=own,
         )
-        fallback = _solve(found, request) or fallback
+        fallback = _solve(plug_in, request) or fallback
         if not best.verified():
             best.offer(keep_all(model, request.deadline))
             best.verified()
@@ -239,7 +239,7 @@ def _proves_nothing(bound: float, source: str) -> None:
 
 
 def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
-    """The decisions of a packing, in the order of the model's jobs."""
+    """Return the decisions of a packing, in the order of the model's jobs."""
     model = packing.model
     partner = packing.guest | {guest: host for host, guest in packing.guest.items()}
     rounds = []

@@ -155,13 +155,7 @@ class _Round:
     def _used(self, term: Usage) -> tuple[Floats, Floats]:
         """Return what every option uses until completion, and the least that each job would use if
         it waited until a better time."""
-        match term.meter:
-            case "power":
-                per_s = self.ways.power_w / term.per
-            case "price":
-                per_s = self.ways.price_per_h / term.per
-            case _:
-                assert_never(term.meter)
+        per_s = term.per_s(self.ways.power_w, self.ways.price_per_h)
         now_s, finish_s = self.instance.now_s, self.ways.finish_s
         tariff = term.tariff(self.instance.cluster)
         later = np.full(len(finish_s), np.inf)

@@ -141,7 +141,7 @@ def _together(
     instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement]
 ) -> Iterator[Violation]:
     by_id = {entry.id: entry for entry in jobs if entry.mode is not None}
-    held = _Held(instance)
+    held = _Sums(instance)
     for slot in chain.from_iterable(blocked):
         held.gpus[slot.node] += slot.gpus
         held.cores[slot.node] += slot.cpus
@@ -156,7 +156,7 @@ def _together(
     yield from held.too_much_of_quotas()
 
 
-class _Held:
+class _Sums:
     """What all jobs hold at one instant."""
 
     def __init__(self, instance: Instance) -> None:
