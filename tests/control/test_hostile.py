@@ -260,7 +260,7 @@ def test_who_makes_rounds_fail_is_found_and_the_others_go_on(
             raise ZeroDivisionError("no room for this one")
         return decide(instance, *given, **named)
 
-    decide = controller.decide
+    decide = deciding.decide
     monkeypatch.setattr(deciding, "decide", sometimes)
     for _ in names:
         submit(lab, gpus=2, seconds=5.0)
