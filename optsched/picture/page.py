@@ -23,7 +23,8 @@ STATUS_MEANING = {
 
 def page(instance: Instance, solution: Solution, drawn: Chart, figure: str) -> str:
     """Return the whole document around `figure`, a div with all it needs inside."""
-    header = f"<h1>{escape(instance.name)} {_status(solution)}</h1><p>{_subtitle(instance, solution)}</p>"
+    title = f"{escape(instance.name)} {_status(solution)}"
+    header = f"<h1>{title}</h1><p>{_subtitle(instance, solution)}</p>"
     body = f"""{tiles(_tiles(instance, solution, drawn))}
 {_remarks(solution)}
 <section class="picture"><div class="key">{_key(drawn)}</div>
@@ -44,9 +45,9 @@ def _subtitle(instance: Instance, solution: Solution) -> str:
     wall = "" if solution.wall_s is None else f" in {human(solution.wall_s)}"
     nodes = f"{len(cluster.nodes):,} node{'s' if len(cluster.nodes) != 1 else ''}"
     return (
-        f"{len(instance.jobs):,} jobs ({len(instance.running):,} running now) on {nodes}, {gpus_by_type(cluster)} "
-        f"&middot; planned by <b>{escape(solution.solver)}</b>{wall} &middot; seed {solution.seed} "
-        f"&middot; instance {escape(solution.instance_hash)}"
+        f"{len(instance.jobs):,} jobs ({len(instance.running):,} running now) on {nodes}, "
+        f"{gpus_by_type(cluster)} &middot; planned by <b>{escape(solution.solver)}</b>{wall} "
+        f"&middot; seed {solution.seed} &middot; instance {escape(solution.instance_hash)}"
     )
 
 

@@ -86,8 +86,8 @@ def _subtitle(found: Metrics, total: dict[str, Any]) -> str:
     how += "".join(f", {escape(key)}={escape(value)}" for key, value in total["options"].items())
     how += f", in rounds of {human(total['round_s'])}" if total["round_s"] else ""
     return (
-        f"{total['jobs']:,} jobs on {len(cluster.nodes):,} nodes, {gpus_by_type(cluster)} &middot; {how} "
-        f"&middot; instance {escape(total['instance']['hash'])}"
+        f"{total['jobs']:,} jobs on {len(cluster.nodes):,} nodes, {gpus_by_type(cluster)} "
+        f"&middot; {how} &middot; instance {escape(total['instance']['hash'])}"
     )
 
 

@@ -49,9 +49,11 @@ def page(
             '<section class="picture" id="untested"><h2>Differences over seeds</h2>'
             f"<p>{escape(untested)}</p></section>"
         )
-    links = "".join(f'<a href="#{chart.key}">{escape(chart.title)}</a>' for chart in charts)
+    places = [(chart.key, chart.title) for chart in charts]
+    places += [("numbers", "Numbers"), ("runs", "Runs"), ("commands", "Commands")]
+    links = "".join(f'<a href="#{key}">{escape(name)}</a>' for key, name in places)
     body = f"""{tiles(_tiles(study, results))}
-<nav>{links}<a href="#numbers">Numbers</a><a href="#runs">Runs</a><a href="#commands">Commands</a></nav>
+<nav>{links}</nav>
 {"".join(sections)}
 {_numbers(results)}
 {_runs(found, gantts)}

@@ -55,7 +55,7 @@ def _page(instance: Instance, model: Model, made: Columns, real: Columns | None)
 <section class="key bare">{_key(real)}</section>
 <section class="figures">{"".join(parts)}</section>
 <section class="tables">{_distances(found)}{_totals(model, instance)}</section>
-<details><summary>Where the numbers are from</summary><pre>{escape(model.sources.strip())}</pre></details>"""
+{folding("Where the numbers are from", f"<pre>{escape(model.sources.strip())}</pre>")}"""
     return document(f"{instance.name}: how it fits", header, body, GRID_STYLE)
 
 
