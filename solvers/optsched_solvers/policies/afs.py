@@ -1,12 +1,12 @@
 """Apathetic Future Share: GPUs go to the shorter or the longer of two jobs by what it gains."""
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
 from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import ElasticReallocation, is_left_alone
 from .parts.reallocation import Grant, ReallocationOptions, held
+from .sources import SOURCES
 
 
 class Share:
@@ -91,20 +91,7 @@ class Afs(ElasticReallocation):
         "elastic jobs get GPUs one by one by comparing the shorter job's gain with the longer one's"
     )
 
-    source = Source(
-        authors="C. Hwang, T. Kim, S. Kim, J. Shin, K. Park",
-        title="Elastic resource sharing for distributed deep learning",
-        venue="NSDI",
-        year=2021,
-        link="https://www.usenix.org/conference/nsdi21/presentation/hwang",
-        needs=("job.gpus", "profile.gpus", "profile.rate"),
-        sureness="verified",
-        verified="the comparison of two jobs was read in an independent public implementation of "
-        "AFS-L",
-        derived="steps of several GPUs, several GPU types, quotas, and jobs that may not be "
-        "preempted",
-        published="mean JCT up to 2.2, 2.7 and 3.1 times better than Themis, SRTF and Tiresias-L",
-    )
+    source = SOURCES[name]
 
     Options = ReallocationOptions
 

@@ -11,13 +11,13 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, Share
-from optsched.plugins.policy import Source
 
 from .parts.coda_arrays import Arrays
 from .parts.core_search import CoreSearch
 from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
 from .parts.seating import Seat
+from .sources import SOURCES
 
 
 class Coda:
@@ -40,29 +40,7 @@ class Coda:
     name = "coda-style"
     title = "cores by search, arrays for CPU jobs and for small and wide gangs, CPU jobs give way to GPU jobs"  # noqa: E501
 
-    source = Source(
-        authors="H. Zhao, W. Cui, Q. Chen, J. Leng, K. Yu, D. Zeng, C. Li, M. Guo",
-        title="CODA: Improving resource utilization by slimming and co-locating DNN and CPU jobs",
-        venue="ICDCS",
-        year=2020,
-        link="doi:10.1109/ICDCS47774.2020.00069",
-        needs=(
-            "profile.cpus_per_gpu",
-            "profile.memory_gbps",
-            "profile.memory_duty",
-            "node.cpus",
-            "node.memory_gbps",
-            "job.cpus",
-        ),
-        sureness="reconstructed",
-        derived="a step of the core search reads the profile and costs no time; where no cores "
-        "can be cut, CPU jobs are"
-        " preempted",
-        reconstructed="the three parts are named in the abstract; step sizes, thresholds, the "
-        "sizes of the arrays and"
-        " who gives way are ours",
-        published="GPU utilisation 20.8 % higher without longer queues for CPU jobs",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

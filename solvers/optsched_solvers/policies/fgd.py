@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
-from optsched.plugins.policy import Source
 
 from .parts.by_score import ByScore
 from .parts.fragmentation import Idle, Task, fragmentation, typical
 from .parts.seating import Seat
+from .sources import SOURCES
 
 POPULAR = 0.95
 """Share of the jobs whose tasks count as typical, as in the public experiments."""
@@ -37,28 +37,7 @@ class Fgd(ByScore):
     name = "fgd"
     title = "each job goes where the idle GPUs that typical jobs cannot use grow least"
 
-    source = Source(
-        authors="Q. Weng, L. Yang, Y. Yu, W. Wang, X. Tang, G. Yang, L. Zhang",
-        title="Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation "
-        "gradient descent",
-        venue="USENIX ATC",
-        year=2023,
-        link="https://www.usenix.org/conference/atc23/presentation/weng",
-        needs=(
-            "profile.sharing.duty",
-            "profile.cpus_per_gpu",
-            "profile.memory_gib_per_gpu",
-            "profile.rate",
-        ),
-        sureness="verified",
-        verified="the measure of fragmentation and the typical tasks were read in the public "
-        "simulator",
-        derived="two jobs at most share a GPU, typical tasks are counted as jobs come, scores "
-        "are not rounded, ties go"
-        " to the fullest node, and jobs end",
-        published="up to 49 % fewer unallocated GPUs than existing packing, 290 more of 6,200 "
-        "GPUs in use",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -14,13 +14,13 @@ from optsched.model.job import Elastic
 from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
-from optsched.plugins.policy import Source
 
 from .parts.reallocation import IntervalOption, arrival, held
 from .parts.ring import Ring, ring_of
 from .parts.ring_choice import Choice, most_utility
 from .parts.seating import Seat, Seating, is_seated
 from .parts.seats import Seats
+from .sources import SOURCES
 
 Sizes = dict[tuple[str | None, int], tuple[Option, ...]]
 """A job's options by GPU type and workers, the fastest first."""
@@ -45,31 +45,7 @@ class Gadget(Seating):
     name = "gadget"
     title = "rings of workers by marginal utility in each slot, with the time of ring-all-reduce on the topology"  # noqa: E501
 
-    source = Source(
-        authors="M. Yu, Y. Tian, B. Ji, C. Wu, H. Rajan, J. Liu",
-        title="GADGET: Online resource optimization for scheduling ring-all-reduce learning jobs",
-        venue="INFOCOM",
-        year=2022,
-        link="arXiv:2202.01158",
-        needs=(
-            "job.gpus",
-            "profile.gpus",
-            "profile.network_gbps",
-            "profile.network_duty",
-            "profile.locality",
-            "node.rack",
-            "cluster.rack_uplink_gbps",
-        ),
-        sureness="reconstructed",
-        derived="gradient and bandwidths are those with which the model agrees with the profile; "
-        "measured rates by GPU"
-        " count take the place of the model's",
-        reconstructed="the greedy steps, the utility and what a change costs; the abstract has "
-        "the model, a greedy"
-        " embedding of rings and its guarantee",
-        published="better than the state of the art in trace-driven experiments, within a proven "
-        "factor of the optimum",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(IntervalOption):

@@ -11,12 +11,12 @@ from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
-from optsched.plugins.policy import Source
 
 from .parts.by_score import ByScore
 from .parts.duration_model import DurationModel, Floats
 from .parts.seating import Seat
 from .parts.within import Within
+from .sources import SOURCES
 
 MOST_PLACES = 100
 """Places that are looked at, the least loaded; Kubernetes too scores a sample of a large
@@ -44,28 +44,7 @@ class NetAware(ByScore):
     name = "netaware"
     title = "each job goes where a regressor, taught by telemetry, predicts the shortest run"
 
-    source = Source(
-        authors="S. Timilsina, S. Shannigrahi",
-        title="Learning to schedule: A supervised learning framework for network-aware "
-        "scheduling of data-intensive"
-        " workloads",
-        venue="arXiv",
-        year=2025,
-        link="arXiv:2510.21419",
-        needs=(
-            "profile.network_gbps",
-            "profile.memory_gbps",
-            "cluster.rack_uplink_gbps",
-            "node.memory_gbps",
-        ),
-        sureness="reconstructed",
-        derived="telemetry is what the simulator's physics has of it; the regressor learns while "
-        "jobs complete, not"
-        " from a campaign before",
-        reconstructed="which regressor and which features; the abstract has telemetry, a "
-        "supervised model, a ranking",
-        published="34-54 % higher accuracy than the Kubernetes default in choosing the best node",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

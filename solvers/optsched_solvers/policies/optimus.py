@@ -3,11 +3,11 @@
 from heapq import heapify, heappop, heappush
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
 from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
+from .sources import SOURCES
 
 Gain = tuple[float, int, str]
 """Seconds saved for each GPU, negated; place in order of arrival; job."""
@@ -36,19 +36,7 @@ class Optimus(Reallocation):
     name = "optimus"
     title = "elastic jobs get GPUs one by one where they save the most time, with preemption"
 
-    source = Source(
-        authors="Y. Peng, Y. Bao, Y. Chen, C. Wu, C. Guo",
-        title="Optimus: An efficient dynamic resource scheduler for deep learning clusters",
-        venue="EuroSys",
-        year=2018,
-        link="doi:10.1145/3190508.3190517",
-        needs=("job.gpus", "profile.gpus", "profile.rate"),
-        sureness="verified",
-        verified="the marginal-gain rule, with one GPU type, reproduces Pollux's public "
-        "simulator to 1 % in mean JCT",
-        derived="several GPU types, quotas and jobs that may not be preempted",
-        published="mean JCT 139 % and makespan 63 % better than DRF on 7 CPU and 6 GPU servers",
-    )
+    source = SOURCES[name]
 
     Options = ReallocationOptions
 

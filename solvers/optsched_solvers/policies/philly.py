@@ -16,11 +16,11 @@ from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.queueing_delay import QueueingDelay
+from .sources import SOURCES
 
 Found = tuple[Option, Placement]
 
@@ -41,22 +41,7 @@ class Philly:
 
     name = "philly"
     title = "quotas with borrowing and reclaim, gangs whose locality is relaxed by waiting, out-of-order starts"  # noqa: E501
-    source = Source(
-        authors="M. Jeon, S. Venkataraman, A. Phanishayee, J. Qian, W. Xiao, F. Yang",
-        title="Analysis of large-scale multi-tenant GPU clusters for DNN training workloads",
-        venue="USENIX ATC",
-        year=2019,
-        link="arXiv:1901.05758",
-        needs=("tenant.gpu_quota", "tenant.borrow_gpus", "profile.locality", "node.rack"),
-        sureness="reconstructed",
-        verified="The kinds of delay, and that locality is relaxed after two to three minutes",
-        derived=None,
-        reconstructed="The levels node, rack and anywhere by equal waits; reclaiming above 90 % "
-        "use from the latest "
-        "arrivals; the number of retries, after which a job comes last as it cannot be given up",
-        published="Fragmentation causes about 80 % of the waiting time; of gangs over 8 GPUs "
-        "nearly all of it",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -8,13 +8,13 @@ from optsched.driver.placement import Room
 from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
-from optsched.plugins.policy import Source
 
 from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import IntervalOption, arrival, held
 from .parts.seating import Seat, Seating, resized
 from .parts.seats import Seats
+from .sources import SOURCES
 
 Chosen = dict[str, CoreWays]
 """The jobs that run in the next round, in order, each with the ways on the GPUs it was given."""
@@ -61,22 +61,7 @@ class SynergyTune(Seating):
     name = "synergy-tune"
     title = "cores by sensitivity, cut back to the proportional share where others lack theirs"
 
-    source = Source(
-        authors="J. Mohan, A. Phanishayee, J. Kulkarni, V. Chidambaram",
-        title="Looking beyond GPUs for DNN scheduling on multi-tenant clusters",
-        venue="OSDI",
-        year=2022,
-        link="https://www.usenix.org/conference/osdi22/presentation/mohan",
-        needs=("profile.cpus_per_gpu", "profile.memory_gib_per_gpu", "node.cpus"),
-        sureness="verified",
-        verified="who runs in a round, the cut to the share and the order in which peers are cut "
-        "back were read in the"
-        " public simulator",
-        derived="jobs that keep their places, GPU types, CPU-only jobs; memory is a fixed "
-        "demand, not a second choice,"
-        " and new cores cost a preemption, which there is free",
-        published="average JCT up to 3.4x better than with GPU-proportional shares",
-    )
+    source = SOURCES[name]
 
     Options: type[SynergyOptions] = TuneOptions
 

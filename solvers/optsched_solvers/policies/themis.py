@@ -12,10 +12,10 @@ from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, Share
-from optsched.plugins.policy import Source
 
 from .parts.partial_allocation import Bid, allocate
 from .parts.reallocation import may_move
+from .sources import SOURCES
 
 ALWAYS = 1e6
 """Added to the gain of the job that must win."""
@@ -42,23 +42,7 @@ class Themis:
 
     name = "themis"
     title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"  # noqa: E501
-    source = Source(
-        authors="K. Mahajan, A. Balasubramanian, A. Singhvi, S. Venkataraman, A. Akella, A. "
-        "Phanishayee, S. Chawla",
-        title="Themis: Fair and efficient GPU cluster scheduling",
-        venue="NSDI",
-        year=2020,
-        link="arXiv:1907.01484",
-        sureness="derived",
-        verified="The finish-time fairness of a job, in public simulators of the rule",
-        derived="A gang gets all of its GPUs or none, so that a hidden payment cuts its lease "
-        "instead, to whole "
-        "quarters; jobs bid for themselves, and the worst one always wins",
-        reconstructed="The order in which GPUs that nobody won are given out",
-        published="Fairness better by more than 2.25 times, and clusters up to 5 % to 250 % more "
-        "efficient than under "
-        "earlier schedulers",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
