@@ -89,10 +89,12 @@ class AdaSrsf(ListScheduling):
             return None
         return option, placement
 
-    def started(self, world: World, job_id: str) -> None:
-        """Note what the job loads."""
-        if self._loaded is not None:
+    def start(self, world: World, job_id: str) -> bool:
+        """Start the job if it may, and note what it loads."""
+        started = super().start(world, job_id)
+        if started and self._loaded is not None:
             self._loaded.add(job_id)
+        return started
 
     def facts(self) -> dict[str, float]:
         """Starts onto a contended uplink, and refusals of the gate."""

@@ -2,10 +2,10 @@
 
 from optsched.driver.world import World
 
-from .parts.gang_counts import GangCounts, by_type
+from .parts.gang_counts import GangCounts
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import ElasticReallocation, is_left_alone
-from .parts.reallocation import Grant, ReallocationOptions, held
+from .parts.reallocation import Grant, ReallocationOptions, held, types_of
 from .sources import SOURCES
 
 
@@ -95,9 +95,6 @@ class Afs(ElasticReallocation):
 
     Options = ReallocationOptions
 
-    def __init__(self, options: ReallocationOptions) -> None:
-        super().__init__(options)
-
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Everybody's first step in the order of length, then step by step to whoever the
         comparison names."""
@@ -112,8 +109,7 @@ class Afs(ElasticReallocation):
         shares = []
         for job_id in jobs:
             work_s = world.remaining_work_s(job_id)
-            types = self._types(world, job_id)
-            shares.append(Share(job_id, work_s, types))
+            shares.append(Share(job_id, work_s, types_of(world, job_id)))
         for share in sorted(shares, key=lambda share: share.first_s):  # stable: earlier jobs first
             share.begin(pool)
         growing = [share for share in shares if share.grows]
@@ -124,14 +120,5 @@ class Afs(ElasticReallocation):
                 growing.remove(top)
         for share in shares:
             if share.counts is not None:
-                counts = share.counts
-                grants[share.job_id] = tuple(
-                    one for step in range(share.step, -1, -1) for one in counts.options[step]
-                )
+                grants[share.job_id] = share.counts.down_from(share.step)
         return grants
-
-    def _types(self, world: World, job_id: str) -> list[GangCounts]:
-        own = held(world, job_id)[0] if job_id in world.running else None
-        waits = job_id in world.waiting
-        found = by_type(world.options(job_id))
-        return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))

@@ -15,6 +15,7 @@ from optsched.plugins.options import Duration, PluginOptions
 
 from .backfill import Backfill
 from .fifo import Fifo
+from .parts.demand_queue import arrival_key
 from .parts.node_count import Constants, NodeCount
 from .sources import SOURCES
 
@@ -139,9 +140,9 @@ class Ces:
             soon.lose(name)
         found: dict[str, None] = {}
         tried: set[object] = set()
-        for job_id in sorted(
-            world.waiting, key=lambda one: (-world.job(one).priority, *world.order(one))
-        )[:LOOKED_AT]:
+        for job_id in sorted(world.waiting, key=lambda job_id: arrival_key(world, job_id))[
+            :LOOKED_AT
+        ]:
             demand = world.demand(job_id)
             if demand in tried:
                 continue

@@ -17,6 +17,7 @@ from .parts.core_search import CoreSearch
 from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
 from .parts.seating import Seat
+from .parts.within import within
 from .sources import SOURCES
 
 
@@ -100,8 +101,7 @@ class Coda:
             everybody = True
         if not (world.running or world.saving):
             for _, job_id in sorted(entry for queue in self._queues.values() for entry in queue):
-                found = world.fit(job_id)
-                if found is not None:
+                if (found := world.fit(job_id)) is not None:
                     self._start(world, job_id, found)
             self._drop_started(world)
 
@@ -221,7 +221,7 @@ class Coda:
         wide one waits."""
         for nodes in self.arrays.nodes(world, name, alone=not self._queues["wide"]):
             for option in self._ways[job_id]:
-                need = self.arrays.within(world.need(job_id, option), nodes)
+                need = within(world.need(job_id, option), nodes)
                 placement = room.place(need)
                 if placement is not None:
                     return option, placement
@@ -283,7 +283,7 @@ class Coda:
                     return option, placement
                 continue
             for nodes in self._tiers(world, room, need, gbps):
-                placement = room.place(self.arrays.within(need, nodes)) if nodes else None
+                placement = room.place(within(need, nodes)) if nodes else None
                 if placement is not None:
                     return option, placement
         return None

@@ -9,6 +9,7 @@ from optsched.physics import setup_s
 from optsched.physics.modes import Option
 
 from .parts.demand_queue import DemandQueue, arrival_key
+from .parts.list_scheduling import start_fitting
 from .sources import SOURCES
 
 Found = tuple[float, float, float, int, Option, Placement]
@@ -65,13 +66,7 @@ class Compass:
             self._others.unblock()
         if self._tasks:
             self._place(world)
-        while entry := self._others.best():
-            found = world.fit(entry[1])
-            if found is None:
-                self._others.block()
-                continue
-            self._others.pop()
-            world.start(entry[1], *found)
+        self._others.serve(lambda job_id: start_fitting(world, job_id))
 
     def rank_s(self, world: World, job_id: str) -> float:
         """The upward rank: run time and the longest chain of run times after it, in seconds,
@@ -172,10 +167,8 @@ class Compass:
         if world.running or world.saving:
             return
         for job_id in waiting:
-            found = world.fit(job_id) if job_id in self._tasks else None
-            if found is not None:
+            if job_id in self._tasks and start_fitting(world, job_id):
                 del self._tasks[job_id]
-                world.start(job_id, *found)
 
 
 def refetch_s(world: World, job_id: str, node: str, worker: Worker) -> float:

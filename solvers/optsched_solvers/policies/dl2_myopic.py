@@ -39,9 +39,6 @@ class Dl2Myopic(Reallocation):
     class Options(ReallocationOptions):
         interval_s: Annotated[PositiveDuration, "Length of a slot."] = 1200.0
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """The counts of the highest reward, within the GPUs of each type and the quotas."""
         types = {gpu_type: row for row, gpu_type in enumerate(pool.gpus)}
@@ -53,7 +50,7 @@ class Dl2Myopic(Reallocation):
             tenant = world.job(job_id).tenant
             mine: list[tuple[GangCounts, int]] = []
             costs = [Configuration(0.0)]
-            for counts in self._types(world, job_id):
+            for counts in by_type(world.options(job_id)):
                 for step in range(len(counts.options)):
                     gpus = counts.gpus(step)
                     use = [(types[counts.gpu_type], gpus)] if gpus else []
@@ -72,9 +69,7 @@ class Dl2Myopic(Reallocation):
         for job_id, mine, i in zip(movable, ways, choose(jobs, room).chosen, strict=True):
             if i:
                 counts, step = mine[i - 1]
-                found[job_id] = tuple(
-                    option for one in range(step, -1, -1) for option in counts.options[one]
-                )
+                found[job_id] = counts.down_from(step)
         return found
 
     def reward(self, world: World, job_id: str, counts: GangCounts, step: int) -> float:
@@ -90,7 +85,3 @@ class Dl2Myopic(Reallocation):
                 lost_s += hold_to_save_s(job)
         work_s = counts.rate(step) * max(0.0, self.interval_s - lost_s)
         return min(work_s, world.remaining_work_s(job_id)) / world.believed_work_s(job_id) + tie
-
-    def _types(self, world: World, job_id: str) -> tuple[GangCounts, ...]:
-        """The job's counts by GPU type."""
-        return by_type(world.options(job_id))

@@ -15,7 +15,8 @@ from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, u
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
 
-from .parts.reallocation import IntervalOption, arrival, held
+from .parts.demand_queue import Key, arrival_key
+from .parts.reallocation import IntervalOption, held
 from .parts.ring import Ring, ring_of
 from .parts.ring_choice import Choice, most_utility
 from .parts.seating import Seat, Seating, is_seated
@@ -117,7 +118,7 @@ class Gadget(Seating):
         return seats.of
 
     def _seat_greedily(self, world: World, seats: Seats, sizes: dict[str, Sizes]) -> None:
-        heap: list[tuple[int, float, tuple[float, ...], str, int, tuple[str | None, int]]] = []
+        heap: list[tuple[int, float, Key, str, int, tuple[str | None, int]]] = []
         at: dict[str, int] = dict.fromkeys(sizes, 0)
         gained: dict[str, float] = dict.fromkeys(sizes, 0.0)
 
@@ -130,7 +131,7 @@ class Gadget(Seating):
                         workers - had
                     )
                     if more > 0 or not had:
-                        key = (-world.job(job_id).priority, -more, arrival(world, job_id))
+                        key = (-world.job(job_id).priority, -more, arrival_key(world, job_id))
                         heappush(heap, (*key, job_id, had, (gpu_type, workers)))
 
         for job_id in sizes:
@@ -160,7 +161,11 @@ class Gadget(Seating):
                 if (
                     more > 0 or own is None
                 ):  # the place is worse than hoped for: once more in its turn
-                    key = (-world.job(job_id).priority, -max(more, 1e-300), arrival(world, job_id))
+                    key = (
+                        -world.job(job_id).priority,
+                        -max(more, 1e-300),
+                        arrival_key(world, job_id),
+                    )
                     heappush(heap, (*key, job_id, had, size))
             if own is not None:
                 seats.put(job_id, *own)

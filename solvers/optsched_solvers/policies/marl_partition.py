@@ -53,10 +53,6 @@ class MarlPartition(ListScheduling):
         self._errors, self._checked = 0.0, 0
         self._forwarded = self._over_parts = 0
 
-    def rank(self, world: World, job_id: str) -> float:
-        """Arrival alone decides."""
-        return 0.0
-
     def decide(self, world: World) -> None:
         """See how jobs run, then forward those that fit somewhere."""
         if not self._parts:

@@ -15,7 +15,7 @@ from optsched.plugins.options import PluginOptions
 from .parts.by_score import ByScore
 from .parts.duration_model import DurationModel, Floats
 from .parts.seating import Seat
-from .parts.within import Within
+from .parts.within import within
 from .sources import SOURCES
 
 MOST_PLACES = 100
@@ -59,7 +59,6 @@ class NetAware(ByScore):
         self._by_type: defaultdict[tuple[str, str | None], list[float]] = defaultdict(_nothing)
         self._runs: dict[str, tuple[float, float, Floats, Seat]] = {}
         self._features: Floats | None = None
-        self._within = Within()
         self._choices_made = 0
         self._right = 0
         self._right_by_default = 0
@@ -95,11 +94,7 @@ class NetAware(ByScore):
         for option in self.alike(world, job_id, fitted):
             need = world.need(job_id, option)
             for nodes in (*world.free.layout.racks, -1):
-                placement = (
-                    world.free.place(need if nodes == -1 else self._within(need, nodes))
-                    if need.nodes & nodes
-                    else None
-                )
+                placement = world.free.place(within(need, nodes)) if need.nodes & nodes else None
                 if placement:
                     placements.setdefault(placement, option)
         return _least_loaded(
@@ -109,7 +104,7 @@ class NetAware(ByScore):
     # --------------------------------------------------------------------------------------------
     # choices
 
-    def choose(self, world: World, job_id: str, places: list[Seat], fitted: Seat) -> Seat:
+    def choose(self, world: World, job_id: str, places: list[Seat]) -> Seat:
         """The place with the shortest prediction; the first is the least loaded."""
         category = _category(world, job_id)
         features = np.array([self._telemetry(world, job_id, category, seat) for seat in places])
@@ -119,19 +114,23 @@ class NetAware(ByScore):
         self._judge(world, job_id, places, k)
         return places[k]
 
-    def start(self, world: World, job_id: str, seat: Seat) -> None:
-        """Start the job there, and note what was known."""
+    def start(self, world: World, job_id: str) -> bool:
+        """Start the job if it fits, and note what was known."""
+        seat = self.find(world, job_id)
+        if seat is None:
+            return False
         work_s = world.remaining_work_s(job_id)
         if self._features is None and seat[1]:
             self._features = np.array(
                 self._telemetry(world, job_id, _category(world, job_id), seat)
             )
-        super().start(world, job_id, seat)
+        world.start(job_id, *seat)
         if self._features is not None and work_s > 0:
             self._runs[job_id] = world.now_s, work_s, self._features, seat
         self._features = None
+        return True
 
-    def leaves(self, world: World, job_id: str) -> None:
+    def released(self, world: World, job_id: str) -> None:
         """Learn from a job that is done."""
         run = self._runs.pop(job_id, None)
         if (

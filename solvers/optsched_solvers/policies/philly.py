@@ -166,26 +166,22 @@ class Philly:
         """Start whoever fits, in order."""
         if borrow:
             self._look_again()
-        while entry := self._queue.best():
-            job_id = entry[1]
-            if job_id not in world.waiting or self._is_stale(job_id):
-                self._queue.pop()
-                continue
-            within = self._within(world, job_id)
-            found = self._find(world, job_id) if borrow or within else None
-            if found is None:
-                if within:
-                    self._refused[self._group[job_id]] = job_id
-                else:
-                    self._over = True
-                self._queue.block()
-                continue
-            self._queue.pop()
-            self._start(world, job_id, found)
+        self._queue.serve(lambda job_id: self._serve_one(world, job_id, borrow))
 
-    def _is_stale(self, job_id: str) -> bool:
-        """Whether the entry that the queue has just named is one of an earlier level."""
-        return self._queue.demand() is not self._group[job_id]
+    def _serve_one(self, world: World, job_id: str, borrow: bool) -> bool:
+        """Start the job that the queue has just named if it fits; return whether it leaves the
+        queue, as it does too where its entry is one of an earlier level."""
+        if job_id not in world.waiting or self._queue.demand() is not self._group[job_id]:
+            return True
+        within = self._within(world, job_id)
+        found = self._find(world, job_id) if borrow or within else None
+        if found is not None:
+            self._start(world, job_id, found)
+        elif within:
+            self._refused[self._group[job_id]] = job_id
+        else:
+            self._over = True
+        return found is not None
 
     def _find(self, world: World, job_id: str, room: Outlook | None = None) -> Found | None:
         wait_s = world.now_s - self._since_s[job_id]

@@ -12,6 +12,7 @@ from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PositiveDuration
 
+from .parts.counted_cpsat import solved
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import ElasticReallocation
 from .parts.reallocation import Grant, ReallocationOptions, held
@@ -112,12 +113,8 @@ def plan(
         used.append(job.gpus * count)
     model.Add(sum(used) <= gpus * window)
     model.Maximize(sum(goal) - round(MAKESPAN * SCALE) * longest)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = EFFORT
-    if solver.Solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None
-    return [solver.Value(count) for count in counts]
+    solver = solved(model, EFFORT)
+    return None if solver is None else [solver.value(count) for count in counts]
 
 
 @dataclass(slots=True)

@@ -92,8 +92,7 @@ class Sia(SolvedReallocation):
                 use = [(types.index(one.gpu_type), gpus)]
                 if quota is not None:
                     use.append((quota, gpus))
-                grant = tuple(option for k in range(step, -1, -1) for option in one.options[k])
-                found.append((Configuration(goodput**POWER, tuple(use)), grant))
+                found.append((Configuration(goodput**POWER, tuple(use)), one.down_from(step)))
         found.append((Configuration(NO_ALLOCATION), ()))
         return found
 

@@ -10,8 +10,9 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
 
 from .parts.core_share import CoreWays, core_shares, core_ways
+from .parts.demand_queue import arrival_key
 from .parts.gpu_pool import GpuPool
-from .parts.reallocation import IntervalOption, arrival, held
+from .parts.reallocation import IntervalOption, held
 from .parts.seating import Seat, Seating, resized
 from .parts.seats import Seats
 from .sources import SOURCES
@@ -153,9 +154,7 @@ class SynergyTune(Seating):
         if self.order == "fifo":
             return movable
         rank = world.fastest_finish_s if self.order == "srtf" else world.attained_gpu_s
-        return sorted(
-            movable, key=lambda one: (-world.job(one).priority, rank(one), arrival(world, one))
-        )
+        return sorted(movable, key=lambda job_id: arrival_key(world, job_id, rank(job_id)))
 
 
 def _under_used(

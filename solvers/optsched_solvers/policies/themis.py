@@ -13,6 +13,7 @@ from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, Share
 
+from .parts.demand_queue import arrival_key
 from .parts.partial_allocation import Bid, allocate
 from .parts.reallocation import may_move
 from .sources import SOURCES
@@ -126,10 +127,7 @@ class Themis:
         return shared_s / self._ideal_s[job_id]
 
     def _worst_first(self, world: World, jobs: list[str]) -> list[str]:
-        return sorted(
-            jobs,
-            key=lambda one: (-world.job(one).priority, -self.rho(world, one), world.order(one)),
-        )
+        return sorted(jobs, key=lambda job: arrival_key(world, job, -self.rho(world, job)))
 
     # -------------------------------------------------------------------------------------------
     # auction

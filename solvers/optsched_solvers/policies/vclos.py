@@ -53,10 +53,6 @@ class Vclos(ListScheduling):
         self._gate = LocalityGate()
         self._stages = [0, 0, 0]
 
-    def rank(self, world: World, job_id: str) -> float:
-        """Arrival alone decides."""
-        return 0.0
-
     def facts(self) -> dict[str, float]:
         """How many jobs started in each stage."""
         return dict(

@@ -40,9 +40,6 @@ class Xion(Preemptive):
     title = "shortest remaining time first, preempting only where pausing and loading again are worth it"  # noqa: E501
     source = SOURCES[name]
 
-    def __init__(self) -> None:
-        super().__init__()
-
     def rank(self, world: World, job_id: str) -> float:
         """Seconds to completion in the fastest option, start-up and restore included."""
         return world.fastest_finish_s(job_id)
