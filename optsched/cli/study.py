@@ -119,7 +119,7 @@ def command(
         *(["--limit", str(limit)] if limit else []),
     ]
     again += [word for setting in settings for word in ("--set", setting)]
-    notes = write_report(asked, study, shlex.join(again), found, results)
+    write_report(asked, study, shlex.join(again), found, results)
     failed = [one for one in found if one.answer is None]
     if as_json:
         click.echo(
@@ -134,8 +134,6 @@ def command(
         click.echo(
             f"{len(found):,} runs, {len(failed):,} failed; in {results.folder}: {', '.join(there)}"
         )
-        for note in notes:
-            click.echo(note)
         for one in failed[:10]:
             click.echo(f"  {one.run.instance} / {one.run.method}: {one.reason}")
     return 1 if failed else 0

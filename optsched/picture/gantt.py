@@ -1,4 +1,4 @@
-"""The page: an offline, interactive picture of a plan (plotly, extra `report`)."""
+"""The page: an offline, interactive picture of a plan (plotly)."""
 
 from html import escape
 from pathlib import Path

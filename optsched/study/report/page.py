@@ -13,7 +13,7 @@ from ..design import Study
 from ..fallbacks import fallbacks
 from ..results import Result
 from ..summary import summaries, summary_table
-from ..table import COLUMNS, number, rows, used_columns
+from ..table import instance_tables, number, rows
 from .compare import GAP, MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
 from .interactive import figure
 from .model import Chart
@@ -127,48 +127,46 @@ def _row(cells: Sequence[str], tag: str = "td", text_columns: int = 1) -> str:
 def _numbers(results: Sequence[Result]) -> str:
     """Return the tables of table.md: summaries of groups, and the methods over each instance of
     none."""
-    found = [row for row in rows(results) if row.group is None]
     parts = []
     summed = summaries(results)
     for group in dict.fromkeys(entry.group for entry in summed):
         here_too = [entry for entry in summed if entry.group == group]
         heads, cells_of, words = summary_table(here_too)
         wrong = "".join(
-            f"<p><em>Error: {escape(one.method)}, {escape(said)}</em></p>"
-            for one in here_too
-            for said in one.wrong
+            f"<p><em>Error: {escape(entry.method)}, {escape(said)}</em></p>"
+            for entry in here_too
+            for said in entry.wrong
         )
         lines = [_row(heads, "th", words), *(_row(cells, "td", words) for cells in cells_of)]
-        table = f"<div class=scroll><table>{''.join(lines)}</table></div>"
-        parts.append(f"<details open><summary>{escape(group)}</summary>{table}{wrong}</details>")
-    answered = "".join(f"<li>{escape(one.replace('`', ''))}</li>" for one in fallbacks(results))
+        parts.append(_folding(group, _scrolled(lines) + wrong, " open"))
+    answered = "".join(f"<li>{escape(said.replace('`', ''))}</li>" for said in fallbacks(results))
     if answered:
-        parts.append(
-            f"<details open><summary>Answers of heuristics</summary><ul>{answered}</ul></details>"
-        )
-    for instance in dict.fromkeys(row.instance for row in found):
-        here = [row for row in found if row.instance == instance]
-        shown = used_columns(here)
-        extra = list(dict.fromkeys(name for row in here for name, _ in row.parameters))
-        heads = ["method", *extra, *(f"{COLUMNS[i].name} {COLUMNS[i].unit}".strip() for i in shown)]
-        lines = [_row(heads, "th", 1 + len(extra))]
-        for row in here:
-            own = dict(row.parameters)
-            cells = [row.method, *(str(own.get(name, "")) for name in extra)]
-            if row.failed:
-                lines.append(
-                    _row(cells, "td", 99).removesuffix("</tr>")
-                    + f'<td colspan="{len(shown)}"><em>failed: '
-                    f"{escape('; '.join(row.failed))}</em></td></tr>"
-                )
-            else:
-                numbers = [number(row.means[i], COLUMNS[i].digits) for i in shown]
-                lines.append(_row([*cells, *numbers], "td", 1 + len(extra)))
-        parts.append(
-            f"<details><summary>{escape(instance)}</summary><div "
-            f"class=scroll><table>{''.join(lines)}</table></div></details>"
-        )
+        parts.append(_folding("Answers of heuristics", f"<ul>{answered}</ul>", " open"))
+    for table in instance_tables([row for row in rows(results) if row.group is None]):
+        lines = [_row(table.heads, "th", table.words)]
+        for row, given, numbers in table.lines:
+            failed = "; ".join(row.failed)
+            lines.append(
+                _failed_row(given, len(numbers), failed)
+                if row.failed
+                else _row([*given, *numbers], "td", table.words)
+            )
+        parts.append(_folding(table.instance, _scrolled(lines)))
     return f'<h2 id="numbers">Numbers: means over seeds</h2>{"".join(parts)}'
+
+
+def _scrolled(lines: Sequence[str]) -> str:
+    return f"<div class=scroll><table>{''.join(lines)}</table></div>"
+
+
+def _folding(summary: str, content: str, more: str = "") -> str:
+    return f"<details{more}><summary>{escape(summary)}</summary>{content}</details>"
+
+
+def _failed_row(words: Sequence[str], columns: int, reason: str) -> str:
+    """Return a row whose numbers are replaced by the reason of the failure."""
+    head = _row(words, text_columns=len(words)).removesuffix("</tr>")
+    return f'{head}<td colspan="{columns}"><em>failed: {escape(reason)}</em></td></tr>'
 
 
 def _runs(found: Comparison, gantts: dict[str, str]) -> str:
@@ -186,20 +184,13 @@ def _runs(found: Comparison, gantts: dict[str, str]) -> str:
     lines = [_row(heads, "th", 3), *(_run(entry, gantts) for entry in found.entries[:MOST_RUNS])]
     more = len(found.entries) - MOST_RUNS
     note = f"<p>and {more:,} more, in runs.csv</p>" if more > 0 else ""
-    return (
-        '<details id="runs"><summary>Runs</summary><div '
-        f"class=scroll><table>{''.join(lines)}</table></div>{note}"
-        "</details>"
-    )
+    return _folding("Runs", _scrolled(lines) + note, ' id="runs"')
 
 
 def _run(one: Entry, gantts: dict[str, str]) -> str:
     names = [one.case, one.method, "" if one.seed is None else str(one.seed)]
     if not one.ok:
-        return (
-            _row(names, "td", 9).removesuffix("</tr>")
-            + f'<td colspan="6"><em>failed: {escape(one.result.reason or "")}</em></td></tr>'
-        )
+        return _failed_row(names, 6, one.result.reason or "")
     values: list[tuple[float | None, int]] = [
         (MEAN_JCT(one.result), 2),
         (P99_JCT(one.result), 1),

@@ -1,12 +1,11 @@
 """The offline page that shows a generated workload against the real trace and published figures."""
 
-import importlib.util
 import os
 from html import escape
 from pathlib import Path
 
 from ....duration import human
-from ....errors import InputError, SolverUnavailableError
+from ....errors import InputError
 from ....files import write_text
 from ....model.instance import Instance
 from ....picture.page import STYLE
@@ -20,12 +19,9 @@ MEASURES = {"ks": "Kolmogorov-Smirnov", "tv": "total variation"}
 
 
 def can_draw(path: Path) -> None:
-    """Raises InputError for a name that is no page, SolverUnavailableError where plotly is not
-    installed."""
+    """Raise InputError for a name that is no page."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--fit {path}: no such kind of page; give a name that ends in .html")
-    if importlib.util.find_spec("plotly") is None:
-        raise SolverUnavailableError(f"--fit {path}: plotly is not installed; pip install optsched")
 
 
 def write(instance: Instance, kind: str, path: Path) -> None:
