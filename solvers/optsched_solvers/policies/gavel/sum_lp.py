@@ -18,13 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from optsched_solvers.policies.gavel.max_min_pairs import _spread
-
-from .active import Floats, Ints
-from .glop import solve
+from .active import Floats, Ints, grouped
+from .glop import PRECISE, maximisation, solve
+from .max_min_pairs import spread
 from .program import Allocation, Program
 
-GLOP = "primal_feasibility_tolerance:1e-9 dual_feasibility_tolerance:1e-9"
 TOLERANCE = 1e-7
 """Relative: of a column's worth beyond its price, and of what may be missing of a need."""
 
@@ -39,34 +37,24 @@ class _Master:
     """The program over the columns so far; a column is (group, other group or -1, type)."""
 
     def __init__(self, program: Program, price: Floats, need: Floats) -> None:
-        from ortools.linear_solver import pywraplp
-
         self.program, self.pairs = program, program.pairs
         label = program.kind if self.pairs is None else self.pairs.sharer
-        keys, first, group, count = np.unique(
-            np.column_stack([label, need]),
-            axis=0,
-            return_index=True,
-            return_inverse=True,
-            return_counts=True,
-        )
-        self.group, self.count = group.reshape(-1), count.astype(np.float64)
+        first, self.group, self.count = grouped(label, need)
         self.rate, self.gpus = program.rate[first], program.gpus[first]
         self.sharer = None if self.pairs is None else self.pairs.sharer[first]
         scale = float((self.rate / price).max())
         self.worth = 1.0 / (price * scale)
         top = self.rate.max(axis=1)
-        self.lp = pywraplp.Solver.CreateSolver("GLOP")
+        self.lp = maximisation()
         infinity = self.lp.infinity()
         self.objective = self.lp.Objective()
-        self.objective.SetMaximization()
         self.time = [self.lp.Constraint(-infinity, n) for n in self.count.tolist()]
         self.workers = [self.lp.Constraint(-infinity, n) for n in program.workers.tolist()]
         self.least: dict[int, Any] = {}
         self.missing: list[Any] = []
         self.top = np.where(top > 0, top, 1.0)
         for g, (n, own) in enumerate(
-            zip(self.count.tolist(), (keys[:, 1] / self.top).tolist(), strict=True)
+            zip(self.count.tolist(), (need[first] / self.top).tolist(), strict=True)
         ):
             if own > 0:
                 self.least[g] = self.lp.Constraint(n * own, infinity)
@@ -118,7 +106,7 @@ class _Master:
         for variable, value in zip(self.variables, self.values, strict=True):
             self.objective.SetCoefficient(variable, phase * value)
         while True:
-            solve(self.lp, GLOP)
+            solve(self.lp, PRECISE)
             found = [] if self.pairs is None else self._violated(phase)
             if not found:
                 return
@@ -163,7 +151,7 @@ class _Master:
             if h < 0:
                 share[members[g], k] += amount / len(members[g])
             else:
-                one, two, part = _spread(members[g], members[h], g == h)
+                one, two, part = spread(members[g], members[h], g == h)
                 parts.append((one, two, np.full(len(one), k), amount * part))
         if not parts:
             parts = [(np.zeros(0, dtype=np.int64),) * 3 + (np.zeros(0),)]
