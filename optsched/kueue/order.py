@@ -75,7 +75,7 @@ def worths(instance: Instance, objective: Objective, round_s: float) -> dict[str
     model = build(instance, objective, round_s)
     found = {}
     for j, job in enumerate(model.jobs):
-        options = slice(int(model.options.first[j]), int(model.options.first[j + 1]))
+        options = model.options.of(j)
         gpus = np.maximum(1.0, model.patterns.gpus[model.options.pattern[options]])
         found[job.id] = float((model.options.value[options] / gpus).max(initial=0.0))
     return found

@@ -8,9 +8,9 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import Entry, arrival_key
+from .sources import SOURCES
 
 
 @dataclass(slots=True)
@@ -38,16 +38,7 @@ class Backfill:
 
     name = "backfill"
     title = "first in, first out with EASY backfilling"
-    source = Source(
-        authors="D. A. Lifka",
-        title="The ANL/IBM SP scheduling system",
-        venue="JSSPP",
-        year=1995,
-        link="doi:10.1007/3-540-60153-8_35",
-        sureness="derived",
-        derived="The rule for counts of processors, on nodes with gangs: the reservation is a "
-        "place as well as a time",
-    )
+    source = SOURCES[name]
 
     def __init__(self) -> None:
         self._queue: list[Entry] = []

@@ -6,11 +6,11 @@ from collections import Counter
 import numpy as np
 
 from optsched.physics.modes import Option
-from optsched.plugins.policy import Source
 
 from .parts.core_packing import pack
 from .parts.core_share import CoreWays
 from .parts.seats import Seats
+from .sources import SOURCES
 from .synergy_tune import Chosen, SynergyOptions, SynergyTune
 
 MOST_TO_PACK = 4000
@@ -39,23 +39,7 @@ class SynergyOpt(SynergyTune):
     )
     Options = SynergyOptions
 
-    source = Source(
-        authors="J. Mohan, A. Phanishayee, J. Kulkarni, V. Chidambaram",
-        title="Looking beyond GPUs for DNN scheduling on multi-tenant clusters",
-        venue="OSDI",
-        year=2022,
-        link="https://www.usenix.org/conference/osdi22/presentation/mohan",
-        needs=("profile.cpus_per_gpu", "profile.memory_gib_per_gpu", "node.cpus"),
-        sureness="verified",
-        verified="the first program, its floor and who runs in a round were read in the public "
-        "simulator, which counts"
-        " progress from it whether or not the second program, the placement, has a whole solution",
-        derived="an exact packing in place of the second linear program and its rounding; memory "
-        "is a fixed demand, not"
-        " a second choice, and new cores cost a preemption, which there is free",
-        published="average JCT up to 3.4x better than with GPU-proportional shares; the upper "
-        "bound of synergy-tune",
-    )
+    source = SOURCES[name]
 
     def seat_chosen(self, seats: Seats, chosen: Chosen) -> None:
         """Seat each with the cores of the program, where that can be placed."""

@@ -12,10 +12,11 @@ from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, Share
-from optsched.plugins.policy import Source
 
+from .parts.demand_queue import arrival_key
 from .parts.partial_allocation import Bid, allocate
 from .parts.reallocation import may_move
+from .sources import SOURCES
 
 ALWAYS = 1e6
 """Added to the gain of the job that must win."""
@@ -42,23 +43,7 @@ class Themis:
 
     name = "themis"
     title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"  # noqa: E501
-    source = Source(
-        authors="K. Mahajan, A. Balasubramanian, A. Singhvi, S. Venkataraman, A. Akella, A. "
-        "Phanishayee, S. Chawla",
-        title="Themis: Fair and efficient GPU cluster scheduling",
-        venue="NSDI",
-        year=2020,
-        link="arXiv:1907.01484",
-        sureness="derived",
-        verified="The finish-time fairness of a job, in public simulators of the rule",
-        derived="A gang gets all of its GPUs or none, so that a hidden payment cuts its lease "
-        "instead, to whole "
-        "quarters; jobs bid for themselves, and the worst one always wins",
-        reconstructed="The order in which GPUs that nobody won are given out",
-        published="Fairness better by more than 2.25 times, and clusters up to 5 % to 250 % more "
-        "efficient than under "
-        "earlier schedulers",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -142,10 +127,7 @@ class Themis:
         return shared_s / self._ideal_s[job_id]
 
     def _worst_first(self, world: World, jobs: list[str]) -> list[str]:
-        return sorted(
-            jobs,
-            key=lambda one: (-world.job(one).priority, -self.rho(world, one), world.order(one)),
-        )
+        return sorted(jobs, key=lambda job: arrival_key(world, job, -self.rho(world, job)))
 
     # -------------------------------------------------------------------------------------------
     # auction

@@ -13,9 +13,9 @@ from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber
-from optsched.plugins.policy import Source
 
 from .parts.emptiest import Emptiest, PlaceOption
+from .sources import SOURCES
 
 SERVICE_TOLERANCE_GPU_S = 1e-3
 """Service this close below a threshold has reached it."""
@@ -57,19 +57,7 @@ class Tiresias:
 
     name = "tiresias"
     title = "queues by attained GPU service, first come first served in each, with preemption"
-    source = Source(
-        authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
-        title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI",
-        year=2019,
-        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
-        sureness="verified",
-        verified="Queues, thresholds and PROMOTEKNOB against the public code, and completion "
-        "times against those that "
-        "Pollux published",
-        published="Average JCT up to 5.5 times better than under a production resource manager "
-        "based on YARN",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PlaceOption):

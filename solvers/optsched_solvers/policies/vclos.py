@@ -6,10 +6,10 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
-from optsched.plugins.policy import Source
 
 from .parts.list_scheduling import ListScheduling
 from .parts.locality_gate import LocalityGate, Patience
+from .sources import SOURCES
 
 UP_TO_A_RACK = Patience(rack_s=0.0, cluster_s=float("inf"))
 ROUNDING = 1e-9
@@ -46,36 +46,12 @@ class Vclos(ListScheduling):
 
     name = "vclos"
     title = "exclusive uplinks for every job: one node, one rack, else the fewest racks with uplinks left"  # noqa: E501
-    source = Source(
-        authors="X. Han, W. Jiang, P. Cao, Q. Yang, Y. Liu, S. Qi, S. Lin, S. Zhao",
-        title="Isolated scheduling for distributed training tasks in GPU clusters",
-        venue="arXiv",
-        year=2023,
-        link="arXiv:2308.05692",
-        needs=("node.rack", "cluster.rack_uplink_gbps", "profile.network_gbps"),
-        sureness="derived",
-        verified="The abstract: contention is avoided by giving each job network resources of "
-        "its own, chosen together "
-        "with its GPUs",
-        derived="The choice of racks is an exact optimum of the integer program over racks, "
-        "solved by enumeration of "
-        "reachable sums",
-        reconstructed="Stages 0 and 1 (one server, one leaf) from a secondary text; one uplink a "
-        "rack stands for the "
-        "links to the spines, so there is no choice of spines; the order of jobs",
-        published="Average waiting time 65.65 % lower with optical switches in large "
-        "simulations; average JCT within "
-        "3.38 % of the bound without contention",
-    )
+    source = SOURCES[name]
 
     def __init__(self) -> None:
         super().__init__()
         self._gate = LocalityGate()
         self._stages = [0, 0, 0]
-
-    def rank(self, world: World, job_id: str) -> float:
-        """Arrival alone decides."""
-        return 0.0
 
     def facts(self) -> dict[str, float]:
         """How many jobs started in each stage."""

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .counted_cpsat import solved
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -200,11 +202,8 @@ def _by_model(core: Core, jobs: Sequence[Sequence[Configuration]], room: Sequenc
         if terms:
             model.Add(sum(amount * chosen for amount, chosen in terms) <= most)
     model.Minimize(sum(cost))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = EFFORT
-    status = solver.Solve(model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver = solved(model, EFFORT)
+    if solver is None:
         return core.chosen(proven=False)
-    found = tuple(next(i for i, one in pick.items() if solver.Value(one)) for pick in picks)
-    return Choice(found, status == cp_model.OPTIMAL)
+    found = tuple(next(i for i, chosen in pick.items() if solver.value(chosen)) for pick in picks)
+    return Choice(found, solver.response_proto.status == cp_model.OPTIMAL)
