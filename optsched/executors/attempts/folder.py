@@ -24,6 +24,11 @@ SUPERVISOR_KILLED = "its supervisor was killed"
 NEVER_STARTED = "was never started"
 
 
+def folder_mode() -> int:
+    """Return the mode of folders of attempts: below root's, users reach their own output."""
+    return 0o711 if os.geteuid() == 0 else 0o700
+
+
 def keys(folder: Path) -> Iterator[AttemptKey]:
     """Attempts that were started or killed below `folder` and are not forgotten."""
     for job in sorted(
@@ -51,11 +56,11 @@ def _make_for(folder: Path, user: Mapping[str, Any]) -> None:
     os.chown(folder, user["uid"], user["gid"])
 
 
-def _make_passable(folder: Path, mode: int) -> None:
-    """A folder for output, and the two above it, which are of the attempt and the job. Raises
+def _make_passable(folder: Path) -> None:
+    """Make a folder for output, and the two above it, which are of the attempt and the job. Raises
     OSError."""
-    for one in (folder.parent.parent, folder.parent, folder):
-        one.mkdir(mode=mode, exist_ok=True)
+    for each in (folder.parent.parent, folder.parent, folder):
+        each.mkdir(mode=folder_mode(), exist_ok=True)
 
 
 class AttemptFolder:
@@ -84,7 +89,7 @@ class AttemptFolder:
         """Where a node's command prints."""
         return str(node.get("output") or self.path / node["name"])
 
-    def prepare(self, spec: dict[str, Any], mode: int) -> None:
+    def prepare(self, spec: dict[str, Any]) -> None:
         """Make folders, take room on the disk, and last write `spec`, from where on the attempt
         exists.
 
@@ -96,10 +101,10 @@ class AttemptFolder:
                 self.path,
                 *(self.path / node["name"] for node in spec["nodes"]),
             ):
-                folder.mkdir(mode=mode, exist_ok=True)
-                folder.chmod(mode)  # whatever the umask is
+                folder.mkdir(mode=folder_mode(), exist_ok=True)
+                folder.chmod(folder_mode())  # whatever the umask is
             for node in spec["nodes"]:
-                _make_passable(Path(node.get("output") or self.path / node["name"]), mode)
+                _make_passable(Path(self.output_folder(node)))
                 records.reserve(str(self.path / node["name"] / "pid.json"))
                 records.reserve(str(self.path / node["name"] / "exit.json"))
             self.progress_path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -135,10 +140,10 @@ class AttemptFolder:
     def stop_record(self) -> dict[str, Any] | None:
         return records.read(str(self.path / "stop.json"))
 
-    def write_stop(self, record: dict[str, Any], mode: int) -> None:
+    def write_stop(self, record: dict[str, Any]) -> None:
         """Say that the attempt is to end. Raises OSError."""
-        self.path.parent.mkdir(mode=mode, exist_ok=True)
-        self.path.mkdir(mode=mode, exist_ok=True)
+        for folder in (self.path.parent, self.path):
+            folder.mkdir(mode=folder_mode(), exist_ok=True)
         records.write_reserved(str(self.path / "stop.json"), record)
 
     def failed(self) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from ..base import (
     RefusedError,
 )
 from . import batch
-from .attempt import ORPHAN_GRACE_S, SlurmAttempt
+from .attempt import SlurmAttempt
 from .client import SlurmClient
 from .declining import Declining
 from .jobs import SlurmJob, ask_jobs
@@ -146,7 +146,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
 
     def look(self, attempt: SlurmAttempt) -> Observation:
         """Return what is seen of an attempt."""
-        seen = attempt.look(self._own(attempt), self._mode)
+        seen = attempt.look(self._own(attempt))
         self._learn(attempt, seen)
         return seen
 
@@ -310,7 +310,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         else:
             return False
         with suppress(OSError):
-            attempt.write_stop(ORPHAN_GRACE_S, None, self._mode, lost=why, retry_s=retry_s)
+            attempt.give_up(why, retry_s=retry_s)
             return True
         return False
 

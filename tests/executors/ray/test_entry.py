@@ -55,7 +55,7 @@ class Attempt:
             directory=str(self.folder),
         )
         spec = specification(order, NODES, {}, self.files, grace_s, start_timeout_s)
-        self.files.prepare(spec, 0o700)
+        self.files.prepare(spec)
 
     def run(self, name: str = "n1", **environment: str) -> "subprocess.Popen[bytes]":
         """As Ray does: a process group of its own, of which Ray kills all."""
@@ -162,7 +162,7 @@ def test_a_stop_is_seen_without_a_signal(attempt: Attempt) -> None:
     attempt.prepare("trap 'exit 85' TERM; touch ready; while :; do sleep 0.1; done")
     process = attempt.run()
     until((attempt.folder / "ready").exists)
-    attempt.files.write_stop({"asked_s": time.time(), "grace_s": 60.0, "overdue": "late"}, 0o700)
+    attempt.files.write_stop({"asked_s": time.time(), "grace_s": 60.0, "overdue": "late"})
     assert process.wait(timeout=60) == 85
 
 
@@ -170,10 +170,10 @@ def test_a_kill_overtakes_a_stop(attempt: Attempt) -> None:
     attempt.prepare("trap '' TERM; touch ready; while :; do sleep 0.1; done")
     process = attempt.run()
     until((attempt.folder / "ready").exists)
-    attempt.files.write_stop({"asked_s": time.time(), "grace_s": 600.0, "overdue": "late"}, 0o700)
+    attempt.files.write_stop({"asked_s": time.time(), "grace_s": 600.0, "overdue": "late"})
     time.sleep(1.5)
     assert process.poll() is None
-    attempt.files.write_stop({"asked_s": time.time(), "grace_s": None, "overdue": None}, 0o700)
+    attempt.files.write_stop({"asked_s": time.time(), "grace_s": None, "overdue": None})
     process.wait(timeout=60)
     assert (attempt.ending()["status"], attempt.ending()["reason"]) == (-9, None)
 
