@@ -150,7 +150,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
     def prepare(self, folder: Path) -> None:
         """Lay down what nodes run."""
         agent = Path(str(supervision.__file__)).with_name("agent.py")
-        self._agent = program.lay_down(folder / "batch", [agent]) / agent.name
+        self._agent = program.lay_down(folder / "batch", agent)
 
     def follow(self, key: AttemptKey) -> BatchAttempt:
         """Return what follows an attempt from its folder."""

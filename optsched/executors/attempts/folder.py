@@ -9,8 +9,6 @@ belongs to the command's user: nobody else's decisions hang on files that a user
 import fcntl
 import os
 import shutil
-import signal
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -173,29 +171,13 @@ class AttemptFolder:
         self, node: str, reason: str | None, started_s: float | None, status: int | None = None
     ) -> None:
         """Say in its supervisor's stead how a command ended. Raises OSError."""
-        ending = {
-            "status": status,
-            "reason": reason,
-            "asked": False,
-            "started_s": started_s,
-            "ended_s": time.time(),
-        }
+        ending = records.ending(status, reason, started_s)
         records.write_reserved(str(self.path / node / "exit.json"), ending)
 
     def kill_leftovers(self, node: dict[str, Any], shim: processes.Identity | None) -> bool:
         """Kill what runs on although its supervisor is gone; True once nothing does."""
-        marks = (f"OPTSCHED_PROGRESS={self.progress_path}", f"OPTSCHED_NODE={node['name']}")
         groups = cgroups.Groups(dict(node["cgroups"]))
-        found = dict.fromkeys(groups.pids())
-        if shim is not None:
-            found.update(dict.fromkeys(processes.in_session(shim)))
-        found.update(dict.fromkeys(processes.marked(*(mark.encode() for mark in marks))))
-        groups.kill()
-        processes.send_all(list(found), signal.SIGKILL)
-        if found:
-            return False
-        groups.remove()
-        return True
+        return processes.kill_leftovers(groups, shim, str(self.path), node["name"])
 
     def progress(self) -> Progress | None:
         """What the command last reported, read again when it has changed; None where that is

@@ -65,7 +65,7 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
         """Lay down what pods run, and the mark of ours."""
         self._tag = tag_of(folder / "kubernetes.json")
         entry = Path(__file__).with_name("entry.py")
-        self._entry = program.lay_down(folder / "kubernetes", [entry]) / entry.name
+        self._entry = program.lay_down(folder / "kubernetes", entry)
         self._view = View(self.api, self.site, self._tag, self._declared)
         self._watcher = Watcher(self.api, f"{TAG}={self._tag}", self._note)
 

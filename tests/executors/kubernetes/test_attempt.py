@@ -44,8 +44,7 @@ class Case:
                 "nodes": [
                     {"name": name, "gpus": 1, "memory_gib": memory_gib} for name in self.names
                 ],
-            },
-            0o700,
+            }
         )
         self.at_s = 0.0
 

@@ -59,8 +59,7 @@ class Pods:
                 "start_timeout_s": 60.0,
                 "nodes": nodes,
                 **more,
-            },
-            0o700,
+            }
         )
 
     def run(self, node: str = "n1", **environment: str) -> subprocess.Popen[bytes]:

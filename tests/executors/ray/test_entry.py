@@ -14,8 +14,9 @@ import pytest
 
 from optsched.executors.attempts.folder import AttemptFolder
 from optsched.executors.base import AttemptKey, NodeStatus, Order
+from optsched.executors.program import lay_down
+from optsched.executors.ray.executor import PROGRAM
 from optsched.executors.ray.nodes import RayNode
-from optsched.executors.ray.program import lay_down
 from optsched.executors.ray.spec import specification
 from optsched.executors.supervision import processes, records
 from optsched.model.cluster import Node
@@ -35,7 +36,7 @@ class Attempt:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.entry = lay_down(folder / "ray")
+        self.entry = lay_down(folder / "ray", *PROGRAM)
         self.files = AttemptFolder(folder / "attempts", AttemptKey("job", 1))
         self.started: list[subprocess.Popen[bytes]] = []
 
