@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ...model.cluster import Node
 from .. import program, supervision
 from ..base import (
     AttemptKey,
@@ -22,7 +21,7 @@ from ..base import (
     Order,
     RefusedError,
 )
-from ..orders import check, everybodys_environment, recorded, recorded_node
+from ..orders import check, check_places, everybodys_environment, recorded, recorded_node
 from .attempt import AttemptByNode
 from .ending import by_itself, failed_by_user
 from .executor import AttemptExecutor
@@ -163,16 +162,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
     def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
         """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""
         check(order)
-        if order.beside is not None:
-            raise RefusedError(f"no two jobs have the same GPUs, and {order.beside} has them")
-        known: dict[str, Node] = {one.node.name: one.node for one in self.inventory()}
-        for slot in order.placement:
-            if slot.node not in known:
-                raise RefusedError(f"node {slot.node} is not one of this executor")
-            if slot.gpus > known[slot.node].gpus:
-                raise RefusedError(
-                    f"node {slot.node} has {known[slot.node].gpus} GPUs, not {slot.gpus}"
-                )
+        check_places(order, {status.node.name: status for status in self.inventory()}, {})
         return {
             **recorded(order),
             "environment": everybodys_environment(order, folder.progress_path),

@@ -37,7 +37,7 @@ def specification(
 ) -> dict[str, Any]:
     """The record of an attempt to be started, whose output is kept below `outputs`, None for beside
     its records. Raises RefusedError."""
-    check(order)
+    check(order, shares=True)
     names = [slot.node for slot in order.placement]
     port = _free_port(held.ports) if len(names) > 1 else None
     environment = everybodys_environment(order, folder.progress_path)
