@@ -1,6 +1,5 @@
 """`optsched demo`: real processes on a small emulated cluster, and why they were moved about."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ import click
 
 from ..errors import InputError
 from .parts.arguments import json_option, path_option, quiet_option
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..control.journal.events import Event
@@ -48,18 +48,16 @@ def command(output: Path, as_json: bool, quiet: bool) -> int:
     picture = output / "happened.html"
     can_draw(picture)(story.instance, story.solution, picture)
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "jobs": len(story.instance.jobs),
-                    "sentences": list(story.sentences),
-                    "mean_jct_s": round(story.measured_s, 3),
-                    "simulated_mean_jct_s": round(story.foretold_s, 3),
-                    "mean_error": round(story.error, 4),
-                    "fifo_mean_jct_s": round(story.fifo_s, 3),
-                    "picture": str(picture),
-                }
-            )
+        print_json(
+            {
+                "jobs": len(story.instance.jobs),
+                "sentences": list(story.sentences),
+                "mean_jct_s": round(story.measured_s, 3),
+                "simulated_mean_jct_s": round(story.foretold_s, 3),
+                "mean_error": round(story.error, 4),
+                "fifo_mean_jct_s": round(story.fifo_s, 3),
+                "picture": str(picture),
+            }
         )
     elif not quiet:
         click.echo("\n" + "\n".join(story.sentences) + "\n")
