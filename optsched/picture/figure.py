@@ -1,4 +1,4 @@
-"""A still picture of a plan for papers and READMEs (matplotlib, extra `report`)."""
+"""A still picture of a plan for papers and READMEs (matplotlib)."""
 
 import io
 from pathlib import Path

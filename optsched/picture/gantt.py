@@ -1,4 +1,4 @@
-"""The page: an offline, interactive picture of a plan (plotly, extra `report`)."""
+"""The page: an offline, interactive picture of a plan (plotly)."""
 
 from html import escape
 from pathlib import Path
@@ -10,16 +10,12 @@ from ..model.plan import Plan, Solution
 from .axis import NodeGroup, TimeUnit, node_groups, time_unit
 from .chart import Chart, chart
 from .facts import job_facts
+from .html import div
 from .marks import add_bars, add_pauses, add_steps
 from .page import page
 from .palette import BAND, GRID, INK, MUTED, NOW, PAPER
 from .style import FONT, LEGEND
 
-CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d"],
-}
 QUEUE_PX, USE_PX, SPACE_PX, TOP_PX, BOTTOM_PX = 130, 120, 44, 26, 52
 
 
@@ -32,10 +28,8 @@ def write_html(instance: Instance, solution: Solution, path: str | Path) -> None
     plan = solution.plan
     assert plan is not None
     drawn = chart(instance, plan)
-    div = figure(instance, plan, drawn).to_html(
-        full_html=False, include_plotlyjs=True, div_id="gantt", config=CONFIG
-    )
-    write_text(path, page(instance, solution, drawn, div))
+    picture = div(figure(instance, plan, drawn), "gantt", library=True)
+    write_text(path, page(instance, solution, drawn, picture))
 
 
 def figure(instance: Instance, plan: Plan, drawn: Chart) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from optsched import Job, Profile
-from optsched.control import clock, controller
+from optsched.control import clock, deciding
 from optsched.control.clock import SteadyClock
 from optsched.control.explain.explaining import explain_job
 from optsched.control.journal.events import (
@@ -224,8 +224,8 @@ def test_users_are_heard_when_rounds_fail(lab: Hostile, monkeypatch: pytest.Monk
         raise RuntimeError("a bug of the round")
 
     with monkeypatch.context() as patch:
-        patch.setattr(controller, "decide", broken)
-        patch.setattr(controller, "MOST_TRIES", 1)
+        patch.setattr(deciding, "decide", broken)
+        patch.setattr(deciding, "MOST_TRIES", 1)
         waits = submit(lab, gpus=4, seconds=5.0)
         lab.controller.record(Cancelled(job=runs, by="me"), Held(job=held, by="me"))
         lab.run(10)
@@ -260,8 +260,8 @@ def test_who_makes_rounds_fail_is_found_and_the_others_go_on(
             raise ZeroDivisionError("no room for this one")
         return decide(instance, *given, **named)
 
-    decide = controller.decide
-    monkeypatch.setattr(controller, "decide", sometimes)
+    decide = deciding.decide
+    monkeypatch.setattr(deciding, "decide", sometimes)
     for _ in names:
         submit(lab, gpus=2, seconds=5.0)
     lab.run(30)

@@ -1,4 +1,4 @@
-"""The figures of the page (plotly, extra `report`)."""
+"""The figures of the page (plotly)."""
 
 from html import escape
 from typing import Any
@@ -15,7 +15,7 @@ def figure(chart: Chart) -> Any:
     """Return the plotly figure: all panels with one legend to the right."""
     from plotly.subplots import make_subplots
 
-    columns = min(chart.columns, len(chart.panels))
+    columns = chart.columns
     inner = chart.rows * chart.panel_in * PX_PER_IN + (chart.rows - 1) * BETWEEN_PX
     names = any(panel.y.names for panel in chart.panels)
     fig = make_subplots(
@@ -123,7 +123,7 @@ def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set
                     "color": mark.colour,
                     "width": mark.width,
                     "dash": "dash" if mark.dashed else "solid",
-                    "shape": "hv" if mark.steps else "linear",
+                    "shape": "hv",
                 },
                 hovertemplate=f"{name}: %{{y{':.1%' if panel.y.percent else ':.4~g'}}} at "
                 f"%{{x:.4~g}}<extra></extra>",

@@ -1,4 +1,4 @@
-"""The figures for papers: SVG and PDF (matplotlib, extra `report`)."""
+"""The figures for papers: SVG and PDF (matplotlib)."""
 
 import io
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def draw(chart: Chart, foot: Sequence[str]) -> Any:
 
     lines = [line for text in (chart.note, *foot) for line in wrap(text, 205)]
     foot_in = 0.14 + LINE_IN * len(lines)
-    columns = min(chart.columns, len(chart.panels))
+    columns = chart.columns
     height_in = 0.45 + chart.rows * (chart.panel_in + 0.25) + foot_in
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     layout: Any = figure.get_layout_engine()
@@ -165,7 +165,7 @@ def _mark(
                 color=mark.colour,
                 linewidth=mark.width,
                 linestyle="--" if mark.dashed else "-",
-                drawstyle="steps-post" if mark.steps else "default",
+                drawstyle="steps-post",
                 label=mark.name if mark.listed else None,
             )
         case Dots():

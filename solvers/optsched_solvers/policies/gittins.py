@@ -6,12 +6,12 @@ from typing import Annotated
 
 from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions, PositiveNumber
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive
 from .parts.running_order import RunningOrder
 from .parts.service_distribution import ServiceDistribution
+from .sources import SOURCES
 
 FIRST_COMPLETIONS = 10
 """Jobs that must have completed before anything is known of their service; it is looked at again at
@@ -33,20 +33,7 @@ class Gittins(Preemptive):
 
     name = "gittins"
     title = "highest Gittins index first (likely to complete soon by what completed jobs took), with preemption"  # noqa: E501
-    source = Source(
-        authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
-        title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI",
-        year=2019,
-        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
-        sureness="verified",
-        verified="The index and its step in the public simulator, but that it adds up S where "
-        "the definition has "
-        "S - a, and serves the lowest index first; here it is as defined",
-        derived="The distribution is learned from what completes in the simulation",
-        published="Average JCT up to 5.5 times better than under a production resource manager "
-        "based on YARN",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -79,9 +66,7 @@ class Gittins(Preemptive):
         """Note the service of jobs that are done; at each doubling of their number look at all
         indices anew."""
         for job_id in dict.fromkeys(released):
-            if job_id in world.instance.job and not (
-                job_id in world.waiting or job_id in world.running or job_id in world.saving
-            ):
+            if job_id in world.instance.job and not world.is_active(job_id):
                 self._services.append(world.attained_gpu_s(job_id))
         if len(self._services) < self.refresh_at:
             return

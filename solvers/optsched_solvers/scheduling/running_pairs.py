@@ -12,6 +12,8 @@ from optsched.model.instance import Instance, Running
 from optsched.model.plan import Segment
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, run_s
 
+from .lengths import continue_s
+
 
 @dataclass(frozen=True, slots=True)
 class Stay:
@@ -53,10 +55,7 @@ def stay(
 def _beside(instance: Instance, entry: Running, kept: bool) -> float:
     """Seconds until a job leaves if its partner stays beside it."""
     job = instance.job[entry.job]
-    if not kept:
-        return hold_to_save_s(job)
-    beside = placed_rate(instance, job, entry.mode, entry.placement)
-    return entry.setup_s + run_s(job, entry.mode, entry.remaining_s, beside)
+    return continue_s(instance, job) if kept else hold_to_save_s(job)
 
 
 def segments(instance: Instance, entry: Running, found: Stay) -> Iterator[Segment]:

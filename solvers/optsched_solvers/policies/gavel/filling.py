@@ -19,15 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .active import Floats, Ints
-from .glop import solve
+from .active import Bools, Floats, Ints, grouped
+from .glop import CONTINUED, maximisation, solve
 
-Bools = NDArray[np.bool_]
-
-GLOP = "use_preprocessing:false primal_feasibility_tolerance:1e-9 dual_feasibility_tolerance:1e-9"
-"""Without presolve GLOP goes on from the last basis."""
 SLACK = 1e-4
 """Relative to the level: what counts as rising; the published 1.0001."""
 LEAST_SLACK = 1e-5
@@ -68,8 +63,7 @@ def fill(groups: Groups, weights: Weights) -> Filled:
     size = len(groups.count)
     scale = float(groups.worth.max(axis=1).min())
     levels = _Levels(Groups(groups.count, groups.worth / scale, groups.gpus, groups.workers))
-    _, alike = np.unique(np.column_stack([groups.worth, groups.gpus]), axis=0, return_inverse=True)
-    alike = alike.reshape(-1)
+    _, alike, _ = grouped(groups.worth, groups.gpus)
     level, saturated, rounds = np.zeros(size), np.zeros(size, dtype=bool), 0
     while not saturated.all():
         weight = np.where(saturated, 0.0, weights(saturated))
@@ -95,10 +89,8 @@ class _Levels:
     It has the groups that have risen so far; the others need nothing."""
 
     def __init__(self, groups: Groups) -> None:
-        from ortools.linear_solver import pywraplp
-
         self.groups = groups
-        self.lp = pywraplp.Solver.CreateSolver("GLOP")
+        self.lp = maximisation()
         self.infinity = self.lp.infinity()
         self.rise = self.lp.NumVar(0.0, self.infinity, "")
         self.workers = [self.lp.Constraint(-self.infinity, 1.0) for _ in groups.workers]
@@ -153,7 +145,7 @@ class _Levels:
         for variable in variables:
             objective.SetCoefficient(variable, 1.0)
         objective.SetMaximization()
-        solve(self.lp, GLOP)
+        solve(self.lp, CONTINUED)
 
     def share(self) -> Floats:
         """Those of the last solution."""

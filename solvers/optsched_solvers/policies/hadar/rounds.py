@@ -14,7 +14,8 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNumber
 from optsched.plugins.policy import Source
 
-from ..parts.reallocation import arrival, may_move
+from ..parts.demand_queue import arrival_key
+from ..parts.reallocation import may_move
 from .places import Shelves, Way, offers, ways_of
 from .prices import Utility, best_rate, prices
 
@@ -118,7 +119,7 @@ class Hadar:
                 del self._granted[job_id]
                 self._start(world, job_id, option, placement)
         if not (world.running or world.saving):  # nothing is worth its price: then whatever fits
-            for job_id in sorted(world.waiting, key=lambda one: arrival(world, one)):
+            for job_id in sorted(world.waiting, key=lambda one: arrival_key(world, one)):
                 fitting = world.fit(job_id)
                 if fitting is not None:
                     self._start(world, job_id, *fitting)
@@ -148,9 +149,9 @@ class Hadar:
         order = sorted(
             jobs,
             key=lambda job_id: (
-                arrival(world, job_id)[0],
+                arrival_key(world, job_id)[0],
                 -self._density(world, job_id),
-                arrival(world, job_id),
+                arrival_key(world, job_id),
             ),
         )
         self.share_out(world, now, order)

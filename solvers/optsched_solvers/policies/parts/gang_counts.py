@@ -21,6 +21,10 @@ class GangCounts:
         """The rate of the fastest option at the count number `step`."""
         return self.options[step][0].rate
 
+    def down_from(self, step: int) -> tuple[Option, ...]:
+        """Return the options at the count number `step`, then those at each smaller count."""
+        return tuple(option for k in range(step, -1, -1) for option in self.options[k])
+
 
 @lru_cache(maxsize=4096)
 def by_type(options: tuple[Option, ...]) -> tuple[GangCounts, ...]:
