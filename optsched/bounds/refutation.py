@@ -34,7 +34,7 @@ class Refutation:
         return found
 
     def _refutes(self, priced: Prices, value: float) -> bool:
-        """Whether no plan has a largest cost of at most `value`, by these prices."""
+        """Return whether no plan has a largest cost of at most `value`, by these prices."""
         return priced.cut(self.grid(value).tolist()).refutes(self._deadlines.at(value))
 
     @staticmethod
