@@ -202,8 +202,8 @@ class Explainer:
         return sum(1 << number for number in numbers)
 
     def _waits_for(self, best: int) -> tuple[bool, tuple[str, ...]]:
-        """Whether a waiting job is blocked on real nodes although the prices would let it run, and
-        what binds."""
+        """Return whether a waiting job is blocked on real nodes although the prices would let
+        it run, and what binds."""
         model = self._model
         p = int(model.options.pattern[best])
         numbers = self._numbers(best)

@@ -100,8 +100,8 @@ class Workload:
         return f"{self.namespace}/{self.name}"
 
     def fits(self, flavor: Flavor | None) -> bool:
-        """Whether all its pods may be put on nodes of a flavor; None is one that nothing is known
-        of."""
+        """Return whether all its pods may be put on nodes of a flavor; None is one that nothing
+        is known of."""
         if flavor is None:
             return True
         for pod in self.pods:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def kept_literal(model: "Model", activity: Activity) -> Any:
-    """Whether a running job continues: its first alternative, or of a pair one more, without its
-    partner."""
+    """Return the literal of a running job that continues: its first alternative, or of a pair one
+    more, without its partner."""
     literals = model.chosen[activity.index]
     if activity.index not in model.problem.partner:
         return literals[0]

@@ -57,7 +57,7 @@ class Backfill:
         head = self._queue[0][1]
         new = self._out_of_date(world, head, released)
         if new:
-            self._reservation = _reserve(world, head)
+            self._reservation = reserve(world, head)
         candidates = self._queue[1:] if new or started or released else sorted(arrived)
         self._fill(
             world, [entry for entry in candidates if entry[1] in world.waiting and entry[1] != head]
@@ -130,8 +130,8 @@ class Backfill:
             self._queue = [entry for entry in self._queue if entry[1] not in started]
 
 
-def _reserve(world: World, head: str) -> Reservation | None:
-    """The earliest instant at which the head fits as running jobs end; None where it never does."""
+def reserve(world: World, head: str) -> Reservation | None:
+    """Return when the head first fits as running jobs end; None where it never does."""
     outlook = Outlook(world)
     ends = sorted(
         (world.expected_release_s(job_id), job_id) for job_id in (*world.running, *world.saving)

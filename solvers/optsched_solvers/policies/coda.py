@@ -168,9 +168,7 @@ class Coda:
 
     def _soon(self, world: World) -> Outlook:
         """What will be free once nobody is being saved any more, less the claims."""
-        soon = Outlook(world)
-        for job_id in world.saving:
-            soon.release(job_id)
+        soon = Outlook(world, world.saving)
         for job_id, (option, placement) in list(self._claims.items()):
             need = world.need(job_id, option)
             if soon.room.holds(need, placement):

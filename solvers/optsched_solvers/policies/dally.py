@@ -185,9 +185,7 @@ class Dally:
                     self._back.push(key, job_id, world.demand(job_id), reconsider=True)
         if not self._claims:
             return None
-        soon = Outlook(world)
-        for job_id in world.saving:
-            soon.release(job_id)
+        soon = Outlook(world, world.saving)
         for job_id, (option, placement) in self._claims.items():
             need = world.need(job_id, option)
             if soon.room.holds(need, placement):
@@ -218,12 +216,9 @@ class Dally:
         if narrower < 0:
             return False
         patience = Patience(rack_s=0.0 if narrower else math.inf, cluster_s=math.inf)
-        outlook = Outlook(world)
-        for other in world.saving:
-            outlook.release(other)
+        outlook = Outlook(world, world.saving)
         outlook.release(job_id)
         found = self._gate.find(world, job_id, patience, 0.0, outlook.room)
-        victims: list[str] = []
         own = _exposure(world, job_id)
         others = (
             sorted(
@@ -238,12 +233,11 @@ class Dally:
             if found is None
             else []
         )
-        for *_, other in others:
-            outlook.release(other)
-            victims.append(other)
-            found = self._gate.find(world, job_id, patience, 0.0, outlook.room)
-            if found is not None:
-                break
+        victims, _ = outlook.release_until(
+            lambda: self._gate.find(world, job_id, patience, 0.0, outlook.room) is not None,
+            (other for *_, other in others),
+        )
+        found = found or self._gate.find(world, job_id, patience, 0.0, outlook.room)
         if found is None or span(world.cluster, found[1]) == span(world.cluster, hold.placement):
             return False
         for other in victims[:-1]:  # the last was needed

@@ -189,9 +189,7 @@ class Gadget(Seating):
                 for job_id, found in own.items()
             ]
             picked = []
-            for job_id, choice, k in zip(
-                own, choices, most_utility(choices, dict(gpus)), strict=True
-            ):
+            for job_id, choice, k in zip(own, choices, most_utility(choices, gpus), strict=True):
                 if k is not None:
                     picked.append((-choice[k][2], job_id, choice[k]))
             for _, job_id, (kind, workers, _) in sorted(picked):

@@ -133,12 +133,7 @@ class NetAware(ByScore):
     def released(self, world: World, job_id: str) -> None:
         """Learn from a job that is done."""
         run = self._runs.pop(job_id, None)
-        if (
-            run is None
-            or job_id in world.waiting
-            or job_id in world.running
-            or job_id in world.saving
-        ):
+        if run is None or world.is_active(job_id):
             return  # it failed, or its node was lost
         started_s, work_s, features, (option, placement) = run
         ratio = (world.now_s - started_s) / work_s

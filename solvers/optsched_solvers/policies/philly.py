@@ -3,6 +3,7 @@ waiting."""
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Annotated
@@ -251,35 +252,29 @@ class Philly:
     ) -> list[str]:
         """The latest borrowers with whose GPUs the job fits; none where their borrowing does not
         suffice."""
-        outlook = Outlook(world)
-        for one in world.saving:
-            outlook.release(one)
-        if self._find(world, job_id, outlook) is not None:
+        outlook = Outlook(world, world.saving)
+
+        def fits() -> bool:
+            return self._find(world, job_id, outlook) is not None
+
+        if fits():
             return []  # it need only wait until they are saved
-        victims: list[str] = []
-        for one in lenders:
-            tenant = world.job(one).tenant
-            if tenant is None or over[tenant] <= 0:
-                continue
-            over[tenant] -= world.hold(one).need.gpus
-            outlook.release(one)
-            victims.append(one)
-            if self._find(world, job_id, outlook) is not None:
-                break
-        else:
-            return []
-        for one in victims[-2::-1]:  # the last was needed
-            outlook.put_back(one)
-            if self._find(world, job_id, outlook) is None:
-                outlook.release(one)
-            else:
-                victims.remove(one)
-        return victims
+        victims, enough = outlook.release_until(fits, _borrowers(world, lenders, over))
+        return outlook.only_needed(fits, victims) if enough else []
 
     def _is_busy(self, world: World) -> bool:
         """Whether more than the given share of all GPUs is in use."""
         there = sum(node.gpus for node in world.cluster.nodes if node.name not in world.lost)
         return there - sum(world.free.pool_gpus) > self.reclaim_above * there
+
+
+def _borrowers(world: World, lenders: list[str], over: dict[str, int]) -> Iterator[str]:
+    """Those of the jobs whose tenants are `over` their quota, less what those before them free."""
+    for job_id in lenders:
+        tenant = world.job(job_id).tenant
+        if tenant is not None and over[tenant] > 0:
+            over[tenant] -= world.hold(job_id).need.gpus
+            yield job_id
 
 
 def _tenant(world: World, job_id: str) -> str | None:

@@ -58,9 +58,7 @@ class Qssf:
             for job_id in world.running:
                 self._expect(world, job_id)
         for job_id in world.take_released():
-            if job_id in self.expected_gpu_s and not (
-                job_id in world.waiting or job_id in world.running or job_id in world.saving
-            ):
+            if job_id in self.expected_gpu_s and not world.is_active(job_id):
                 self._learn(world, job_id)
         for job_id in world.take_arrived():
             key = arrival_key(world, job_id, self._expect(world, job_id))

@@ -3,10 +3,9 @@
 import math
 from collections import Counter
 
-import numpy as np
-
 from optsched.physics.modes import Option
 
+from .parts.configuration_choice import Configuration, by_course
 from .parts.core_packing import pack
 from .parts.core_share import CoreWays
 from .parts.seats import Seats
@@ -84,25 +83,12 @@ def most_throughput(jobs: list[CoreWays], cores: int) -> list[int]:
     ]
     spare = min(spare, sum(map(max, beyond)))
     unit = math.gcd(*(more for own in beyond for more in own)) or 1
-    size = spare // unit + 1
-    value, picks = np.zeros(size), []
-    for choice, low in zip(choices, least, strict=True):
-        best, pick = np.full(size, -math.inf), np.zeros(size, dtype=np.int32)
-        for i, (cost, gain, _) in enumerate(choice):
-            more = (cost - low) // unit
-            if more < size:
-                with_it = np.full(size, -math.inf)
-                with_it[more:] = value[: size - more] + gain
-                better = with_it > best + 1e-12
-                best, pick = np.where(better, with_it, best), np.where(better, i, pick)
-        value = best
-        picks.append(pick)
-    found, at = [], size - 1
-    for choice, low, pick in zip(reversed(choices), reversed(least), reversed(picks), strict=True):
-        cost, _, cpus_per_gpu = choice[pick[at]]
-        found.append(cpus_per_gpu)
-        at -= (cost - low) // unit
-    return found[::-1]
+    configurations = [
+        [Configuration(-gain, ((0, (cost - low) // unit),)) for cost, gain, _ in choice]
+        for choice, low in zip(choices, least, strict=True)
+    ]
+    picks = by_course(configurations, spare // unit, margin=1e-12)
+    return [choice[i][2] for choice, i in zip(choices, picks, strict=True)]
 
 
 def _choices(ways: CoreWays) -> list[tuple[int, float, int]]:

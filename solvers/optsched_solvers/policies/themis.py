@@ -96,9 +96,7 @@ class Themis:
     def _note(self, world: World) -> None:
         """Who has come, how many there are, and how those fared who are done."""
         for job_id in dict.fromkeys(world.take_released()):
-            if job_id in self._seen and not (
-                job_id in world.waiting or job_id in world.running or job_id in world.saving
-            ):
+            if job_id in self._seen and not world.is_active(job_id):
                 rho = (world.now_s - world.order(job_id)[0]) / self._ideal_s.pop(job_id)
                 self._worst, self._sum, self._done = (
                     max(self._worst, rho),
@@ -140,9 +138,7 @@ class Themis:
             if self._ends_s.get(one, -math.inf) <= world.now_s + TIME_TOLERANCE_S
             and may_move(world, one)
         ]
-        outlook = Outlook(world)
-        for one in (*world.saving, *ended):
-            outlook.release(one)
+        outlook = Outlook(world, (*world.saving, *ended))
         order = self._worst_first(world, [*world.waiting, *ended])
         offered = order[: max(1, math.ceil((1 - self.fairness) * len(order)))]
         bids = [

@@ -7,6 +7,8 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics.modes import Option
 
+from .filling import fill
+
 MOST_RACKS = 10
 """Sets of racks are enumerated among so many: those whose uplinks have least traffic."""
 
@@ -50,9 +52,9 @@ def spread_choices(
     racks = () if option.spread == "node" else _rack_sets(world, option, usable)
     for names in chain(([name] for name in kinds.values()), racks):
         names.sort(key=lambda name: (crowd[name], -usable[name]))
-        placement = _fill(world, option, names, usable)
-        if world.free.holds(need, placement):
-            yield placement
+        filled = fill(world, need, names, usable)
+        if filled is not None and world.free.holds(need, filled):
+            yield filled
 
 
 def _rack_sets(world: World, option: Option, usable: dict[str, int]) -> Iterator[list[str]]:
@@ -98,15 +100,3 @@ def _cpu_only(
         if need.nodes >> world.cluster.node_order[name] & 1 and world.free.holds(need, placement):
             yield placement
             return
-
-
-def _fill(world: World, option: Option, names: list[str], usable: dict[str, int]) -> Placement:
-    left, order = option.mode.gpus, world.cluster.node_order
-    taken: dict[str, int] = {}
-    for name in names:
-        if left:
-            taken[name] = min(left, usable[name])
-            left -= taken[name]
-    cores = option.mode.cpus_per_gpu
-    names = sorted(taken, key=lambda name: order[name])
-    return tuple(Slot(node=name, gpus=taken[name], cpus=taken[name] * cores) for name in names)
