@@ -51,6 +51,11 @@ class SbatchAttempt:
         )
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Its nodes, by rank."""
+        return tuple(slot.node for slot in self.placement)
+
+    @property
     def who(self) -> tuple[Any, ...]:
         """Whose limits it counts against."""
         return tuple(self.record.get("who") or ())
