@@ -46,11 +46,10 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filled:
-    """`share` of each group's job, the `level` it was lifted to, and in how many rounds."""
+    """`share` of each group's job, and the `level` it was lifted to."""
 
     share: Floats
     level: Floats
-    rounds: int
 
 
 Weights = Callable[[Bools], Floats]
@@ -64,13 +63,12 @@ def fill(groups: Groups, weights: Weights) -> Filled:
     scale = float(groups.worth.max(axis=1).min())
     levels = _Levels(Groups(groups.count, groups.worth / scale, groups.gpus, groups.workers))
     _, alike, _ = grouped(groups.worth, groups.gpus)
-    level, saturated, rounds = np.zeros(size), np.zeros(size, dtype=bool), 0
+    level, saturated = np.zeros(size), np.zeros(size, dtype=bool)
     while not saturated.all():
         weight = np.where(saturated, 0.0, weights(saturated))
         rising = (weight > 0).nonzero()[0]
         if not len(rising):
             break
-        rounds += 1
         weight /= weight.max()
         level = level + weight * levels.raised(level, weight, rising)
         lifted = levels.lifted(level, rising)
@@ -81,7 +79,7 @@ def fill(groups: Groups, weights: Weights) -> Filled:
         # Where one cannot leave the ground, none like it ever can: the others only rise.
         grounded = stuck[level[stuck] <= ROUNDING * level.max(initial=1.0)]
         saturated |= (level == 0) & np.isin(alike, alike[grounded])
-    return Filled(levels.share(), level * scale, rounds)
+    return Filled(levels.share(), level * scale)
 
 
 class _Levels:

@@ -24,7 +24,6 @@ class MaxMin:
     share: Floats
     value: float
     bound: float
-    steps: int
 
 
 def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats, gap: float = GAP) -> MaxMin:
@@ -44,7 +43,7 @@ def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats, gap: float
     with np.errstate(all="ignore"):
         while search.distance > gap * search.t and search.steps < MOST_STEPS and search.step():
             pass
-    return MaxMin(search.primal.x.T, search.value() * scale, search.bound() * scale, search.steps)
+    return MaxMin(search.primal.x.T, search.value() * scale, search.bound() * scale)
 
 
 class _Point:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
 from optsched.driver.world import World
@@ -32,6 +33,10 @@ class Share:
     placement: Placement
     payoff: float
     done_s: float
+
+    def need(self, world: World, job_id: str) -> Need:
+        """Return what the job takes there."""
+        return world.hold(job_id).need if self.option is None else world.need(job_id, self.option)
 
 
 @dataclass(slots=True)
@@ -156,8 +161,8 @@ class Hadar:
         )
         self.share_out(world, now, order)
         for job_id in order:
-            if job_id in world.running and job_id not in now.shares:
-                self._stay(world, now, job_id)
+            if job_id not in now.shares and (keeping := self._keeping(world, now, job_id)):
+                self.take(world, now, job_id, keeping)
         for job_id in order:
             if job_id not in now.shares and (self.fill or not world.job(job_id).weight):
                 self.take_best(world, now, job_id, free=True)
@@ -246,11 +251,6 @@ class Hadar:
         cost = sum(slot.gpus * now.shelves.price(slot.node) for slot in hold.placement if slot.gpus)
         return Share(None, hold.placement, self.utility.of(world, job_id, done_s) - cost, done_s)
 
-    def _stay(self, world: World, now: Round, job_id: str) -> None:
-        keeping = self._keeping(world, now, job_id)
-        if keeping is not None:
-            self.take(world, now, job_id, keeping)
-
     def _density(self, world: World, job_id: str) -> float:
         """Utility for each GPU if the job were at once in its fastest option, or goes on where it
         is."""
@@ -261,7 +261,6 @@ class Hadar:
 
     def take(self, world: World, now: Round, job_id: str, share: Share) -> None:
         """Give a job its share."""
-        need = world.hold(job_id).need if share.option is None else world.need(job_id, share.option)
-        now.room.take(need, share.placement)
+        now.room.take(share.need(world, job_id), share.placement)
         now.shelves.changed(share.placement)
         now.shares[job_id] = share
