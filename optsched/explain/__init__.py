@@ -289,7 +289,7 @@ class Explainer:
         the model has none."""
         model, entry = self._model, self._model.running[j]
         own, places = model.options.of(j), set(placement)
-        alone = replace(mode, share_with=None)
+        alone = mode.unshared
         for option in own:
             hold = model.hold(option)
             if hold is None or hold.kind == Kind.KEEP or set(hold.placement) != places:
@@ -297,11 +297,7 @@ class Explainer:
             partner = model.jobs[hold.partner].id if hold.kind == Kind.BESIDE else None
             if replace(hold.mode, share_with=partner) == mode:
                 return option
-        if (
-            entry is not None
-            and set(entry.placement) == places
-            and replace(entry.mode, share_with=None) == alone
-        ):
+        if entry is not None and set(entry.placement) == places and entry.mode.unshared == alone:
             return own.start
         mask, spread = self._classes(placement), span(model.instance.cluster, placement)
 

@@ -288,7 +288,7 @@ def _charge_guests(instance: Instance, facts: Facts, patterns: Patterns, options
         entry = facts.entry(j)
         if entry.mode.share_with is None or is_second(entry):
             continue
-        mode = replace(entry.mode, share_with=None)
+        mode = entry.mode.unshared
         alone = placed_rate(instance, facts.jobs[j], mode, entry.placement)
         raised = value[first[j]] * max(1.0, swap_s[first[j]] / slowed_s(j, alone))
         guest = first[facts.position[entry.mode.share_with]]

@@ -25,6 +25,10 @@ class Column:
     digits: int
     value: Callable[[Result], float | None]
 
+    def of(self, result: Result) -> float | None:
+        """Return the number of a run; None where it failed."""
+        return None if result.answer is None else self.value(result)
+
 
 def at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
     def value(result: Result) -> float | None:
@@ -117,7 +121,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
                 instance,
                 method,
                 rest,
-                tuple(_mean(column, done) for column in COLUMNS),
+                tuple(mean(column, done) for column in COLUMNS),
                 len(members),
                 tuple(dict.fromkeys(one.reason or "" for one in members if one.answer is None)),
                 members[0].run.group,
@@ -126,11 +130,11 @@ def rows(results: Sequence[Result]) -> list[Row]:
     return found
 
 
-def _mean(column: Column, results: Sequence[Result]) -> float | None:
-    values = [column.value(result) for result in results]
-    if not values or any(value is None for value in values):
-        return None
-    return math.fsum(value for value in values if value is not None) / len(values)
+def mean(column: Column, results: Sequence[Result]) -> float | None:
+    """Return the mean of a column; None where a run failed or does not say."""
+    values = [column.of(result) for result in results]
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def used_columns(found: Sequence[Row]) -> list[int]:
@@ -264,7 +268,7 @@ def as_csv(results: Sequence[Result]) -> str:
     writer.writerow(["instance", "method", *names, *map(_head, COLUMNS), "failed"])
     for result in results:
         own = dict(result.run.parameters)
-        values = [column.value(result) if result.answer is not None else None for column in COLUMNS]
+        values = [column.of(result) for column in COLUMNS]
         writer.writerow(
             [
                 result.run.instance,

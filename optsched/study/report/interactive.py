@@ -3,8 +3,8 @@
 from html import escape
 from typing import Any
 
-from ...picture.palette import GRID, INK, MUTED, PAPER
-from ...picture.style import AXIS, FONT
+from ...picture.palette import INK, MUTED, PAPER
+from ...picture.style import AXIS, GROUND, heading
 from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
 from .paper import SCALE, WORST
 
@@ -57,11 +57,8 @@ def figure(chart: Chart) -> Any:
         height=int(inner + ABOVE_PX + below),
         margin={"l": 64, "r": 20, "t": ABOVE_PX, "b": below},
         barmode="stack",
-        plot_bgcolor=PAPER,
-        paper_bgcolor=PAPER,
-        font={"family": FONT, "size": 12, "color": INK},
+        **GROUND,
         hovermode="closest",
-        hoverlabel={"bgcolor": PAPER, "bordercolor": GRID},
         showlegend=bool(listed),
         legend={
             "x": 1.01,
@@ -82,10 +79,7 @@ def _worst_first(chart: Chart) -> bool:
 def _axis(what: Axis, panel: Panel) -> dict[str, Any]:
     from math import log10
 
-    found: dict[str, Any] = {
-        **AXIS,
-        "title": {"text": what.title, "font": {"size": 12, "color": MUTED}},
-    }
+    found: dict[str, Any] = {**AXIS, "title": heading(what.title)}
     if what.names:
         return found
     if what.log:

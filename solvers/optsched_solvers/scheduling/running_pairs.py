@@ -6,7 +6,7 @@ starts up. From when one leaves, because it is done or saved, the other works at
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from optsched.model.instance import Instance, Running
 from optsched.model.plan import Segment
@@ -47,7 +47,7 @@ def stay(
         return Stay(own_s, min(own_s, other_s))
     job = instance.job[entry.job]
     beside = placed_rate(instance, job, entry.mode, entry.placement)
-    alone = placed_rate(instance, job, replace(entry.mode, share_with=None), entry.placement)
+    alone = placed_rate(instance, job, entry.mode.unshared, entry.placement)
     left_s = entry.remaining_s - max(0.0, other_s - entry.setup_s) * beside
     return Stay(max(other_s, entry.setup_s) + run_s(job, entry.mode, left_s, alone), other_s)
 
@@ -67,5 +67,5 @@ def segments(instance: Instance, entry: Running, found: Stay) -> Iterator[Segmen
     if parts_s > now_s:
         yield Segment(start_s=now_s, end_s=parts_s, mode=entry.mode, placement=entry.placement)
     if ends_s > parts_s:
-        alone = replace(entry.mode, share_with=None)
+        alone = entry.mode.unshared
         yield Segment(start_s=parts_s, end_s=ends_s, mode=alone, placement=entry.placement)
