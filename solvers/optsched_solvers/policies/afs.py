@@ -4,8 +4,8 @@ from optsched.driver.world import World
 
 from .parts.gang_counts import GangCounts
 from .parts.gpu_pool import GpuPool
-from .parts.left_alone import ElasticReallocation, is_left_alone
-from .parts.reallocation import Grant, ReallocationOptions, held, types_of
+from .parts.left_alone import ElasticReallocation
+from .parts.reallocation import Grant, ReallocationOptions, types_of
 from .sources import SOURCES
 
 
@@ -98,14 +98,7 @@ class Afs(ElasticReallocation):
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Everybody's first step in the order of length, then step by step to whoever the
         comparison names."""
-        grants: dict[str, Grant] = {}
-        jobs = []
-        for job_id in movable:
-            if is_left_alone(world, job_id):
-                grants[job_id] = world.options(job_id)
-                pool.hold(job_id, *held(world, job_id))
-            else:
-                jobs.append(job_id)
+        grants, jobs = self.set_apart(world, movable, pool)
         shares = []
         for job_id in jobs:
             work_s = world.remaining_work_s(job_id)

@@ -16,6 +16,7 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
 
 from .parts.demand_queue import Key, arrival_key
+from .parts.gang_counts import by_size
 from .parts.reallocation import IntervalOption, held
 from .parts.ring import Ring, ring_of
 from .parts.ring_choice import Choice, most_utility
@@ -100,7 +101,7 @@ class Gadget(Seating):
         for job_id in world.running:
             if job_id not in free:
                 self._load(world, job_id, world.hold(job_id).placement, 1)
-        sizes = {job_id: found for job_id in movable if (found := _sizes(world, job_id))}
+        sizes = {job_id: found for job_id in movable if (found := by_size(world.options(job_id)))}
         seats = Seats(world, room, ())
         if self.exact:
             self._seat_exactly(world, seats, sizes)
@@ -272,11 +273,3 @@ class Gadget(Seating):
     def _load(self, world: World, job_id: str, placement: Placement, sign: int) -> None:
         for rack, gbps in uplinks(world.cluster, world.job(job_id), placement).items():
             self._gbps[rack] += sign * gbps
-
-
-def _sizes(world: World, job_id: str) -> Sizes:
-    found: dict[tuple[str | None, int], list[Option]] = {}
-    for option in world.options(job_id):
-        if option.mode.gpus:
-            found.setdefault((option.mode.gpu_type, option.mode.gpus), []).append(option)
-    return {size: tuple(options) for size, options in found.items()}

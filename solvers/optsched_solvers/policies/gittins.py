@@ -7,9 +7,7 @@ from typing import Annotated
 from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions, PositiveNumber
 
-from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive
-from .parts.running_order import RunningOrder
 from .parts.service_distribution import ServiceDistribution
 from .sources import SOURCES
 
@@ -75,12 +73,8 @@ class Gittins(Preemptive):
         count = min(MOST_STEPS, math.ceil(max(self._services) / self.step_gpu_s))
         indices = (known.index(i * self.step_gpu_s, self.step_gpu_s) for i in range(count))
         self._ranks = [1 / index if index > 0 else math.inf for index in indices]
-        self.queue, self.order = DemandQueue(), RunningOrder(self.rank, self.rise_s)
-        for job_id in world.running:
-            self.order.add(job_id)
-        arrived = set(world.waiting) - {one for one in world.waiting if world.has_arrived(one)}
-        for job_id in sorted(arrived, key=world.order):
-            self.enqueue(world, job_id)
+        seen = [job_id for job_id in world.waiting if not world.has_arrived(job_id)]
+        self.put_in_order(world, sorted(seen, key=world.order))
 
     def _steps(self, world: World, job_id: str) -> int:
         return int((world.attained_gpu_s(job_id) + ROUNDING_GPU_S) / self.step_gpu_s)

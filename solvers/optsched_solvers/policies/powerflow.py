@@ -16,7 +16,7 @@ from .parts.configuration_choice import Choice, Configuration, choose
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import SolvedReallocation, is_left_alone
 from .parts.reallocation import Grant, ReallocationOptions, held
-from .parts.tenant_quotas import quotas
+from .parts.tenant_quotas import rows
 from .sources import SOURCES
 
 WATT_PARTS = 1000
@@ -168,9 +168,7 @@ class PowerFlow(SolvedReallocation):
         """Choose a way for each job."""
         grants, jobs = self.set_apart(world, movable, pool)
         types = list(pool.gpus)
-        limits = quotas(world, jobs)
-        room = [*(max(0, pool.gpus[gpu_type]) for gpu_type in types), *(most for _, most in limits)]
-        row_of = {i: len(types) + row for row, (members, _) in enumerate(limits) for i in members}
+        room, row_of = rows(world, jobs, pool)
         limit = self._limit(world, jobs)
         if limit is not None:
             room.append(limit)

@@ -9,7 +9,7 @@ from .parts.growth import Growth
 from .parts.left_alone import SolvedReallocation
 from .parts.reallocation import Grant, ReallocationOptions, held
 from .parts.restart_factor import restart_factor
-from .parts.tenant_quotas import quotas
+from .parts.tenant_quotas import rows
 from .sources import SOURCES
 
 POWER = -0.5
@@ -54,10 +54,8 @@ class Sia(SolvedReallocation):
         grants, jobs = self.set_apart(world, movable, pool)
         self._growth.note(world, jobs)
         types = list(pool.gpus)
-        limits = quotas(world, jobs)
-        row_of = {i: len(types) + row for row, (members, _) in enumerate(limits) for i in members}
+        room, row_of = rows(world, jobs, pool)
         ways = [self._ways(world, job_id, types, row_of.get(i)) for i, job_id in enumerate(jobs)]
-        room = [*(max(0, pool.gpus[gpu_type]) for gpu_type in types), *(most for _, most in limits)]
         found = choose([[way for way, _ in own] for own in ways], room)
         self.solved(found.proven)
         for job_id, own, i in zip(jobs, ways, found.chosen, strict=True):

@@ -10,9 +10,10 @@ from .parts.cheapest_victims import Victim, at_least_s, cheapest, cost_s, fewest
 from .parts.demand_queue import Entry, arrival_key
 from .parts.preemptive import Moment, Preemptive, gives_way
 from .sources import SOURCES
+from .srtf import Srtf
 
 
-class Xion(Preemptive):
+class Xion(Srtf):
     """Shortest remaining time first, but a running job is only preempted where the sum of
     completion times falls by it.
 
@@ -39,14 +40,7 @@ class Xion(Preemptive):
     name = "xion"
     title = "shortest remaining time first, preempting only where pausing and loading again are worth it"  # noqa: E501
     source = SOURCES[name]
-
-    def rank(self, world: World, job_id: str) -> float:
-        """Seconds to completion in the fastest option, start-up and restore included."""
-        return world.fastest_finish_s(job_id)
-
-    def rise_s(self, world: World, job_id: str) -> float:
-        """When the job outruns what it is believed to be."""
-        return world.belief_rises_s(job_id)
+    reserves = False
 
     def moment(self, world: World) -> Moment:
         """Who gives way for whom, if it pays."""

@@ -11,9 +11,7 @@ from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S, setup_s
 from optsched.plugins.options import Duration, PluginOptions
 
-from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive
-from .parts.running_order import RunningOrder
 from .sources import SOURCES
 
 URGENT = 1e9
@@ -74,11 +72,7 @@ class ZeroLaxity(Preemptive):
         world.take_released()
         if not world.waiting:
             return
-        self.queue, self.order = DemandQueue(), RunningOrder(self.rank, self.rise_s)
-        for job_id in world.running:
-            self.order.add(job_id)
-        for job_id in world.waiting:
-            self.enqueue(world, job_id)
+        self.put_in_order(world, world.waiting)
         moment = self.moment(world)
         moment.decide()
         wake_s = min((self._next_s(world, job_id) for job_id in world.waiting), default=math.inf)

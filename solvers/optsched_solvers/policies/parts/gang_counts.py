@@ -26,6 +26,15 @@ class GangCounts:
         return tuple(option for k in range(step, -1, -1) for option in self.options[k])
 
 
+def by_size(options: tuple[Option, ...]) -> dict[tuple[str | None, int], tuple[Option, ...]]:
+    """Return the options with GPUs by type and count."""
+    found: dict[tuple[str | None, int], list[Option]] = {}
+    for option in options:
+        if option.mode.gpus:
+            found.setdefault((option.mode.gpu_type, option.mode.gpus), []).append(option)
+    return {size: tuple(alike) for size, alike in found.items()}
+
+
 @lru_cache(maxsize=4096)
 def by_type(options: tuple[Option, ...]) -> tuple[GangCounts, ...]:
     """A job's options (the fastest first) by GPU type and count; options without GPUs are a type

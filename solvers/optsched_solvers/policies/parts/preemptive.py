@@ -119,6 +119,14 @@ class Preemptive:
             if job_id in world.waiting:  # else it has started on the place kept for it
                 self.enqueue(world, job_id)
 
+    def put_in_order(self, world: World, waiting: Iterable[str]) -> None:
+        """Rank the running jobs and these waiting ones anew."""
+        self.queue, self.order = DemandQueue(), RunningOrder(self.rank, self.rise_s)
+        for job_id in world.running:
+            self.order.add(job_id)
+        for job_id in waiting:
+            self.enqueue(world, job_id)
+
     def enqueue(self, world: World, job_id: str) -> None:
         """Put a waiting job in order."""
         key = arrival_key(world, job_id, self.rank(world, job_id))

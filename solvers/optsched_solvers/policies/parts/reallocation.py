@@ -88,7 +88,7 @@ class Reallocation:
         """Whether a running job keeps what it holds: the GPU type and count that its grant wants
         most."""
         grant = self._grants.get(job_id)
-        if grant is None:
+        if not grant:
             return False
         mode = grant[0].mode
         return held(world, job_id) == (mode.gpu_type if mode.gpus else None, mode.gpus)
