@@ -61,6 +61,29 @@ def _make_passable(folder: Path) -> None:
         each.mkdir(mode=folder_mode(), exist_ok=True)
 
 
+class Report:
+    """The file in which a command reports its progress."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[tuple[int, int], Progress | None] | None = None
+
+    def progress(self) -> Progress | None:
+        """Return what it last reported, read again when it has changed; None where that is nothing
+        or makes no sense."""
+        try:
+            seen = os.lstat(self._path)
+        except OSError:
+            return None
+        stamp = (seen.st_mtime_ns, seen.st_ino)
+        if self._read is None or self._read[0] != stamp:
+            record: dict[str, Any] | None = None
+            with suppress(OSError):
+                record = records.read(str(self._path))
+            self._read = (stamp, None if record is None else Progress.reported(record))
+        return self._read[1]
+
+
 class AttemptFolder:
     """The files of one attempt."""
 
@@ -69,7 +92,7 @@ class AttemptFolder:
         self.path = attempts / key.job / str(key.number)
         self.spec: dict[str, Any] | None = records.read(str(self.path / "spec.json"))
         self.damaged = self.spec is None and (self.path / "spec.json").exists()
-        self._progress: tuple[tuple[int, int], Progress | None] | None = None
+        self._report = Report(self.progress_path)
 
     @property
     def nodes(self) -> list[dict[str, Any]]:
@@ -180,23 +203,8 @@ class AttemptFolder:
         return processes.kill_leftovers(groups, shim, str(self.path), node["name"])
 
     def progress(self) -> Progress | None:
-        """What the command last reported, read again when it has changed; None where that is
-        nothing or makes no sense."""
-        try:
-            seen = os.lstat(self.progress_path)
-        except OSError:
-            return None
-        stamp = (seen.st_mtime_ns, seen.st_ino)
-        if self._progress is None or self._progress[0] != stamp:
-            self._progress = (stamp, self._read_progress())
-        return self._progress[1]
-
-    def _read_progress(self) -> Progress | None:
-        try:
-            record = records.read(str(self.progress_path))
-        except OSError:
-            return None
-        return None if record is None else Progress.reported(record)
+        """Return what the command last reported."""
+        return self._report.progress()
 
     def remove(self, outputs: bool) -> None:
         """Remove it all; without `outputs` what the command printed stays."""

@@ -26,7 +26,7 @@ class MaxMin:
     bound: float
 
 
-def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats, gap: float = GAP) -> MaxMin:
+def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats) -> MaxMin:
     """Maximise min_a sum_k rate[a, k] x[a, k] with sum_k x[a, k] <= 1 for each kind of job, of
     which there are `count[a]`, and sum_a count[a] gpus[a, k] x[a, k] <= workers[k] > 0 for each
     column.
@@ -41,8 +41,9 @@ def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats, gap: float
         np.ascontiguousarray(rate.T) / scale, np.ascontiguousarray(gpus.T), count, workers
     )
     with np.errstate(all="ignore"):
-        while search.distance > gap * search.t and search.steps < MOST_STEPS and search.step():
-            pass
+        for _ in range(MOST_STEPS):
+            if not (search.distance > GAP * search.t and search.step()):
+                break
     return MaxMin(search.primal.x.T, search.value() * scale, search.bound() * scale)
 
 
@@ -92,7 +93,6 @@ class _Search:
         w = q[0] / np.maximum(gpus.max(axis=1), 1.0)
         p = q * rate.max(axis=0)
         self.dual = self._point(gpus * w[:, None] + p - q * rate, p, q, w)
-        self.steps = 0
         self.products = self.primal.all * self.dual.all
         self.distance = float(self.products @ self.weight)
 
@@ -113,7 +113,6 @@ class _Search:
     def step(self) -> bool:
         """Predict how far the distance would fall, then aim there and correct for the curve. False
         where rounding allows no further step; the point then stays."""
-        self.steps += 1
         primal, dual = self.primal.all, self.dual.all
         self._factor()
         move, turn, _ = self._direction(-self.products)

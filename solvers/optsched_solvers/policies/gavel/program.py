@@ -99,10 +99,10 @@ class Most:
     bound: float
 
 
-def most(program: Program, unit: Floats, gap: float = PAIRS_GAP) -> Most:
+def most(program: Program, unit: Floats) -> Most:
     """Give the worst-off job the most, each job's throughput measured in its `unit` > 0. Every job
-    needs a rate above 0 somewhere. With pairs it ends where value and bound are `gap` apart,
-    relatively."""
+    needs a rate above 0 somewhere. With pairs it ends where value and bound are `PAIRS_GAP`
+    apart, relatively."""
     if program.pairs is None:
         return most_alone(program, program.rate / unit[:, None])
     pairs = program.pairs
@@ -110,7 +110,7 @@ def most(program: Program, unit: Floats, gap: float = PAIRS_GAP) -> Most:
     weight = unit * (pairs.gpus / np.where(equal > 0, equal, 1.0))[pairs.sharer]
     found = solve_pairs(
         SharingProblem(pairs.alone, pairs.rate, pairs.gpus, program.workers, pairs.sharer, weight),
-        gap,
+        PAIRS_GAP,
     )
     single = found.partner < 0
     share = np.zeros_like(program.rate)

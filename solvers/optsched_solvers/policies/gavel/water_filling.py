@@ -99,16 +99,14 @@ class GavelHierarchical(GavelWaterFilling):
         return alone(found.share[group])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Divided:
     """A tenant's weight, divided by weight among its jobs that are not saturated."""
 
-    def __init__(self, entity: Ints, entity_weight: Floats, weight: Floats, count: Floats) -> None:
-        self.entity, self.entity_weight, self.weight, self.count = (
-            entity,
-            entity_weight,
-            weight,
-            count,
-        )
+    entity: Ints
+    entity_weight: Floats
+    weight: Floats
+    count: Floats
 
     def __call__(self, saturated: Bools) -> Floats:
         rising = np.where(saturated, 0.0, self.weight)
@@ -119,12 +117,13 @@ class Divided:
         return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class InOrder:
     """A tenant's weight for the first of its jobs that is not saturated; rows are in order of
     arrival."""
 
-    def __init__(self, entity: Ints, entity_weight: Floats) -> None:
-        self.entity, self.entity_weight = entity, entity_weight
+    entity: Ints
+    entity_weight: Floats
 
     def __call__(self, saturated: Bools) -> Floats:
         found = np.zeros(len(self.entity))

@@ -17,13 +17,10 @@ from .state import LEAST_SPEEDUP, Best, Candidate, Parts, State, Ways, cost_of
 
 Floats = NDArray[np.float64]
 
-EFFORT = 0.5
-"""Deterministic time (of CP-SAT, about seconds) after which the best allocation found so far is
-taken."""
 ROUNDING = 1e-9
 
 
-def best(state: State, quotas: tuple[Quota, ...] = (), effort: float = EFFORT) -> Best:
+def best(state: State, quotas: tuple[Quota, ...] = ()) -> Best:
     """The allocation of least cost. `quotas` limit the GPUs of groups of jobs.
 
     First only the number of GPUs counts, by dynamic programming; if what comes out can be placed,
@@ -43,7 +40,7 @@ def best(state: State, quotas: tuple[Quota, ...] = (), effort: float = EFFORT) -
         if whole:
             return Best(hint, True)
         counts.drop_dearer(state.total(hint))
-    return solve(state, ways, quotas, hint, effort)
+    return solve(state, ways, quotas, hint)
 
 
 def _ways(state: State, job: Candidate) -> Ways:

@@ -8,17 +8,16 @@ from .state import LEAST_SPEEDUP, Best, Parts, Size, State, Ways
 
 SCALE = 1e6
 IDLE = 1 / LEAST_SPEEDUP
+EFFORT = 0.5
+"""Deterministic time (of CP-SAT, about seconds) after which the best allocation found so far is
+taken."""
 
 Row = list[tuple[int, Any]]
 """Terms: coefficient and variable."""
 
 
 def solve(
-    state: State,
-    ways: list[Ways],
-    quotas: tuple[Quota, ...],
-    hint: tuple[Parts, ...] | None,
-    effort: float,
+    state: State, ways: list[Ways], quotas: tuple[Quota, ...], hint: tuple[Parts, ...] | None
 ) -> Best:
     """The allocation of least cost that has a place, with `quotas` on the GPUs of groups of jobs.
 
@@ -26,7 +25,7 @@ def solve(
     distinct nodes. Gangs of equal size, and parts of equal size, are alike: nodes say only how many
     of which they take.
     """
-    return _Model(state, ways, quotas, hint).solve(effort)
+    return _Model(state, ways, quotas, hint).solve()
 
 
 class _Model:
@@ -137,10 +136,10 @@ class _Model:
                 chosen = parts != now and known == size and several == (len(parts) > 1)
                 self.model.AddHint(variable, chosen)
 
-    def solve(self, effort: float) -> Best:
+    def solve(self) -> Best:
         solver = self.cp_model.CpSolver()
         solver.parameters.num_workers = 1
-        solver.parameters.max_deterministic_time = effort
+        solver.parameters.max_deterministic_time = EFFORT
         status = solver.Solve(self.model)
         if status not in (self.cp_model.OPTIMAL, self.cp_model.FEASIBLE):
             return Best(tuple(() for _ in self.state.jobs), False)
