@@ -20,7 +20,7 @@ from optsched.control.journal.events import NodeSeen, Submitted
 from optsched.control.journal.journal import Journal
 from optsched.control.settings import Settings
 from optsched.control.submission import Submission
-from optsched.control.what_if.snapshot import scene
+from optsched.control.what_if.snapshot import snapshot
 from optsched.errors import InputError
 from optsched.executors.base import AttemptState, RefusedError
 from optsched.executors.local import LocalNode, driver
@@ -236,13 +236,13 @@ def test_rounds_go_on_with_the_others_and_all_is_told(gpus: Host, bus: Bus, tmp_
     job = controller.state.jobs["holds"]
     assert reason_of(controller, job, 0.0) == "of what it runs on is out of order: GPU-1 on n0"
     assert "is out of order: GPU-1 on n0" in " ".join(
-        explain_job(scene(controller), "holds", names=True).sentences
+        explain_job(snapshot(controller), "holds", names=True).sentences
     )
     submit("wide", 2)
     submit("narrow", 1)
     until(lambda: status("narrow") == "running")
     assert status("wide") == "waiting" and not controller.state.jobs["wide"].attempts
-    said = " ".join(explain_job(scene(controller), "wide", names=True).sentences)
+    said = " ".join(explain_job(snapshot(controller), "wide", names=True).sentences)
     assert "It needs 2 GPUs, and none of the 4 t GPUs it could use is free" in said
     for name in ("GPU-1", "GPU-2"):
         bus.state(f"lost-{name[-1]}").unlink()

@@ -175,7 +175,7 @@ def test_members_of_the_users_group_cannot_read_what_is_run(tmp_path: Path) -> N
         "checkpoint_directory": "",
         "environment": {"PASSWORD": SECRET},
     }
-    attempt.prepare(spec, 0o711)
+    attempt.prepare(spec)
     attempt.give(user)
     paths = [
         str(attempt.path / "spec.json"),

@@ -176,7 +176,7 @@ def test_no_solver_and_no_policy_takes_an_option_that_it_does_not_have(name: str
 def test_no_round_solver_takes_an_option_that_it_does_not_have(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optsched.round.pose.build", None)  # nothing is begun
+    monkeypatch.setattr("optsched.round.decide.build", None)  # nothing is begun
     with pytest.raises(
         InputError, match=r"has no option nonsense; it has|takes no options; leave out nonsense"
     ):
