@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ..errors import InputError
 from ..model.instance import Instance
@@ -17,23 +17,34 @@ if TYPE_CHECKING:
     from ..picture.facts import JobFacts
     from .outcome import Outcome
 
-Result = TypeVar("Result", "Planned", "Decided")
+
+@dataclass(frozen=True, kw_only=True)
+class WithInstance:
+    """A result together with its instance, to be asked why."""
+
+    instance: Instance
+
+    @classmethod
+    def of(cls, instance: Instance, solution: Solution | RoundSolution) -> Self:
+        """Return a solution or a round together with its instance."""
+        values = {field.name: getattr(solution, field.name) for field in fields(solution)}
+        return cls(instance=instance, **values)
+
+    def explain(self, job: str) -> str:
+        """Say in a sentence why a job runs, waits, moves or is preempted now."""
+        from . import explain
+
+        decisions = cast("Solution | RoundSolution", self)
+        return explain(self.instance, decisions, job, decisions.objective)[job]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned(Solution):
+class Planned(Solution, WithInstance):
     """A solution with its instance: print it, plot it, ask it why.
 
     `jobs` has the facts of each job by its id, times in seconds from now, as in
     `solution.jobs["eval"].start_s`.
     """
-
-    instance: Instance
-
-    @classmethod
-    def of(cls, instance: Instance, solution: Solution) -> "Planned":
-        """Return a solution together with its instance."""
-        return _with_instance(cls, instance, solution)
 
     @cached_property
     def jobs(self) -> "Mapping[str, JobFacts]":
@@ -64,23 +75,10 @@ class Planned(Solution):
         """Draw the plan: .html is an interactive page, .svg, .png and .pdf are figures."""
         _draw(self.instance, self, path)
 
-    def explain(self, job: str) -> str:
-        """Say in a sentence why a job runs, waits, moves or is preempted now."""
-        from . import explain
-
-        return explain(self.instance, self, job, self.objective)[job]
-
 
 @dataclass(frozen=True, kw_only=True)
-class Decided(RoundSolution):
+class Decided(RoundSolution, WithInstance):
     """A round with its instance: print it, ask it why."""
-
-    instance: Instance
-
-    @classmethod
-    def of(cls, instance: Instance, solution: RoundSolution) -> "Decided":
-        """Return a round together with its instance."""
-        return _with_instance(cls, instance, solution)
 
     def __str__(self) -> str:
         from ..picture.text import as_text
@@ -98,12 +96,6 @@ class Decided(RoundSolution):
                 "nodes": [[slot.node for slot in entry.placement] for entry in self.jobs],
             }
         )
-
-    def explain(self, job: str) -> str:
-        """Say in a sentence why a job runs, waits, moves or is preempted now."""
-        from . import explain
-
-        return explain(self.instance, self, job, self.objective)[job]
 
 
 class Simulated:
@@ -144,12 +136,6 @@ class Simulated:
     def plot(self, path: str | Path) -> None:
         """Draw what happened: .html is an interactive page, .svg, .png and .pdf are figures."""
         _draw(self.instance, self.solution, path)
-
-
-def _with_instance(kind: type[Result], instance: Instance, solution: Any) -> Result:
-    """Return a `kind` with the fields of a solution and its instance."""
-    values = {field.name: getattr(solution, field.name) for field in fields(solution)}
-    return kind(instance=instance, **values)
 
 
 def _draw(instance: Instance, solution: Solution, path: str | Path) -> None:

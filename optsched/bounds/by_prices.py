@@ -15,7 +15,7 @@ from ..objectives import TERMS, Objective, RankOfJobs, SumOfJobs, Usage
 from . import Bound, lower_bounds
 from .ascent import ascend
 from .deadlines import Deadlines
-from .fluid import fluid, resampled
+from .fluid import fluid, resampled, thinned
 from .market import Market, market
 from .priced import Prices
 from .refutation import Refutation
@@ -124,9 +124,7 @@ def _largest(
     due_s = deadlines.at(known)
     points = np.array([0.0, *(one.head_s for one in made.buyers), *due_s])
     points = np.unique(points[(points == 0) | ((points > 0) & (points < max(due_s) * (1 - 1e-9)))])
-    if len(points) > INSTANTS:
-        points = points[np.unique(np.linspace(0, len(points) - 1, INSTANTS).round().astype(int))]
-    search = Refutation(made, deadlines, points)
+    search = Refutation(made, deadlines, thinned(points, INSTANTS))
     for step, (value, prices) in enumerate(search.ascend(known)):
         grid = search.grid(value)
         yield Found(

@@ -1,11 +1,11 @@
 """When every job must be done where the largest cost is to stay within a value."""
 
 import math
-from graphlib import TopologicalSorter
 
 from ..model.instance import Instance
 from ..objectives import Linear, RankOfJobs
 from .market import Market
+from .terms import chains
 
 
 class Deadlines:
@@ -20,12 +20,7 @@ class Deadlines:
         ]
         self._per_s = [1.0 if cost is None else cost.scale for cost in costs]
         self._alone_s = [one.alone_s for one in market.buyers]
-        position = {job.id: j for j, job in enumerate(instance.jobs)}
-        before = [[position[name] for name in job.after] for job in instance.jobs]
-        order = TopologicalSorter(
-            {j: found for j, found in enumerate(before) if found}
-        ).static_order()
-        self._before = [(j, before[j]) for j in reversed(list(order)) if before[j]]
+        self._before = chains(instance)[::-1]
 
     def at(self, value: float) -> list[float]:
         """The latest completion of each job that keeps its cost at most `value`, and in time for

@@ -34,11 +34,7 @@ class Fluid:
         time, half the heads and ends of jobs."""
         points = np.unique(np.concatenate([[0.0], self.heads_s, self.ends_s]))
         even = np.linspace(0, float(points[-1]), intervals - intervals // 2 + 1)
-        if len(points) > intervals // 2 + 1:
-            points = points[
-                np.unique(np.linspace(0, len(points) - 1, intervals // 2 + 1).round().astype(int))
-            ]
-        points = np.unique(np.concatenate([points, even]))
+        points = np.unique(np.concatenate([thinned(points, intervals // 2 + 1), even]))
         points = points[np.append(True, np.diff(points) > SHORTEST_S)]
         found: Floats = points if len(points) > 1 else np.array([0.0, 1.0])
         return found
@@ -46,6 +42,14 @@ class Fluid:
     def on(self, grid_s: Floats) -> Floats:
         """The prices at the middle of each interval of a grid."""
         return resampled(self.prices, np.append(self.instants_s, np.inf), grid_s)
+
+
+def thinned(points: Floats, most: int) -> Floats:
+    """Return at most so many of the points, evenly among them, the first and the last included."""
+    if len(points) <= most:
+        return points
+    chosen: Floats = points[np.unique(np.linspace(0, len(points) - 1, most).round().astype(int))]
+    return chosen
 
 
 def resampled(prices: Floats, old_s: Floats, new_s: Floats) -> Floats:
@@ -86,9 +90,7 @@ def fluid(market: Market) -> Fluid:
         density[order],
     )
     earned = np.where(size > 0, weight / work, 0.0)
-    points = np.unique(np.concatenate([[0.0], head]))
-    if len(points) > INSTANTS:
-        points = np.unique(points[np.linspace(0, len(points) - 1, INSTANTS).round().astype(int)])
+    points = thinned(np.unique(np.concatenate([[0.0], head])), INSTANTS)
     left, ends = work.copy(), head + work
     instants, rates, full = [], [], []
     now, next_ = 0.0, 1

@@ -79,7 +79,7 @@ class Prices:
         )
 
     def refutes(self, due_s: list[float]) -> bool:
-        """Whether no plan completes every job by its due date, in seconds after now."""
+        """Return whether no plan completes every job by its due date, in seconds after now."""
         paid = []
         for one, due in zip(self._market.buyers, due_s, strict=True):
             paid.append(self.by(one, due))

@@ -6,7 +6,7 @@ import numpy as np
 
 from .ascent import USUAL
 from .deadlines import Deadlines
-from .fluid import worth_of_types
+from .fluid import thinned, worth_of_types
 from .market import Market
 from .priced import Cells, Prices
 from .ways import Floats
@@ -34,7 +34,7 @@ class Refutation:
         return found
 
     def _refutes(self, priced: Prices, value: float) -> bool:
-        """Whether no plan has a largest cost of at most `value`, by these prices."""
+        """Return whether no plan has a largest cost of at most `value`, by these prices."""
         return priced.cut(self.grid(value).tolist()).refutes(self._deadlines.at(value))
 
     @staticmethod
@@ -72,8 +72,8 @@ class Refutation:
         """
         count = len(self._instants_s)
         worth = np.tile(worth_of_types(self._market)[:, None], count)
-        later = np.unique(np.linspace(0, count - 1, STARTS).round().astype(int))
-        first = [np.where(np.arange(count) >= k, worth, 0.0) for k in later]
+        each = np.arange(count, dtype=float)
+        first = [np.where(each >= k, worth, 0.0) for k in thinned(each, STARTS)]
         prices = max(first, key=lambda one: self._margin(one, known)[0])
         value, at = self.largest(prices, 0.0, max(known / 2, 1e-9))
         proof = best = prices

@@ -1,10 +1,11 @@
 """One machine that does a unit of work a second and may switch jobs at any time, in O(n log n)."""
 
 import heapq
+from collections.abc import Iterator
 
 import numpy as np
 
-from .ways import Floats
+from .ways import Floats, Ints
 
 
 def first_come_ends(heads_s: Floats, work_s: Floats) -> Floats:
@@ -33,79 +34,59 @@ def mean_busy_cost(heads_s: Floats, work_s: Floats, weights: Floats) -> float:
         return float(np.dot(weights[by_ratio], heads_s[0] + ends - work_s[by_ratio] / 2))
     rank = np.empty(len(work_s), np.int64)
     rank[by_ratio] = np.arange(len(work_s))
-    job_at, ranks = by_ratio.tolist(), rank.tolist()
-    heads, left = heads_s.tolist(), work_s.tolist()
     density = (weights / work_s).tolist()
-    arrivals = np.lexsort((rank, heads_s)).tolist()
-    total, now_s, next_, count = 0.0, heads[arrivals[0]], 0, len(arrivals)
-    waiting: list[int] = []
-    while next_ < count or waiting:
-        if not waiting:
-            now_s = max(now_s, heads[arrivals[next_]])
-        while next_ < count and heads[arrivals[next_]] <= now_s:
-            heapq.heappush(waiting, ranks[arrivals[next_]])
-            next_ += 1
-        job = job_at[waiting[0]]
-        until_s = heads[arrivals[next_]] if next_ < count else float("inf")
-        step = left[job]
-        if now_s + step > until_s:
-            step = until_s - now_s
-            left[job] -= step
-        else:
-            heapq.heappop(waiting)
-        total += density[job] * step * (now_s + step / 2)
-        now_s += step
+    total = 0.0
+    for job, start_s, step_s, _ in _served(heads_s, work_s, rank):
+        total += density[job] * step_s * (start_s + step_s / 2)
     return total
 
 
 def srpt_cost(heads_s: Floats, work_s: Floats) -> float:
     """Least sum of completion times: shortest remaining work first (Schrage, Operations Research
     1968)."""
-    heads, work = heads_s.tolist(), work_s.tolist()
-    arrivals = np.lexsort((work_s, heads_s)).tolist()
-    total, now_s, next_, count = 0.0, 0.0, 0, len(arrivals)
-    waiting: list[float] = []
-    while next_ < count or waiting:
-        if not waiting:
-            now_s = heads[arrivals[next_]] if next_ == 0 else max(now_s, heads[arrivals[next_]])
-        while next_ < count and heads[arrivals[next_]] <= now_s:
-            heapq.heappush(waiting, work[arrivals[next_]])
-            next_ += 1
-        until_s = heads[arrivals[next_]] if next_ < count else float("inf")
-        left = waiting[0]
-        if now_s + left > until_s:
-            heapq.heapreplace(waiting, left - (until_s - now_s))
-            now_s = until_s
-        else:
-            heapq.heappop(waiting)
-            now_s += left
-            total += now_s
-    return total
+    pieces = _served(heads_s, work_s, work_s, shrinks=True)
+    return sum((start_s + step_s for _, start_s, step_s, ends in pieces if ends), 0.0)
 
 
 def edd_lateness(heads_s: Floats, work_s: Floats, due_s: Floats) -> float:
     """Least largest lateness: earliest due date first (Horn, Naval Research Logistics Quarterly
     1974)."""
-    heads, left, due = heads_s.tolist(), work_s.tolist(), due_s.tolist()
-    arrivals = np.argsort(heads_s, kind="stable").tolist()
-    worst, now_s, next_, count = -float("inf"), 0.0, 0, len(arrivals)
+    due = due_s.tolist()
+    pieces = _served(heads_s, work_s, due_s)
+    late_s = (start_s + step_s - due[job] for job, start_s, step_s, ends in pieces if ends)
+    return float(max(late_s))
+
+
+def _served(
+    heads_s: Floats, work_s: Floats, ranks: Floats | Ints, shrinks: bool = False
+) -> Iterator[tuple[int, float, float, bool]]:
+    """Yield each stretch of work on one job: the job, start and length, and whether the job ends.
+    At any time the job of lowest rank that is there is served; with `shrinks` a rank is the work
+    left."""
+    heads, left, rank = heads_s.tolist(), work_s.tolist(), ranks.tolist()
+    arrivals = np.lexsort((ranks, heads_s)).tolist()
+    now_s, next_, count = heads[arrivals[0]], 0, len(arrivals)
     waiting: list[tuple[float, int]] = []
     while next_ < count or waiting:
         if not waiting:
-            now_s = heads[arrivals[next_]] if next_ == 0 else max(now_s, heads[arrivals[next_]])
+            now_s = max(now_s, heads[arrivals[next_]])
         while next_ < count and heads[arrivals[next_]] <= now_s:
-            heapq.heappush(waiting, (due[arrivals[next_]], arrivals[next_]))
+            job = arrivals[next_]
+            heapq.heappush(waiting, (rank[job], job))
             next_ += 1
+        job, start_s = waiting[0][1], now_s
         until_s = heads[arrivals[next_]] if next_ < count else float("inf")
-        due_at, job = waiting[0]
-        if now_s + left[job] > until_s:
-            left[job] -= until_s - now_s
-            now_s = until_s
-        else:
+        ends = now_s + left[job] <= until_s
+        step_s = left[job] if ends else until_s - now_s
+        if ends:
             heapq.heappop(waiting)
-            now_s += left[job]
-            worst = max(worst, now_s - due_at)
-    return worst
+            now_s += step_s
+        else:
+            left[job] -= step_s
+            now_s = until_s
+            if shrinks:
+                heapq.heapreplace(waiting, (left[job], job))
+        yield job, start_s, step_s, ends
 
 
 def last_end_s(heads_s: Floats, work_s: Floats, tails_s: Floats) -> float:

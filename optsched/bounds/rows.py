@@ -20,6 +20,7 @@ R_t, no sooner than any of its types, and counts sum n_t d_t,
   with its work, so the set-up of such jobs is left out (`Ways`).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -266,13 +267,11 @@ def _core_levels(
     table = job.profile.cpus_per_gpu
     if not table:
         return [(0, 1.0)] if shape.most_gpus(job, types, spread, 0) >= gpus else []
-    low, high = 0, max(table)
-    while low < high:  # the largest level that fits: fewer cores always fit where more do
-        middle = (low + high + 1) // 2
-        low, high = (
-            (middle, high)
-            if shape.most_gpus(job, types, spread, middle) >= gpus
-            else (low, middle - 1)
-        )
+    # Fewer cores always fit where more do.
+    low = bisect_left(
+        range(1, max(table) + 1),
+        True,
+        key=lambda level: shape.most_gpus(job, types, spread, level) < gpus,
+    )
     levels = sorted({1, low, *(level for level in table if level <= low)} if low else ())
     return [(level, rate) for level in levels if (rate := interpolate(table, level)) > 0]

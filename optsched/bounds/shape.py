@@ -91,7 +91,8 @@ class Shape:
         )
 
     def has_host(self, cpus: int, memory_gib: float) -> bool:
-        """Whether some node holds a CPU-only mode; one that asks for nothing needs no node."""
+        """Return whether some node holds a CPU-only mode; one that asks for nothing needs no
+        node."""
         if cpus == 0 and memory_gib == 0:
             return True
         return any(

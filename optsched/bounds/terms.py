@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import assert_never
 
 import numpy as np
@@ -47,25 +48,27 @@ def look(instance: Instance, ways: Ways) -> Outlook:
     seconds = ways.least(np.ones(len(ways.job)))
     heads = np.array([max(0.0, job.submit_s - instance.now_s) for job in instance.jobs], np.float64)
     tails = np.zeros(len(heads))
-    chains = any(job.after for job in instance.jobs)
-    if chains:
-        _follow(instance, heads, seconds, tails)
-    return Outlook(ways, heads, seconds, tails, chains, tuple(families(instance, ways, seconds)))
+    order = chains(instance)
+    for j, before in order:
+        heads[j] = max(heads[j], *(heads[i] + seconds[i] for i in before))
+    for j, before in reversed(order):
+        for i in before:
+            tails[i] = max(tails[i], seconds[j] + tails[j])
+    return Outlook(
+        ways, heads, seconds, tails, bool(order), tuple(families(instance, ways, seconds))
+    )
 
 
-def _follow(instance: Instance, heads: Floats, seconds: Floats, tails: Floats) -> None:
-    import networkx as nx
-
+def chains(instance: Instance) -> list[tuple[int, list[int]]]:
+    """Return the jobs that wait for others, with these, by position: no job before one that it
+    waits for."""
     position = {job.id: j for j, job in enumerate(instance.jobs)}
-    edges = [(position[before], j) for j, job in enumerate(instance.jobs) for before in job.after]
-    graph = nx.DiGraph(edges)
-    order = list(nx.topological_sort(graph))
-    for j in order:
-        for before in graph.predecessors(j):
-            heads[j] = max(heads[j], heads[before] + seconds[before])
-    for j in reversed(order):
-        for after in graph.successors(j):
-            tails[j] = max(tails[j], seconds[after] + tails[after])
+    before = {
+        j: [position[name] for name in job.after]
+        for j, job in enumerate(instance.jobs)
+        if job.after
+    }
+    return [(j, before[j]) for j in TopologicalSorter(before).static_order() if j in before]
 
 
 def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Found]:

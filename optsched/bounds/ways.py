@@ -4,7 +4,7 @@ A waiting job has a way for each of its rows. A running job has one more, to sta
 its other ways begin with the checkpoint that frees its GPUs.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -252,9 +252,7 @@ def _stay(instance: Instance, shape: Shape, running: Running) -> Row:
     """The way in which a running job goes on where it is."""
     job, mode, placement = instance.job[running.job], running.mode, running.placement
     held = gpus_by_type(instance.cluster, placement)
-    speed = placed_rate(instance, job, replace(mode, share_with=None), placement) * fastest_sharing(
-        job
-    )
+    speed = placed_rate(instance, job, mode.unshared, placement) * fastest_sharing(job)
     is_whole = mode.duration_s is not None and speed == job.work_s / mode.duration_s
     cores = float(sum(slot.cpus for slot in placement))
     watts = sum(power_w(job, mode, gpu_type, gpus) for gpu_type, gpus in held.items())

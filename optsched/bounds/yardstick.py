@@ -34,7 +34,7 @@ class Yardstick:
     forgiven: float
 
     def differ(self, a: float, b: float) -> bool:
-        """Whether two values differ by more than rounding."""
+        """Return whether two values differ by more than rounding."""
         return abs(a - b) > self._rounding(max(abs(a), abs(b)))
 
     def keeps(self, value: float) -> float:
@@ -42,12 +42,13 @@ class Yardstick:
         return value + self._rounding(abs(value))
 
     def is_closed(self, value: float | None, bound: float | None) -> bool:
-        """Whether `bound` proves that no plan is better than `value`: by more than a millionth of
-        what plans can change of it, and rounding."""
+        """Return whether `bound` proves that no plan is better than `value`: by more than a
+        millionth of what plans can change of it, and rounding."""
         return value is not None and bound is not None and value - bound <= self._slack(value)
 
     def refutes(self, value: float, bound: float) -> bool:
-        """Whether a plan of `value` shows that `bound` is wrong, whatever the verifier forgives."""
+        """Return whether a plan of `value` shows that `bound` is wrong, whatever the verifier
+        forgives."""
         return bound > value + self._slack(value) + self.forgiven
 
     def _slack(self, value: float) -> float:

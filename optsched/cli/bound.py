@@ -1,6 +1,5 @@
 """`optsched bound`: lower bounds that no plan can beat."""
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,8 @@ import click
 from ..errors import InputError
 from .parts.arguments import (
     check_outputs,
+    count_option,
+    flag_option,
     instance_argument,
     json_option,
     load,
@@ -18,6 +19,7 @@ from .parts.arguments import (
     quiet_option,
 )
 from .parts.duration import duration
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,15 +34,13 @@ if TYPE_CHECKING:
 @click.command("bound")
 @instance_argument
 @objective_option
-@click.option(
+@flag_option(
     "--prices",
-    is_flag=True,
     help="Also search for prices of GPU time that prove a better bound (wct, makespan and ftf).",
 )
-@click.option(
+@count_option(
     "--steps",
-    type=click.IntRange(min=0),
-    metavar="N",
+    least=0,
     help="With --prices: number of search steps (default: 120), the same on every machine.",
 )
 @click.option(
@@ -113,19 +113,17 @@ def command(
         for level in range(len(names))
     }
     if as_json:
-        click.echo(
-            json.dumps(
-                [
-                    {
-                        "objective": names[bound.level],
-                        "value": bound.value,
-                        "source": bound.source,
-                        "preemptive": bound.preemptive,
-                        "best": bound.value == best[bound.level],
-                    }
-                    for bound in found
-                ]
-            )
+        print_json(
+            [
+                {
+                    "objective": names[bound.level],
+                    "value": bound.value,
+                    "source": bound.source,
+                    "preemptive": bound.preemptive,
+                    "best": bound.value == best[bound.level],
+                }
+                for bound in found
+            ]
         )
     elif quiet:
         for value in best.values():

@@ -1,13 +1,13 @@
 """`optsched cancel`, `optsched hold`, `optsched release`, `optsched clear`: change jobs that were
 submitted."""
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from .parts.arguments import json_option, quiet_option
 from .parts.controller import asks_controller
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..control.api.client import Client
@@ -42,7 +42,7 @@ def _command(change: str, help: str) -> click.Command:
             if not as_json and not quiet:
                 click.echo(f"{name} {DONE[change]}")
         if as_json:
-            click.echo(json.dumps(changed))
+            print_json(changed)
         return 0 if len(changed) == len(jobs) else NOT_ALL
 
     return command

@@ -1,18 +1,17 @@
 """`optsched demo`: real processes on a small emulated cluster, and why they were moved about."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import InputError, OptschedError
+from ..errors import InputError
 from .parts.arguments import json_option, path_option, quiet_option
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..control.journal.events import Event
-    from ..demo.story import Story
 
 
 @click.command("demo")
@@ -36,6 +35,7 @@ def command(output: Path, as_json: bool, quiet: bool) -> int:
     from ..control.journal.log import line
     from ..demo.play import play
     from ..demo.story import tell
+    from ..picture import can_draw
 
     _make_room(output)
 
@@ -45,20 +45,19 @@ def command(output: Path, as_json: bool, quiet: bool) -> int:
             click.echo(text)
 
     story = tell(play(output, None if quiet or as_json else show))
-    picture, reason = _draw(story, output)
+    picture = output / "happened.html"
+    can_draw(picture)(story.instance, story.solution, picture)
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "jobs": len(story.instance.jobs),
-                    "sentences": list(story.sentences),
-                    "mean_jct_s": round(story.measured_s, 3),
-                    "simulated_mean_jct_s": round(story.foretold_s, 3),
-                    "mean_error": round(story.error, 4),
-                    "fifo_mean_jct_s": round(story.fifo_s, 3),
-                    "picture": picture and str(picture),
-                }
-            )
+        print_json(
+            {
+                "jobs": len(story.instance.jobs),
+                "sentences": list(story.sentences),
+                "mean_jct_s": round(story.measured_s, 3),
+                "simulated_mean_jct_s": round(story.foretold_s, 3),
+                "mean_error": round(story.error, 4),
+                "fifo_mean_jct_s": round(story.fifo_s, 3),
+                "picture": str(picture),
+            }
         )
     elif not quiet:
         click.echo("\n" + "\n".join(story.sentences) + "\n")
@@ -66,11 +65,7 @@ def command(output: Path, as_json: bool, quiet: bool) -> int:
             f"The simulator foretells a mean completion time of {story.foretold_s:.1f} s, it was "
             f"{story.measured_s:.1f} s; job by job it is off by {story.error:.1%} on average."
         )
-        click.echo(
-            f"picture: {picture.resolve()}  (open it in a browser)"
-            if picture
-            else f"no picture: {reason}"
-        )
+        click.echo(f"picture: {picture.resolve()}  (open it in a browser)")
         click.echo(f"rounds:  optsched rounds --config {output / 'cluster.toml'}")
     return 0
 
@@ -90,18 +85,3 @@ def _make_room(output: Path) -> None:
             shutil.rmtree(output / "state", ignore_errors=True)
     except OSError as error:
         raise InputError(f"-o {output}: cannot be made: {error.strerror or error}") from None
-
-
-def _draw(story: "Story", output: Path) -> tuple[Path | None, str]:
-    """Return the page, or without plotly the figure, or without either the reason."""
-    from ..picture import can_draw
-
-    reason = ""
-    for name in ("happened.html", "happened.svg"):
-        try:
-            can_draw(output / name)(story.instance, story.solution, output / name)
-        except OptschedError as error:
-            reason = reason or str(error)
-            continue
-        return output / name, ""
-    return None, reason

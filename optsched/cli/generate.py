@@ -10,7 +10,15 @@ import click
 from ..errors import InputError
 from ..model.instance import Instance
 from .import_ import write_checked
-from .parts.arguments import check_outputs, json_option, path_option, quiet_option
+from .parts.arguments import (
+    check_outputs,
+    count_option,
+    flag_option,
+    json_option,
+    path_option,
+    quiet_option,
+    seed_option,
+)
 from .parts.duration import cost
 
 FITTED = ("philly", "helios", "acme", "openb")
@@ -39,12 +47,10 @@ ONLY = {
     "single-GPU or mostly large gangs. planted: cut out of a full cluster, so that the "
     "minimum makespan is 36,000 s.",
 )
-@click.option(
-    "--jobs", type=click.IntRange(1, 1_000_000), required=True, metavar="N", help="Number of jobs."
-)
-@click.option(
+@count_option("--jobs", most=1_000_000, required=True, help="Number of jobs.")
+@count_option(
     "--gpus",
-    type=click.IntRange(1, 200_000),
+    most=200_000,
     metavar="G",
     help="Number of GPUs; where whole nodes do not add up to it, some nodes are smaller.",
 )
@@ -53,19 +59,10 @@ ONLY = {
     metavar="SPEC",
     help="Fitted only: use these nodes instead of the model's, such as v100=288,p100=96.",
 )
-@click.option(
-    "--gpus-per-node",
-    type=click.IntRange(1, 1000),
-    metavar="N",
-    help="GPUs per node, with --cluster and for planted (default: 8).",
+@count_option(
+    "--gpus-per-node", most=1000, help="GPUs per node, with --cluster and for planted (default: 8)."
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="S",
-    help="Random seed; the same seed gives the same instance.",
-)
+@seed_option(metavar="S", help="Random seed; the same seed gives the same instance.")
 @click.option(
     "--load",
     type=click.FloatRange(0, 100, min_open=True),
@@ -90,9 +87,9 @@ ONLY = {
     metavar="F",
     help="mixed, llm: fraction of jobs already running, as far as they fit.",
 )
-@click.option(
+@count_option(
     "--gpu-types",
-    type=click.IntRange(1, 3),
+    most=3,
     metavar="K",
     help="mixed, llm: 1 for A100 only, 2 adds V100, 3 (the default) adds P100.",
 )
@@ -109,7 +106,7 @@ ONLY = {
     metavar="GBPS",
     help="Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
 )
-@click.option("--no-overheads", is_flag=True, help="Make starting, saving and restoring free.")
+@flag_option("--no-overheads", help="Make starting, saving and restoring free.")
 @click.option(
     "--checkpoint",
     "checkpoint_s",

@@ -16,7 +16,7 @@ from ..plugins.options import DeclaredOption, described, read_options
 from ..plugins.registry import Listed
 from ..traces.imported import Imported
 from ..traces.profiles.attach import attach
-from .parts.arguments import check_outputs, json_option, quiet_option
+from .parts.arguments import check_outputs, count_option, json_option, quiet_option
 
 LONG = 10_000
 """Sources of more lines than this show their progress on a terminal."""
@@ -52,7 +52,7 @@ def _format_options(command: Command) -> Command:
 @click.option(
     "-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout."
 )
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Keep the first N jobs only.")
+@count_option("--jobs", help="Keep the first N jobs only.")
 @_format_options
 @click.option(
     "--profiles",
@@ -60,9 +60,7 @@ def _format_options(command: Command) -> Command:
     help="Profiles for jobs whose trace has none: measured ones, drawn by rule (the default), or "
     "none.",
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", help="Random seed of that draw (default: 0)."
-)
+@count_option("--seed", least=0, help="Random seed of that draw (default: 0).")
 @json_option
 @quiet_option
 def command(

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .parts.arguments import json_option, path_option, quiet_option
+from .parts.arguments import flag_option, json_option, path_option, quiet_option
+from .parts.outputs import print_json
 from .run import CONFIG
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="The file that names the cluster, the queues, and how to decide.",
 )
-@click.option("--once", is_flag=True, help="Decide once, and print the decisions with reasons.")
-@click.option("--dry-run", is_flag=True, help="Write nothing.")
+@flag_option("--once", help="Decide once, and print the decisions with reasons.")
+@flag_option("--dry-run", help="Write nothing.")
 @json_option
 @quiet_option
 def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool) -> int:
@@ -79,12 +80,11 @@ def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool)
 
 
 def _show(decided: "Pass", *, as_json: bool, whole: bool, dry_run: bool) -> None:
-    import json
 
     from .journal import clock_text
 
     if as_json:
-        click.echo(json.dumps(_plain(decided, dry_run)))
+        print_json(_plain(decided, dry_run))
         return
     if whole:
         _show_all(decided, dry_run)

@@ -1,12 +1,20 @@
 """`optsched learn`: trains what a policy learns, in the simulator."""
 
-import json
 import statistics
 from pathlib import Path
 
 import click
 
-from .parts.arguments import check_outputs, json_option, load, path_option, quiet_option
+from .parts.arguments import (
+    check_outputs,
+    count_option,
+    json_option,
+    load,
+    path_option,
+    quiet_option,
+    seed_option,
+)
+from .parts.outputs import print_json
 
 
 @click.command("learn")
@@ -24,26 +32,15 @@ from .parts.arguments import check_outputs, json_option, load, path_option, quie
     metavar="RULE",
     help="The rule to beat on the same jobs: a policy, wfp or f1.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="S",
-    help="Random seed; the same seed gives the same weights.",
-)
-@click.option(
+@seed_option(metavar="S", help="Random seed; the same seed gives the same weights.")
+@count_option(
     "--generations",
-    type=click.IntRange(1, 10_000),
+    most=10_000,
     default=30,
-    metavar="N",
     help="Number of generations; each takes a few seconds.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    default=1,
-    metavar="N",
-    help="Number of processes; the weights do not depend on it.",
+@count_option(
+    "--workers", most=256, default=1, help="Number of processes; the weights do not depend on it."
 )
 @path_option(
     "-o",
@@ -129,17 +126,15 @@ def command(
     save(best.scorer, best.generation)
     rewards = [reward for _, _, reward in held_out]
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "generation": best.generation,
-                    "selected_reward": best.selected,
-                    "held_out": [
-                        {"base": plain, "learned": learned, "reward": reward}
-                        for plain, learned, reward in held_out
-                    ],
-                }
-            )
+        print_json(
+            {
+                "generation": best.generation,
+                "selected_reward": best.selected,
+                "held_out": [
+                    {"base": plain, "learned": learned, "reward": reward}
+                    for plain, learned, reward in held_out
+                ],
+            }
         )
     elif not quiet:
         from .parts.table import show, table

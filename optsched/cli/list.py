@@ -1,12 +1,12 @@
 """`optsched list`: what is installed, and what it is."""
 
-import json
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from ..errors import perhaps
-from .parts.arguments import json_option, quiet_option
+from .parts.arguments import flag_option, json_option, quiet_option
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..plugins import registry
@@ -35,11 +35,7 @@ KIND_OF: dict["registry.Group", str] = {
 
 @click.command("list")
 @click.argument("kind", metavar=f"{'|'.join(KINDS)}|NAME")
-@click.option(
-    "--markdown",
-    is_flag=True,
-    help="Print the policies with their sources, as in docs/policies.md.",
-)
+@flag_option("--markdown", help="Print the policies with their sources, as in docs/policies.md.")
 @json_option
 @quiet_option
 def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
@@ -73,7 +69,7 @@ def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
         return
     rows = entries(kind)
     if as_json:
-        click.echo(json.dumps(rows))
+        print_json(rows)
     elif quiet:
         for row in rows:
             click.echo(row["name"])
@@ -128,7 +124,7 @@ def show_plug_ins(name: str, as_json: bool, quiet: bool) -> None:
             {"kind": kind, **asdict(one)} | {"options": [_option(option) for option in one.options]}
             for kind, one in found
         ]
-        click.echo(json.dumps(shown))
+        print_json(shown)
     elif quiet:
         for name in dict.fromkeys(option.name for _, one in found for option in one.options):
             click.echo(name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .parts.arguments import json_option
+from .parts.arguments import count_option, flag_option, json_option
 from .parts.controller import asks_controller
 
 if TYPE_CHECKING:
@@ -19,27 +19,14 @@ LONGEST_PAUSE_S = 2.0
 
 @click.command("output")
 @click.argument("job")
-@click.option(
-    "-f",
-    "--follow",
-    "following",
-    is_flag=True,
-    help="Follow until the job has ended, across all its attempts.",
+@flag_option(
+    "-f", "--follow", "following", help="Follow until the job has ended, across all its attempts."
 )
-@click.option(
-    "--tail",
-    type=click.IntRange(1, 1024),
-    default=64,
-    metavar="KIB",
-    help="Print only the last KIB kibibytes.",
+@count_option(
+    "--tail", most=1024, default=64, metavar="KIB", help="Print only the last KIB kibibytes."
 )
-@click.option(
-    "--attempt",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Print the output of this attempt (default: the last one).",
-)
-@click.option("--stderr", is_flag=True, help="Print stderr instead of stdout.")
+@count_option("--attempt", help="Print the output of this attempt (default: the last one).")
+@flag_option("--stderr", help="Print stderr instead of stdout.")
 @json_option
 @asks_controller
 def command(

@@ -1,13 +1,24 @@
 """`optsched pack`: how much of the GPUs can be allocated when jobs come one by one and stay."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..errors import InputError, OptschedError
-from .parts.arguments import instance_argument, json_option, load, path_option, quiet_option
+from ..errors import InputError
+from .parts.arguments import (
+    flag_option,
+    instance_argument,
+    json_option,
+    load,
+    make_folder,
+    path_option,
+    quiet_option,
+    seed_option,
+)
+from .parts.outputs import Outputs
 
 
 @click.command("pack")
@@ -27,18 +38,9 @@ from .parts.arguments import instance_argument, json_option, load, path_option, 
     metavar="X",
     help="Let jobs arrive until they have asked for X times the GPUs of the cluster.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Random seed of the order of arrival.",
-)
-@click.option(
-    "--bound",
-    "bounds",
-    is_flag=True,
-    help="Also prove, at each load shown, a limit that no rule can exceed.",
+@seed_option(help="Random seed of the order of arrival.")
+@flag_option(
+    "--bound", "bounds", help="Also prove, at each load shown, a limit that no rule can exceed."
 )
 @path_option(
     "-o",
@@ -95,31 +97,20 @@ def command(
         return 1
     found = points(asked, packed, bounds)
     total = summary(loaded, asked, packed, found, rule_name, demand, seed)
-    written: list[str] = []
-    trouble: OptschedError | None = None
+    out = Outputs()
     if output is not None:
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"-o {output}: cannot be made: {error.strerror or error}") from None
-        write_text(output / "packing.json", as_file(loaded, asked, packed, rule_name, demand, seed))
+        make_folder(output)
         write_text(output / "summary.json", json.dumps(total, indent=1) + "\n")
-        written.append(f"packing: {output / 'packing.json'}")
+        text = as_file(loaded, asked, packed, rule_name, demand, seed)
+        out.write("packing", output / "packing.json", lambda path: write_text(path, text))
         if len(order):
-            try:
-                written += [
-                    f"picture: {path}" for path in draw(asked, packed, found, rule_name, output)
-                ]
-            except OptschedError as error:
-                trouble = error
+            pictures = partial(draw, asked, packed, found, rule_name, output)
+            out.attempt(lambda: [f"picture: {path}" for path in pictures()])
     if as_json:
         click.echo(json.dumps(total, allow_nan=False))
     elif not quiet:
         _show(total, bounds)
-        for line in written:
-            click.echo(line)
-    if trouble is not None:
-        raise trouble
+    out.tell(quiet=quiet or as_json)
     return 0
 
 

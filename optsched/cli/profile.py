@@ -12,7 +12,15 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .parts.arguments import check_outputs, json_option, path_option, quiet_option, time_option
+from .parts.arguments import (
+    check_outputs,
+    count_option,
+    json_option,
+    path_option,
+    quiet_option,
+    time_option,
+)
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..profiling.result import Result
@@ -43,20 +51,8 @@ def core_counts(value: str | None) -> tuple[int, ...]:
     help="Also find how many cores each GPU needs (with --gpus 0, the whole job), trying these "
     "counts.",
 )
-@click.option(
-    "--repeats",
-    type=click.IntRange(1, 100),
-    default=3,
-    metavar="N",
-    help="Number of runs per core count.",
-)
-@click.option(
-    "--gpus",
-    type=click.IntRange(0, 1024),
-    default=1,
-    metavar="N",
-    help="Number of GPUs given to the command.",
-)
+@count_option("--repeats", most=100, default=3, help="Number of runs per core count.")
+@count_option("--gpus", least=0, most=1024, default=1, help="Number of GPUs given to the command.")
 @click.option(
     "--gpu-type",
     metavar="NAME",
@@ -174,7 +170,7 @@ def command(
     if kept is not None:
         kept.add(str(name), found)
     if as_json:
-        click.echo(json.dumps(result_object(found)))
+        print_json(result_object(found))
     elif not quiet:
         _print(found, output)
     return 0

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .parts.arguments import json_option, path_option, quiet_option
+from .parts.outputs import print_json
 
 
 @click.command("profiles")
@@ -32,20 +33,18 @@ def command(name: str | None, store: Path, as_json: bool, quiet: bool) -> None:
     if name is None:
         found = [kept.read(one) for one in kept.names()]
         if as_json:
-            click.echo(
-                json.dumps(
-                    [
-                        {
-                            "name": one.name,
-                            "version": one.version,
-                            "source": one.versions[-1].source,
-                            "user": one.user,
-                            "command": one.command,
-                            "profile": plain(one.profile),
-                        }
-                        for one in found
-                    ]
-                )
+            print_json(
+                [
+                    {
+                        "name": one.name,
+                        "version": one.version,
+                        "source": one.versions[-1].source,
+                        "user": one.user,
+                        "command": one.command,
+                        "profile": plain(one.profile),
+                    }
+                    for one in found
+                ]
             )
         elif not found and not quiet:
             click.echo(f"no profiles in {store}")

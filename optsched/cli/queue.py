@@ -1,13 +1,13 @@
 """`optsched queue`: jobs that wait, run, or have finished."""
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..duration import human
-from .parts.arguments import json_option
+from .parts.arguments import count_option, flag_option, json_option
 from .parts.controller import all_jobs, asks_controller
+from .parts.outputs import print_json
 from .parts.table import WIDE, short, show, table, width
 
 if TYPE_CHECKING:
@@ -17,15 +17,10 @@ if TYPE_CHECKING:
 
 
 @click.command("queue")
-@click.option(
-    "--all", "everybody", is_flag=True, help="Show jobs of all users (administrators only)."
-)
-@click.option("--finished", is_flag=True, help="Show finished jobs, most recent first.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    metavar="N",
-    help="Show at most N jobs (default: 1,000, or 30 finished ones).",
+@flag_option("--all", "everybody", help="Show jobs of all users (administrators only).")
+@flag_option("--finished", help="Show finished jobs, most recent first.")
+@count_option(
+    "--limit", most=100_000, help="Show at most N jobs (default: 1,000, or 30 finished ones)."
 )
 @json_option
 @asks_controller
@@ -41,7 +36,7 @@ def command(
     most = limit or (30 if finished else 1000)
     jobs, total = all_jobs(client, everybody=everybody, finished=finished, most=most)
     if as_json:
-        click.echo(json.dumps({"jobs": jobs, "total": total}))
+        print_json({"jobs": jobs, "total": total})
         return 0
     if not jobs:
         click.echo("no jobs" + (" have finished" if finished else ""))

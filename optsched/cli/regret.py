@@ -1,6 +1,5 @@
 """`optsched regret`: how far what happened was from a proven bound."""
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,8 @@ import click
 from ..duration import human
 from ..errors import InputError
 from .journal import clock_text, instant, reads_journal
-from .parts.arguments import check_outputs, json_option, path_option
+from .parts.arguments import check_outputs, count_option, json_option, path_option
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..control.journal.journal import Journal
@@ -44,10 +44,8 @@ MEANING = {
     metavar="TIME",
     help="End of the period (default: the last entry).",
 )
-@click.option(
+@count_option(
     "--steps",
-    type=click.IntRange(min=1),
-    metavar="N",
     help="Number of steps of the search for the bound (default: 120); more take longer and may "
     "prove more.",
 )
@@ -98,7 +96,7 @@ def command(
     if picture is not None:
         write_text(picture, svg(found))
     if as_json:
-        click.echo(json.dumps(_plain(found)))
+        print_json(_plain(found))
     else:
         _show(found)
         for path in (output, picture):

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from .parts.arguments import json_option, path_option, quiet_option
+from .parts.outputs import print_json
 
 
 @click.command("release-all")
@@ -23,7 +24,6 @@ def command(config: Path, as_json: bool, quiet: bool) -> int:
     Use it when the controller is gone for good; stop the controller first, as it would hold them
     again. Jobs that users hold themselves stay on hold, and their users can release them.
     """
-    import json
     from dataclasses import asdict
 
     from ..control.opening import alone
@@ -52,7 +52,7 @@ def command(config: Path, as_json: bool, quiet: bool) -> int:
                 f"Slurm does not list its jobs: {error}; try again when it answers"
             ) from None
     if as_json:
-        click.echo(json.dumps({"jobs": [asdict(job) for job in given]}))
+        print_json({"jobs": [asdict(job) for job in given]})
     elif not (given or quiet):
         click.echo("no job is held for optsched")
     return 1 if any(job.failed for job in given) else 0

@@ -1,6 +1,5 @@
 """`optsched replay`: decide a past round again."""
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ import click
 from ..duration import human
 from .journal import clock_text, reads_journal
 from .parts.arguments import json_option, time_option
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +59,7 @@ def command(
     [past] = past_rounds(journal, number)
     found = replay(past, solver=solver, budget_s=budget_s, objective=objective)
     if as_json:
-        click.echo(json.dumps(_plain(found)))
+        print_json(_plain(found))
     else:
         _show(found, len(past.instance.jobs))
     return 0

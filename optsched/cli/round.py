@@ -7,12 +7,15 @@ import click
 
 from .parts.arguments import (
     check_outputs,
+    flag_option,
     instance_argument,
     json_option,
     load,
     objective_option,
+    pairs_option,
     path_option,
     quiet_option,
+    seed_option,
     solver_options,
     time_option,
 )
@@ -30,22 +33,14 @@ from .parts.duration import share
 @click.option(
     "--gap", type=share, metavar="G", help="Stop once this gap is proven, such as 0.1% or 0.001."
 )
-@click.option(
-    "--fixed",
-    is_flag=True,
-    help="Start nothing between rounds: what becomes free stays idle until the next.",
+@flag_option(
+    "--fixed", help="Start nothing between rounds: what becomes free stays idle until the next."
 )
 @path_option(
     "--last", metavar="ROUND", help="The previous round file, whose prices are a good start."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Random seed.")
-@click.option(
-    "--option",
-    "pairs",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="An option of the solver; repeatable.",
-)
+@seed_option()
+@pairs_option("solver")
 @path_option("-o", "--output", metavar="ROUND", help="Write the round file.")
 @json_option
 @quiet_option

@@ -1,6 +1,5 @@
 """`optsched rounds`: the rounds that a controller decided."""
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,8 @@ import click
 from ..duration import human
 from ..errors import InputError
 from .journal import clock_text, reads_journal
-from .parts.arguments import json_option
+from .parts.arguments import count_option, json_option, make_folder
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..control.journal.journal import Journal, RoundEntry
@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("rounds")
 @click.argument("number", type=click.IntRange(min=1), required=False, metavar="[ROUND]")
-@click.option(
-    "--last",
-    type=click.IntRange(min=1),
-    default=20,
-    metavar="N",
-    help="Number of recent rounds to list.",
-)
+@count_option("--last", default=20, help="Number of recent rounds to list.")
 @click.option(
     "-o",
     "--output",
@@ -59,7 +53,7 @@ def command(
             raise InputError(journal.no_round(number))
     written = _write(journal, number, output) if output is not None and number is not None else []
     if as_json:
-        click.echo(json.dumps([_plain(entry) for entry in entries]))
+        print_json([_plain(entry) for entry in entries])
         return 0
     if not entries:
         click.echo("no rounds yet")
@@ -77,10 +71,7 @@ def _write(journal: "Journal", number: int, folder: Path) -> list[Path]:
     from ..files import write_text
 
     instance, decided = journal.round_files(number)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"-o {folder}: cannot be made: {error.strerror or error}") from None
+    make_folder(folder)
     paths = [folder / f"round-{number}.instance.json", folder / f"round-{number}.round.json"]
     for path, text in zip(paths, (instance, decided), strict=True):
         write_text(path, text)

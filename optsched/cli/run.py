@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .parts.arguments import json_option, path_option, quiet_option
+from .parts.arguments import flag_option, json_option, path_option, quiet_option
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..control.journal.events import Event
@@ -21,9 +22,8 @@ CONFIG = "cluster.toml"
     metavar="FILE",
     help="The cluster file: its nodes, and how to drive them.",
 )
-@click.option(
+@flag_option(
     "--web",
-    is_flag=True,
     help="Also serve the dashboard, on the port that [api] in FILE names, or on a free one.",
 )
 @json_option
@@ -42,7 +42,6 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
     optsched run --config cluster.toml --web
     optsched run --config cluster.toml --json | jq 'select(.event == "AttemptEnded")'
     """
-    import json
     import signal
     import sys
 
@@ -62,9 +61,7 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
         def show(at_s: float, event: "Event") -> None:
             text = line(at_s, event)
             if as_json:
-                click.echo(
-                    json.dumps({"at_s": at_s, "event": type(event).__name__, **_for_logs(event)})
-                )
+                print_json({"at_s": at_s, "event": type(event).__name__, **_for_logs(event)})
             elif text is not None:
                 click.echo(text)
 

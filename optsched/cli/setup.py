@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from .parts.arguments import json_option, path_option, quiet_option
+from .parts.arguments import flag_option, json_option, path_option, quiet_option
+from .parts.outputs import print_json
 
 NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
@@ -32,10 +33,8 @@ NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 @click.option(
     "--reservation", metavar="NAME", help="Use a reservation instead, which changes no file."
 )
-@click.option(
-    "--sbatch",
-    is_flag=True,
-    help="Let optsched also run what users submit to that partition with sbatch.",
+@flag_option(
+    "--sbatch", help="Let optsched also run what users submit to that partition with sbatch."
 )
 @path_option(
     "--shared", metavar="DIR", help="Folder for attempts, which all nodes see under this name."
@@ -70,7 +69,6 @@ def command(
     optsched setup slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup
     optsched setup slurm --nodes gpu-[0-3] --user root --partition gpu --sbatch -o setup
     """
-    import json
     import re
 
     from ..errors import InputError
@@ -116,9 +114,7 @@ def command(
         for name, text in files.items():
             (output / name).write_text(text)
     if as_json:
-        click.echo(
-            json.dumps({"manager": manager, "files": files, "output": output and str(output)})
-        )
+        print_json({"manager": manager, "files": files, "output": output and str(output)})
     elif output is None:
         click.echo("\n".join(f"# ---- {name}\n{text}" for name, text in files.items()), nl=False)
     elif not quiet:

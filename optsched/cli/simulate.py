@@ -9,11 +9,13 @@ import click
 from ..errors import InputError
 from .parts.arguments import (
     check_outputs,
+    flag_option,
     gantt_option,
     instance_argument,
     json_option,
     load,
     objective_option,
+    pairs_option,
     path_option,
     quiet_option,
     solver_options,
@@ -39,21 +41,18 @@ from .parts.progress import completed_jobs
     "spacing_s",
     help="Decide at events, but at least TIME after the previous decision.",
 )
-@click.option(
+@flag_option(
     "--charge-solver-time",
-    is_flag=True,
     help="Let the cluster carry on while the policy thinks: each decision is delayed by the time "
     "the previous one took.",
 )
-@click.option(
+@flag_option(
     "--timing",
-    is_flag=True,
     help="With --json or -o, also report how long decisions took on this machine, the only figures "
     "that differ between runs.",
 )
-@click.option(
+@flag_option(
     "--curves",
-    is_flag=True,
     help="With --json or -o, also report the distribution of JCTs and the GPUs held over time, at "
     "most 200 points each.",
 )
@@ -63,22 +62,14 @@ from .parts.progress import completed_jobs
     metavar="KIND",
     help="What the policy knows of run times: oracle, noisy:SIGMA, history, learned or none.",
 )
-@click.option(
-    "--option",
-    "pairs",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="An option of the policy; repeatable.",
-)
+@pairs_option("policy")
 @path_option(
     "-o",
     "--output",
     metavar="DIR",
     help="Write summary.json, jobs.csv, plan.json, rounds.csv and report.html to this directory.",
 )
-@click.option(
-    "--resume", is_flag=True, help="Resume the interrupted simulation in the directory given by -o."
-)
+@flag_option("--resume", help="Resume the interrupted simulation in the directory given by -o.")
 @gantt_option
 @json_option
 @quiet_option

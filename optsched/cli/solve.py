@@ -7,13 +7,17 @@ import click
 
 from .parts.arguments import (
     check_outputs,
+    count_option,
+    flag_option,
     gantt_option,
     instance_argument,
     json_option,
     load,
     objective_option,
+    pairs_option,
     path_option,
     quiet_option,
+    seed_option,
     solver_options,
     time_option,
 )
@@ -36,26 +40,9 @@ from .parts.outputs import Outputs
     default="10s",
     help="Wall-clock limit, such as 90, 90s, 5m or 2h. The best plan found by then is the answer.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Random seed. With --workers 1, the same seed gives the same plan.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of parallel workers of the solver.",
-)
-@click.option(
-    "--option",
-    "pairs",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="An option of the solver; repeatable.",
-)
+@seed_option(help="Random seed. With --workers 1, the same seed gives the same plan.")
+@count_option("--workers", help="Number of parallel workers of the solver.")
+@pairs_option("solver")
 @path_option(
     "--start",
     metavar="PLAN",
@@ -64,7 +51,7 @@ from .parts.outputs import Outputs
 @click.option(
     "--gap", type=share, default="0", metavar="G", help="Stop once this gap is proven, such as 1%."
 )
-@click.option("--log", is_flag=True, help="Show the log of the search on stderr.")
+@flag_option("--log", help="Show the log of the search on stderr.")
 @path_option("-o", "--output", metavar="PLAN", help="Write the plan file.")
 @gantt_option
 @path_option(

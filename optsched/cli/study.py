@@ -1,6 +1,5 @@
 """`optsched study`: many runs over many instances, resumable, as one table and one report."""
 
-import json
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,8 @@ import click
 
 from .. import files
 from ..errors import InputError
-from .parts.arguments import json_option, path_option, quiet_option
+from .parts.arguments import count_option, json_option, path_option, quiet_option
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..study.results import Result
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     help="Directory for the results (default: the name of the study). Repeat an interrupted "
     "command to continue it.",
 )
-@click.option(
+@count_option(
     "--workers",
-    type=click.IntRange(1, 1024),
-    metavar="N",
+    most=1024,
     help="Number of runs at a time (default: 1; with --on, the number of cores of the cluster).",
 )
 @click.option(
@@ -39,12 +38,7 @@ if TYPE_CHECKING:
     "its machines), ray://local, or tcp://HOST:PORT of a Dask scheduler. Its workers need the "
     "same version of optsched.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Use at most N instances of each `files` entry, evenly spaced.",
-)
+@count_option("--limit", help="Use at most N instances of each `files` entry, evenly spaced.")
 @click.option(
     "--set",
     "settings",
@@ -119,12 +113,10 @@ def command(
         *(["--limit", str(limit)] if limit else []),
     ]
     again += [word for setting in settings for word in ("--set", setting)]
-    notes = write_report(asked, study, shlex.join(again), found, results)
+    write_report(asked, study, shlex.join(again), found, results)
     failed = [one for one in found if one.answer is None]
     if as_json:
-        click.echo(
-            json.dumps({"runs": len(found), "failed": len(failed), "folder": str(results.folder)})
-        )
+        print_json({"runs": len(found), "failed": len(failed), "folder": str(results.folder)})
     elif not quiet:
         there = [
             name
@@ -134,8 +126,6 @@ def command(
         click.echo(
             f"{len(found):,} runs, {len(failed):,} failed; in {results.folder}: {', '.join(there)}"
         )
-        for note in notes:
-            click.echo(note)
         for one in failed[:10]:
             click.echo(f"  {one.run.instance} / {one.run.method}: {one.reason}")
     return 1 if failed else 0

@@ -11,9 +11,17 @@ import click
 
 from ..duration import parse_duration
 from ..errors import InputError
-from .parts.arguments import json_option, path_option, quiet_option, time_option
+from .parts.arguments import (
+    count_option,
+    flag_option,
+    json_option,
+    path_option,
+    quiet_option,
+    time_option,
+)
 from .parts.controller import asks_controller
 from .parts.duration import cost
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..control.api.client import Client
@@ -81,12 +89,7 @@ def deadline(value: str) -> float:
     metavar="NAME",
     help="Run only on GPUs of this type; repeatable.",
 )
-@click.option(
-    "--cpus",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Cores per GPU; for a CPU-only job, in total.",
-)
+@count_option("--cpus", help="Cores per GPU; for a CPU-only job, in total.")
 @click.option(
     "--memory",
     "memory_gib",
@@ -102,12 +105,8 @@ def deadline(value: str) -> float:
     help="Memory used on each GPU.",
 )
 @time_option("--time", "duration_s", help="Expected run time on what the job asks for.")
-@click.option(
-    "--steps",
-    "total_steps",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Number of steps of the whole job, if it reports steps.",
+@count_option(
+    "--steps", "total_steps", help="Number of steps of the whole job, if it reports steps."
 )
 @click.option("--tenant", metavar="NAME", help="Tenant whose quota the job counts against.")
 @click.option(
@@ -171,12 +170,7 @@ def deadline(value: str) -> float:
     metavar="NAME=N",
     help="Amount of a cluster resource; repeatable.",
 )
-@click.option(
-    "--retries",
-    type=click.IntRange(0, 1000),
-    metavar="N",
-    help="Restart the job up to N times if it fails.",
-)
+@count_option("--retries", least=0, most=1000, help="Restart the job up to N times if it fails.")
 @click.option(
     "--grace",
     "grace_s",
@@ -197,7 +191,7 @@ def deadline(value: str) -> float:
     default=None,
     help="Say whether the job saves when asked to stop (see docs/jobs.md).",
 )
-@click.option("--hold", is_flag=True, help="Hold the job until `optsched release`.")
+@flag_option("--hold", help="Hold the job until `optsched release`.")
 @path_option(
     "--profile", metavar="FILE", help="Profile of the job, as written by `optsched profile`."
 )
@@ -209,9 +203,7 @@ def deadline(value: str) -> float:
     help="Environment variable for the job; without a value, that of this shell; repeatable.",
 )
 @click.option("--image", metavar="IMAGE", help="Container image to run the job in, on Kubernetes.")
-@click.option(
-    "--wait", is_flag=True, help="Show what the job prints until it ends, and exit with its status."
-)
+@flag_option("--wait", help="Show what the job prints until it ends, and exit with its status.")
 @json_option
 @quiet_option
 @asks_controller
@@ -231,7 +223,7 @@ def command(
         click.echo("optsched: no round looks at --priority; what counts is --weight", err=True)
     if not wait:
         if as_json:
-            click.echo(json.dumps(job))
+            print_json(job)
         elif not quiet:
             click.echo(job["id"])
         return 0
@@ -249,7 +241,7 @@ def command(
         raise
     found = ended(client, name)
     if as_json:
-        click.echo(json.dumps(found))
+        print_json(found)
     elif found["status"] != "completed":
         click.echo(f"optsched: {name} {said(found)}", err=True)
     return exit_status(found)

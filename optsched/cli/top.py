@@ -1,6 +1,5 @@
 """`optsched top`: the cluster as it is, refreshed."""
 
-import json
 import shutil
 import sys
 import time
@@ -9,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..duration import human
-from .parts.arguments import json_option, time_option
+from .parts.arguments import flag_option, json_option, time_option
 from .parts.controller import all_jobs, asks_controller
+from .parts.outputs import print_json
 from .parts.table import show, table
 from .queue import jobs_table
 
@@ -27,7 +27,7 @@ STATUSES = ("running", "starting", "stopping", "waiting", "held", "lost")
 
 @click.command("top")
 @time_option("--every", "every_s", default="2s", help="Time between refreshes.")
-@click.option("--once", is_flag=True, help="Print once and exit.")
+@flag_option("--once", help="Print once and exit.")
 @json_option
 @asks_controller
 def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
@@ -40,7 +40,7 @@ def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
     """
     found = look(client)
     if as_json:
-        click.echo(json.dumps(found))
+        print_json(found)
         return 0
     if once or not sys.stdout.isatty():
         for part in parts(found, MOST_JOBS):

@@ -1,6 +1,5 @@
 """`optsched verify`: check a plan independently of what made it."""
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ import click
 from ..errors import InputError
 from ..model.instance import Instance
 from .parts.arguments import instance_argument, json_option, load, quiet_option
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..objectives import Term
@@ -40,7 +40,7 @@ def command(instance: str, plan: str, objective: str | None, as_json: bool, quie
 
     found = check(load(instance), plan, objective)
     if as_json:
-        click.echo(json.dumps(found))
+        print_json(found)
     elif not found["ok"]:
         count = len(found["violations"])
         click.echo(f"{plan}: {count} violation{'s' if count != 1 else ''}", err=quiet)

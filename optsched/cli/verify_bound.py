@@ -1,10 +1,9 @@
 """`optsched verify-bound`: check the certificate of a bound."""
 
-import json
-
 import click
 
 from .parts.arguments import instance_argument, json_option, load, quiet_option
+from .parts.outputs import print_json
 
 
 @click.command("verify-bound")
@@ -32,16 +31,14 @@ def command(instance: str, certificate: str, as_json: bool, quiet: bool) -> int:
     stated = read_certificate(certificate)
     value, wrong = recomputed(load(instance), stated)
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "ok": not wrong,
-                    "objective": stated.objective,
-                    "value": value,
-                    "claimed": stated.value,
-                    "violations": wrong,
-                }
-            )
+        print_json(
+            {
+                "ok": not wrong,
+                "objective": stated.objective,
+                "value": value,
+                "claimed": stated.value,
+                "violations": wrong,
+            }
         )
     elif wrong:
         click.echo(f"{certificate}: does not hold", err=quiet)

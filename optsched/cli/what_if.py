@@ -1,14 +1,14 @@
 """`optsched what-if`: what would become of the present jobs of a live cluster."""
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..duration import parse_duration
 from ..errors import InputError
-from .parts.arguments import json_option, time_option
+from .parts.arguments import count_option, flag_option, json_option, time_option
 from .parts.controller import asks_controller
+from .parts.outputs import print_json
 
 if TYPE_CHECKING:
     from ..control.api.client import Client
@@ -18,11 +18,8 @@ LONGEST_S = 30.0
 
 @click.command("what-if")
 @click.argument("words", nargs=-1, metavar="[[when] JOB]")
-@click.option(
-    "--gpus",
-    type=click.IntRange(1, 1_000_000),
-    metavar="+N",
-    help="Add N GPUs, on nodes like the largest ones.",
+@count_option(
+    "--gpus", most=1_000_000, metavar="+N", help="Add N GPUs, on nodes like the largest ones."
 )
 @click.option(
     "--type",
@@ -30,7 +27,7 @@ LONGEST_S = 30.0
     metavar="TYPE",
     help="With --gpus: on nodes like the largest ones with this GPU type.",
 )
-@click.option("--no-preemption", is_flag=True, help="Suppose that no running job can be preempted.")
+@flag_option("--no-preemption", help="Suppose that no running job can be preempted.")
 @click.option("--without", metavar="JOB", help="Suppose that this job does not exist.")
 @click.option(
     "--node", "nodes", nargs=2, metavar="NAME down", help="Suppose that this node goes down now."
@@ -90,7 +87,7 @@ def command(
         )
     found = client.post("/v1/what-if", body)
     if as_json:
-        click.echo(json.dumps(found))
+        print_json(found)
     else:
         _show(found)
     return 0

@@ -2,7 +2,6 @@
 
 import json
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
 from ..files import check_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
+from ..files.toml import read_toml
 from ..hostlist import MAX_NODES, expand_hostlist
 from ..model.cluster import Cluster, Label, Node, Tenant
 from ..model.instance import Instance
@@ -205,13 +205,7 @@ class Settings(Part):
 
 def read_settings(path: Path) -> Settings:
     """Read and check cluster.toml. Raises InputError naming every fault."""
-    try:
-        with path.open("rb") as file:
-            parsed: dict[str, Any] = tomllib.load(file)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is no TOML: {error}") from None
+    parsed = read_toml(path)
     if not parsed:
         raise InputError(f'{path}: is empty; such a file starts with format = "{FORMAT}"')
     tables, of_tables = _read_tables(parsed)

@@ -71,6 +71,10 @@ class ClusterView:
         self._states[index] = self._state[job.id] = state
         return state
 
+    def is_active(self, job_id: str) -> bool:
+        """Return whether the job waits, runs or is being saved."""
+        return job_id in self.waiting or job_id in self.running or job_id in self.saving
+
     def job(self, job_id: str) -> Job:
         """The job as it was submitted. A policy asks `remaining_work_s` for its length, never the
         job."""

@@ -161,7 +161,7 @@ class World(ClusterView):
             slowdown = self._channels.slowdown(state.index, state.job.profile)
             run = state.begin(begin_s, mode, placement, need, speed, slowdown, fetch_s)
         if mode.share_with is not None:
-            run.base, run.dies_s = replace(mode, share_with=None), dies_s
+            run.base, run.dies_s = mode.unshared, dies_s
         self._expect_end(state)
         if need.ties is not None and self.free.domains.opens(need.ties):
             self._released.append(state.job.id)
@@ -263,13 +263,13 @@ class World(ClusterView):
         now_s = self.now_s
         state = self._state[entry.job]
         partner = self._partner(entry)
-        mode = entry.mode if partner is not None else replace(entry.mode, share_with=None)
+        mode = entry.mode if partner is not None else entry.mode.unshared
         speed = placed_rate(self.instance, state.job, mode, entry.placement)
         need = self._demands.need(state.job, mode, "cluster", state.options)
         state.ran_before, state.preemptions = True, entry.preemptions
         state.attained_gpu_s = _service_of_work(state, mode)
         state.run = run = Run(
-            replace(mode, share_with=None),
+            mode.unshared,
             entry.placement,
             need,
             speed,

@@ -155,14 +155,14 @@ def _solve(request_fd: int, message_fd: int) -> NoReturn:
         _plan(os.fdopen(request_fd, "rb"), send)
     except BaseException as error:
         with suppress(BrokenPipeError):
-            send(*_told(error))
+            send(*told(error))
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(0)  # without waiting for threads a solver may have left
 
 
-def _told(error: BaseException) -> tuple[str, ...]:
+def told(error: BaseException) -> tuple[str, ...]:
     """Return what to say of an exception: that the solver cannot go on, in its own words, or that
     it crashed."""
     with suppress(ImportError):
@@ -185,14 +185,7 @@ def _plan(inbox: BinaryIO, send: Any) -> None:
     request, until_s = pickle.load(inbox)
     if until_s is not None:
         request = replace(request, time_limit_s=max(0.0, until_s - time.monotonic()))
-    report = Report(
-        plan=lambda plan: send("plan", plan),
-        bound=lambda level, bound, source: send("bound", int(level), float(bound), str(source)),
-        infeasible=lambda reason: send("infeasible", str(reason)),
-        note=lambda text: send("note", str(text)),
-        log=lambda line: send("log", str(line)),
-    )
-    solver.solve(request, report)
+    solver.solve(request, Report.telling(send))
     send("done")
 
 

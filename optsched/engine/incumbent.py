@@ -119,18 +119,19 @@ class Incumbent:
 
     def unsettled(self) -> int:
         """Return the first level whose value is not proved to be optimal, or the last."""
-        closed = [
-            by.is_closed(level.value, level.bound)
-            for level, by in zip(self.levels(), self.yardsticks, strict=True)
-        ]
+        closed = self._closed()
         return closed.index(False) if False in closed else len(closed) - 1
 
     def is_optimal(self) -> bool:
         """Return whether there is a plan and no other can be better, on any level."""
-        return self.plan is not None and all(
+        return self.plan is not None and all(self._closed())
+
+    def _closed(self) -> list[bool]:
+        """Return for each level whether its bound proves its value."""
+        return [
             by.is_closed(level.value, level.bound)
             for level, by in zip(self.levels(), self.yardsticks, strict=True)
-        )
+        ]
 
     def _values(self) -> Sequence[float | None]:
         return (None,) * len(self.objective.levels) if self.values is None else self.values

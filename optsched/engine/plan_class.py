@@ -1,7 +1,5 @@
 """The plan class over which solvers plan and prove."""
 
-from dataclasses import replace
-
 from ..model.instance import Instance
 from ..model.plan import JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, gpus_by_type
@@ -40,7 +38,7 @@ def _goes_on(a: Segment, b: Segment) -> bool:
     return (
         abs(b.start_s - a.end_s) <= TIME_TOLERANCE_S
         and a.placement == b.placement
-        and replace(a.mode, share_with=None) == replace(b.mode, share_with=None)
+        and a.mode.unshared == b.mode.unshared
     )
 
 

@@ -3,13 +3,11 @@
 import math
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from ..errors import InputError, OptschedError
+from ..errors import InputError
 from ..files import instance_hash
 from ..model.instance import Instance
 from ..model.plan import Level, Plan, Solution, Status
@@ -17,6 +15,7 @@ from ..objectives import Objective, Usage
 from ..plugins import registry
 from ..plugins.options import NO_OPTIONS
 from ..plugins.solver import Constrain, Report, Request, Solver
+from .child import told
 from .incumbent import Incumbent
 from .warm_start import offer_initial, offer_whole
 from .watchdog import Child
@@ -277,20 +276,11 @@ class Search:
             with self.lock:
                 self.hear(solver.name, kind, *said)
 
-        report = Report(
-            plan=partial(tell, "plan"),
-            bound=lambda level, bound, source: tell("bound", int(level), float(bound), str(source)),
-            infeasible=partial(tell, "infeasible"),
-            note=partial(tell, "note"),
-            log=partial(tell, "log"),
-        )
         try:
-            solver.solve(request, report)
+            solver.solve(request, Report.telling(tell))
             tell("done")
-        except OptschedError as error:
-            tell("unable", str(error))
         except Exception as error:
-            tell("error", f"{type(error).__name__}: {error}", traceback.format_exc())
+            tell(*told(error))
 
     def hear(self, name: str, kind: str, *said: Any) -> None:
         """Take in one message of the solver."""

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, suppress
-from types import TracebackType
 from typing import Any
 
 from ..errors import InputError
@@ -117,12 +116,7 @@ class Child:
     def __enter__(self) -> "Child":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
         self._selector.close()
         for descriptor in (self._messages, self._output):

@@ -4,18 +4,24 @@ import os
 import pwd
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .base import Order, RefusedError
+from .base import NodeStatus, Order, RefusedError
 
 PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables of our own that commands get."""
 VARIABLE = re.compile(r"[^=\0]+")
 
 
-def check(order: Order, images: bool = False) -> None:
-    """What no executor can start, or none without `images`. Raises RefusedError."""
+def check(order: Order, images: bool = False, shares: bool = False) -> None:
+    """Raise RefusedError for what no executor can start, or none without `images` or that does not
+    have two attempts share GPUs."""
+    if order.beside is not None and not shares:
+        raise RefusedError(
+            f"no two attempts share GPUs here, and it is to run on those of {order.beside}"
+        )
     if order.image is not None and not images:
         raise RefusedError(f"it is to run in image {order.image}, and nothing here runs images")
     if order.origin is not None:
@@ -42,6 +48,28 @@ def check(order: Order, images: bool = False) -> None:
             "its command, environment or directories hold what no process can be given (NUL, = "
             "in a name)"
         )
+
+
+def check_places(
+    order: Order,
+    known: Mapping[str, NodeStatus],
+    used: Mapping[str, int],
+    closed: str | None = None,
+) -> None:
+    """Raise RefusedError where one of the order's nodes is not `known`, or has fewer GPUs than it
+    wants besides those `used`; also where it takes no jobs, if `closed` says how that is put."""
+    for slot in order.placement:
+        status = known.get(slot.node)
+        if status is None:
+            raise RefusedError(f"node {slot.node} is not one of this executor")
+        if closed is not None and status.reason is not None:
+            raise RefusedError(f"node {slot.node} {closed.format(status.reason)}")
+        there = status.node.gpus
+        left = max(0, there - used.get(slot.node, 0))
+        if slot.gpus > left:
+            raise RefusedError(
+                f"node {slot.node} has {left} of its {there} GPUs free, not {slot.gpus}"
+            )
 
 
 def recorded(order: Order) -> dict[str, Any]:

@@ -4,7 +4,6 @@ Python."""
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 from . import supervision
@@ -22,9 +21,9 @@ SUPERVISION = [
 """Files that supervise a command wherever it runs."""
 
 
-def lay_down(folder: Path, own: Iterable[Path]) -> Path:
+def lay_down(folder: Path, *own: Path) -> Path:
     """Put `own` files and those beside which they run below `folder`, in a folder of its own for
-    each version of them.
+    each version of them; where the last of them is.
 
     What runs goes on with the version it began with. Raises OSError.
     """
@@ -43,4 +42,4 @@ def lay_down(folder: Path, own: Iterable[Path]) -> Path:
             (unfinished / source.name).chmod(0o644)
         unfinished.chmod(0o755)
         unfinished.rename(made)
-    return made
+    return made / own[-1].name

@@ -59,11 +59,7 @@ class Explainer:
         """Raises InputError where `solution` is no round of this model."""
         self._model = model
         self._prices = _prices_of(model, solution)
-        self._pattern_prices = (
-            model.pattern_prices(self._prices)
-            if len(model.rows.limits)
-            else np.zeros(len(model.patterns.gpus))
-        )
+        self._pattern_prices = model.pattern_prices(self._prices)
         self._reduced = model.options.value - self._pattern_prices[model.options.pattern]
         self._index = {job.id: j for j, job in enumerate(model.jobs)}
         self._decided = {entry.id: entry for entry in solution.jobs}
@@ -73,9 +69,9 @@ class Explainer:
                 f"job {missing[0]} has no decision in this round; it was made for another instance"
             )
         held = {
-            j: (entry.mode, entry.placement)
+            j: (mode, self._decided[job].placement)
             for job, j in self._index.items()
-            if (entry := self._decided[job]).mode is not None
+            if (mode := self._decided[job].mode) is not None
         }
         self._chosen = np.array(
             [
@@ -127,15 +123,12 @@ class Explainer:
             return found
         j = self._index[job_id]
         decided, running = self._decided[job_id], model.running[j]
-        start, end = int(model.options.first[j]), int(model.options.first[j + 1])
-        best = start + int(np.argmax(self._reduced[start:end]))
+        ranked = model.options.ranked(j, self._reduced)
+        best = ranked[0]
         chosen = int(self._chosen[j])
         blocked, waits_for, swap = False, (), None  # type: bool, tuple[str, ...], Swap | None
         if decided.decision == "wait":
-            own = np.flatnonzero(
-                model.options.pattern[start:end] < len(model.patterns.fresh)
-            )  # what can be on GPUs of its own
-            best = start + int(own[np.argmax(self._reduced[start:end][own])])
+            best = next(o for o in ranked if model.hold(o) is None)  # on GPUs of its own
             blocked, waits_for = self._waits_for(best)
             swap = self._swap(j, best)
         left, taken = (), ()  # type: tuple[str, ...], tuple[str, ...]
@@ -153,11 +146,11 @@ class Explainer:
                 reason=None,
                 chosen=None if chosen < 0 else self._numbers(chosen),
                 best=self._numbers(best),
-                keep=None if running is None else self._numbers(start),
+                keep=None if running is None else self._numbers(int(model.options.first[j])),
                 nodes=tuple(slot.node for slot in decided.placement),
                 waits_for=waits_for,
                 blocked=blocked,
-                margin=None if running is None else float(self._reduced[start]),
+                margin=None if running is None else float(self._reduced[model.options.first[j]]),
                 must_stay=self._must_stay(j, running)
                 if running is not None and model.must[j] and decided.decision == "continue"
                 else None,
@@ -187,20 +180,12 @@ class Explainer:
                 )
         kind = Kind(int(model.options.kind[option]))
         hold = model.hold(option)
-        if hold is not None:
-            mode = hold.mode
-            order_of = model.instance.cluster.node_order
-            mask = {model.class_of[order_of[slot.node]] for slot in hold.placement}
-        else:
-            mode = model.patterns.fresh[p].option.mode
-            mask = {
-                one.number for one in model.classes if one.bit & model.patterns.fresh[p].classes
-            }
+        mask = model.fresh(option).classes if hold is None else self._classes(hold.placement)
         return OptionNumbers(
             kind=KINDS[kind],
-            mode=mode,
+            mode=model.mode(option),
             node_classes=tuple(
-                dict.fromkeys(one.name for one in model.classes if one.number in mask)
+                dict.fromkeys(kind.name for kind in model.classes if kind.bit & mask)
             ),
             rate=float(model.options.rate[option]),
             finish_s=float(model.options.finish_s[option]),
@@ -210,16 +195,22 @@ class Explainer:
             rows=tuple(sorted(rows, key=lambda one: (-one.share, one.row))),
         )
 
+    def _classes(self, placement: Placement) -> int:
+        """Return the mask of the node classes that a placement is on."""
+        model = self._model
+        numbers = {model.class_of[model.instance.cluster.node_order[s.node]] for s in placement}
+        return sum(1 << number for number in numbers)
+
     def _waits_for(self, best: int) -> tuple[bool, tuple[str, ...]]:
-        """Whether a waiting job is blocked on real nodes although the prices would let it run, and
-        what binds."""
+        """Return whether a waiting job is blocked on real nodes although the prices would let
+        it run, and what binds."""
         model = self._model
         p = int(model.options.pattern[best])
         numbers = self._numbers(best)
         if self._reduced[best] <= ROUNDING * max(abs(numbers.value), abs(numbers.price)):
             return False, tuple(one.row for one in numbers.rows)
         short = self._room.short(p)
-        pattern = model.patterns.fresh[p]
+        pattern = model.fresh(best)
         most, total = self._room.free(p, model.jobs[int(model.options.job[best])])
         if most >= max(pattern.gpus, 1):
             return True, short
@@ -240,9 +231,7 @@ class Explainer:
         """Who would have to leave for a waiting job: for its best option, or the next best for
         which that can be."""
         model = self._model
-        start, end = int(model.options.first[j]), int(model.options.first[j + 1])
-        others = start + np.argsort(-self._reduced[start:end], kind="stable")
-        for option in (best, *others.tolist()):
+        for option in (best, *model.options.ranked(j, self._reduced)):
             if model.hold(option) is not None:
                 continue
             leaving = self._room.cheapest(int(model.options.pattern[option]), model.jobs[j])
@@ -295,53 +284,36 @@ class Explainer:
             return "it could not start again anywhere"
         return "it was preempted before and has not yet run long enough again"
 
-    def _option_of(self, j: int, mode: Mode | None, placement: Placement) -> int:
-        """The option that a decision means: of those that suit, the most valuable; -1 where the
-        model has none."""
-        model = self._model
-        entry = model.running[j]
-        start = int(model.options.first[j])
-        cluster = model.instance.cluster
-        for option in range(start, int(model.options.first[j + 1])):
-            pin = model.hold(option)
-            if (
-                pin is not None
-                and pin.kind != Kind.KEEP
-                and mode is not None
-                and set(pin.placement) == set(placement)
-                and (
-                    replace(pin.mode, share_with=None) == replace(mode, share_with=None)
-                    and mode.share_with
-                    == (model.jobs[pin.partner].id if pin.kind == Kind.BESIDE else None)
-                )
-            ):
-                return option
-        if (
-            entry is not None
-            and mode is not None
-            and set(entry.placement) == set(placement)
-            and (replace(entry.mode, share_with=None) == replace(mode, share_with=None))
-        ):
-            return start
-        mask = 0
-        for slot in placement:
-            mask |= model.classes[model.class_of[cluster.node_order[slot.node]]].bit
-        spread = span(cluster, placement)
-        alone = mode if mode is None else replace(mode, share_with=None)
-        best = NO_OPTION
-        for option in range(start + (entry is not None), int(model.options.first[j + 1])):
-            if model.hold(option) is not None:
+    def _option_of(self, j: int, mode: Mode, placement: Placement) -> int:
+        """Return the option that a decision means: of those that suit, the most valuable; -1 where
+        the model has none."""
+        model, entry = self._model, self._model.running[j]
+        own, places = model.options.of(j), set(placement)
+        alone = mode.unshared
+        for option in own:
+            hold = model.hold(option)
+            if hold is None or hold.kind == Kind.KEEP or set(hold.placement) != places:
                 continue
-            pattern = model.patterns.fresh[int(model.options.pattern[option])]
+            partner = model.jobs[hold.partner].id if hold.kind == Kind.BESIDE else None
+            if replace(hold.mode, share_with=partner) == mode:
+                return option
+        if entry is not None and set(entry.placement) == places and entry.mode.unshared == alone:
+            return own.start
+        mask, spread = self._classes(placement), span(model.instance.cluster, placement)
+
+        def suits(option: int) -> bool:
+            if model.hold(option) is not None:
+                return False
+            pattern = model.fresh(option)
             widest = "node" if pattern.together else pattern.option.spread
-            if (
+            return (
                 pattern.option.mode in (mode, alone)
                 and not mask & ~pattern.classes
                 and WIDEST_FIRST.index(widest) <= WIDEST_FIRST.index(spread)
-                and (best < 0 or model.options.value[option] > model.options.value[best])
-            ):
-                best = option
-        return best
+            )
+
+        values = model.options.value
+        return max(filter(suits, own), key=lambda option: float(values[option]), default=NO_OPTION)
 
 
 ROUNDING = 1e-4

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from ..model.instance import Placement
 from ..model.job import Job, Mode
 from ..physics import memory_gib
-from ..physics.capacity import Domains, Ties
-from ..physics.contention import planned_uplinks_gbps
+from ..physics.capacity import Ties
 from ..physics.modes import WIDEST_FIRST
+from ..round.held import SLACK
 from ..round.model import NODE_ROWS, Ints, RoundModel
 from ..round.patterns import Pattern
 
 MOST_EXACT = 10
 """On a node with no more movable jobs than this, the cheapest to leave are found by trying all."""
-SLACK = 1e-7
-"""Relative excess of a fractional amount that is taken for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +43,15 @@ class Room:
         self, model: RoundModel, chosen: Ints, held: dict[int, tuple[Mode, Placement]]
     ) -> None:
         self._model = model
-        nodes = model.instance.cluster.nodes
-        inf = float("inf")
-        self.gpus: list[int] = [node.gpus for node in nodes]
-        self.cpus: list[float] = [inf if node.cpus is None else node.cpus for node in nodes]
-        self.memory: list[float] = [
-            inf if node.memory_gib is None else node.memory_gib for node in nodes
-        ]
-        self.holders: list[list[_Hold]] = [[] for _ in nodes]
+        self.gpus: list[int] = model.held.room_gpus.tolist()
+        self.cpus: list[float] = model.held.room_cpus.tolist()
+        self.memory: list[float] = model.held.room_memory_gib.tolist()
+        self.holders: list[list[_Hold]] = [[] for _ in self.gpus]
         self.on: dict[int, list[int]] = {}
         self.value = {
             j: float(model.options.value[o]) for j, o in enumerate(chosen.tolist()) if o >= 0
         }
         order = model.instance.cluster.node_order
-        for placement in model.blocked:
-            for slot in placement:
-                self.gpus[order[slot.node]] -= slot.gpus
-                self.cpus[order[slot.node]] -= slot.cpus
         for j, (mode, placement) in held.items():
             self.on[j] = []
             for slot in placement:
@@ -81,12 +71,7 @@ class Room:
         for j, p in self._pattern.items():
             for r, amount in self._takes.get(p, ()):
                 self._users[r].append((j, amount))
-        racks: dict[str, list[int]] = {}
-        for n, node in enumerate(nodes):
-            if node.rack is not None:
-                racks.setdefault(node.rack, []).append(n)
-        self._racks = racks
-        self._domains = Domains(model.instance.cluster, planned_uplinks_gbps(model.instance), SLACK)
+        self._domains = model.held.domains.copy()
         for j in held:
             self._domains.take(self._domains.ties(model.jobs[j]), self.on[j])
         self._known: dict[object, Leaving | None] = {}
@@ -196,7 +181,7 @@ class Room:
         if spread != "rack" and not slow:
             return [inside]
         members = set(inside)
-        racks = [[n for n in rack if n in members] for rack in self._racks.values()]
+        racks = [[n for n in rack if n in members] for rack in self._model.held.racks]
         return racks if spread == "rack" else [*racks, [n for n in inside if not slow >> n & 1]]
 
     def _usable(self, pattern: Pattern, n: int, gone: Collection[int]) -> int:

@@ -397,10 +397,12 @@ def text_hash(text: str) -> str:
 
 def schema(kind: Literal["instance", "plan"]) -> dict[str, Any]:
     """JSON Schema of instance or plan files."""
-    file = InstanceFile if kind == "instance" else PlanFile
-    found: dict[str, Any] = adapter(file).json_schema(by_alias=True)
-    found["title"] = f"optsched {kind} file"
-    return found
+    return schema_of(InstanceFile if kind == "instance" else PlanFile, f"optsched {kind} file")
+
+
+def schema_of(kind: type, title: str, nouns: tuple[type, ...] = NOUNS) -> dict[str, Any]:
+    """JSON Schema of one kind of file, made of `nouns`."""
+    return {**adapter(kind, nouns).json_schema(by_alias=True), "title": title}
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from . import InstanceRef, adapter, lines, number, parse_file, plain, read_bytes
+from . import InstanceRef, lines, number, parse_file, plain, read_bytes, schema_of
 from .faults import Fault
 
 NotNegative = Annotated[float, Ge(0)]
@@ -96,6 +96,4 @@ def _faults(parsed: Certificate) -> Iterator[Fault]:
 
 def schema() -> dict[str, Any]:
     """JSON Schema of certificates."""
-    found: dict[str, Any] = adapter(Certificate, NOUNS).json_schema(by_alias=True)
-    found["title"] = "optsched bound certificate"
-    return found
+    return schema_of(Certificate, "optsched bound certificate", NOUNS)

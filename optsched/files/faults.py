@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from ..model.instance import Instance, Running, Suspended
 from ..model.job import Elastic, Job, Mode
+from ..model.profile import Locality
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 
@@ -37,14 +38,13 @@ def find_faults(instance: Instance, *, accept_never: bool = False) -> list[Fault
     found = [*_duplicates(instance), *_cluster(instance)]
     unsound: set[int] = set()
     for i, job in enumerate(instance.jobs):
-        faults = [*_references(instance, i, job), *_job(i, job)]
+        path = f"jobs[{i}]"
+        faults = [*_references(instance, path, job), *_job(path, job)]
         if faults:
             unsound.add(i)
             found.extend(faults)
-    found.extend(_held(instance))
-    found.extend(_failures(instance))
-    found.extend(_outages(instance))
-    found.extend(_cycles(instance))
+    for look in (_held, _failures, _outages, _cycles):
+        found.extend(look(instance))
     if not accept_never:
         found.extend(_never_run(instance, unsound))
     if not found:
@@ -130,8 +130,7 @@ def _models(instance: Instance) -> Iterator[Fault]:
                 )
 
 
-def _references(instance: Instance, i: int, job: Job) -> Iterator[Fault]:
-    path = f"jobs[{i}]"
+def _references(instance: Instance, path: str, job: Job) -> Iterator[Fault]:
     if job.tenant is not None and job.tenant not in instance.tenant:
         yield Fault(
             f"{path}.tenant",
@@ -227,50 +226,24 @@ def _uses(instance: Instance, path: str, job: Job, user: Job | Mode) -> Iterator
                 )
 
 
-def _job(i: int, job: Job) -> Iterator[Fault]:
-    path = f"jobs[{i}]"
+def _job(path: str, job: Job) -> Iterator[Fault]:
     if abs(job.priority) > MAX_PRIORITY:
         yield Fault(
             f"{path}.priority",
             f"job {job.id}: its priority is beyond {MAX_PRIORITY}",
             "use smaller numbers",
         )
-    if job.modes:
-        if job.duration_s is not None:
-            yield Fault(
-                f"{path}.duration_s",
-                f"job {job.id} lists modes and has a duration of its own",
-                "keep one of the two",
-            )
-        for m, mode in enumerate(job.modes):
-            where = f"{path}.modes[{m}]"
-            if mode.duration_s is None:
-                yield Fault(
-                    f"{where}.duration_s",
-                    f"job {job.id}: a listed mode needs a duration",
-                    "add it, in seconds",
-                )
-            if mode.share_with is not None:
-                yield Fault(
-                    f"{where}.share_with",
-                    f"job {job.id}: a listed mode cannot name a partner",
-                    "leave it out",
-                )
-            if mode.clock_mhz is not None:
-                yield Fault(
-                    f"{where}.clock_mhz",
-                    f"job {job.id}: a listed mode cannot set a clock",
-                    "leave it out, its duration says how fast it is",
-                )
-            if mode.gpus and mode.cpus:
-                yield Fault(
-                    f"{where}.cpus", f"job {job.id}: cpus is for CPU-only modes", "use cpus_per_gpu"
-                )
-            if not mode.gpus and mode.cpus_per_gpu:
-                yield Fault(
-                    f"{where}.cpus_per_gpu", f"job {job.id}: the mode has no GPU", "use cpus"
-                )
-    elif job.duration_s is None:
+    if job.modes and job.duration_s is not None:
+        yield Fault(
+            f"{path}.duration_s",
+            f"job {job.id} lists modes and has a duration of its own",
+            "keep one of the two",
+        )
+    for m, mode in enumerate(job.modes):
+        for field, is_wrong, problem, remedy in _mode_rules(mode):
+            if is_wrong:
+                yield Fault(f"{path}.modes[{m}].{field}", f"job {job.id}: {problem}", remedy)
+    if not job.modes and job.duration_s is None:
         yield Fault(
             f"{path}.duration_s",
             f"job {job.id} has neither duration_s nor modes",
@@ -282,7 +255,7 @@ def _job(i: int, job: Job) -> Iterator[Fault]:
             f"job {job.id}: min {job.gpus.min} is above max {job.gpus.max}",
             "swap them",
         )
-    if job.min_nodes > (job.min_nodes if job.max_nodes is None else job.max_nodes):
+    if job.max_nodes is not None and job.min_nodes > job.max_nodes:
         yield Fault(
             f"{path}.max_nodes",
             f"job {job.id}: max_nodes {job.max_nodes} is below min_nodes {job.min_nodes}",
@@ -294,27 +267,53 @@ def _job(i: int, job: Job) -> Iterator[Fault]:
             f"job {job.id}: min_nodes {job.min_nodes} without max_nodes",
             "give max_nodes too",
         )
-    if not job.modes and job.gpus != 0 and job.cpus:
-        yield Fault(
-            f"{path}.cpus", f"job {job.id}: cpus is for CPU-only jobs", "use profile.cpus_per_gpu"
-        )
-    if not job.modes and job.gpus != 0 and job.memory_gib:
-        yield Fault(
-            f"{path}.memory_gib",
-            f"job {job.id}: memory_gib is for CPU-only jobs",
-            "use profile.memory_gib_per_gpu",
-        )
-    locality = job.profile.locality
-    if locality is not None:
-        rates = [
-            rate for rate in (locality.node, locality.rack, locality.cluster) if rate is not None
-        ]
-        if rates != sorted(rates, reverse=True):
+    for field in ("cpus", "memory_gib"):
+        if not job.modes and job.gpus != 0 and getattr(job, field):
             yield Fault(
-                f"{path}.profile.locality",
-                f"job {job.id}: a wider spread has a higher rate",
-                "let rates fall, or stay equal, from node to rack to cluster",
+                f"{path}.{field}",
+                f"job {job.id}: {field} is for CPU-only jobs",
+                f"use profile.{field}_per_gpu",
             )
+    if not _falls(job.profile.locality):
+        yield Fault(
+            f"{path}.profile.locality",
+            f"job {job.id}: a wider spread has a higher rate",
+            "let rates fall, or stay equal, from node to rack to cluster",
+        )
+
+
+def _mode_rules(mode: Mode) -> tuple[tuple[str, object, str, str], ...]:
+    """Return rules for a listed mode: a field, whether it is wrong, what is wrong, a remedy."""
+    return (
+        (
+            "duration_s",
+            mode.duration_s is None,
+            "a listed mode needs a duration",
+            "add it, in seconds",
+        ),
+        (
+            "share_with",
+            mode.share_with is not None,
+            "a listed mode cannot name a partner",
+            "leave it out",
+        ),
+        (
+            "clock_mhz",
+            mode.clock_mhz is not None,
+            "a listed mode cannot set a clock",
+            "leave it out, its duration says how fast it is",
+        ),
+        ("cpus", mode.gpus and mode.cpus, "cpus is for CPU-only modes", "use cpus_per_gpu"),
+        ("cpus_per_gpu", not mode.gpus and mode.cpus_per_gpu, "the mode has no GPU", "use cpus"),
+    )
+
+
+def _falls(locality: Locality | None) -> bool:
+    """Return whether no wider spread has a higher rate."""
+    if locality is None:
+        return True
+    rates = [rate for rate in (locality.node, locality.rack, locality.cluster) if rate is not None]
+    return rates == sorted(rates, reverse=True)
 
 
 def _held(instance: Instance) -> Iterator[Fault]:
@@ -325,64 +324,71 @@ def _held(instance: Instance) -> Iterator[Fault]:
     for field, entries in held:
         for i, entry in enumerate(entries):
             path = f"{field}[{i}]"
-            if entry.job not in instance.job:
+            if entry.job in instance.job:
+                yield from _before_now(instance, path, entry, instance.job[entry.job])
+            else:
                 yield Fault(
                     f"{path}.job", f"{entry.job!r} is not in jobs", "add the job or drop the entry"
                 )
-                continue
-            job = instance.job[entry.job]
-            work_s = job.modes[0].duration_s if job.modes else job.duration_s
-            if not entry.remaining_s > 0:
-                yield Fault(
-                    f"{path}.remaining_s", f"job {job.id} has no work left", "drop the finished job"
-                )
-            elif work_s is not None and entry.remaining_s > work_s * (1 + REMAINING_TOLERANCE):
-                yield Fault(
-                    f"{path}.remaining_s",
-                    f"job {job.id} has {entry.remaining_s:.12g} s of work left, "
-                    f"its whole work is {work_s:.12g} s",
-                    "give the remaining reference work in seconds",
-                )
-            if job.submit_s > instance.now_s:
-                yield Fault(
-                    f"{path}.job",
-                    f"job {job.id} has run before its submission at {job.submit_s:.12g} s",
-                    "correct submit_s or now_s",
-                )
-            if job.after:
-                yield Fault(
-                    f"{path}.job",
-                    f"job {job.id} has run although it waits for {', '.join(job.after)}",
-                    "drop predecessors that have completed from after and from jobs",
-                )
     for i, run in enumerate(instance.running):
-        path = f"running[{i}]"
-        if run.started_s > instance.now_s:
+        yield from _running(instance, f"running[{i}]", run)
+
+
+def _before_now(
+    instance: Instance, path: str, entry: Running | Suspended, job: Job
+) -> Iterator[Fault]:
+    """Yield what cannot be of a job that has run."""
+    work_s = job.modes[0].duration_s if job.modes else job.duration_s
+    if not entry.remaining_s > 0:
+        yield Fault(
+            f"{path}.remaining_s", f"job {job.id} has no work left", "drop the finished job"
+        )
+    elif work_s is not None and entry.remaining_s > work_s * (1 + REMAINING_TOLERANCE):
+        yield Fault(
+            f"{path}.remaining_s",
+            f"job {job.id} has {entry.remaining_s:.12g} s of work left, "
+            f"its whole work is {work_s:.12g} s",
+            "give the remaining reference work in seconds",
+        )
+    if job.submit_s > instance.now_s:
+        yield Fault(
+            f"{path}.job",
+            f"job {job.id} has run before its submission at {job.submit_s:.12g} s",
+            "correct submit_s or now_s",
+        )
+    if job.after:
+        yield Fault(
+            f"{path}.job",
+            f"job {job.id} has run although it waits for {', '.join(job.after)}",
+            "drop predecessors that have completed from after and from jobs",
+        )
+
+
+def _running(instance: Instance, path: str, run: Running) -> Iterator[Fault]:
+    for field, at_s, did in (
+        ("started_s", run.started_s, "started"),
+        ("last_checkpoint_s", run.last_checkpoint_s, "saved"),
+    ):
+        if at_s is not None and at_s > instance.now_s:
             yield Fault(
-                f"{path}.started_s",
-                f"job {run.job} started after now_s",
+                f"{path}.{field}",
+                f"job {run.job} {did} after now_s",
                 "it must not lie in the future",
             )
-        if run.last_checkpoint_s is not None and run.last_checkpoint_s > instance.now_s:
+    partner = run.mode.share_with
+    if partner is not None and (partner == run.job or partner not in instance.running_job):
+        yield Fault(
+            f"{path}.mode.share_with",
+            f"job {run.job}: {partner!r} does not run beside it",
+            "name the running job on the same GPUs, or leave it out",
+        )
+    for k, slot in enumerate(run.placement):
+        if slot.node not in instance.cluster.node:
             yield Fault(
-                f"{path}.last_checkpoint_s",
-                f"job {run.job} saved after now_s",
-                "it must not lie in the future",
+                f"{path}.placement[{k}].node",
+                f"job {run.job}: node {slot.node!r} is not in the cluster",
+                "name a node of cluster.nodes",
             )
-        partner = run.mode.share_with
-        if partner is not None and (partner == run.job or partner not in instance.running_job):
-            yield Fault(
-                f"{path}.mode.share_with",
-                f"job {run.job}: {partner!r} does not run beside it",
-                "name the running job on the same GPUs, or leave it out",
-            )
-        for k, slot in enumerate(run.placement):
-            if slot.node not in instance.cluster.node:
-                yield Fault(
-                    f"{path}.placement[{k}].node",
-                    f"job {run.job}: node {slot.node!r} is not in the cluster",
-                    "name a node of cluster.nodes",
-                )
 
 
 def _cycles(instance: Instance) -> Iterator[Fault]:

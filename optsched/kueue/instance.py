@@ -9,6 +9,7 @@ evicted counts as free, so that nobody else gives way to those it is for.
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -123,10 +124,10 @@ class _Capacity:
         for queue in site.queues.values():
             self._members.setdefault(queue.pool, []).append(queue)
         taken, mine = _usage(others, self._pool), _usage(holders, self._pool)
-        total: dict[tuple[str, Share], float] = {}
+        total: dict[tuple[str, Share], float] = defaultdict(float)
         for queue in site.queues.values():
             for share, quota in queue.quotas.items():
-                total[queue.pool, share] = total.get((queue.pool, share), 0.0) + quota.nominal
+                total[queue.pool, share] += quota.nominal
         # Quota may have been lowered below what is held: nothing must go because of that.
         self._shared = {
             key: max(amount - taken.get(key, 0.0), mine.get(key, 0.0), 0.0)
@@ -274,18 +275,18 @@ def _usage(
     workloads: Iterable[Workload], pools: Mapping[str, str] | None
 ) -> dict[tuple[str, Share], float]:
     """Quota held by pool, or where there are none by queue."""
-    total: dict[tuple[str, Share], float] = {}
+    total: dict[tuple[str, Share], float] = defaultdict(float)
     for one in workloads:
         where = one.queue if pools is None else pools.get(one.queue, "")
         for share, amount in (one.held or {}).items():
-            total[where, share] = total.get((where, share), 0.0) + amount
+            total[where, share] += amount
     return total
 
 
 def _summed(one: Workload) -> dict[str, float]:
-    total: dict[str, float] = {}
+    total: dict[str, float] = defaultdict(float)
     for (_, what), amount in (one.held or {}).items():
-        total[what] = total.get(what, 0.0) + amount
+        total[what] += amount
     return {what: amount for what, amount in total.items() if amount > 0}
 
 

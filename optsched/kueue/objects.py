@@ -4,6 +4,7 @@ Fields are those of kueue.x-k8s.io/v1beta2 (Kueue, apis/kueue/v1beta2), and of v
 were named otherwise. Resources are in units, memory and storage in GiB.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -99,8 +100,8 @@ class Workload:
         return f"{self.namespace}/{self.name}"
 
     def fits(self, flavor: Flavor | None) -> bool:
-        """Whether all its pods may be put on nodes of a flavor; None is one that nothing is known
-        of."""
+        """Return whether all its pods may be put on nodes of a flavor; None is one that nothing
+        is known of."""
         if flavor is None:
             return True
         for pod in self.pods:
@@ -228,7 +229,7 @@ def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[
     considered = {
         one["name"]: one.get("resources") or {} for one in status.get("resourceRequests") or ()
     }
-    total: dict[str, float] = {}
+    total: dict[str, float] = defaultdict(float)
     for one in sets:
         count = int(one.get("count", 1))
         name = one.get("name", "main")
@@ -238,20 +239,19 @@ def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[
             asked = requests(one["template"].get("spec") or {})
             each = {what: amount(what, number) * count for what, number in asked.items()}
         for what, number in {PODS: float(count), **each}.items():
-            total[what] = total.get(what, 0.0) + number
+            total[what] += number
     return total
 
 
 def _held(admission: Mapping[str, Any] | None) -> dict[Share, float] | None:
     if admission is None:
         return None
-    total: dict[Share, float] = {}
+    total: dict[Share, float] = defaultdict(float)
     for one in admission.get("podSetAssignments") or ():
         flavors = one.get("flavors") or {}
         for what, text in (one.get("resourceUsage") or {}).items():
             if what in flavors:
-                share = flavors[what], what
-                total[share] = total.get(share, 0.0) + amount(what, text)
+                total[flavors[what], what] += amount(what, text)
     return total
 
 

@@ -75,7 +75,7 @@ def worths(instance: Instance, objective: Objective, round_s: float) -> dict[str
     model = build(instance, objective, round_s)
     found = {}
     for j, job in enumerate(model.jobs):
-        options = slice(int(model.options.first[j]), int(model.options.first[j + 1]))
+        options = model.options.of(j)
         gpus = np.maximum(1.0, model.patterns.gpus[model.options.pattern[options]])
         found[job.id] = float((model.options.value[options] / gpus).max(initial=0.0))
     return found
@@ -132,8 +132,8 @@ def _boosted(pool: Sequence[Ranked], equal: bool) -> list[Ranked]:
 
 
 def _below(before: Ranked, one: Ranked, equal: bool) -> bool:
-    """Whether its priority must be less than that of the one before it. Kueue preempts those of
-    lower priority, and of equals admits the one that was created first."""
+    """Return whether its priority must be less than that of the one before it. Kueue preempts
+    those of lower priority, and of equals admits the one that was created first."""
     if before.tier == GOES_ON:
         return equal and one.tier != GOES_ON
     return one.workload.held is not None or not before.workload.created_s < one.workload.created_s

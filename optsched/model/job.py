@@ -1,7 +1,7 @@
 """Jobs, and the modes in which they can run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .cluster import Label
@@ -36,6 +36,11 @@ class Mode(Value):
     def size(self) -> tuple[int, int, int, int | None]:
         """GPUs, cores and clock: what a job changes only by a new start."""
         return self.gpus, self.cpus_per_gpu, self.cpus, self.clock_mhz
+
+    @property
+    def unshared(self) -> "Mode":
+        """The same mode on GPUs of its own."""
+        return replace(self, share_with=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,10 @@
 """Pictures of plans: an offline page with plotly, a figure for papers and READMEs with
 matplotlib."""
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import InputError, SolverUnavailableError
+from ..errors import InputError
 from ..model.instance import Instance
 from ..model.plan import Solution
 
@@ -16,25 +15,17 @@ FIGURES = (".svg", ".png", ".pdf")
 def can_draw(path: Path) -> Draw:
     """Return what draws a picture of the kind that the name of `path` says.
 
-    Raises InputError for a name without a kind, SolverUnavailableError where the library for it is
-    not installed.
+    Raises InputError for a name without a kind.
     """
     kind = path.suffix.lower()
     if kind in (".html", ".htm"):
-        _require("plotly", path)
         from .gantt import write_html
 
         return write_html
     if kind in FIGURES:
-        _require("matplotlib", path)
         from .figure import write_svg
 
         return write_svg
     raise InputError(
         f"{path}: no such kind of picture; give a name that ends in .html, .svg, .png or .pdf"
     )
-
-
-def _require(module: str, path: Path) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise SolverUnavailableError(f"{path}: {module} is not installed; pip install optsched")

@@ -1,6 +1,5 @@
-"""A still picture of a plan for papers and READMEs (matplotlib, extra `report`)."""
+"""A still picture of a plan for papers and READMEs (matplotlib)."""
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,13 @@ from ..model.plan import Solution
 from .axis import TimeUnit, node_groups, time_unit
 from .chart import Chart, chart
 from .facts import level_unit, percent, quantity
-from .palette import BAND, GRID, INK, LATE, MUTED, OVERHEAD, PAPER, QUEUE, WORK, job_colour, shade
+from .palette import BANDS, FADE, GRID, INK, LATE, MUTED, PAPER, QUEUE, USE, job_colour, shade
+from .style import STILL, saved
 
 WIDTH_IN, ROW_IN, QUEUE_IN, USE_IN = 10.0, 0.2, 0.9, 0.8
 SMALLEST_IN, LARGEST_IN = 1.2, 6.5
 NAME_PT = 6.5
-BAND_2 = "#eef2f6"
 HATCH = {"setup": "////", "save": "xxxx"}
-FADE = {"past": 1.7, "work": 1.0, "setup": 0.74, "save": 0.74}
 
 
 def write_svg(instance: Instance, solution: Solution, path: str | Path) -> None:
@@ -35,25 +33,8 @@ def as_bytes(instance: Instance, solution: Solution, kind: str) -> bytes:
     """Return the figure as svg, png or pdf."""
     from matplotlib import rc_context
 
-    style: Any = {
-        "svg.hashsalt": "optsched",
-        "svg.fonttype": "path",
-        "hatch.linewidth": 0.5,
-        "font.family": "DejaVu Sans",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": GRID,
-        "xtick.color": MUTED,
-        "ytick.color": INK,
-        "text.color": INK,
-        "font.size": 8,
-    }
-    with rc_context(style):
-        figure = draw(instance, solution)
-        out = io.BytesIO()
-        when = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-        figure.savefig(out, format=kind, dpi=160, metadata=when, facecolor=PAPER)
-    return out.getvalue()
+    with rc_context({**STILL, "hatch.linewidth": 0.5, "ytick.color": INK}):
+        return saved(draw(instance, solution), kind, dpi=160)
 
 
 def draw(instance: Instance, solution: Solution) -> Any:
@@ -78,13 +59,7 @@ def draw(instance: Instance, solution: Solution) -> Any:
     if drawn.queue:
         _steps(lower.pop(0), drawn.queue, QUEUE, unit, "jobs waiting")
     if drawn.total_gpus:
-        _steps(
-            lower[0],
-            drawn.use,
-            {"at work": WORK, "start, restore, checkpoint": OVERHEAD},
-            unit,
-            "GPUs in use",
-        )
+        _steps(lower[0], drawn.use, USE, unit, "GPUs in use")
         lower[0].axhline(drawn.total_gpus, color=INK, linewidth=0.8, linestyle="--")
         lower[0].set_ylim(0, drawn.total_gpus * 1.1)
     for ax in axes:
@@ -111,13 +86,7 @@ def _gantt(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, height_in:
     groups = node_groups(instance, drawn.rows)
     row_pt = 72 * height_in / max(1, len(drawn.rows))
     for i, group in enumerate(groups):
-        ax.axhspan(
-            group.first,
-            group.first + group.rows,
-            color=BAND if i % 2 == 0 else BAND_2,
-            linewidth=0,
-            zorder=0,
-        )
+        ax.axhspan(group.first, group.first + group.rows, color=BANDS[i % 2], linewidth=0, zorder=0)
     for kind in ("past", "work", "setup", "save"):
         bars = [bar for bar in drawn.bars if bar.kind == kind]
         ax.barh(

@@ -1,4 +1,4 @@
-"""The page: an offline, interactive picture of a plan (plotly, extra `report`)."""
+"""The page: an offline, interactive picture of a plan (plotly)."""
 
 from html import escape
 from pathlib import Path
@@ -10,16 +10,12 @@ from ..model.plan import Plan, Solution
 from .axis import NodeGroup, TimeUnit, node_groups, time_unit
 from .chart import Chart, chart
 from .facts import job_facts
+from .html import div
 from .marks import add_bars, add_pauses, add_steps
 from .page import page
-from .palette import BAND, GRID, INK, MUTED, NOW, PAPER
-from .style import FONT, LEGEND
+from .palette import BANDS, GRID, INK, MUTED, NOW, PAPER
+from .style import FONT, GROUND, LEGEND, heading
 
-CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d"],
-}
 QUEUE_PX, USE_PX, SPACE_PX, TOP_PX, BOTTOM_PX = 130, 120, 44, 26, 52
 
 
@@ -32,10 +28,8 @@ def write_html(instance: Instance, solution: Solution, path: str | Path) -> None
     plan = solution.plan
     assert plan is not None
     drawn = chart(instance, plan)
-    div = figure(instance, plan, drawn).to_html(
-        full_html=False, include_plotlyjs=True, div_id="gantt", config=CONFIG
-    )
-    write_text(path, page(instance, solution, drawn, div))
+    picture = div(figure(instance, plan, drawn), "gantt", library=True)
+    write_text(path, page(instance, solution, drawn, picture))
 
 
 def figure(instance: Instance, plan: Plan, drawn: Chart) -> Any:
@@ -72,20 +66,14 @@ def _lay_out(
         margin={"l": 118, "r": 24, "t": TOP_PX, "b": BOTTOM_PX},
         barmode="overlay",
         bargap=0,
-        plot_bgcolor=PAPER,
-        paper_bgcolor=PAPER,
-        font={"family": FONT, "size": 12, "color": INK},
+        **GROUND,
         uniformtext={"minsize": 10, "mode": "hide"},
         hovermode="closest",
         dragmode="zoom",
-        hoverlabel={
-            "bgcolor": PAPER,
-            "bordercolor": GRID,
-            "font": {"size": 12, "family": FONT},
-            "align": "left",
-        },
+        hoverlabel_font={"family": FONT, "size": 12},
+        hoverlabel_align="left",
         xaxis={
-            "title": {"text": f"{unit.name} from now", "font": {"size": 12, "color": MUTED}},
+            "title": heading(f"{unit.name} from now"),
             "anchor": "free",
             "position": 0,
             "range": [drawn.start_s / unit.seconds, drawn.end_s * 1.01 / unit.seconds],
@@ -133,33 +121,25 @@ def _lay_out(
         ],
     )
     legend = {**LEGEND, "x": 1, "xanchor": "right", "bgcolor": "rgba(0,0,0,0)"}
-    title = {"font": {"size": 12, "color": INK}}
+    steps = {**axis, "showgrid": True, "gridcolor": GRID, "nticks": 5, "tickformat": ",d"}
     if has_queue:
         fig.update_layout(
             legend={**legend, "y": queue_top},
             yaxis2={
-                **axis,
+                **steps,
                 "domain": [queue_bottom, queue_top],
                 "rangemode": "tozero",
-                "showgrid": True,
-                "gridcolor": GRID,
-                "nticks": 5,
-                "title": {**title, "text": "jobs waiting"},
-                "tickformat": ",d",
+                "title": heading("jobs waiting", INK),
             },
         )
     if has_use:
         fig.update_layout(
             legend2={**legend, "y": use_top},
             yaxis3={
-                **axis,
+                **steps,
                 "domain": [0, use_top],
                 "range": [0, drawn.total_gpus * 1.08],
-                "showgrid": True,
-                "gridcolor": GRID,
-                "nticks": 5,
-                "title": {**title, "text": "GPUs in use"},
-                "tickformat": ",d",
+                "title": heading("GPUs in use", INK),
             },
         )
 
@@ -179,7 +159,7 @@ def _shapes(drawn: Chart, groups: list[NodeGroup], row_px: float) -> list[dict[s
                     "y1": group.first + group.rows,
                     "layer": "below",
                     "line": {"width": 0},
-                    "fillcolor": BAND if i % 2 == 0 else "#eef2f6",
+                    "fillcolor": BANDS[i % 2],
                 }
             )
         if row_px >= 9:

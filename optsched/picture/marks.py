@@ -8,15 +8,12 @@ from ..model.instance import Instance
 from .axis import TimeUnit
 from .chart import Chart, Kind
 from .facts import JobFacts
-from .palette import INK, LATE, OVERHEAD, PAPER, QUEUE, WORK, job_colour, shade
+from .palette import FADE, INK, LATE, PAPER, QUEUE, USE, job_colour, shade
 
 MOST_LABELS = 800
 """Bars beyond this number carry no names: measuring texts is what makes large pages slow."""
 
-FADE, HATCH = (
-    {"past": 1.7, "work": 1.0, "setup": 0.74, "save": 0.74},
-    {"past": "", "work": "", "setup": "/", "save": "x"},
-)
+HATCH = {"past": "", "work": "", "setup": "/", "save": "x"}
 
 
 def add_bars(
@@ -147,7 +144,7 @@ def add_pauses(fig: Any, drawn: Chart, facts: list[JobFacts], unit: TimeUnit) ->
 
 def add_steps(fig: Any, drawn: Chart, unit: TimeUnit) -> None:
     """Queue and GPUs in use, as stacked steps below the Gantt."""
-    colours = {**QUEUE, "at work": WORK, "start, restore, checkpoint": OVERHEAD}
+    colours = {**QUEUE, **USE}
     for axis, legend, group in (("y2", "legend", drawn.queue), ("y3", "legend2", drawn.use)):
         for series in group:
             fig.add_scatter(

@@ -3,8 +3,13 @@
 import math
 from functools import cache
 
-INK, MUTED, GRID, PAPER, BAND = "#1f2430", "#667085", "#e4e7ec", "#ffffff", "#f8fafc"
+INK, MUTED, GRID, PAPER = "#1f2430", "#667085", "#e4e7ec", "#ffffff"
+BANDS = "#f8fafc", "#eef2f6"
+"""Behind the rows of a node, in turns."""
 LATE, NOW, WORK, OVERHEAD = "#d92d20", "#1f2430", "#7aa7d9", "#33475b"
+FADE = {"past": 1.7, "work": 1.0, "setup": 0.74, "save": 0.74}
+"""Shades of a job's colour by kind of bar."""
+USE = {"at work": WORK, "start, restore, checkpoint": OVERHEAD}
 QUEUE = {
     "no GPU": "#cfd8e3",
     "1 GPU": "#b9d9f0",

@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from ..model.instance import Instance
@@ -59,6 +60,22 @@ class Report:
     infeasible: Callable[[str], None]
     note: Callable[[str], None]
     log: Callable[[str], None] = ignore
+
+    @classmethod
+    def telling(cls, tell: Callable[..., None]) -> "Report":
+        """Return a report that calls `tell` with the kind of what is reported, then what it says,
+        in plain values."""
+
+        def text(kind: str) -> Callable[[object], None]:
+            return lambda said: tell(kind, str(said))
+
+        return cls(
+            plan=partial(tell, "plan"),
+            bound=lambda level, bound, source: tell("bound", int(level), float(bound), str(source)),
+            infeasible=text("infeasible"),
+            note=text("note"),
+            log=text("log"),
+        )
 
 
 class Solver(Protocol):

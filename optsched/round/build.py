@@ -20,7 +20,7 @@ from .patterns import Alternatives, Columns, NodeClass, Pattern, columns, node_c
 from .rows import build_rows
 from .sharing import holds_on_others
 from .spare import swap_costs
-from .value import Ways, option_values
+from .value import Valuation
 
 SHORTEST_S = 1e-3
 """No time to completion counts as less."""
@@ -236,18 +236,19 @@ def _value(
     """Say what each option is worth."""
     meters = {term.meter for term in objective.terms if isinstance(term, Usage)}
     none = np.zeros(0)
-    ways = Ways(
-        job=options.job,
-        first=options.first,
-        finish_s=options.finish_s,
-        swap_s=options.swap_s,
+    valuation = Valuation(
+        instance=instance,
+        jobs=facts.jobs,
+        options=options,
+        round_s=round_s,
+        refill=refill,
+        longest_s=_longest_s(facts, options),
         power_w=_power_w(facts, patterns, options) if "power" in meters else none,
         price_per_h=_price_per_h(instance, classes, patterns)[options.pattern]
         if "price" in meters
         else none,
-        longest_s=_longest_s(facts, options),
     )
-    options.value[:] = option_values(objective, instance, facts.jobs, ways, round_s, refill=refill)
+    options.value[:] = valuation.of(objective)
     options.value[~_pays(facts, options)] = 0.0
 
 
@@ -287,7 +288,7 @@ def _charge_guests(instance: Instance, facts: Facts, patterns: Patterns, options
         entry = facts.entry(j)
         if entry.mode.share_with is None or is_second(entry):
             continue
-        mode = replace(entry.mode, share_with=None)
+        mode = entry.mode.unshared
         alone = placed_rate(instance, facts.jobs[j], mode, entry.placement)
         raised = value[first[j]] * max(1.0, swap_s[first[j]] / slowed_s(j, alone))
         guest = first[facts.position[entry.mode.share_with]]

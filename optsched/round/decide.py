@@ -248,13 +248,11 @@ def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
             stops = model.running[j] is not None
             rounds.append(JobRound(id=job.id, decision="preempt" if stops else "wait"))
             continue
-        hold = model.hold(option)
+        mode, hold = model.mode(option), model.hold(option)
         if hold is None:
-            mode = model.patterns.fresh[int(model.options.pattern[option])].option.mode
             placement = to_placement(model, packing.held[j])
         else:
-            mode, placement = hold.mode, hold.placement
-            name = model.jobs[partner[j]].id if j in partner else None
+            placement, name = hold.placement, model.jobs[partner[j]].id if j in partner else None
             if mode.share_with != name:
                 mode = replace(mode, share_with=name)
         said = decision(model.instance, job.id, mode, placement)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
-from ..files import adapter, lines, number, parse_file, plain, read_bytes
+from ..files import lines, number, parse_file, plain, read_bytes, schema_of
 from ..files.faults import Fault
 from ..model.instance import Slot
 from ..model.job import Mode
@@ -158,9 +158,7 @@ def _faults(parsed: RoundFile) -> Iterator[Fault]:
 
 def schema() -> dict[str, Any]:
     """JSON Schema of round files."""
-    found: dict[str, Any] = adapter(RoundFile, NOUNS).json_schema(by_alias=True)
-    found["title"] = "optsched round file"
-    return found
+    return schema_of(RoundFile, "optsched round file", NOUNS)
 
 
 def file_format(data: bytes) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.instance import Instance, Placement, Running
-from ..model.job import Job
+from ..model.job import Job, Mode
 from ..objectives import Objective
 from .patterns import Columns, NodeClass, Pattern
 
@@ -74,10 +74,15 @@ class Options:
         option[self.job[at_best]] = at_best
         return best, option
 
+    def of(self, j: int) -> range:
+        """Return the options of a job."""
+        return range(int(self.first[j]), int(self.first[j + 1]))
+
     def ranked(self, j: int, worth: Floats) -> list[int]:
         """Return the options of a job, those of most worth first."""
-        start, end = int(self.first[j]), int(self.first[j + 1])
-        order: list[int] = (start + np.argsort(-worth[start:end], kind="stable")).tolist()
+        own = self.of(j)
+        best_first = np.argsort(-worth[own.start : own.stop], kind="stable")
+        order: list[int] = (own.start + best_first).tolist()
         return order
 
 
@@ -199,6 +204,15 @@ class RoundModel:
         """Return the given GPUs that an option is on, None where any will do."""
         number = int(self.options.pattern[option]) - len(self.patterns.fresh)
         return self.patterns.holds[number] if number >= 0 else None
+
+    def mode(self, option: int) -> Mode:
+        """Return the mode of an option; it names no partner that the option itself chooses."""
+        hold = self.hold(option)
+        return self.fresh(option).option.mode if hold is None else hold.mode
+
+    def fresh(self, option: int) -> Pattern:
+        """Return the pattern of an option on free GPUs."""
+        return self.patterns.fresh[int(self.options.pattern[option])]
 
     def pattern_prices(self, prices: Floats) -> Floats:
         """Return what each pattern costs at the given prices of the rows."""

@@ -132,7 +132,7 @@ class Packing:
         k, entry = self.model.kept_number.get(j), self.model.running[j]
         if k is None or entry is None:
             return False
-        mode = self.model.patterns.fresh[int(self.model.options.pattern[option])].option.mode
+        mode = self.model.mode(option)
         return mode.size == entry.mode.size and sorted(held) == sorted(self.nodes.place_of(k))
 
     def put_otherwise(self, j: int, reduced: Floats) -> bool:

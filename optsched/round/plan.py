@@ -75,7 +75,7 @@ class RoundSolution:
 
     @property
     def by_policy(self) -> bool:
-        """Whether a policy decided it, whose value was not asked."""
+        """Return whether a policy decided it, whose value was not asked."""
         return self.solver.startswith(BY_POLICY)
 
     @property

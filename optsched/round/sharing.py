@@ -46,7 +46,7 @@ def _alone(instance: Instance, facts: Facts, j: int) -> Hold | None:
     partner = facts.position[entry.mode.share_with]
     if facts.must[j] or facts.must[partner]:
         return None
-    mode = replace(entry.mode, share_with=None)
+    mode = entry.mode.unshared
     rate = placed_rate(instance, facts.jobs[j], mode, entry.placement)
     return Hold(j, Kind.ALONE, mode, entry.placement, rate, False, partner)
 

@@ -33,10 +33,10 @@ as load of the victim, start-up still to go is taken off it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..model.instance import Instance
@@ -56,8 +56,7 @@ from ..objectives import (
     Term,
     Usage,
 )
-
-Floats = NDArray[np.float64]
+from .model import Floats, Options
 
 LATER_LEVEL = 1e-3
 """Weight of each further objective of a sequence relative to the one before, both scaled to the
@@ -69,79 +68,70 @@ SAME = 1e-9
 """Relative difference between what two options use that is taken for rounding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """The options, sorted by job: `job` is the index, `first` where each job's options begin.
+@dataclass(frozen=True, kw_only=True)
+class Valuation:
+    """Values the `options` of the active `jobs`.
 
-    `finish_s` are the seconds to completion, `swap_s` the same with what preemption adds or spares
-    (see above), `longest_s` is the longest that the jobs which could be preempted still take;
-    `power_w` and `price_per_h` are what the option draws and costs, where the objective asks.
+    `longest_s` is the longest that the jobs which could be preempted still take; `power_w` and
+    `price_per_h` are what each option draws and costs, where the objective asks.
     """
 
-    job: NDArray[np.int64]
-    first: NDArray[np.int64]
-    finish_s: Floats
-    swap_s: Floats
+    instance: Instance
+    jobs: Sequence[Job]
+    options: Options
+    round_s: float
+    refill: bool
+    longest_s: float
     power_w: Floats
     price_per_h: Floats
-    longest_s: float
 
+    @cached_property
+    def pace(self) -> Floats:
+        """D / T of each option."""
+        pace = self.round_s / self.options.swap_s
+        return pace if self.refill else np.minimum(1.0, pace)
 
-def option_values(
-    objective: Objective,
-    instance: Instance,
-    jobs: Sequence[Job],
-    ways: Ways,
-    round_s: float,
-    *,
-    refill: bool,
-) -> Floats:
-    """Return the value of every option of the active `jobs`. All are at least 0."""
-    total = np.zeros(len(ways.job))
-    pace = round_s / ways.swap_s
-    if not refill:
-        pace = np.minimum(1.0, pace)
-    round_ = _Round(instance, jobs, ways, round_s, pace)
-    if len(objective.levels) == 1:
-        return round_.level(objective.levels[0], IDLE)
-    for k, level in enumerate((*objective.levels, ((1.0, TERMS["wct"]),))):
-        values = round_.level(level, 0.0)
-        mean = float(values.mean())
-        total += values * (LATER_LEVEL**k / mean if mean > 0 else 0.0)
-    return total
+    @cached_property
+    def weight(self) -> Floats:
+        """The weight of each job."""
+        return np.array([job.weight for job in self.jobs], dtype=float)
 
+    @cached_property
+    def best_s(self) -> Floats:
+        """The seconds to completion of each job in its fastest option."""
+        return np.asarray(np.minimum.reduceat(self.options.finish_s, self.options.first[:-1]))
 
-class _Round:
-    """The options of a round, to be valued. `pace` is D / T."""
-
-    def __init__(
-        self, instance: Instance, jobs: Sequence[Job], ways: Ways, round_s: float, pace: Floats
-    ) -> None:
-        self.instance, self.jobs, self.ways = instance, jobs, ways
-        self.round_s, self.pace = round_s, pace
-        self.weight = np.array([job.weight for job in jobs], dtype=float)
-        self.best_s = np.minimum.reduceat(ways.finish_s, ways.first[:-1])
+    def of(self, objective: Objective) -> Floats:
+        """Return the value of every option. All are at least 0."""
+        if len(objective.levels) == 1:
+            return self.level(objective.levels[0], IDLE)
+        total = np.zeros(len(self.options.job))
+        for k, level in enumerate((*objective.levels, ((1.0, TERMS["wct"]),))):
+            values = self.level(level, 0.0)
+            mean = float(values.mean())
+            total += values * (LATER_LEVEL**k / mean if mean > 0 else 0.0)
+        return total
 
     def level(self, level: Level, idle: float) -> Floats:
         """Return the values under a weighted sum of terms; `idle` is the weight of running a job at
         all where a term sees no worth in it."""
-        values = np.zeros(len(self.ways.job))
+        values = np.zeros(len(self.options.job))
         for weight, term in level:
             values += weight * self._term(term, idle)
         return np.maximum(values, 0.0)
 
     def _term(self, term: Term, idle: float) -> Floats:
-        job, pace = self.ways.job, self.pace
+        job, pace = self.options.job, self.pace
         least = idle * (self.weight / (float(self.weight.mean()) or 1.0))[job] * pace
         match term:
             case Usage():
                 used, later = self._used(term)
-                most = np.maximum.reduceat(used, self.ways.first[:-1])
+                most = np.maximum.reduceat(used, self.options.first[:-1])
                 spared = np.minimum(most, later)[job] - used
                 spared[np.abs(spared) < SAME * most[job]] = 0.0
                 return pace * spared + least * (float(used.mean()) or 1.0)
             case SumOfJobs() if term.shape is Linear:
-                return _floored(self._urgency(term))[job] * _with_second_best(self.ways, pace)
+                return _floored(self._urgency(term))[job] * self._with_second_best()
             case SumOfJobs():
                 urgency = self._urgency(term)
                 return urgency[job] * pace + (float(urgency.mean()) or 1.0) * least
@@ -152,18 +142,27 @@ class _Round:
             case _:
                 assert_never(term)
 
+    def _with_second_best(self) -> Floats:
+        """Return D / T of each option, at least that of the job's best option less what the option
+        falls behind it, at the rate of the longest job (see above)."""
+        options, begin = self.options, self.options.first[:-1]
+        best_s = np.minimum.reduceat(options.swap_s, begin)[options.job]
+        best = np.maximum.reduceat(self.pace, begin)[options.job]
+        behind = (options.swap_s - best_s) / self.longest_s
+        return np.asarray(np.maximum(self.pace, best * (1.0 - behind)), dtype=float)
+
     def _used(self, term: Usage) -> tuple[Floats, Floats]:
         """Return what every option uses until completion, and the least that each job would use if
         it waited until a better time."""
-        per_s = term.per_s(self.ways.power_w, self.ways.price_per_h)
-        now_s, finish_s = self.instance.now_s, self.ways.finish_s
+        per_s = term.per_s(self.power_w, self.price_per_h)
+        now_s, finish_s = self.instance.now_s, self.options.finish_s
         tariff = term.tariff(self.instance.cluster)
         later = np.full(len(finish_s), np.inf)
         for change_s in tariff.changes_s(now_s):
             for start_s in (change_s + 0.0 * finish_s, change_s - finish_s):
                 cost = per_s * tariff.integral(now_s + start_s, finish_s)
                 later = np.where(start_s > 0, np.minimum(later, cost), later)
-        least_later = np.minimum.reduceat(later, self.ways.first[:-1])
+        least_later = np.minimum.reduceat(later, self.options.first[:-1])
         return per_s * tariff.integral(now_s + 0.0 * finish_s, finish_s), least_later
 
     def _urgency(self, term: SumOfJobs | RankOfJobs) -> Floats:
@@ -226,12 +225,3 @@ def _of_largest(term: RankOfJobs, cost: JobCost, late_s: Floats, typical_s: floa
     if term.relative:
         return np.asarray(height**3 / max(float(height.max()), 1e-300) ** 3 * per_s)
     return np.asarray(np.exp(np.clip((height - height.max()) / typical_s, -50.0, 0.0)))
-
-
-def _with_second_best(ways: Ways, pace: Floats) -> Floats:
-    """Return D / T of each option, at least that of the job's best option less what the option
-    falls behind it, at the rate of the longest job (see above)."""
-    best_s = np.minimum.reduceat(ways.swap_s, ways.first[:-1])[ways.job]
-    best = np.maximum.reduceat(pace, ways.first[:-1])[ways.job]
-    behind = (ways.swap_s - best_s) / ways.longest_s
-    return np.asarray(np.maximum(pace, best * (1.0 - behind)), dtype=float)

@@ -1,7 +1,6 @@
 """The directory that a simulation leaves behind."""
 
 import csv
-import importlib.util
 import io
 import json
 import math
@@ -82,8 +81,7 @@ def _is_summary(path: Path) -> bool:
 def write(
     path: Path, found: Metrics, total: dict[str, Any], solution: Solution, rounds: list[Any]
 ) -> list[str]:
-    """Write summary, jobs, plan, rounds and, where plotly is there, the page; what an earlier
-    simulation left goes.
+    """Write summary, jobs, plan, rounds and the page; what an earlier simulation left goes.
 
     `total` is the summary with what else `summary.json` says; `rounds` is what the policy recorded
     of its decisions, if anything. Each file is written whole or not at all. Returns what is worth
@@ -107,15 +105,11 @@ def write(
     files.write_text(path / "rounds.csv", rounds_csv(found.rows, rounds))
     text = files.dump_plan(solution)
     files.write_text(path / ("plan.json.gz" if len(text) > LARGE else "plan.json"), text)
-    notes = []
-    if importlib.util.find_spec("plotly") is None:
-        notes.append("no report.html: plotly is not installed; pip install optsched")
-    else:
-        from .report import page
+    from .report import page
 
-        files.write_text(path / "report.html", page(found, total, solution.plan))
+    files.write_text(path / "report.html", page(found, total, solution.plan))
     there = [name for name in (SUMMARY, *OTHERS) if (path / name).exists()]
-    return [f"written to {path}: {', '.join(there)}", *notes]
+    return [f"written to {path}: {', '.join(there)}"]
 
 
 def rounds_csv(record: Record, rounds: list[Any]) -> str:

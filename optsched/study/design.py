@@ -5,16 +5,16 @@ import itertools
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..duration import parse_duration
-from ..errors import InputError
+from ..files.shape_faults import FaultyFileError, shape_faults
+from ..files.toml import read_toml
 from .optima import Optimum, OptimumSpec
 
 MAKES = ("generate", "import")
@@ -200,18 +200,13 @@ def placeholders(text: str) -> list[str]:
 
 def read_study(path: Path) -> Study:
     """Return the study in a file. Raises InputError naming the file and every fault in it."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is not TOML: {error}") from None
+    table = read_toml(path)
     try:
         return Study.model_validate(table)
     except ValidationError as error:
-        faults = [f"  {_where(one['loc'])}{_what(one)}" for one in error.errors()]
-        count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
-        raise InputError("\n".join([f"{path}: {count}", *faults])) from None
+        known = {name for part in Part.__subclasses__() for name in part.model_fields}
+        faults = shape_faults(error.errors(include_url=False), table, known)
+        raise FaultyFileError(str(path), list(faults)) from None
 
 
 def runs(study: Study) -> list[Run]:
@@ -266,19 +261,3 @@ def _check_command(command: str | None, known: tuple[str, ...]) -> None:
         raise ValueError(f"command {command!r}: {error}") from None
     if not words or words[0] not in known:
         raise ValueError(f"command {command!r}: begins with none of {', '.join(known)}")
-
-
-def _where(path: tuple[int | str, ...]) -> str:
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return f"{text}: " if text else ""
-
-
-def _what(fault: Any) -> str:
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "extra_forbidden":
-        return "is unknown here; leave it out"
-    if fault["type"] == "missing":
-        return "is missing"
-    return message[0].lower() + message[1:]

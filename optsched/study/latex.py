@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .table import COLUMNS, Row, number, parameter_names, used_columns
+from .table import Row, instance_tables
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -15,32 +15,23 @@ SPECIAL = {
 def as_latex(found: Sequence[Row]) -> str:
     r"""A tabular for each instance, methods as rows; the document needs \usepackage{booktabs}."""
     parts = [r"% needs \usepackage{booktabs}"]
-    for instance in dict.fromkeys(row.instance for row in found):
-        here = [row for row in found if row.instance == instance]
-        shown = used_columns(here)
-        extra = parameter_names(row.parameters for row in here)
-        names = [COLUMNS[i].name for i in shown]
-        units = [f"({COLUMNS[i].unit})" if COLUMNS[i].unit else "" for i in shown]
+    for table in instance_tables(found):
+        names = [column.name for column in table.columns]
+        units = [f"({column.unit})" if column.unit else "" for column in table.columns]
         parts += [
-            f"% {instance}",
-            r"\begin{tabular}{" + "l" * (1 + len(extra)) + "r" * len(shown) + "}",
+            f"% {table.instance}",
+            r"\begin{tabular}{" + "l" * table.words + "r" * len(names) + "}",
             r"\toprule",
-            _line(["method", *extra, *names]),
-            _line([""] * (1 + len(extra)) + units),
+            _line(["method", *table.parameters, *names]),
+            _line([""] * table.words + units),
             r"\midrule",
         ]
-        for row in here:
-            own = dict(row.parameters)
-            first = [row.method, *(str(own.get(name, "")) for name in extra)]
+        for row, words, numbers in table.lines:
             if row.failed:
-                parts.append(
-                    " & ".join(map(escape, first))
-                    + rf" & \multicolumn{{{len(shown)}}}{{l}}{{failed}} \\"
-                )
+                failed = rf"\multicolumn{{{len(numbers)}}}{{l}}{{failed}} \\"
+                parts.append(" & ".join([*map(escape, words), failed]))
             else:
-                parts.append(
-                    _line([*first, *(number(row.means[i], COLUMNS[i].digits) for i in shown)])
-                )
+                parts.append(_line([*words, *numbers]))
         parts += [r"\bottomrule", r"\end{tabular}", ""]
     return "\n".join(parts)
 

@@ -7,10 +7,9 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import IO, Any
 
 from ..errors import InputError
@@ -63,12 +62,7 @@ class Warm:
     def __enter__(self) -> "Warm":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def run(
@@ -127,35 +121,22 @@ class Warm:
         return json.loads(data) if data else {}
 
 
-class WarmProcesses:
+class WarmProcesses(ExitStack):
     """Warm processes for threads that run at the same time; a context manager that ends them
     all."""
 
     def __init__(self) -> None:
-        self._all: list[Warm] = []
+        super().__init__()
         self._idle: SimpleQueue[Warm] = SimpleQueue()
-
-    def __enter__(self) -> "WarmProcesses":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        for one in self._all:
-            one.close()
 
     def take(self) -> Warm:
         """Return a process that nobody uses; give it back."""
         try:
             return self._idle.get_nowait()
         except Empty:
-            one = Warm()
-            self._all.append(one)
-            return one
+            return self.enter_context(Warm())
 
-    def give_back(self, one: Warm) -> None:
-        if one.alive:
-            self._idle.put(one)
+    def give_back(self, warm: Warm) -> None:
+        """Let others use a process, unless it has ended."""
+        if warm.alive:
+            self._idle.put(warm)

@@ -1,7 +1,6 @@
 """Tables over many instances: what each method proves and takes, and how a number goes with a
 parameter."""
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import Any
 from .design import Across, Scalar
 from .optima import CONTRADICTS, is_reached
 from .results import Result
-from .table import COLUMNS, Column, level, markdown, number, parameter_names
+from .table import COLUMNS, Column, level, markdown, mean, number, parameter_names
 
 ALL = "all instances"
 
@@ -158,7 +157,7 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
         heads = list(dict.fromkeys(value for row in cells.values() for value in row))
         extra = parameter_names(rest for _, rest in cells)
         means = {
-            key: {head: _mean(column, row.get(head, [])) for head in heads}
+            key: {head: mean(column, row.get(head, [])) for head in heads}
             for key, row in cells.items()
         }
         unit = f", {column.unit}" if column.unit else ""
@@ -175,19 +174,13 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
 
 
 def _cell(
-    mean: float | None, peers: Sequence[float | None], column: Column, runs: Sequence[Result]
+    value: float | None, peers: Sequence[float | None], column: Column, runs: Sequence[Result]
 ) -> str:
-    if mean is None:
+    if value is None:
         return "failed" if any(result.answer is None for result in runs) else "-"
-    text = number(mean, column.digits)
+    text = number(value, column.digits)
     best = min(peer for peer in peers if peer is not None)
     return f"**{text}**" if number(best, column.digits) == text else text
-
-
-def _mean(column: Column, runs: Sequence[Result]) -> float | None:
-    values = [column.value(result) if result.answer is not None else None for result in runs]
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _spread(values: Sequence[float], factor: float, digits: int, which: Sequence[str]) -> list[str]:

@@ -25,6 +25,10 @@ class Column:
     digits: int
     value: Callable[[Result], float | None]
 
+    def of(self, result: Result) -> float | None:
+        """Return the number of a run; None where it failed."""
+        return None if result.answer is None else self.value(result)
+
 
 def at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
     def value(result: Result) -> float | None:
@@ -117,7 +121,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
                 instance,
                 method,
                 rest,
-                tuple(_mean(column, done) for column in COLUMNS),
+                tuple(mean(column, done) for column in COLUMNS),
                 len(members),
                 tuple(dict.fromkeys(one.reason or "" for one in members if one.answer is None)),
                 members[0].run.group,
@@ -126,11 +130,11 @@ def rows(results: Sequence[Result]) -> list[Row]:
     return found
 
 
-def _mean(column: Column, results: Sequence[Result]) -> float | None:
-    values = [column.value(result) for result in results]
-    if not values or any(value is None for value in values):
-        return None
-    return math.fsum(value for value in values if value is not None) / len(values)
+def mean(column: Column, results: Sequence[Result]) -> float | None:
+    """Return the mean of a column; None where a run failed or does not say."""
+    values = [column.of(result) for result in results]
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def used_columns(found: Sequence[Row]) -> list[int]:
@@ -142,29 +146,58 @@ def used_columns(found: Sequence[Row]) -> list[int]:
     return [i for i in used if not (simulated and COLUMNS[i].name in ("value", "bound"))]
 
 
+@dataclass(frozen=True, slots=True)
+class InstanceTable:
+    """The methods over an instance: a line has the row, its words (method and parameters) and its
+    numbers, which mean nothing where the row failed."""
+
+    instance: str
+    parameters: list[str]
+    columns: list[Column]
+    lines: list[tuple[Row, list[str], list[str]]]
+
+    @property
+    def words(self) -> int:
+        """Return how many columns come before the numbers."""
+        return 1 + len(self.parameters)
+
+    @property
+    def heads(self) -> list[str]:
+        """Return the head of each column, with its unit."""
+        return ["method", *self.parameters, *map(_head, self.columns)]
+
+
+def instance_tables(found: Sequence[Row]) -> list[InstanceTable]:
+    """Return a table for each instance, methods as rows, with the columns that say anything."""
+    tables = []
+    for instance in dict.fromkeys(row.instance for row in found):
+        here = [row for row in found if row.instance == instance]
+        shown = used_columns(here)
+        extra = parameter_names(row.parameters for row in here)
+        lines = [
+            (
+                row,
+                [row.method, *(str(dict(row.parameters).get(name, "")) for name in extra)],
+                [number(row.means[i], COLUMNS[i].digits) for i in shown],
+            )
+            for row in here
+        ]
+        tables.append(InstanceTable(instance, extra, [COLUMNS[i] for i in shown], lines))
+    return tables
+
+
 def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
     """Return a table for each instance of no group, methods as rows; then what was published of a
     method, what is seen here against the method it names, and its note."""
     lines: list[str] = []
-    for instance in dict.fromkeys(row.instance for row in found if row.group is None):
-        here = [row for row in found if row.instance == instance]
-        shown = used_columns(here)
-        extra = parameter_names(row.parameters for row in here)
+    for table in instance_tables([row for row in found if row.group is None]):
         cells_of = []
-        for row in here:
-            own = dict(row.parameters)
-            cells = [f"`{row.method}`", *(str(own.get(name, "")) for name in extra)]
+        for row, (method, *given), numbers in table.lines:
             if row.failed:
-                cells.append(
-                    f"failed: {'; '.join(row.failed)}"
-                    + (f" ({row.runs} runs)" if row.runs > 1 else "")
-                )
-                cells += [""] * (len(shown) - 1)
-            else:
-                cells += [number(row.means[i], COLUMNS[i].digits) for i in shown]
-            cells_of.append(cells)
-        heads = ["method", *extra, *(_head(COLUMNS[i]) for i in shown)]
-        lines += markdown(instance, heads, cells_of, 1 + len(extra))
+                runs = f" ({row.runs} runs)" if row.runs > 1 else ""
+                numbers = [f"failed: {'; '.join(row.failed)}{runs}", *[""] * (len(numbers) - 1)]
+            cells_of.append([f"`{method}`", *given, *numbers])
+        lines += markdown(table.instance, table.heads, cells_of, table.words)
     remarks = [line for method in methods if (line := _remark(found, method))]
     return "\n".join([*lines, *(["### Published and seen", "", *remarks, ""] if remarks else [])])
 
@@ -235,7 +268,7 @@ def as_csv(results: Sequence[Result]) -> str:
     writer.writerow(["instance", "method", *names, *map(_head, COLUMNS), "failed"])
     for result in results:
         own = dict(result.run.parameters)
-        values = [column.value(result) if result.answer is not None else None for column in COLUMNS]
+        values = [column.of(result) for column in COLUMNS]
         writer.writerow(
             [
                 result.run.instance,

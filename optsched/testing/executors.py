@@ -89,6 +89,7 @@ class Place(ABC):
     ) -> Order:
         placement = tuple(Slot(node=node, gpus=gpus, cpus=1) for node in nodes or self.nodes[:1])
         more.setdefault("directory", str(self.folder))
+        more.setdefault("environment", {"PLACE": str(self.folder)})  # see `processes`
         return Order(key=AttemptKey(job, number), placement=placement, argv=argv, **more)
 
     def shell(self, job: str, script: str, **more: Any) -> AttemptKey:
@@ -222,9 +223,7 @@ class Conformance:
         if [ $OPTSCHED_NODE_RANK = 1 ]; then until test -e go; do sleep 0.02; done; exit 4; fi
         sleep 600
         """
-        key = place.shell(
-            "gang", script, nodes=nodes, gpus=2, environment={"PLACE": str(place.folder)}
-        )
+        key = place.shell("gang", script, nodes=nodes, gpus=2)
         seen = place.reach(key, AttemptState.RUNNING)
         assert {node: len(ids) for node, ids in seen.gpu_ids.items()} == dict.fromkeys(nodes, 2)
         until(
@@ -250,14 +249,7 @@ class Conformance:
         test $OPTSCHED_NODE_RANK = 0 || exit 4
         sleep 600
         """
-        order = place.order(
-            "gang",
-            "/bin/sh",
-            "-c",
-            script,
-            nodes=place.nodes[:2],
-            environment={"PLACE": str(place.folder)},
-        )
+        order = place.order("gang", "/bin/sh", "-c", script, nodes=place.nodes[:2])
         counts = dict(zip(place.nodes[:2], (3, 1), strict=True))
         placement = tuple(replace(slot, gpus=counts[slot.node]) for slot in order.placement)
         place.executor.start(replace(order, placement=placement))
@@ -286,9 +278,7 @@ class Conformance:
 
     def test_a_gang_is_killed_whole(self, place: Place) -> None:
         script = "trap '' TERM; touch $OPTSCHED_NODE; sleep 600"
-        key = place.shell(
-            "gang", script, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)}
-        )
+        key = place.shell("gang", script, nodes=place.nodes[:2])
         until(lambda: all((place.folder / node).exists() for node in place.nodes[:2]))
         for _ in range(3):
             place.executor.kill(key)
@@ -343,9 +333,7 @@ class Conformance:
 
     def test_a_gang_is_asked_to_save(self, place: Place) -> None:
         script = 'test $OPTSCHED_NODE_RANK = 0 && trap "exit 85" TERM; touch r$OPTSCHED_NODE_RANK; sleep 600 & wait'  # noqa: E501
-        key = place.shell(
-            "gang", script, nodes=place.nodes[:2], environment={"PLACE": str(place.folder)}
-        )
+        key = place.shell("gang", script, nodes=place.nodes[:2])
         until(lambda: all((place.folder / f"r{rank}").exists() for rank in (0, 1)))
         place.executor.checkpoint_stop(key, 60)
         seen = place.end(key)
@@ -353,10 +341,7 @@ class Conformance:
         assert not place.processes(key)
 
     def test_the_deadline_holds_without_a_controller(self, place: Place) -> None:
-        mine = {"PLACE": str(place.folder)}
-        key = place.shell(
-            "deaf", "trap '' TERM; touch ready; while :; do sleep 0.05; done", environment=mine
-        )
+        key = place.shell("deaf", "trap '' TERM; touch ready; while :; do sleep 0.05; done")
         until(lambda: (place.folder / "ready").exists())
         place.executor.checkpoint_stop(key, 0.5)
         place.executor.close()
@@ -394,7 +379,7 @@ class Conformance:
     def test_what_is_left_behind_is_ended(self, place: Place) -> None:
         script = "(setsid sh -c 'trap \"\" TERM; sleep 600 & touch up; wait' &); (sleep 600 &); "
         script += "until test -e up; do sleep 0.02; done"
-        key = place.shell("daemons", script, environment={"PLACE": str(place.folder)})
+        key = place.shell("daemons", script)
         seen = place.end(key)
         assert (seen.exit_status, seen.reason) == (0, "left 3 processes behind, which were killed")
         assert not place.processes(key)
@@ -408,7 +393,7 @@ class Conformance:
         assert place.end(key).exit_status == 7
 
     def test_what_ended_meanwhile_is_told(self, place: Place) -> None:
-        key = place.shell("job", "touch ran; exit 7", environment={"PLACE": str(place.folder)})
+        key = place.shell("job", "touch ran; exit 7")
         place.executor.close()
         try:
             until(lambda: (place.folder / "ran").exists() and not place.processes(key))

@@ -1,7 +1,6 @@
 """`optsched simulate`: what is printed, what is written, and what is refused before any work."""
 
 import csv
-import importlib.util
 import json
 import math
 import re
@@ -357,18 +356,6 @@ def test_a_directory_with_anything_else_is_left_alone(run, queue, tmp_path, ther
     done = run("simulate", queue[1], "--policy", "fifo", "-o", out)
     assert done.exit_code == 2 and message in done.stderr and done.stdout == ""
     assert {path.name: path.read_text() for path in out.iterdir()} == there
-
-
-def test_without_plotly_there_is_no_page(run, queue, tmp_path, monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *how: None if name == "plotly" else found(name, *how),
-    )
-    done = run("simulate", queue[1], "--policy", "fifo", "-o", tmp_path / "o")
-    assert done.exit_code == 0 and "no report.html: plotly is not installed" in done.output
-    assert not (tmp_path / "o" / "report.html").exists()
 
 
 def test_a_large_plan_is_packed(run, queue, tmp_path, monkeypatch):

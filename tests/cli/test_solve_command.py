@@ -190,25 +190,6 @@ def test_a_directory_without_permission_is_refused(
     assert done.exit_code == 2 and "no permission" in done.stderr and not fake_engine.calls
 
 
-@pytest.mark.parametrize(("module", "name"), [("plotly", "p.html"), ("matplotlib", "p.png")])
-def test_a_missing_library_is_said_before_any_work(
-    run, fake_engine, instance_path, tmp_path, monkeypatch, module, name
-):
-    import importlib.util
-
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda wanted, *more: None if wanted == module else real(wanted, *more),
-    )
-    done = run("solve", instance_path, "--gantt", tmp_path / name)
-    assert done.exit_code == 2
-    assert (
-        f"{module} is not installed; pip install optsched" in done.stderr and not fake_engine.calls
-    )
-
-
 def test_a_full_disk_loses_nothing_but_the_file(run, fake_engine, instance_path):
     done = run("solve", instance_path, "-o", "/dev/full")
     assert done.exit_code == 2

@@ -74,7 +74,7 @@ def test_every_combination_is_a_run_in_the_order_of_the_file(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (('name = "small"', 'nam = "small"'), ["nam: is unknown here", "name: is missing"]),
+        (('name = "small"', 'nam = "small"'), ["nam: is not a known field", "name: is missing"]),
         (
             ("generate --like", "rm --like"),
             ["instances[0]", "begins with none of generate, import"],

@@ -25,6 +25,34 @@ def time_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     return click.option(*names, type=duration, metavar="TIME", **settings)
 
 
+def flag_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """Return an option that is there or not."""
+    return click.option(*names, is_flag=True, **settings)
+
+
+def count_option(
+    *names: str, least: int = 1, most: int | None = None, **settings: Any
+) -> Callable[[Command], Command]:
+    """Return an option that is a whole number in a range."""
+    return click.option(*names, type=click.IntRange(least, most), **{"metavar": "N", **settings})
+
+
+def seed_option(help: str = "Random seed.", **settings: Any) -> Callable[[Command], Command]:
+    """Return `--seed`."""
+    return count_option("--seed", least=0, default=0, help=help, **settings)
+
+
+def pairs_option(what: str) -> Callable[[Command], Command]:
+    """Return `--option KEY=VALUE` of a solver or policy; the command gets `pairs`."""
+    return click.option(
+        "--option",
+        "pairs",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help=f"An option of the {what}; repeatable.",
+    )
+
+
 gantt_option = path_option(
     "--gantt",
     metavar="PICTURE",
@@ -47,14 +75,14 @@ def objective_option(command: Command) -> Command:
 
 def json_option(command: Command) -> Command:
     """`--json`: one JSON object or list on stdout and nothing else."""
-    return click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON for machines instead of a table."
-    )(command)
+    return flag_option("--json", "as_json", help="Print JSON for machines instead of a table.")(
+        command
+    )
 
 
 def quiet_option(command: Command) -> Command:
     """`--quiet`: the exit status and the written files say it all."""
-    return click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")(command)
+    return flag_option("-q", "--quiet", help="Print nothing but errors.")(command)
 
 
 def load(source: str, *, accept_never: bool = False) -> Instance:
@@ -93,6 +121,14 @@ def check_outputs(outputs: dict[str, Path | None], source: str) -> None:
             raise InputError(f"{option} {path}: no permission to write there")
         if path.is_file() or not path.exists():  # a device such as /dev/null may be named twice
             taken[real] = f"the file of {option}"
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder that -o names, with its parents. Raises InputError where it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"-o {folder}: cannot be made: {error.strerror or error}") from None
 
 
 def solver_options(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -1,11 +1,18 @@
 """Files that a command writes beside what it prints."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ...errors import OptschedError
+
+
+def print_json(answer: Any) -> None:
+    """Print the answer for machines, on one line."""
+    click.echo(json.dumps(answer))
 
 
 class Outputs:

@@ -55,10 +55,10 @@ def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) 
     """Who of those that wait or were just started for GPUs is worth more by GPU and second."""
     worth = model.options.value / np.maximum(model.patterns.gpus[model.options.pattern], 1.0)
     best = {
-        one.id: float(worth[model.options.first[j] : model.options.first[j + 1]].max())
+        one.id: float(worth[model.options.of(j)].max())
         for j, one in enumerate(model.jobs)
         if model.running[j] is None
-        and model.options.first[j] < model.options.first[j + 1]
+        and model.options.of(j)
         and model.patterns.gpus[model.options.pattern[model.options.first[j]]] > 0
     }
     mine = best.pop(job.id, 0.0)

@@ -2,19 +2,25 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from ..base import AttemptKey, AttemptState, Observation
+from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation
 from ..supervision import records
-from .ending import checked, observed, with_ending
+from .ending import checked, exit_status, observed, with_ending
 from .folder import NEVER_STARTED, AttemptFolder
 
+Seen = TypeVar("Seen")
+"""What the manager says, by which an attempt is looked at."""
+LOST_GRACE_S = 5.0
+"""So long may save what is left of an attempt that cannot go on."""
 
-class FollowedAttempt:
+
+class FollowedAttempt(ABC, Generic[Seen]):
     """Cheap to look at again and again: what does not change any more is read once."""
 
     def __init__(self, attempts: Path, key: AttemptKey) -> None:
@@ -49,8 +55,7 @@ class FollowedAttempt:
     def write_stop(
         self,
         grace_s: float | None,
-        overdue: str | None,
-        mode: int,
+        overdue: str | None = None,
         lost: str | None = None,
         retry_s: float | None = None,
     ) -> None:
@@ -68,9 +73,15 @@ class FollowedAttempt:
             "lost": lost,
             "retry_s": retry_s,
         }
-        self.folder.write_stop(record, mode)
+        self.folder.write_stop(record)
         if self.folder.spec is not None and self.folder.spec["user"] is not None:
             os.chmod(self.folder.path / "stop.json", 0o644)
+
+    def give_up(
+        self, why: str, grace_s: float = LOST_GRACE_S, retry_s: float | None = None
+    ) -> None:
+        """Have all of it end although nobody asked for it. Raises OSError."""
+        self.write_stop(grace_s, lost=why, retry_s=retry_s)
 
     def until_s(self, grace_s: float | None) -> float | None:
         """Return when it is ended by force on the clock of its nodes, None where these keep the
@@ -87,9 +98,8 @@ class FollowedAttempt:
     # ----------------------------------------------------------------------------------------------
     # to see it
 
-    def looked_at(self, examine: Callable[[], Observation]) -> Observation:
-        """Return what is seen of it: how it ended, else what `examine` finds of one that has a
-        sound record."""
+    def look(self, seen: Seen) -> Observation:
+        """Return what is seen of it now; what cannot go on is told to end."""
         try:
             if self.ended is not None:
                 return self.ended
@@ -100,9 +110,14 @@ class FollowedAttempt:
                 return self.end(
                     Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED)
                 )
-            return examine()
+            return self.examine(seen)
         except OSError as error:
             return self.unreachable(f"its files cannot be read: {error.strerror}")
+
+    @abstractmethod
+    def examine(self, seen: Seen) -> Observation:
+        """Return what is seen of one that has a sound record and was not seen to end. Raises
+        OSError."""
 
     def unreachable(self, reason: str) -> Observation:
         """Return that nobody can tell."""
@@ -119,6 +134,13 @@ class FollowedAttempt:
         """Keep that it ended so, with what its supervisors said."""
         common = replace(self.observed(AttemptState.ENDED), retry_s=retry_s)
         return self.end(with_ending(common, self._endings, status, reason))
+
+    def ended_by(self, lost: str) -> tuple[int | None, str]:
+        """Return exit status and reason of one that was given up: it may have saved, or done all,
+        in time."""
+        statuses = [(self._endings.get(name) or {}).get("status") for name in self.names]
+        well = SAVED_AND_STOPPED in statuses or not any(statuses)
+        return exit_status(statuses) if well else None, lost
 
     def observed(self, state: AttemptState) -> Observation:
         """Return the attempt in `state`, with what its supervisors said."""
@@ -191,3 +213,51 @@ class FollowedAttempt:
         if not self.may_start():
             return []
         return [rank for rank, name in enumerate(self.names) if self.claim(name) is None]
+
+
+class AttemptByNode(FollowedAttempt[Seen]):
+    """An attempt of which its manager has something for each node."""
+
+    def __init__(self, attempts: Path, key: AttemptKey) -> None:
+        super().__init__(attempts, key)
+        self._since_s: dict[tuple[str, str], float] = {}
+
+    @abstractmethod
+    def look_at(self, rank: int, node: dict[str, Any], seen: Seen) -> AttemptState:
+        """Return where it is on one node; it is `ended` there once that has been written down."""
+
+    @abstractmethod
+    def told(self) -> tuple[int | None, str | None]:
+        """Return exit status and reason, once it has ended on all nodes."""
+
+    def going(self, state: AttemptState, name: str, seen: Seen) -> Observation:
+        """Return the attempt that has not ended, and is in `state` for what is seen of the node
+        `name`."""
+        return self.observed(state)
+
+    def examine(self, seen: Seen) -> Observation:
+        """Return what is seen of it: that of the node that is least far."""
+        states = [self.look_at(rank, node, seen) for rank, node in enumerate(self.folder.nodes)]
+        for state in (AttemptState.UNREACHABLE, AttemptState.STARTING, AttemptState.RUNNING):
+            if state in states:
+                return self.going(state, self.names[states.index(state)], seen)
+        return self.end_with(*self.told())
+
+    def over_at(self, name: str) -> bool:
+        """Return whether it has ended on a node, or was kept from beginning there."""
+        if self.ending(name) is not None:
+            return True
+        claim = self.claim(name)
+        if claim is None or claim.get("by") != "executor":
+            return False
+        self.end_node(name, claim.get("reason"))
+        return True
+
+    def alive_at(self, name: str) -> AttemptState:
+        """Return where it is on a node where its supervisor runs."""
+        return AttemptState.STARTING if self.began(name) is None else AttemptState.RUNNING
+
+    def lasts(self, seconds: float, name: str, what: str, now_s: float | None = None) -> bool:
+        """Return whether `what` has been seen of a node for so long, by the monotonic clock."""
+        now_s = time.monotonic() if now_s is None else now_s
+        return now_s - self._since_s.setdefault((name, what), now_s) >= seconds

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ...model.cluster import Node
 from .. import program, supervision
 from ..base import (
     AttemptKey,
@@ -22,8 +21,8 @@ from ..base import (
     Order,
     RefusedError,
 )
-from ..orders import check, everybodys_environment, recorded, recorded_node
-from .attempt import FollowedAttempt
+from ..orders import check, check_places, everybodys_environment, recorded, recorded_node
+from .attempt import AttemptByNode
 from .ending import by_itself, failed_by_user
 from .executor import AttemptExecutor
 from .folder import NEVER_STARTED, AttemptFolder
@@ -31,8 +30,6 @@ from .folder import NEVER_STARTED, AttemptFolder
 SETTLE_S = 4.0
 """So long after a job's end its supervisor's words may still be on their way through a shared file
 system, and so long a submission whose answer was lost may take to be seen."""
-LOST_GRACE_S = 5.0
-"""So long may the rest of a gang save, a part of which is lost."""
 AGAIN_S = 5.0
 """How often the batch system is told again what it has not done yet."""
 
@@ -48,58 +45,43 @@ class BatchJob:
     why: str = ""
 
 
-class BatchAttempt(FollowedAttempt):
+class BatchAttempt(AttemptByNode[Mapping[str, BatchJob]]):
     """An attempt that is a job on each of its nodes."""
 
     def __init__(self, attempts: Path, key: AttemptKey) -> None:
         super().__init__(attempts, key)
         self.told_s = -float("inf")
-        self._since_s: dict[str, float] = {}
 
     def job_names(self) -> list[str]:
         """The names of its jobs, by rank: no other attempt anywhere has them."""
         place = hashlib.sha256(str(self.folder.path).encode()).hexdigest()[:12]
         return [f"optsched-{place}-{rank}" for rank in range(len(self.names))]
 
-    def look(self, jobs: Mapping[str, BatchJob], mode: int) -> Observation:
-        """Return what is seen of it now; what cannot go on is told to end."""
-        return self.looked_at(lambda: self._look(jobs, mode))
-
-    def _look(self, jobs: Mapping[str, BatchJob], mode: int) -> Observation:
-        states = [
-            self._look_at(name, jobs.get(job), mode)
-            for name, job in zip(self.names, self.job_names(), strict=True)
-        ]
-        if all(state is AttemptState.ENDED for state in states):
-            return self.end_with(*self._told())
-        starting = AttemptState.STARTING in states
-        return self.observed(AttemptState.STARTING if starting else AttemptState.RUNNING)
-
-    def _look_at(self, name: str, job: BatchJob | None, mode: int) -> AttemptState:
-        if self.ending(name) is not None:
+    def look_at(
+        self, rank: int, node: dict[str, Any], seen: Mapping[str, BatchJob]
+    ) -> AttemptState:
+        """Return where it is on one node."""
+        name, job = node["name"], seen.get(self.job_names()[rank])
+        if self.over_at(name):
             return AttemptState.ENDED
         claim, gone = self.claim(name), job is None or job.state == "over"
-        if claim is not None and claim.get("by") == "executor":
-            return self.end_node(name, claim.get("reason"))
-        if gone and not self._for_a_while(name):
+        if gone and not self.lasts(SETTLE_S, name, "gone"):
             return AttemptState.STARTING if claim is None else AttemptState.RUNNING
         if not gone:
-            self._since_s.pop(name, None)
+            self._since_s.pop((name, "gone"), None)
         if claim is None:
-            return self._look_at_waiting(name, job, gone, mode)
+            return self._look_at_waiting(name, job, gone)
         if not gone:
-            return AttemptState.STARTING if self.began(name) is None else AttemptState.RUNNING
+            return self.alive_at(name)
         self.look_anew([name])
         if self.ending(name) is not None:
             return AttemptState.ENDED
         why = "the batch system has lost its job" if job is None else job.why
         if self.stop_record() is None:
-            self.write_stop(LOST_GRACE_S, None, mode, lost=why)
+            self.give_up(why)
         return self.end_node(name, why)
 
-    def _look_at_waiting(
-        self, name: str, job: BatchJob | None, gone: bool, mode: int
-    ) -> AttemptState:
+    def _look_at_waiting(self, name: str, job: BatchJob | None, gone: bool) -> AttemptState:
         """Nothing of it has begun there: it is taken back where it is not wanted or never will."""
         if self.stop_record() is None:
             timeout_s = (self.folder.spec or {})["start_timeout_s"]
@@ -107,20 +89,16 @@ class BatchAttempt(FollowedAttempt):
                 return AttemptState.STARTING
             waits_for = "the batch system does not know its job" if job is None else job.why
             why = f"it did not begin within {timeout_s:g} s: {waits_for}"
-            lost = job.why if gone and job is not None else why
-            self.write_stop(LOST_GRACE_S, None, mode, lost=lost)
+            self.give_up(job.why if gone and job is not None else why)
         if not gone and job is not None and job.state == "runs":
             return AttemptState.STARTING  # it has just begun, and will find why it is not to run
         return self.end_node(name, None) if self.take(name) else AttemptState.STARTING
 
-    def _for_a_while(self, name: str) -> bool:
-        return time.monotonic() - self._since_s.setdefault(name, time.monotonic()) >= SETTLE_S
-
-    def _told(self) -> tuple[int | None, str | None]:
-        """Exit status and reason."""
+    def told(self) -> tuple[int | None, str | None]:
+        """Return exit status and reason."""
         lost = (self.stop_record() or {}).get("lost")
         if lost is not None:
-            return None, str(lost)
+            return self.ended_by(str(lost))
         if all(one["status"] is None and one["reason"] is None for one in self._endings.values()):
             return None, NEVER_STARTED
         return by_itself(self.folder, self._endings, failed_by_user(self.folder))
@@ -171,7 +149,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
     def prepare(self, folder: Path) -> None:
         """Lay down what nodes run."""
         agent = Path(str(supervision.__file__)).with_name("agent.py")
-        self._agent = program.lay_down(folder / "batch", [agent]) / agent.name
+        self._agent = program.lay_down(folder / "batch", agent)
 
     def follow(self, key: AttemptKey) -> BatchAttempt:
         """Return what follows an attempt from its folder."""
@@ -184,16 +162,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
     def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
         """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""
         check(order)
-        if order.beside is not None:
-            raise RefusedError(f"no two jobs have the same GPUs, and {order.beside} has them")
-        known: dict[str, Node] = {one.node.name: one.node for one in self.inventory()}
-        for slot in order.placement:
-            if slot.node not in known:
-                raise RefusedError(f"node {slot.node} is not one of this executor")
-            if slot.gpus > known[slot.node].gpus:
-                raise RefusedError(
-                    f"node {slot.node} has {known[slot.node].gpus} GPUs, not {slot.gpus}"
-                )
+        check_places(order, {status.node.name: status for status in self.inventory()}, {})
         return {
             **recorded(order),
             "environment": everybodys_environment(order, folder.progress_path),
@@ -234,7 +203,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
 
     def look(self, attempt: BatchAttempt) -> Observation:
         """Return what is seen of an attempt."""
-        return attempt.look(self._jobs, self._mode)
+        return attempt.look(self._jobs)
 
     def see_to(self, attempt: BatchAttempt, seen: Observation) -> None:
         """Cancel jobs that wait in vain, and what is left of those that should be over."""

@@ -22,7 +22,7 @@ from .attempt import FollowedAttempt
 from .folder import AttemptFolder, keys
 from .taking import take, unusable
 
-Attempt = TypeVar("Attempt", bound=FollowedAttempt)
+Attempt = TypeVar("Attempt", bound=FollowedAttempt[Any])
 
 
 class AttemptExecutor(ABC, Generic[Attempt]):
@@ -44,7 +44,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         """Take `folder` and the attempts that go on there. Raises InputError where another process
         has it, or it cannot be used."""
         self.poll_s = poll_s
-        self._attempts_folder, self._mode, self._lock_fd = take(folder)
+        self._attempts_folder, self._lock_fd = take(folder)
         self._lock = threading.RLock()
         self._woken = threading.Event()
         try:
@@ -115,7 +115,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         attempt = self.follow(order.key)
         spec = self.specification(order, attempt.folder)
         try:
-            attempt.folder.prepare(spec, self._mode)
+            attempt.folder.prepare(spec)
             if self.gives_records and spec["user"] is not None:
                 attempt.folder.give(spec["user"])
         except OSError as error:
@@ -163,7 +163,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
 
     def _write_stop(self, attempt: Attempt, grace_s: float | None, overdue: str | None) -> None:
         try:
-            attempt.write_stop(grace_s, overdue, self._mode)
+            attempt.write_stop(grace_s, overdue)
         except OSError as error:
             raise NoAnswerError(
                 f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"

@@ -9,8 +9,6 @@ belongs to the command's user: nobody else's decisions hang on files that a user
 import fcntl
 import os
 import shutil
-import signal
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +20,11 @@ from ..supervision import cgroups, processes, records
 RESTARTED = "the host was restarted"
 SUPERVISOR_KILLED = "its supervisor was killed"
 NEVER_STARTED = "was never started"
+
+
+def folder_mode() -> int:
+    """Return the mode of folders of attempts: below root's, users reach their own output."""
+    return 0o711 if os.geteuid() == 0 else 0o700
 
 
 def keys(folder: Path) -> Iterator[AttemptKey]:
@@ -51,11 +54,34 @@ def _make_for(folder: Path, user: Mapping[str, Any]) -> None:
     os.chown(folder, user["uid"], user["gid"])
 
 
-def _make_passable(folder: Path, mode: int) -> None:
-    """A folder for output, and the two above it, which are of the attempt and the job. Raises
+def _make_passable(folder: Path) -> None:
+    """Make a folder for output, and the two above it, which are of the attempt and the job. Raises
     OSError."""
-    for one in (folder.parent.parent, folder.parent, folder):
-        one.mkdir(mode=mode, exist_ok=True)
+    for each in (folder.parent.parent, folder.parent, folder):
+        each.mkdir(mode=folder_mode(), exist_ok=True)
+
+
+class Report:
+    """The file in which a command reports its progress."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[tuple[int, int], Progress | None] | None = None
+
+    def progress(self) -> Progress | None:
+        """Return what it last reported, read again when it has changed; None where that is nothing
+        or makes no sense."""
+        try:
+            seen = os.lstat(self._path)
+        except OSError:
+            return None
+        stamp = (seen.st_mtime_ns, seen.st_ino)
+        if self._read is None or self._read[0] != stamp:
+            record: dict[str, Any] | None = None
+            with suppress(OSError):
+                record = records.read(str(self._path))
+            self._read = (stamp, None if record is None else Progress.reported(record))
+        return self._read[1]
 
 
 class AttemptFolder:
@@ -66,7 +92,7 @@ class AttemptFolder:
         self.path = attempts / key.job / str(key.number)
         self.spec: dict[str, Any] | None = records.read(str(self.path / "spec.json"))
         self.damaged = self.spec is None and (self.path / "spec.json").exists()
-        self._progress: tuple[tuple[int, int], Progress | None] | None = None
+        self._report = Report(self.progress_path)
 
     @property
     def nodes(self) -> list[dict[str, Any]]:
@@ -84,7 +110,7 @@ class AttemptFolder:
         """Where a node's command prints."""
         return str(node.get("output") or self.path / node["name"])
 
-    def prepare(self, spec: dict[str, Any], mode: int) -> None:
+    def prepare(self, spec: dict[str, Any]) -> None:
         """Make folders, take room on the disk, and last write `spec`, from where on the attempt
         exists.
 
@@ -96,10 +122,10 @@ class AttemptFolder:
                 self.path,
                 *(self.path / node["name"] for node in spec["nodes"]),
             ):
-                folder.mkdir(mode=mode, exist_ok=True)
-                folder.chmod(mode)  # whatever the umask is
+                folder.mkdir(mode=folder_mode(), exist_ok=True)
+                folder.chmod(folder_mode())  # whatever the umask is
             for node in spec["nodes"]:
-                _make_passable(Path(node.get("output") or self.path / node["name"]), mode)
+                _make_passable(Path(self.output_folder(node)))
                 records.reserve(str(self.path / node["name"] / "pid.json"))
                 records.reserve(str(self.path / node["name"] / "exit.json"))
             self.progress_path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -135,10 +161,10 @@ class AttemptFolder:
     def stop_record(self) -> dict[str, Any] | None:
         return records.read(str(self.path / "stop.json"))
 
-    def write_stop(self, record: dict[str, Any], mode: int) -> None:
+    def write_stop(self, record: dict[str, Any]) -> None:
         """Say that the attempt is to end. Raises OSError."""
-        self.path.parent.mkdir(mode=mode, exist_ok=True)
-        self.path.mkdir(mode=mode, exist_ok=True)
+        for folder in (self.path.parent, self.path):
+            folder.mkdir(mode=folder_mode(), exist_ok=True)
         records.write_reserved(str(self.path / "stop.json"), record)
 
     def failed(self) -> dict[str, Any] | None:
@@ -168,48 +194,17 @@ class AttemptFolder:
         self, node: str, reason: str | None, started_s: float | None, status: int | None = None
     ) -> None:
         """Say in its supervisor's stead how a command ended. Raises OSError."""
-        ending = {
-            "status": status,
-            "reason": reason,
-            "asked": False,
-            "started_s": started_s,
-            "ended_s": time.time(),
-        }
+        ending = records.ending(status, reason, started_s)
         records.write_reserved(str(self.path / node / "exit.json"), ending)
 
     def kill_leftovers(self, node: dict[str, Any], shim: processes.Identity | None) -> bool:
         """Kill what runs on although its supervisor is gone; True once nothing does."""
-        marks = (f"OPTSCHED_PROGRESS={self.progress_path}", f"OPTSCHED_NODE={node['name']}")
         groups = cgroups.Groups(dict(node["cgroups"]))
-        found = dict.fromkeys(groups.pids())
-        if shim is not None:
-            found.update(dict.fromkeys(processes.in_session(shim)))
-        found.update(dict.fromkeys(processes.marked(*(mark.encode() for mark in marks))))
-        groups.kill()
-        processes.send_all(list(found), signal.SIGKILL)
-        if found:
-            return False
-        groups.remove()
-        return True
+        return processes.kill_leftovers(groups, shim, str(self.path), node["name"])
 
     def progress(self) -> Progress | None:
-        """What the command last reported, read again when it has changed; None where that is
-        nothing or makes no sense."""
-        try:
-            seen = os.lstat(self.progress_path)
-        except OSError:
-            return None
-        stamp = (seen.st_mtime_ns, seen.st_ino)
-        if self._progress is None or self._progress[0] != stamp:
-            self._progress = (stamp, self._read_progress())
-        return self._progress[1]
-
-    def _read_progress(self) -> Progress | None:
-        try:
-            record = records.read(str(self.progress_path))
-        except OSError:
-            return None
-        return None if record is None else Progress.reported(record)
+        """Return what the command last reported."""
+        return self._report.progress()
 
     def remove(self, outputs: bool) -> None:
         """Remove it all; without `outputs` what the command printed stays."""

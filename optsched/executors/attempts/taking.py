@@ -2,33 +2,22 @@
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from ...errors import InputError
 from ..supervision import records
+from .folder import folder_mode
 
 
-class Taken(NamedTuple):
-    """`attempts` is the folder; `mode` that of folders in it; whoever lets go of the folder closes
-    `lock_fd`."""
-
-    attempts: Path
-    mode: int
-    lock_fd: int
-
-
-def take(folder: Path) -> Taken:
-    """Take `folder/attempts`, made where it is not there.
+def take(folder: Path) -> tuple[Path, int]:
+    """Take `folder/attempts`, made where it is not there; whoever lets go of it closes the
+    descriptor that is returned too.
 
     Raises InputError where it cannot be used or another process has it.
     """
-    mode = (
-        0o711 if os.geteuid() == 0 else 0o700
-    )  # below root's folders users reach their own output
     attempts = folder.absolute() / "attempts"
     try:
-        attempts.mkdir(parents=True, exist_ok=True, mode=mode)
-        attempts.chmod(mode)  # whatever the umask was
+        attempts.mkdir(parents=True, exist_ok=True, mode=folder_mode())
+        attempts.chmod(folder_mode())  # whatever the umask was
         lock_fd = os.open(attempts, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise unusable(folder, error) from error
@@ -37,7 +26,7 @@ def take(folder: Path) -> Taken:
         raise InputError(
             f"{folder} is in use by another controller; stop that or name another folder"
         )
-    return Taken(attempts, mode, lock_fd)
+    return attempts, lock_fd
 
 
 def unusable(folder: Path, error: OSError) -> InputError:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..attempts.attempt import FollowedAttempt
-from ..attempts.ending import by_itself, exit_status, failed_by_user
+from ..attempts.attempt import AttemptByNode
+from ..attempts.ending import by_itself, failed_by_user
 from ..attempts.folder import NEVER_STARTED
-from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation
+from ..base import AttemptKey, AttemptState, Observation
 from ..supervision import records
 from . import phases
 from .nodes import KubernetesNode
@@ -20,8 +20,6 @@ from .view import Seen
 SETTLE_S = 4.0
 """So long after a pod's end its supervisor's words may still be on their way through a shared file
 system."""
-LOST_GRACE_S = 5.0
-"""So long may a command save that Kubernetes has given up, should it still run."""
 FENCE_S = 15.0
 """So long after it was told to end is there no supervisor that still reads its folder has anything
 running: a second until it looks, its grace, two and a half for what the command leaves behind."""
@@ -32,7 +30,7 @@ OVERTIME_S = 30.0
 OUT_OF_MEMORY = "its container ran out of memory"
 
 
-class KubernetesAttempt(FollowedAttempt):
+class KubernetesAttempt(AttemptByNode[Seen]):
     """An attempt that is a pod on each of its nodes."""
 
     def __init__(self, attempts: Path, key: AttemptKey, tag: str) -> None:
@@ -43,7 +41,6 @@ class KubernetesAttempt(FollowedAttempt):
             False  # its files will tell more in a moment, and no change of a pod will say so
         )
         self.asked_s = -float("inf")  # when Kubernetes was last asked to delete its pods
-        self._since_s: dict[tuple[str, str], float] = {}
 
     def pod_names(self) -> list[str]:
         """Of its nodes' pods, by rank."""
@@ -56,42 +53,21 @@ class KubernetesAttempt(FollowedAttempt):
     # ----------------------------------------------------------------------------------------------
     # --- to see it
 
-    def look(self, seen: Seen, mode: int) -> Observation:
-        """What is seen of it now; what cannot go on is told to end."""
-        return self.looked_at(lambda: self._look(seen, mode))
-
-    def _look(self, seen: Seen, mode: int) -> Observation:
-        pods = [seen.pods.get(name) for name in self.pod_names()]
-        states = [
-            self._look_at(node["name"], pod, seen, mode)
-            for node, pod in zip(self.folder.nodes, pods, strict=True)
-        ]
-        self.soon = AttemptState.STARTING in states and all(
+    def going(self, state: AttemptState, name: str, seen: Seen) -> Observation:
+        """Return the attempt, or that nobody can tell."""
+        pods = [seen.pods.get(pod) for pod in self.pod_names()]
+        self.soon = state is AttemptState.STARTING and all(
             pod is not None and phases.ran(pod) for pod in pods
         )
-        state = AttemptState.RUNNING
-        if all(one is AttemptState.ENDED for one in states):
-            state = AttemptState.ENDED
-        else:
-            state = next(
-                (one for one in (AttemptState.UNREACHABLE, AttemptState.STARTING) if one in states),
-                state,
-            )
-        if state is AttemptState.ENDED:
-            return self.end_with(*self._told())
         if state is AttemptState.UNREACHABLE:
-            return self.unreachable(self._why_silent(self.names[states.index(state)], seen))
+            return self.unreachable(self._why_silent(name, seen))
         return self.observed(state)
 
-    def _told(self) -> tuple[int | None, str | None]:
-        """Exit status and reason."""
-        endings = self._endings
-        statuses = [ending["status"] for ending in endings.values()]
-        lost = self._lost()
+    def told(self) -> tuple[int | None, str | None]:
+        """Return exit status and reason."""
+        endings, lost = self._endings, self._lost()
         if lost is not None:
-            if SAVED_AND_STOPPED in statuses or not any(one is None or one for one in statuses):
-                return exit_status(statuses), lost
-            return None, lost
+            return self.ended_by(lost)
         failed = failed_by_user(self.folder)
         silent = all(
             ending["started_s"] is None and ending["status"] is None for ending in endings.values()
@@ -107,35 +83,35 @@ class KubernetesAttempt(FollowedAttempt):
         lost = (self.stop_record() or records.read(str(told)) or {}).get("lost")
         return lost[:1000] if isinstance(lost, str) else None
 
-    def _look_at(
-        self, name: str, pod: Mapping[str, Any] | None, seen: Seen, mode: int
-    ) -> AttemptState:
-        node = seen.nodes.get(name)
-        ready = node is not None and node.ready
+    def look_at(self, rank: int, node: dict[str, Any], seen: Seen) -> AttemptState:
+        """Return where it is on one node, by its pod."""
+        name, pod = node["name"], seen.pods.get(self.pod_names()[rank])
+        host = seen.nodes.get(name)
+        ready = host is not None and host.ready
         claim = self.claim(name)
         if self.ending(name) is not None:
             return self._look_at_ended(name, pod, ready, seen)
         if claim is not None and claim.get("by") != "pod":
             return self.end_node(name, claim.get("reason"))
         if pod is not None and phases.stopped(pod):
-            state = self._look_at_stopped(name, pod, claim, seen, mode)
+            state = self._look_at_stopped(name, pod, claim, seen)
             return (
                 self._look_at_ended(name, pod, ready, seen)
                 if state is AttemptState.ENDED
                 else state
             )
-        lost = self._given_up(pod, node)
+        lost = self._given_up(pod, host)
         if claim is None:
-            return self._look_at_waiting(name, pod, lost, seen, mode)
+            return self._look_at_waiting(name, pod, lost, seen)
         if pod is None or lost is not None:
-            return self._look_at_lost(name, lost or "its pod is gone from Kubernetes", seen, mode)
+            return self._look_at_lost(name, lost or "its pod is gone from Kubernetes", seen)
         self._since_s.pop((name, "gone"), None)
         if not ready:
             return AttemptState.UNREACHABLE
         if phases.leaving(pod) and self.stop_record() is None:
             reason = phases.removed_by(pod) or "its pod was deleted by somebody else"
-            self._give_up(reason, (self.folder.spec or {})["grace_s"], mode)
-        return AttemptState.RUNNING if self.began(name) is not None else AttemptState.STARTING
+            self.give_up(reason, (self.folder.spec or {})["grace_s"])
+        return self.alive_at(name)
 
     def _look_at_ended(
         self, name: str, pod: Mapping[str, Any] | None, ready: bool, seen: Seen
@@ -143,7 +119,7 @@ class KubernetesAttempt(FollowedAttempt):
         """Its supervisor has ended; its pod may have its GPUs for a while yet."""
         if phases.final(pod) or not ready:
             return AttemptState.ENDED
-        self.over = self.over or self._for(SETTLE_S, name, "over", seen)
+        self.over = self.over or self.lasts(SETTLE_S, name, "over", seen.at_s)
         return AttemptState.RUNNING
 
     def _given_up(self, pod: Mapping[str, Any] | None, node: KubernetesNode | None) -> str | None:
@@ -157,7 +133,7 @@ class KubernetesAttempt(FollowedAttempt):
         return None
 
     def _look_at_waiting(
-        self, name: str, pod: Mapping[str, Any] | None, lost: str | None, seen: Seen, mode: int
+        self, name: str, pod: Mapping[str, Any] | None, lost: str | None, seen: Seen
     ) -> AttemptState:
         """Nothing of it has begun there: it is taken back where it is not wanted any more or never
         will begin."""
@@ -175,7 +151,7 @@ class KubernetesAttempt(FollowedAttempt):
                 reason = f"it did not begin within {spec['start_timeout_s']:g} s: {phases.waits_for(pod)}"  # noqa: E501
             if reason is None:
                 return AttemptState.STARTING
-            self._give_up(reason, LOST_GRACE_S, mode)
+            self.give_up(reason)
         if pod is not None and lost is None:
             return AttemptState.STARTING  # until its pod is gone, which holds GPUs
         if not self.take(name):
@@ -187,20 +163,17 @@ class KubernetesAttempt(FollowedAttempt):
         if phases.hopeless(pod) is None:
             self._since_s.pop((name, "hopeless"), None)
             return False
-        return phases.hopeless(pod, for_good=True) is not None or self._for(
-            HOPELESS_S, name, "hopeless", seen
+        return phases.hopeless(pod, for_good=True) is not None or self.lasts(
+            HOPELESS_S, name, "hopeless", seen.at_s
         )
 
     def _look_at_stopped(
-        self,
-        name: str,
-        pod: Mapping[str, Any],
-        claim: Mapping[str, Any] | None,
-        seen: Seen,
-        mode: int,
+        self, name: str, pod: Mapping[str, Any], claim: Mapping[str, Any] | None, seen: Seen
     ) -> AttemptState:
         """Kubernetes says that it has ended, and its supervisor does not say how."""
-        if (claim is not None or phases.ran(pod)) and not self._for(SETTLE_S, name, "gone", seen):
+        if (claim is not None or phases.ran(pod)) and not self.lasts(
+            SETTLE_S, name, "gone", seen.at_s
+        ):
             return AttemptState.STARTING if claim is None else AttemptState.RUNNING
         self.look_anew([name])
         if self.ending(name) is not None:
@@ -210,7 +183,7 @@ class KubernetesAttempt(FollowedAttempt):
             if not self.take(name):
                 return AttemptState.STARTING
             if stop is None:
-                self._give_up(phases.how_it_ended(pod), LOST_GRACE_S, mode)
+                self.give_up(phases.how_it_ended(pod))
             return self.end_node(name, None)
         if phases.out_of_memory(pod):
             limit_gib = next(one["memory_gib"] for one in self.folder.nodes if one["name"] == name)
@@ -225,32 +198,22 @@ class KubernetesAttempt(FollowedAttempt):
             return self.end_node(name, reason, status=-9)
         reason = phases.how_it_ended(pod)
         if stop is None:
-            self._give_up(reason, LOST_GRACE_S, mode)
+            self.give_up(reason)
         return self.end_node(name, reason)
 
-    def _look_at_lost(self, name: str, reason: str, seen: Seen, mode: int) -> AttemptState:
+    def _look_at_lost(self, name: str, reason: str, seen: Seen) -> AttemptState:
         """It began, and nobody knows whether it still runs: a supervisor that can read its folder
         will end it."""
-        if not self._for(SETTLE_S, name, "gone", seen):
+        if not self.lasts(SETTLE_S, name, "gone", seen.at_s):
             return AttemptState.RUNNING
         if (name, "fenced") not in self._since_s:
             self.look_anew([name])
             stop = self.stop_record()
             if stop is None or (stop["grace_s"] is not None and stop["lost"] is None):
-                self._give_up(reason, LOST_GRACE_S, mode)
-        if not self._for(FENCE_S, name, "fenced", seen):
+                self.give_up(reason)
+        if not self.lasts(FENCE_S, name, "fenced", seen.at_s):
             return AttemptState.UNREACHABLE
         return self.end_node(name, reason)
-
-    # ----------------------------------------------------------------------------------------------
-    # --- its records
-
-    def _give_up(self, reason: str, grace_s: float, mode: int) -> None:
-        """Have all of it end. Raises OSError."""
-        self.write_stop(grace_s, None, mode, lost=reason)
-
-    def _for(self, seconds: float, name: str, what: str, seen: Seen) -> bool:
-        return seen.at_s - self._since_s.setdefault((name, what), seen.at_s) >= seconds
 
     def _why_silent(self, name: str, seen: Seen) -> str:
         stop = self.stop_record()

@@ -19,10 +19,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..supervision import gang, memory, records, supervisor
+    from ..supervision import gang, memory, processes, records, supervisor
 else:
     import gang
     import memory
+    import processes
     import records
     import supervisor
 
@@ -38,7 +39,6 @@ container."""
 DELETED = "its pod was deleted or evicted by somebody else"
 OUT_OF_MEMORY = "its container ran out of memory"
 OOM_KILLS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
-LEAST_STATUS_OF_SIGNALS = 128
 
 
 class PodSupervisor(gang.GangSupervisor):
@@ -52,10 +52,24 @@ class PodSupervisor(gang.GangSupervisor):
     late = "its pod did not start within"
 
     def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
-        super().__init__(folder, spec, node)
-        self.failed_path = f"{self.above}/progress/failed.json"
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in (ADDRESS, NODE)
+        }
+        super().__init__(
+            folder, {**spec, "environment": {**inherited, **spec["environment"]}}, node
+        )
+        print(
+            f"optsched: what {spec['key']} prints is in {folder}/stdout and {folder}/stderr",
+            flush=True,
+        )
         self.told_path = f"{self.above}/progress/told.json"
         self._oom_kills = _oom_kills()
+
+    @classmethod
+    def given(cls, wanted: int) -> "tuple[list[str], dict[str, str]]":
+        """Return the GPUs of the container."""
+        gpu_ids, visible = _gpus(wanted)
+        return gpu_ids, {"CUDA_VISIBLE_DEVICES": visible}
 
     def read_stop(self) -> "dict[str, Any] | None":
         """That it is to end, by whoever may say so."""
@@ -105,37 +119,15 @@ class PodSupervisor(gang.GangSupervisor):
 def main(folder: str) -> int:
     """Run what the attempt's spec says for this node, unless that was done before; the command's
     exit status."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.HEARD)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.closerange(3, 1 << 20)
     above, name = os.path.split(folder)
-    spec = records.read(f"{folder}/spec.json") or records.read(f"{above}/spec.json")
-    if spec is None:
-        return 0  # forgotten
     if os.environ.get(NODE, name) != name:
         print(
             f"optsched: this pod is for node {name}, and somebody bound it to {os.environ[NODE]}",
             flush=True,
         )
         return WRONG_NODE
-    node = next(node for node in spec["nodes"] if node["name"] == name)
-    gpu_ids, visible = _gpus(node["gpus"])
-    claim = {"by": "pod", "gpu_ids": gpu_ids, "at_s": time.time()}
-    if not records.write_first(f"{folder}/claim.json", claim):
-        return 0  # nobody runs a claim that another has
-    print(
-        f"optsched: what {spec['key']} prints is in {folder}/stdout and {folder}/stderr", flush=True
-    )
-    spec["user"] = None  # whom the pod has made us
-    given = {
-        variable: value for variable, value in os.environ.items() if variable not in (ADDRESS, NODE)
-    }
-    spec["environment"] = {**given, **spec["environment"]}
-    node["environment"]["CUDA_VISIBLE_DEVICES"] = visible
-    supervised = PodSupervisor(folder, spec, node)
-    supervised.run()
-    status = supervised.status
-    return 1 if status is None else LEAST_STATUS_OF_SIGNALS - status if status < 0 else status
+    supervised = gang.supervise_here(above, name, PodSupervisor, by="pod")
+    return 0 if supervised is None else processes.shell_status(supervised.status)
 
 
 def _gpus(wanted: int) -> "tuple[list[str], str]":

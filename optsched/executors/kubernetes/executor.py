@@ -15,7 +15,7 @@ from ..attempts.folder import AttemptFolder
 from ..base import AttemptKey, NoAnswerError, NodeStatus, Observation, Order
 from ..tag import tag_of
 from .api import KubernetesApi, RejectedError, refused
-from .attempt import LOST_GRACE_S, KubernetesAttempt
+from .attempt import KubernetesAttempt
 from .phases import final, leaving, node_of, overdue_s
 from .pods import OVERTIME_S, TAG, attempt_pod, binding, deletion, key_of
 from .site import Site
@@ -65,7 +65,7 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
         """Lay down what pods run, and the mark of ours."""
         self._tag = tag_of(folder / "kubernetes.json")
         entry = Path(__file__).with_name("entry.py")
-        self._entry = program.lay_down(folder / "kubernetes", [entry]) / entry.name
+        self._entry = program.lay_down(folder / "kubernetes", entry)
         self._view = View(self.api, self.site, self._tag, self._declared)
         self._watcher = Watcher(self.api, f"{TAG}={self._tag}", self._note)
 
@@ -97,7 +97,7 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
 
     def look(self, attempt: KubernetesAttempt) -> Observation:
         """Return what is seen of an attempt."""
-        return attempt.look(self._latest, self._mode)
+        return attempt.look(self._latest)
 
     def _ask(self, known_changes: bool = True) -> Seen:
         """What Kubernetes says by now; pods of attempts that are forgotten here are deleted. Raises
@@ -166,7 +166,7 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
 
     def _give_up(self, attempt: KubernetesAttempt, reason: str) -> None:
         with suppress(OSError):  # then it is tried again
-            attempt.write_stop(LOST_GRACE_S, None, self._mode, lost=reason)
+            attempt.give_up(reason)
 
     def hasten(self, attempt: KubernetesAttempt) -> None:
         """Delete its pods: supervisors find the record by themselves, only later."""

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..attempts.attempt import FollowedAttempt
+from ..attempts.attempt import AttemptByNode
 from ..attempts.ending import of_the_first
 from ..attempts.folder import NEVER_STARTED, RESTARTED, SUPERVISOR_KILLED
-from ..base import AttemptKey, AttemptState, Observation
+from ..base import AttemptKey, AttemptState
 from ..supervision import processes, records
 
 KILL_NOW, LOOK = signal.SIGQUIT, signal.SIGUSR2
@@ -21,7 +21,7 @@ SHIM = str(Path(records.__file__).with_name("shim.py"))
 NO_SUPERVISOR = "its supervisor could not start"
 
 
-class Attempt(FollowedAttempt):
+class Attempt(AttemptByNode[None]):
     """An attempt that is a supervisor of this host for each of its nodes."""
 
     def __init__(self, attempts: Path, key: AttemptKey, boot: str) -> None:
@@ -91,10 +91,6 @@ class Attempt(FollowedAttempt):
     # ----------------------------------------------------------------------------------------------
     # to see
 
-    def look(self) -> Observation:
-        """What is seen of it now."""
-        return self.looked_at(self._look)
-
     def until_s(self, grace_s: float | None) -> float | None:
         """Return when it is ended by force: its supervisors have the clock of this host."""
         return 0.0 if grace_s is None else time.monotonic() + grace_s
@@ -103,21 +99,19 @@ class Attempt(FollowedAttempt):
         """Return the record that has the GPUs which it was given."""
         return next(node for node in self.folder.nodes if node["name"] == name)
 
-    def _look(self) -> Observation:
-        states = [self._look_at(node) for node in self.folder.nodes]
-        if all(state is AttemptState.ENDED for state in states):
-            return self.end_with(*of_the_first(self.folder, self._endings))
-        starting = AttemptState.STARTING in states
-        return self.observed(AttemptState.STARTING if starting else AttemptState.RUNNING)
+    def told(self) -> tuple[int | None, str | None]:
+        """Return exit status and reason."""
+        return of_the_first(self.folder, self._endings)
 
-    def _look_at(self, node: dict[str, Any]) -> AttemptState:
+    def look_at(self, rank: int, node: dict[str, Any], seen: None) -> AttemptState:
+        """Return where it is on one node, by its supervisor."""
         name, gone = node["name"], False
         if name in self._endings:
             return AttemptState.ENDED
         descriptor = self._pidfds.get(name)
         if descriptor is not None:
             if not _readable(descriptor):
-                return self._seen_alive(name)
+                return self.alive_at(name)
             os.close(self._pidfds.pop(name))
             gone = True
         if self.ending(name):
@@ -127,16 +121,13 @@ class Attempt(FollowedAttempt):
             adopted = processes.open_pidfd(_shim(begun))
             if adopted is not None:
                 self._pidfds[name] = adopted
-                return self._seen_alive(name)
+                return self.alive_at(name)
         if self.ending(name):  # its supervisor is seen gone: now none will be written any more
             return AttemptState.ENDED
         with self.folder.locked(name) as alone:
             if not alone:  # one that does not say yet who it is
                 return AttemptState.STARTING
             return self._look_unsupervised(node, begun, gone)
-
-    def _seen_alive(self, name: str) -> AttemptState:
-        return AttemptState.STARTING if self.began(name) is None else AttemptState.RUNNING
 
     def _look_unsupervised(
         self, node: dict[str, Any], begun: dict[str, Any] | None, gone: bool

@@ -85,7 +85,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         """Return the record of an attempt to be started. Raises RefusedError."""
         others = list(self._attempts.values())
         for other in others:
-            other.look()  # what has just ended holds nothing any more
+            other.look(None)  # what has just ended holds nothing any more
         beside = None if order.beside is None else self._attempts.get(order.beside)
         if order.beside is not None and (beside is None or beside.ended is not None):
             raise RefusedError(f"{order.beside}, on whose GPUs it is to run, does not run")
@@ -117,7 +117,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
 
     def look(self, attempt: Attempt) -> Observation:
         """Return what is seen of an attempt."""
-        return attempt.look()
+        return attempt.look(None)
 
     def hasten(self, attempt: Attempt) -> None:
         """Have its supervisors look at once."""

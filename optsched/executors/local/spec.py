@@ -1,7 +1,6 @@
 """From an order to what is written down before anything starts: who gets which GPUs and cores, and
 all variables."""
 
-import hashlib
 import socket
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -12,10 +11,8 @@ from ...model.instance import Slot
 from ..attempts.folder import AttemptFolder
 from ..base import Order, RefusedError
 from ..orders import check, everybodys_environment, recorded, recorded_node, told_on_node
+from ..supervision import cgroups
 from .gpus import Share, free
-
-"""Variables that commands get from the executor's own environment; the rest may hold what is not
-theirs to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +30,14 @@ def specification(
     order: Order,
     shares: Mapping[str, Share],
     held: Held,
-    group_parents: Mapping[str, str],
+    group_parents: dict[str, str],
     folder: AttemptFolder,
     boot: str,
     outputs: Path | None,
 ) -> dict[str, Any]:
     """The record of an attempt to be started, whose output is kept below `outputs`, None for beside
     its records. Raises RefusedError."""
-    check(order)
+    check(order, shares=True)
     names = [slot.node for slot in order.placement]
     port = _free_port(held.ports) if len(names) > 1 else None
     environment = everybodys_environment(order, folder.progress_path)
@@ -69,7 +66,7 @@ def _node(
     rank: int,
     share: Share | None,
     held: Held,
-    group_parents: Mapping[str, str],
+    group_parents: dict[str, str],
     folder: Path,
 ) -> dict[str, Any]:
     slot = order.placement[rank]
@@ -80,16 +77,12 @@ def _node(
         cores = free(share.cores, held.cores, slot.cpus)
         if cores is None:
             raise RefusedError(f"node {slot.node} has fewer than {slot.cpus} cores free")
-    tag = hashlib.sha256(f"{folder}/{slot.node}".encode()).hexdigest()[:10]
     return {
         **recorded_node(order, rank),
         "gpu_ids": gpu_ids,
         "cores": cores,
         "environment": {**told_on_node(order, rank), "CUDA_VISIBLE_DEVICES": ",".join(gpu_ids)},
-        "cgroups": {
-            kind: f"{parent}/optsched-{order.key.job}-{tag}"
-            for kind, parent in group_parents.items()
-        },
+        "cgroups": cgroups.below(group_parents, order.key.job, f"{folder}/{slot.node}"),
     }
 
 

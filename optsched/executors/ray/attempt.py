@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..attempts.attempt import FollowedAttempt
+from ..attempts.attempt import AttemptByNode
 from ..attempts.ending import of_the_first
 from ..attempts.folder import NEVER_STARTED
 from ..base import AttemptKey, AttemptState, Observation
@@ -34,15 +34,13 @@ class Seen:
     jobs: Mapping[str, Mapping[str, Any]]
 
 
-class RayAttempt(FollowedAttempt):
+class RayAttempt(AttemptByNode[Seen]):
     """An attempt that is a Ray job on each of its nodes."""
 
     def __init__(self, attempts: Path, key: AttemptKey, tag: str) -> None:
         super().__init__(attempts, key)
         self.tag = tag
         self._ready: dict[str, dict[str, Any]] = {}
-        self._gone_s: dict[str, float] = {}
-        self._fenced_s: dict[str, float] = {}
 
     def gpus(self) -> dict[str, int]:
         """GPUs that it holds, by node, until it has ended."""
@@ -70,35 +68,29 @@ class RayAttempt(FollowedAttempt):
         record = {"node": name, "status": None, "reason": reason}
         records.write_first(str(self.folder.path / "failed.json"), record)
 
-    def look(self, seen: Seen) -> Observation:
-        """What is seen of it now."""
-        return self.looked_at(lambda: self._look(seen))
+    def told(self) -> tuple[int | None, str | None]:
+        """Return exit status and reason."""
+        return of_the_first(self.folder, self._endings)
 
-    def _look(self, seen: Seen) -> Observation:
-        states = [self._look_at(rank, node, seen) for rank, node in enumerate(self.folder.nodes)]
-        if all(state is AttemptState.ENDED for state in states):
-            return self.end_with(*of_the_first(self.folder, self._endings))
-        for state in (AttemptState.UNREACHABLE, AttemptState.STARTING):
-            if state in states:
-                found = self.observed(state)
-                lost = (self.folder.failed() or {}).get("reason") or "Ray has lost a part of it"
-                return replace(found, reason=lost) if state is AttemptState.UNREACHABLE else found
-        return self.observed(AttemptState.RUNNING)
+    def going(self, state: AttemptState, name: str, seen: Seen) -> Observation:
+        """Return the attempt, with why a part of it cannot be reached."""
+        if state is not AttemptState.UNREACHABLE:
+            return self.observed(state)
+        lost = (self.folder.failed() or {}).get("reason") or "Ray has lost a part of it"
+        return replace(self.observed(state), reason=lost)
 
-    def _look_at(self, rank: int, node: Mapping[str, Any], seen: Seen) -> AttemptState:
+    def look_at(self, rank: int, node: dict[str, Any], seen: Seen) -> AttemptState:
+        """Return where it is on one node, by its Ray job."""
         name = node["name"]
-        if self.ending(name) is not None:
+        if self.over_at(name):
             return AttemptState.ENDED
         job = seen.jobs.get(submission_id(self.key, rank, self.tag))
-        claim = self.claim(name)
-        if claim is None:
+        if self.claim(name) is None:
             return self._look_at_waiting(node, job, seen)
-        if claim["by"] != "ray":
-            return self.end_node(name, claim.get("reason"))
         if job is None or job.get("status") not in LIVE:
             return self._look_at_lost(node, job, seen)
-        self._gone_s.pop(name, None)
-        return AttemptState.RUNNING if self.began(name) is not None else AttemptState.STARTING
+        self._since_s.pop((name, "gone"), None)
+        return self.alive_at(name)
 
     def _look_at_waiting(
         self, node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen
@@ -112,7 +104,7 @@ class RayAttempt(FollowedAttempt):
             reason = NEVER_STARTED if len(self.folder.nodes) == 1 else None
         elif failed is None:
             if job is not None and job.get("status") not in LIVE:
-                if not self._gone_for(SETTLE_S, name, seen):
+                if not self.lasts(SETTLE_S, name, "gone", seen.at_s):
                     return AttemptState.STARTING
                 reason = f"Ray could not start it: {said(job) or 'it does not say why'}"
             elif time.time() - spec["made_s"] > spec["start_timeout_s"]:
@@ -131,17 +123,13 @@ class RayAttempt(FollowedAttempt):
     ) -> AttemptState:
         """It began, and Ray has it no more, although nothing says how it ended."""
         name = node["name"]
-        if not self._gone_for(SETTLE_S, name, seen):
+        if not self.lasts(SETTLE_S, name, "gone", seen.at_s):
             return AttemptState.RUNNING
-        if name not in self._fenced_s:
+        if (name, "fenced") not in self._since_s:
             self.fail(name, _why_lost(node, job, seen))
-            self._fenced_s[name] = time.monotonic()
-        if time.monotonic() - self._fenced_s[name] < FENCE_S:
+        if not self.lasts(FENCE_S, name, "fenced"):
             return AttemptState.UNREACHABLE
         return self.end_node(name, _why_lost(node, job, seen))
-
-    def _gone_for(self, seconds: float, name: str, seen: Seen) -> bool:
-        return seen.at_s - self._gone_s.setdefault(name, seen.at_s) >= seconds
 
     def given(self, name: str) -> dict[str, Any] | None:
         """Return the record that has the GPUs which Ray gave it on a node."""

@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
     from ..supervision import cgroups, processes, records
     from ..supervision.supervisor import HEARD, LOOK
-    from .supervising import RaySupervisor, groups_of
+    from .supervising import RaySupervisor
 else:
     import cgroups
     import processes
     import records
-    from supervising import RaySupervisor, groups_of
+    from supervising import RaySupervisor
     from supervisor import HEARD, LOOK
 
 TOLD = (signal.SIGTERM, signal.SIGINT)
-LEAST_STATUS_OF_SIGNALS = 128
 CLEAR_EVERY_S = 0.05
 SUPERVISOR_KILLED = "its supervisor was killed"
 
@@ -71,36 +70,21 @@ def hold(folder: str) -> int:
     ending = records.read(f"{folder}/exit.json")
     if ending is None:
         _clear(folder, spec)
-    status = None if ending is None else ending["status"]
-    return 1 if status is None else LEAST_STATUS_OF_SIGNALS - status if status < 0 else status
+    return processes.shell_status(None if ending is None else ending["status"])
 
 
 def _clear(folder: str, spec: "dict[str, Any]") -> None:
     """End what runs on although its supervisor was killed, and say so."""
     above, name = os.path.split(folder)
     began = records.read(f"{folder}/pid.json") or {}
-    groups = cgroups.Groups(groups_of(folder, spec))
-    marks = (f"OPTSCHED_PROGRESS={above}/progress/progress.json", f"OPTSCHED_NODE={name}")
-    while True:
-        found = [*groups.pids(), *processes.marked(*(mark.encode() for mark in marks))]
-        if "shim" in began:
-            found += processes.in_session(tuple(began["shim"]))
-        if not found:
-            break
-        groups.kill()
-        processes.send_all(found, signal.SIGKILL)
+    groups = cgroups.Groups(cgroups.below(cgroups.parents(), spec["job"], folder))
+    shim = tuple(began["shim"]) if "shim" in began else None
+    while not processes.kill_leftovers(groups, shim, above, name):
         time.sleep(CLEAR_EVERY_S)
-    groups.remove()
-    ending = {
-        "status": None,
-        "reason": SUPERVISOR_KILLED,
-        "asked": False,
-        "started_s": began.get("started_s"),
-        "ended_s": time.time(),
-    }
     records.write_first(
         f"{above}/failed.json", {"node": name, "status": None, "reason": SUPERVISOR_KILLED}
     )
+    ending = records.ending(None, SUPERVISOR_KILLED, began.get("started_s"))
     records.write_reserved(f"{folder}/exit.json", ending)
 
 

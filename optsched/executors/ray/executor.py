@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from ...model.cluster import Node
+from .. import program
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
 from ..base import AttemptKey, NoAnswerError, NodeStatus, Observation, Order
 from ..tag import tag_of
 from .attempt import LIVE, RayAttempt, Seen
 from .nodes import found_nodes
-from .program import lay_down
 from .server import JobServer, RejectedError
 from .spec import attempt_of, ray_job, specification, submission_id
 
+PROGRAM = [Path(__file__).with_name(name) for name in ("supervising.py", "entry.py")]
+"""What nodes of Ray run, the last of them first."""
 SWEPT_AT_ONCE = 20
 """Jobs of forgotten attempts that Ray is made to forget in one turn."""
 
@@ -55,7 +57,7 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
     def prepare(self, folder: Path) -> None:
         """Lay down what nodes run, and the mark of our jobs."""
         self._tag = tag_of(folder / "ray.json")
-        self._entry = lay_down(folder / "ray")
+        self._entry = program.lay_down(folder / "ray", *PROGRAM)
 
     def follow(self, key: AttemptKey) -> RayAttempt:
         """Return what follows an attempt from its folder."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..attempts.folder import AttemptFolder
-from ..base import AttemptKey, Order, RefusedError
-from ..orders import check, recorded, recorded_node, told
+from ..base import AttemptKey, Order
+from ..orders import check, check_places, recorded, recorded_node, told
 from .nodes import RayNode
 
 STOP_WAIT_S = 100_000_000
@@ -40,7 +40,9 @@ def specification(
 ) -> dict[str, Any]:
     """The record of an attempt to be started; `used` are the GPUs that others hold, by node. Raises
     RefusedError."""
-    _check(order, nodes, used)
+    check(order)
+    known = {name: node.status for name, node in nodes.items()}
+    check_places(order, known, used, closed="cannot be used: {}")
     names = [slot.node for slot in order.placement]
     environment = {**order.environment, **told(order, folder.progress_path)}
     if len(names) > 1:
@@ -51,7 +53,10 @@ def specification(
         "environment": environment,
         "grace_s": grace_s,
         "start_timeout_s": start_timeout_s,
-        "nodes": [_node(order, rank, nodes[name]) for rank, name in enumerate(names)],
+        "nodes": [
+            {**recorded_node(order, rank), "ray_id": nodes[name].ray_id}
+            for rank, name in enumerate(names)
+        ],
     }
 
 
@@ -71,27 +76,3 @@ def ray_job(
         "runtime_env": {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}},
         "metadata": {"optsched": spec["key"], "node": node["name"]},
     }
-
-
-def _node(order: Order, rank: int, ray: RayNode) -> dict[str, Any]:
-    return {**recorded_node(order, rank), "ray_id": ray.ray_id}
-
-
-def _check(order: Order, nodes: Mapping[str, RayNode], used: Mapping[str, int]) -> None:
-    check(order)
-    if order.beside is not None:
-        raise RefusedError(
-            "Ray gives a GPU to one job at a time, so that it cannot run beside another"
-        )
-    for slot in order.placement:
-        ray = nodes.get(slot.node)
-        if ray is None:
-            raise RefusedError(f"node {slot.node} is not one of this executor")
-        if ray.status.reason is not None:
-            raise RefusedError(f"node {slot.node} cannot be used: {ray.status.reason}")
-        left = ray.status.node.gpus - used.get(slot.node, 0)
-        if slot.gpus > left:
-            raise RefusedError(
-                f"node {slot.node} has {left} of its {ray.status.node.gpus} GPUs free, not "
-                f"{slot.gpus}"
-            )

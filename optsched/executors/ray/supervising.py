@@ -8,7 +8,6 @@ all; and it ends when Ray ends the process that holds its GPUs (the *tether*).
 Runs on nodes without the package (see `program`): standard library only.
 """
 
-import hashlib
 import os
 import pwd
 import select
@@ -40,6 +39,7 @@ class RaySupervisor(GangSupervisor):
         self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]", tether: int
     ) -> None:
         super().__init__(folder, _here(spec), _node_here(folder, spec, node))
+        self.failed_path = f"{self.above}/failed.json"
         self.abandoned = False
         self._tether = select.poll()
         self._tether.register(tether, 0)  # a hang-up is always told
@@ -105,13 +105,5 @@ def _node_here(folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> "
         **node,
         "gpu_ids": gpu_ids,
         "environment": environment,
-        "cgroups": groups_of(folder, spec),
-    }
-
-
-def groups_of(folder: str, spec: "dict[str, Any]") -> "dict[str, str]":
-    """The control groups of the command, by kind."""
-    tag = hashlib.sha256(folder.encode()).hexdigest()[:10]
-    return {
-        kind: f"{parent}/optsched-{spec['job']}-{tag}" for kind, parent in cgroups.parents().items()
+        "cgroups": cgroups.below(cgroups.parents(), spec["job"], folder),
     }

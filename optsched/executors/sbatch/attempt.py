@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...model.instance import Placement, Slot
-from ..attempts.folder import NEVER_STARTED, AttemptFolder
+from ..attempts.folder import NEVER_STARTED, Report
 from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress
 from ..slurm.attempt import ENDED_BY_SLURM, FORGOTTEN
 from ..slurm.nodes import number
@@ -49,6 +49,11 @@ class SbatchAttempt:
             Slot(node=node, gpus=gpus, cpus=cpus)
             for node, gpus, cpus in self.record.get("placement") or ()
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its nodes, by rank."""
+        return tuple(slot.node for slot in self.placement)
 
     @property
     def who(self) -> tuple[Any, ...]:
@@ -288,20 +293,8 @@ class SbatchAttempt:
                 return None
         except OSError:
             return None
-        found = _Report(self.path.parent.parent, self.key, path).progress()
+        found = Report(path).progress()
         return found if found is not None and found.at_s >= started_s else None
-
-
-class _Report(AttemptFolder):
-    """Reads what a command reports of itself at another place than below its folder."""
-
-    def __init__(self, attempts: Path, key: AttemptKey, path: Path) -> None:
-        super().__init__(attempts, key)
-        self._path = path
-
-    @property
-    def progress_path(self) -> Path:
-        return self._path
 
 
 def _ids(found: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:

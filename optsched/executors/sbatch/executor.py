@@ -23,7 +23,7 @@ from ..base import (
     Order,
     RefusedError,
 )
-from ..slurm.client import SlurmClient
+from ..slurm.client import SlurmClient, answered
 from ..slurm.declining import ELSEWHERE_S
 from ..slurm.executor import SlurmExecutor
 from ..slurm.nodes import ask_nodes, number
@@ -73,7 +73,6 @@ class SbatchExecutor:
             raise InputError(f"{self._progress} cannot be made: {error.strerror}") from error
         self._heartbeat = None if site.heartbeat is None else Heartbeat(site.heartbeat)
         self._arriving = Arriving(rules, self._declines, site.partition)
-        self._begun: set[AttemptKey] = set()
 
     # ----------------------------------------------------------------------------------------------
     # --- to see
@@ -111,7 +110,9 @@ class SbatchExecutor:
                     found.append(
                         self._look(attempt, self._jobs.get(attempt.origin or ""), unusable)
                     )
-                    self._learn(attempt, found[-1])
+                    self._inner.declining.learn(
+                        found[-1], attempt.who, attempt.origin or "", attempt.names
+                    )
                 except OSError as error:
                     reason = f"its record cannot be written: {error.strerror}"
                     found.append(
@@ -137,24 +138,11 @@ class SbatchExecutor:
             self._teller.marks_hold(attempt, job)
         return attempt.look(job, unusable)
 
-    def _learn(self, attempt: SbatchAttempt, seen: Observation) -> None:
-        """Hear of those that begin, and of those that end, whether their limit leaves room
-        again."""
-        if seen.state is AttemptState.RUNNING and attempt.key not in self._begun:
-            self._begun.add(attempt.key)
-            names = tuple(slot.node for slot in attempt.placement)
-            self._inner.declining.began(attempt.who, attempt.origin or "", names)
-        elif seen.state is AttemptState.ENDED and attempt.key in self._begun:
-            self._begun.discard(attempt.key)
-            self._inner.declining.freed(attempt.who)
-
     def _unusable(self) -> frozenset[str]:
         """Nodes that take no jobs as of now, not as of the last `inventory`. Raises
         NoAnswerError."""
-        try:
+        with answered():
             found = ask_nodes(self._client, {}, self._site.partition)
-        except RefusedError as error:
-            raise NoAnswerError(str(error)) from None
         return frozenset(node.status.node.name for node in found if not node.status.usable)
 
     def _look_at_jobs(self, young_s: float = 0.0) -> None:
@@ -162,10 +150,8 @@ class SbatchExecutor:
         now_s, told = time.monotonic(), self._teller.told_s >= self._jobs_s
         if now_s < self._jobs_s + young_s and not told:
             return
-        try:
+        with answered():
             found = self._held_jobs.ask(anew=told)
-        except RefusedError as error:
-            raise NoAnswerError(str(error)) from None
         self._jobs, self._jobs_s = {job.origin: job for job in found}, now_s
 
     def arrivals(self) -> tuple[Arrival, ...]:
@@ -355,10 +341,8 @@ class SbatchExecutor:
         NoAnswerError."""
         with self._lock:
             over_s = max(ended_s, self._arriving.over_s.get(origin, ended_s))
-        try:
+        with answered():
             text = self._client.ask("scontrol", "show", "config")
-        except RefusedError as error:
-            raise NoAnswerError(str(error)) from None
         found = re.search(r"^BOOT_TIME\s*=\s*(\S+)", text, re.MULTILINE)
         # whole seconds are told
         return found is not None and datetime.fromisoformat(found[1]).timestamp() + 1 > over_s
@@ -369,23 +353,18 @@ class SbatchExecutor:
             job = self._jobs.get(origin)
             if job is not None:
                 said = f"AdminComment=optsched {job.token} not planned: {why}"
-                self._surely("scontrol", "update", f"jobid={job.whole}", said)
-                self._surely(
-                    "scontrol", "hold", job.whole
-                )  # as an administrator: its user cannot release it
+                with answered():
+                    self._teller.tell("scontrol", "update", f"jobid={job.whole}", said)
+                    # as an administrator: its user cannot release it
+                    self._teller.tell("scontrol", "hold", job.whole)
 
     def withdraw(self, origin: str) -> None:
         """Cancel a job in Slurm. Raises NoAnswerError."""
         with self._lock:
             job = self._jobs.get(origin)
             if job is not None and not job.over:
-                self._surely("scancel", "--quiet", job.target)
-
-    def _surely(self, *words: str) -> None:
-        try:
-            self._teller.tell(*words)
-        except RefusedError as error:
-            raise NoAnswerError(str(error)) from None
+                with answered():
+                    self._teller.tell("scancel", "--quiet", job.target)
 
     def changes(self, timeout_s: float) -> None:
         """Wait until it is time to ask Slurm again."""

@@ -12,12 +12,12 @@ from ...model.job import Job
 from ...model.profile import Profile
 from ..base import Request
 from ..slurm.nodes import number, words
+from ..slurm.others import MIB_PER_GIB
 from ..slurm.rules import NONE, Rules
 from .hints import Hints, hints_of
 from .jobs_json import HeldJob
 
 GPUS = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z_][^:=]*))?(?:[:=](\d+))?")
-MIB_PER_GIB = 1024
 LEAST_OF_LIMIT = 0.1
 """Of its time limit, what a job is at least believed to take."""
 CANNOT = {

@@ -65,7 +65,7 @@ class Teller:
                 "scontrol",
                 "update",
                 f"jobid={job.target}",
-                f"ReqNodeList={','.join(slot.node for slot in attempt.placement)}",
+                f"ReqNodeList={','.join(attempt.names)}",
                 "StartTime=now",  # else a requeued job waits two minutes
                 *([f"Comment={unsaid(job)}"] if SAID.search(_comment(job)) else []),
                 f"AdminComment=optsched {job.token} {attempt.key}",
@@ -162,26 +162,20 @@ class Teller:
         released_s = attempt.record.get("released_s")
         if released_s is None:
             return
-        names = tuple(slot.node for slot in attempt.placement)
-        closed = next(
-            (
-                one
-                for one in statuses
-                if one.node.name in names
-                and not one.usable
-                and not (one.reason or "").startswith(SILENT)
-            ),
-            None,
+        answering = (status for status in statuses if not (status.reason or "").startswith(SILENT))
+        late = attempt.mine(job) and time.time() > released_s + self._site.gives_up_s(job.reason)
+        gives_up = self._declining.gives_up(
+            answering,
+            job.reason if late else None,
+            attempt.who,
+            attempt.origin or "",
+            attempt.names,
         )
-        if closed is not None:
-            lost, retry_s = f"node {closed.node.name} {closed.reason}", ELSEWHERE_S
-        elif attempt.mine(job) and time.time() > released_s + self._site.gives_up_s(job.reason):
-            lost = f"Slurm did not start it: {job.reason}"
-            retry_s = self._declining.declined(job.reason, attempt.who, attempt.origin or "", names)
-            if self._declining.limit(attempt.who) is not None:
-                retry_s = ELSEWHERE_S  # until there is room it is barred with all others alike
-        else:
+        if gives_up is None:
             return
+        lost, retry_s = gives_up
+        if self._declining.limit(attempt.who) is not None:
+            retry_s = ELSEWHERE_S  # until there is room it is barred with all others alike
         attempt.write(
             stop={"asked_s": time.time(), "grace_s": 0.0, "lost": lost, "retry_s": retry_s}
         )

@@ -44,10 +44,14 @@ class SlurmSupervisor(gang.GangSupervisor):
 
     def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
         super().__init__(folder, spec, node)
-        self.failed_path = (
-            f"{self.above}/progress/failed.json"  # where the user of the job may write
-        )
         self._missing: str | None = None
+
+    @classmethod
+    def given(cls, wanted: int) -> "tuple[list[str], dict[str, str]]":
+        """Return the GPUs that Slurm gave to this job on this node."""
+        gpus = next((os.environ[name] for name in GPUS if os.environ.get(name)), "")
+        passed = {name: os.environ[name] for name in FROM_SLURM if name in os.environ}
+        return gpus.split(",") if gpus else [], passed
 
     def gather(self) -> bool:
         """Wait for all nodes of the gang to be there."""
@@ -84,19 +88,13 @@ class SlurmSupervisor(gang.GangSupervisor):
         return left
 
 
-def main(attempt: str) -> None:
-    """Run what the attempt's spec says for this node, unless that was done before."""
-    gpus = next((os.environ[one] for one in GPUS if os.environ.get(one)), "")
-    claim = {
-        "slurm_job": os.environ["SLURM_JOB_ID"],
-        "restarts": os.environ.get("SLURM_RESTART_COUNT", "0"),
-        "gpu_ids": gpus.split(",") if gpus else [],
-    }
-    passed = {name: os.environ[name] for name in FROM_SLURM if name in os.environ}
-    gang.supervise_here(attempt, os.environ["SLURMD_NODENAME"], claim, passed, SlurmSupervisor)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    gang.supervise_here(
+        sys.argv[1],
+        os.environ["SLURMD_NODENAME"],
+        SlurmSupervisor,
+        slurm_job=os.environ["SLURM_JOB_ID"],
+        restarts=os.environ.get("SLURM_RESTART_COUNT", "0"),
+    )
     sys.stderr.flush()
     os._exit(0)  # all is written; taking the interpreter down would only take time

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..attempts.attempt import FollowedAttempt
-from ..attempts.ending import by_itself, exit_status, failed_by_user, number, on
+from ..attempts.ending import by_itself, failed_by_user, number, on
 from ..attempts.folder import NEVER_STARTED
-from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation
+from ..base import AttemptKey, AttemptState, Observation
 from ..supervision import records
 from .batch import job_name, parts
 from .jobs import SlurmJob
@@ -18,9 +18,8 @@ from .others import MIB_PER_GIB, Part
 
 SETTLE_S = 5.0
 """So long a submission whose answer was lost may take to be seen."""
-ORPHAN_GRACE_S, ORPHAN_S = 5.0, 15.0
-"""What a node that Slurm has given up may still run is asked to save within the first, and waited
-for as long as the second."""
+ORPHAN_S = 15.0
+"""What a node that Slurm has given up may still run is waited for as long."""
 FORGOTTEN = "Slurm no longer knows its job"
 ENDED_BY_SLURM = {
     "BOOT_FAIL": "a node could not be started",
@@ -33,7 +32,7 @@ ENDED_BY_SLURM = {
 }
 
 
-class SlurmAttempt(FollowedAttempt):
+class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
     """An attempt that is one job of Slurm's, or several."""
 
     def __init__(self, attempts: Path, key: AttemptKey) -> None:
@@ -91,22 +90,19 @@ class SlurmAttempt(FollowedAttempt):
     # ----------------------------------------------------------------------------------------------
     # --- to see it
 
-    def look(self, jobs: Sequence[SlurmJob], mode: int) -> Observation:
-        """What is seen of it now; `jobs` are those of Slurm's that bear its key, which is all there
-        are."""
-        return self.looked_at(lambda: self._look(jobs, mode))
-
     def may_start(self) -> bool:
         """Return whether some part of it may still have to be submitted."""
         return super().may_start() and bool(self.unsubmitted())
 
-    def _look(self, jobs: Sequence[SlurmJob], mode: int) -> Observation:
-        self.adopt(jobs)
-        mine = {job.id: job for job in jobs if job.id in self.job_ids.values()}
+    def examine(self, seen: Sequence[SlurmJob]) -> Observation:
+        """Return what is seen of it now, by those jobs of Slurm's that bear its key, which is all
+        there are."""
+        self.adopt(seen)
+        mine = {job.id: job for job in seen if job.id in self.job_ids.values()}
         missing = self.missing()
         going = [job for job in mine.values() if not job.over]
         if going:
-            self._lose_a_part(mine, mode)
+            self._lose_a_part(mine)
             return self._summary(self._going(), going)
         if self.unsubmitted() and not self._endings:
             if self.stop_record() is None or time.monotonic() < self.tried_s + SETTLE_S:
@@ -119,7 +115,7 @@ class SlurmAttempt(FollowedAttempt):
             self.look_anew(missing)
             missing = self.missing()
         ended = self._worst(mine)
-        if missing and self._may_be_alive(ended, missing, mode):
+        if missing and self._may_be_alive(ended, missing):
             return self._summary(AttemptState.RUNNING, ())
         status, reason = self._told(ended, missing)
         begun = self.observed(AttemptState.RUNNING).started_s is not None
@@ -136,7 +132,7 @@ class SlurmAttempt(FollowedAttempt):
             key=lambda job: job.state not in ENDED_BY_SLURM and job.state != "OUT_OF_MEMORY",
         )
 
-    def _lose_a_part(self, jobs: Mapping[int, SlurmJob], mode: int) -> None:
+    def _lose_a_part(self, jobs: Mapping[int, SlurmJob]) -> None:
         """Have the rest of a gang end, a job of which Slurm has ended or forgotten."""
         if len(self.job_ids) < 2 or self.stop_record() is not None:
             return
@@ -150,14 +146,14 @@ class SlurmAttempt(FollowedAttempt):
             if why is None and name is not None:
                 why = FORGOTTEN if job is None else on(self.folder, name, _agent_failed(job))
             if why is not None:
-                self.write_stop(ORPHAN_GRACE_S, None, mode, lost=why)
+                self.give_up(why)
                 return
 
     def _going(self) -> AttemptState:
         begun = all(self.ending(name) or self.began(name) for name in self.names)
         return AttemptState.RUNNING if begun else AttemptState.STARTING
 
-    def _may_be_alive(self, job: SlurmJob | None, missing: Sequence[str], mode: int) -> bool:
+    def _may_be_alive(self, job: SlurmJob | None, missing: Sequence[str]) -> bool:
         """Whether to wait for what may be left on a node of which Slurm does not know."""
         if job is not None and job.state != "NODE_FAIL":
             return False
@@ -167,7 +163,7 @@ class SlurmAttempt(FollowedAttempt):
             self._over_s = time.monotonic()
             if self.stop_record() is None:
                 why = FORGOTTEN if job is None else ENDED_BY_SLURM[job.state]
-                self.write_stop(ORPHAN_GRACE_S, None, mode, lost=why)
+                self.give_up(why)
         return time.monotonic() < self._over_s + ORPHAN_S
 
     def _summary(self, state: AttemptState, jobs: Sequence[SlurmJob]) -> Observation:
@@ -200,9 +196,7 @@ class SlurmAttempt(FollowedAttempt):
             why = FORGOTTEN if job is None else on(self.folder, missing[0], _agent_failed(job))
         if why is None:
             return by_itself(self.folder, self._endings, failed_by_user(self.folder))
-        if SAVED_AND_STOPPED in statuses or (not missing and not any(statuses)):
-            return exit_status(statuses), why
-        return None, why
+        return self.ended_by(why)
 
 
 def _agent_failed(job: SlurmJob) -> str:

@@ -12,14 +12,21 @@ from typing import Any
 from ...model.cluster import Node
 from ...model.instance import Slot
 from ..attempts.folder import AttemptFolder
-from ..base import Order, RefusedError
-from ..orders import check, everybodys_environment, recorded, recorded_node, told_on_node
+from ..base import Order
+from ..orders import (
+    check,
+    check_places,
+    everybodys_environment,
+    recorded,
+    recorded_node,
+    told_on_node,
+)
 from .nodes import SlurmNode
+from .others import MIB_PER_GIB
 
 AGENT = str(Path(__file__).with_name("agent.py"))
 PORTS = range(20000, 32000)
 """Below those that kernels hand out by themselves (Linux: from 32768 on)."""
-MIB_PER_GIB = 1024
 
 
 def specification(
@@ -27,13 +34,7 @@ def specification(
 ) -> dict[str, Any]:
     """The record of an attempt to be started. Raises RefusedError."""
     check(order)
-    if order.beside is not None:
-        raise RefusedError(
-            f"Slurm gives no two jobs the same GPUs, and it is to run on those of {order.beside}"
-        )
-    unknown = next((slot.node for slot in order.placement if slot.node not in known), None)
-    if unknown is not None:
-        raise RefusedError(f"node {unknown} is not one of this executor")
+    check_places(order, {name: node.status for name, node in known.items()}, {})
     names = [slot.node for slot in order.placement]
     environment = everybodys_environment(order, folder.progress_path)
     if len(names) > 1:
@@ -42,11 +43,6 @@ def specification(
         ]
         environment |= {"MASTER_ADDR": known[names[0]].address, "MASTER_PORT": str(port)}
     places = [(slot, known[slot.node].status.node) for slot in order.placement]
-    over = next((slot for slot, node in places if slot.gpus > node.gpus), None)
-    if over is not None:
-        raise RefusedError(
-            f"node {over.node} has {known[over.node].status.node.gpus} GPUs, not {over.gpus}"
-        )
     counts = list(dict.fromkeys(slot.gpus for slot in order.placement))
     nodes = [
         _node(order, rank, slot, counts.index(slot.gpus), node)

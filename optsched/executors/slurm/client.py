@@ -6,7 +6,8 @@ import shutil
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...errors import InputError
@@ -31,6 +32,15 @@ UNSURE = (
 """Words of Slurm's messages after which nobody knows whether it was done."""
 DEAF_S = 5.0
 """After no answer came for so long nobody is asked again."""
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Raise NoAnswerError where Slurm refuses to say something, or what can be asked again."""
+    try:
+        yield
+    except RefusedError as error:
+        raise NoAnswerError(str(error)) from None
 
 
 class SlurmClient:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
+from ..base import AttemptKey, AttemptState, NodeStatus, Observation
+
 FIRST_S, LONGEST_S = 15.0, 300.0
 ELSEWHERE_S = 5.0
 """After so long a job is tried on other nodes than those that were at fault."""
@@ -50,6 +52,35 @@ class Declining:
     def __init__(self) -> None:
         self._bars: dict[Hashable, Bar] = {}
         self._last_on: dict[str, str] = {}
+        self._begun: set[AttemptKey] = set()
+
+    def gives_up(
+        self,
+        statuses: Iterable[NodeStatus],
+        late: str | None,
+        who: Hashable,
+        job: str,
+        nodes: tuple[str, ...],
+    ) -> tuple[str, float] | None:
+        """Return why an attempt that waits for its `nodes` is given up, and after how many seconds
+        it is tried again: one of them takes no jobs any more by the `statuses` of those that answer
+        Slurm, or Slurm says why it is `late`. None where it is waited for."""
+        for status in statuses:
+            if status.node.name in nodes and not status.usable:
+                return f"node {status.node.name} {status.reason}", ELSEWHERE_S
+        if late is None:
+            return None
+        return f"Slurm did not start it: {late}", self.declined(late, who, job, nodes)
+
+    def learn(self, seen: Observation, who: Hashable, job: str, nodes: tuple[str, ...]) -> None:
+        """Hear of an attempt that begins, and of one that ends, whether its limit leaves room
+        again."""
+        if seen.state is AttemptState.RUNNING and seen.key not in self._begun:
+            self._begun.add(seen.key)
+            self.began(who, job, nodes)
+        elif seen.state is AttemptState.ENDED and seen.key in self._begun:
+            self._begun.discard(seen.key)
+            self.freed(who)
 
     def declined(self, why: str, who: Hashable, job: str, nodes: tuple[str, ...]) -> float:
         """Slurm has not started `job` of `who` on `nodes`; after how many seconds that is tried

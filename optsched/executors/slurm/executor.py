@@ -15,7 +15,6 @@ from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
 from ..base import (
     AttemptKey,
-    AttemptState,
     DeclinedError,
     NoAnswerError,
     NodeStatus,
@@ -24,8 +23,8 @@ from ..base import (
     RefusedError,
 )
 from . import batch
-from .attempt import ORPHAN_GRACE_S, SlurmAttempt
-from .client import SlurmClient
+from .attempt import SlurmAttempt
+from .client import SlurmClient, answered
 from .declining import Declining
 from .jobs import SlurmJob, ask_jobs
 from .nodes import SlurmNode, ask_nodes
@@ -63,7 +62,6 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         self._others = Others(client)
         self.declining = Declining()
         self.reservations: list[Reservation] = []
-        self._begun: set[AttemptKey] = set()
         super().__init__(folder, site.poll_s)
         with suppress(NoAnswerError):
             self._look_at_nodes()
@@ -99,7 +97,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
     def _look_at_nodes(
         self, ours: Iterable[int] = (), parts: Iterable[tuple[str, Part]] = ()
     ) -> None:
-        try:
+        with answered():
             names = self.site.reserved(self.client)
             found = ask_nodes(self.client, self._declared, self.site.partition)
             nodes = {
@@ -109,8 +107,6 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
             }
             held = self._others.held(nodes, {*ours, *self._numbers()})
             self.reservations = ask_reservations(self.client, self.site.reservation)
-        except RefusedError as error:
-            raise NoAnswerError(str(error)) from None
         own = together([*parts, *(part for attempt in self._going() for part in attempt.holds())])
         self._nodes = {
             name: replace(
@@ -146,29 +142,16 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
 
     def look(self, attempt: SlurmAttempt) -> Observation:
         """Return what is seen of an attempt."""
-        seen = attempt.look(self._own(attempt), self._mode)
-        self._learn(attempt, seen)
+        seen = attempt.look(self._own(attempt))
+        self.declining.learn(seen, attempt.uid, attempt.key.job, tuple(attempt.names))
         return seen
-
-    def _learn(self, attempt: SlurmAttempt, seen: Observation) -> None:
-        """Hear of those that begin, and of those that end, whether their limit leaves room
-        again."""
-        if seen.state is AttemptState.RUNNING and attempt.key not in self._begun:
-            self._begun.add(attempt.key)
-            nodes = tuple(node["name"] for node in attempt.folder.nodes)
-            self.declining.began(attempt.uid, attempt.key.job, nodes)
-        elif seen.state is AttemptState.ENDED and attempt.key in self._begun:
-            self._begun.discard(attempt.key)
-            self.declining.freed(attempt.uid)
 
     def _look_at_jobs(self, young_s: float = 0.0) -> None:
         """Ask Slurm, unless that was done less than `young_s` ago. Raises NoAnswerError."""
         if time.monotonic() < self._jobs_s + young_s:
             return
-        try:
+        with answered():
             found = ask_jobs(self.client, self.site.which_jobs())
-        except RefusedError as error:
-            raise NoAnswerError(str(error)) from None
         jobs: dict[AttemptKey, list[SlurmJob]] = {}
         for job in found:
             jobs.setdefault(job.key, []).append(job)
@@ -284,33 +267,22 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         """Whether a node that it waits for takes no jobs any more, or Slurm has had it wait for too
         long; then it is given up. A node that is silent is waited for: it answers again soon, or
         else Slurm says that it is down."""
-        names = tuple(node["name"] for node in attempt.folder.nodes)
-        late = next(
-            (
-                job.reason
-                for job in self._own(attempt)
-                if job.waits and time.time() > attempt.made_s + self.site.gives_up_s(job.reason)
-            ),
-            None,
-        )
+        names = tuple(attempt.names)
         known = (self._nodes.get(name) for name in names)
-        closed = next(
-            (
-                node
-                for node in known
-                if node is not None and not node.status.usable and not node.silent
-            ),
-            None,
+        closed = [node.status for node in known if node is not None and not node.silent]
+        late = (
+            job.reason
+            for job in self._own(attempt)
+            if job.waits and time.time() > attempt.made_s + self.site.gives_up_s(job.reason)
         )
-        if closed is not None:
-            why, retry_s = f"node {closed.status.node.name} {closed.status.reason}", AGAIN_S
-        elif late is not None:
-            why = f"Slurm did not start it: {late}"
-            retry_s = self.declining.declined(late, attempt.uid, attempt.key.job, names)
-        else:
+        gives_up = self.declining.gives_up(
+            closed, next(late, None), attempt.uid, attempt.key.job, names
+        )
+        if gives_up is None:
             return False
+        why, retry_s = gives_up
         with suppress(OSError):
-            attempt.write_stop(ORPHAN_GRACE_S, None, self._mode, lost=why, retry_s=retry_s)
+            attempt.give_up(why, retry_s=retry_s)
             return True
         return False
 

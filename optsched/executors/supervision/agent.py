@@ -8,8 +8,6 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from .gang import GangSupervisor, supervise_here
 else:
     from gang import GangSupervisor, supervise_here
@@ -24,20 +22,15 @@ class JobSupervisor(GangSupervisor):
 
     late = "its job there did not begin within"
 
-    def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
-        super().__init__(folder, spec, node)
-        self.failed_path = f"{self.above}/progress/failed.json"
-
-
-def main(attempt: str, name: str) -> None:
-    """Run what the attempt's spec says for this node, unless that was done before."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    claim = {"by": "job", "gpu_ids": [one for one in visible.split(",") if one]}
-    passed = {name: os.environ[name] for name in PASSED if name in os.environ}
-    supervise_here(attempt, name, claim, {"CUDA_VISIBLE_DEVICES": "", **passed}, JobSupervisor)
+    @classmethod
+    def given(cls, wanted: int) -> "tuple[list[str], dict[str, str]]":
+        """Return the GPUs of this job."""
+        passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+        visible = passed.setdefault("CUDA_VISIBLE_DEVICES", "")
+        return [gpu for gpu in visible.split(",") if gpu], passed
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    supervise_here(sys.argv[1], sys.argv[2], JobSupervisor, by="job")
     sys.stderr.flush()
     os._exit(0)  # all is written; taking the interpreter down would only take time

@@ -46,6 +46,14 @@ def parents() -> dict[str, str]:
     return found
 
 
+def below(parents: "dict[str, str]", job: str, folder: str) -> "dict[str, str]":
+    """Return the groups of a job's command on the node whose files are in `folder`, by kind."""
+    import hashlib  # which shims do without
+
+    tag = hashlib.sha256(folder.encode()).hexdigest()[:10]
+    return {kind: f"{parent}/optsched-{job}-{tag}" for kind, parent in parents.items()}
+
+
 def _mounts() -> list[tuple[str, str, str]]:
     """Kind, where it is mounted, and the key of our own group in it; version 2 first."""
     found = []

@@ -11,7 +11,6 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
     from . import records
@@ -31,20 +30,21 @@ class GangSupervisor(Supervisor):
 
     def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
         super().__init__(folder, spec, node)
+        self.failed_path = f"{self.above}/progress/failed.json"  # where the job's user may write
         self._until_s: dict[tuple[float, float], float] = {}
+
+    @classmethod
+    def given(cls, wanted: int) -> "tuple[list[str], dict[str, str]]":
+        """Return the ids of the GPUs that the manager gave to this process, which were to be
+        `wanted`, and the variables of the manager's that the command gets."""
+        return [], {}
 
     def run(self) -> None:
         """From the first process to the last, once all nodes of the gang are ready."""
         if self.gather():
             super().run()
             return
-        ending = {
-            "status": None,
-            "reason": self.never_began(),
-            "asked": self.asked,
-            "started_s": None,
-            "ended_s": time.time(),
-        }
+        ending = records.ending(None, self.never_began(), None, self.asked)
         records.write_reserved(f"{self.folder}/exit.json", ending)
 
     def never_began(self) -> "str | None":
@@ -116,17 +116,10 @@ class GangSupervisor(Supervisor):
 
 
 def supervise_here(
-    attempt: str,
-    name: str,
-    claim: "dict[str, Any]",
-    passed: "Mapping[str, str]",
-    make: "type[GangSupervisor]" = GangSupervisor,
-) -> None:
-    """Run what the spec of an attempt says for the node `name`, as the user that we are, unless
-    that was done before.
-
-    `claim` says who we are and which GPUs the manager gave (`gpu_ids`), `passed` are variables of
-    the manager's that the command gets.
+    attempt: str, name: str, make: "type[GangSupervisor]", **claim: "Any"
+) -> "GangSupervisor | None":
+    """Run what the spec of an attempt says for the node `name`, as the user that we are, and return
+    its supervisor; None where that was done before. `claim` says who we are.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -135,14 +128,16 @@ def supervise_here(
     spec = records.read(f"{folder}/spec.json") or records.read(f"{attempt}/spec.json")
     node = None if spec is None else next((n for n in spec["nodes"] if n["name"] == name), None)
     if spec is None or node is None:
-        return  # forgotten
-    if not node["gpus"]:
-        claim["gpu_ids"] = []
+        return None  # forgotten
+    gpu_ids, passed = make.given(node["gpus"])
+    claim.update(gpu_ids=gpu_ids if node["gpus"] else [], at_s=time.time())
     if not records.write_first(f"{folder}/claim.json", claim):
-        return  # another job of this key was here, or this one was started again
+        return None  # another job of this key was here, or this one was started again
     spec["user"] = None  # whom the manager has made us
     node["environment"].update(passed)
-    make(folder, spec, node).run()
+    supervisor = make(folder, spec, node)
+    supervisor.run()
+    return supervisor
 
 
 def free_port() -> int:

@@ -12,9 +12,14 @@ TYPE_CHECKING = False  # importing `typing` would cost each shim milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .cgroups import Groups
+
 Identity = tuple[int, int]
 """Process id and start time (field 22 of /proc/PID/stat): within one boot no two processes share
 both."""
+
+SIGNALLED = 128
+"""Shells add to this the number of the signal that ended a command."""
 
 
 def boot_id() -> str:
@@ -131,6 +136,25 @@ def marked(*marks: bytes) -> list[int]:
         if all(mark in environment for mark in marks):
             found.append(pid)
     return found
+
+
+def kill_leftovers(groups: "Groups", shim: "Identity | None", attempt: str, node: str) -> bool:
+    """Kill what runs on of an attempt's node although its supervisor `shim` is gone; True once
+    nothing does."""
+    marks = (f"OPTSCHED_PROGRESS={attempt}/progress/progress.json", f"OPTSCHED_NODE={node}")
+    left = {*groups.pids(), *marked(*(mark.encode() for mark in marks))}
+    if shim is not None:
+        left.update(in_session(shim))
+    groups.kill()
+    send_all(list(left), signal.SIGKILL)
+    if not left:
+        groups.remove()
+    return not left
+
+
+def shell_status(status: "int | None") -> int:
+    """Return the exit status by which a shell tells how a command ended, 1 where nobody knows."""
+    return 1 if status is None else SIGNALLED - status if status < 0 else status
 
 
 def in_session(leader: Identity) -> list[int]:

@@ -84,6 +84,19 @@ def write_reserved(path: str, record: "dict[str, Any]", durable: bool = True) ->
         sync_folder(os.path.dirname(path))
 
 
+def ending(
+    status: "int | None", reason: "str | None", started_s: "float | None", asked: bool = False
+) -> "dict[str, Any]":
+    """Return what is recorded of a command that has ended now, or never began."""
+    return {
+        "status": status,
+        "reason": reason,
+        "asked": asked,
+        "started_s": started_s,
+        "ended_s": time.time(),
+    }
+
+
 def read(path: str) -> "dict[str, Any] | None":
     """The record at `path`; None where there is none or what is there is no record. Raises
     OSError."""

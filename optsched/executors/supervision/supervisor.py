@@ -126,11 +126,7 @@ class Supervisor:
         self.groups.remove()
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         ending = {
-            "status": self.status,
-            "reason": self.reason,
-            "asked": self.asked,
-            "started_s": self.started_s,
-            "ended_s": time.time(),
+            **records.ending(self.status, self.reason, self.started_s, self.asked),
             "peak_memory_gib": max(watch.peak_bytes, used.ru_maxrss << 10) / (1 << 30),
             "cpu_s": used.ru_utime + used.ru_stime,
         }

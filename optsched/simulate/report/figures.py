@@ -8,8 +8,8 @@ import numpy as np
 from ...duration import human
 from ...picture.axis import TimeUnit, time_unit
 from ...picture.facts import percent
-from ...picture.palette import GRID, INK, MUTED, PAPER, QUEUE, shade
-from ...picture.style import AXIS, FONT, LEGEND, TIME_TICKS
+from ...picture.palette import INK, MUTED, PAPER, QUEUE, shade
+from ...picture.style import AXIS, GROUND, LEGEND, TIME_TICKS, heading
 from ..metrics import Metrics
 from ..metrics.waiting import REASONS
 from ..record import Floats
@@ -81,11 +81,10 @@ def over_time(found: Metrics) -> Any:
     _stack(fig, queue, unit, QUEUE, "y2", "legend2")
     legend = {**LEGEND, "bgcolor": "rgba(0,0,0,0)"}
     _lay_out(fig, 480, hovermode="x unified")
-    title = {"font": {"size": 12, "color": INK}}
     fig.update_layout(
         xaxis={
             **AXIS,
-            "title": _words(_from_now(found, unit)),
+            "title": heading(_from_now(found, unit)),
             "anchor": "y2",
             "hoverformat": ".4~g",
             "range": [0, shown_s(found) / unit.seconds],
@@ -93,7 +92,7 @@ def over_time(found: Metrics) -> Any:
         yaxis={
             **AXIS,
             "domain": [0.54, 1],
-            "title": {**title, "text": "GPUs in use"},
+            "title": heading("GPUs in use", INK),
             "rangemode": "tozero",
             "tickformat": ",d",
             "fixedrange": True,
@@ -101,7 +100,7 @@ def over_time(found: Metrics) -> Any:
         yaxis2={
             **AXIS,
             "domain": [0, 0.44],
-            "title": {**title, "text": "jobs waiting"},
+            "title": heading("jobs waiting", INK),
             "rangemode": "tozero",
             "tickformat": ",",
             "fixedrange": True,
@@ -191,7 +190,7 @@ def waiting_split(found: Metrics) -> Any:
         )
     _lay_out(fig, 90 + 44 * len(names), barmode="stack", showlegend=True)
     fig.update_layout(
-        xaxis={**AXIS, "title": _words(f"mean waiting, {unit.name}"), "rangemode": "tozero"},
+        xaxis={**AXIS, "title": heading(f"mean waiting, {unit.name}"), "rangemode": "tozero"},
         yaxis={**AXIS, "autorange": "reversed", "tickfont": {"size": 11, "color": INK}},
         bargap=0.3,
         legend={**LEGEND, "y": 1},
@@ -228,11 +227,11 @@ def distributions(found: Metrics, values: Floats, title: str) -> Any:
         xaxis={
             **AXIS,
             "type": "log",
-            "title": _words(title),
+            "title": heading(title),
             "tickvals": [at_s for at_s, _ in TIME_TICKS],
             "ticktext": [text for _, text in TIME_TICKS],
         },
-        yaxis={**AXIS, "range": [0, 1.02], "tickformat": ".0%", "title": _words("share of jobs")},
+        yaxis={**AXIS, "range": [0, 1.02], "tickformat": ".0%", "title": heading("share of jobs")},
         legend={
             "x": 0.99,
             "xanchor": "right",
@@ -301,7 +300,7 @@ def nodes_over_time(found: Metrics) -> Any:
     fig.update_layout(
         xaxis={
             **AXIS,
-            "title": _words(_from_now(found, unit)),
+            "title": heading(_from_now(found, unit)),
             "showgrid": False,
             "range": [0, shown_s(found) / unit.seconds],
         },
@@ -316,17 +315,5 @@ def nodes_over_time(found: Metrics) -> Any:
     return fig
 
 
-def _words(text: str) -> dict[str, Any]:
-    return {"text": text, "font": {"size": 12, "color": MUTED}}
-
-
 def _lay_out(fig: Any, height: int, **more: Any) -> None:
-    fig.update_layout(
-        height=height,
-        margin={"l": 60, "r": 20, "t": 34, "b": 44},
-        plot_bgcolor=PAPER,
-        paper_bgcolor=PAPER,
-        font={"family": FONT, "size": 12, "color": INK},
-        hoverlabel={"bgcolor": PAPER, "bordercolor": GRID},
-        **more,
-    )
+    fig.update_layout(height=height, margin={"l": 60, "r": 20, "t": 34, "b": 44}, **GROUND, **more)

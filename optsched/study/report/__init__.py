@@ -1,7 +1,5 @@
-"""The report of a study: one offline page (plotly), and its figures for papers (matplotlib); extra
-`report`."""
+"""The report of a study: one offline page (plotly), and its figures for papers (matplotlib)."""
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,17 +12,19 @@ from .compare import Comparison, Entry, compare
 from .foot import commands, foot
 from .gantt import write_gantts
 from .model import Chart
+from .page import page
+from .paper import pictures
 
 FIGURES, PAGE = "figures", "report.html"
 
 
 def write_report(
     study: Study, path: Path, again: str, found: Sequence[Result], results: Results
-) -> list[str]:
+) -> None:
     """Write report.html and figures/ into the folder of a study that was read from `path` and is
     made by the command line `again`; the same results give the same files.
 
-    Returns what could not be drawn and why. Raises InputError naming a file that cannot be written.
+    Raises InputError naming a file that cannot be written.
     """
     table = compare(study, found)
     pairs = quality.differences(table)
@@ -34,27 +34,15 @@ def write_report(
     below = foot(study, path, again, found)
     if pairs:
         files.write_text(folder / "significance.csv", quality.significance_csv(pairs, table))
-    notes: list[str] = []
     files_of: dict[str, list[str]] = {}
-    if importlib.util.find_spec("matplotlib") is None:
-        notes.append("no figures for papers: matplotlib is not installed; pip install optsched")
-    else:
-        from .paper import pictures
-
-        for chart in charts:
-            for kind, data in pictures(chart, below).items():
-                files.write_bytes(folder / f"{chart.key}.{kind}", data)
-                files_of.setdefault(chart.key, []).append(f"{chart.key}.{kind}")
-    if importlib.util.find_spec("plotly") is None:
-        notes.append(f"no {PAGE}: plotly is not installed; pip install optsched")
-    else:
-        from .page import page
-
-        gantts = write_gantts(found, results)
-        untested = quality.too_few_seeds(table)
-        text = page(study, found, table, charts, below, commands(study), gantts, files_of, untested)
-        files.write_text(results.folder / PAGE, text)
-    return notes
+    for chart in charts:
+        for kind, data in pictures(chart, below).items():
+            files.write_bytes(folder / f"{chart.key}.{kind}", data)
+            files_of.setdefault(chart.key, []).append(f"{chart.key}.{kind}")
+    gantts = write_gantts(found, results)
+    untested = quality.too_few_seeds(table)
+    text = page(study, found, table, charts, below, commands(study), gantts, files_of, untested)
+    files.write_text(results.folder / PAGE, text)
 
 
 def _charts(table: Comparison, pairs: list[quality.Pair], results: Results) -> list[Chart | None]:

@@ -13,7 +13,6 @@ from .compare import MEAN_JCT, P99_JCT, Comparison, Entry
 from .model import (
     NEUTRAL,
     OTHERS,
-    TELLS,
     Axis,
     Bars,
     Chart,
@@ -21,10 +20,10 @@ from .model import (
     Line,
     Mark,
     Panel,
-    colours,
+    chart_of_cases,
+    curve,
     others,
 )
-from .quality import panels_of
 from .statistics import pareto
 
 MOSTLY = 0.97
@@ -53,14 +52,10 @@ def _with(found: Comparison, name: str) -> dict[str, dict[str, list[Entry]]]:
 
 def completion_times(found: Comparison) -> Chart | None:
     """Return the distribution of JCT, all seeds of a method together."""
-    table = _with(found, "jct_s")
-    if not table:
-        return None
-    shown, rest = panels_of(tuple(table))
-    colour, panels = colours(found.methods), []
-    for case in shown:
-        lines: list[Mark] = []
-        for method, runs in reversed(table[case].items()):
+    panels = []
+    for case, runs_of in _with(found, "jct_s").items():
+        lines = []
+        for method, runs in reversed(runs_of.items()):
             points = [np.maximum(_curve(run, "jct_s"), ROUNDED_S) for run in runs]
             at_s = np.concatenate(points)
             # Each run counts the same, however many quantiles it is told by.
@@ -69,90 +64,60 @@ def completion_times(found: Comparison) -> Chart | None:
             )
             order = np.argsort(at_s, kind="stable")
             share = np.concatenate([[0.0], np.cumsum(weight[order])])
-            lines.append(_line(method, at_s[[order[0], *order]], share, colour, found))
-        low = min(line.x[0] for line in lines if isinstance(line, Line))
-        high = max(line.x[-1] for line in lines if isinstance(line, Line))
-        panels.append(
-            Panel(
-                case,
-                Axis(
-                    "job completion time",
-                    log=True,
-                    low=low,
-                    high=max(high, 1.1 * low),
-                    ticks=TIME_TICKS,
-                ),
-                Axis("share of jobs", percent=True, low=0.0, high=1.02),
-                tuple(lines),
-            )
+            x = at_s[[order[0], *order]]
+            lines.append(curve(found.methods, method, x.tolist(), share.tolist()))
+        low, high = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+        time = Axis(
+            "job completion time", log=True, low=low, high=max(high, 1.1 * low), ticks=TIME_TICKS
         )
-    return Chart(
+        share_of_jobs = Axis("share of jobs", percent=True, low=0.0, high=1.02)
+        panels.append(Panel(case, time, share_of_jobs, tuple(lines)))
+    return chart_of_cases(
         "jct",
         "Job completion times",
         "Share of jobs that complete within a time of their submission, all seeds together."
-        + others(found.methods)
-        + rest,
-        tuple(panels),
-        columns=_columns(panels),
+        + others(found.methods),
+        panels,
     )
-
-
-def _line(method: str, x: Any, y: Any, colour: dict[str, str], found: Comparison) -> Line:
-    told = found.methods.index(method) < TELLS
-    return Line(
-        method,
-        x.tolist(),
-        y.tolist(),
-        colour[method],
-        steps=True,
-        listed=told,
-        width=1.6 if told else 0.7,
-    )
-
-
-def _columns(panels: list[Panel]) -> int:
-    return 1 if len(panels) == 1 else 2
 
 
 def use_over_time(found: Comparison) -> Chart | None:
     """Return the share of GPUs held, of the first seed."""
-    table = _with(found, "gpus_held")
-    if not table:
-        return None
-    shown, rest = panels_of(tuple(table))
-    colour, panels = colours(found.methods), []
-    for case in shown:
-        first = next(iter(table[case].values()))[0].seed
-        chosen = {
-            method: run for method, runs in table[case].items() for run in runs if run.seed == first
+    panels = []
+    for case, runs_of in _with(found, "gpus_held").items():
+        first = next(iter(runs_of.values()))[0].seed
+        held_of = {
+            method: _curve(run, "gpus_held")
+            for method, runs in runs_of.items()
+            for run in runs
+            if run.seed == first
         }
-        until_s = max(_mostly_done_s(_curve(run, "gpus_held")) for run in chosen.values())
+        until_s = max(map(_mostly_done_s, held_of.values()))
         unit = time_unit(until_s)
-        lines: list[Mark] = []
-        for method, one in reversed(chosen.items()):
-            held = _curve(one, "gpus_held")
-            share = np.array([*held["share"], held["share"][-1]])
-            lines.append(
-                _line(method, np.array(held["edges_s"]) / unit.seconds, share, colour, found)
+        lines = [
+            curve(
+                found.methods,
+                method,
+                (np.array(held["edges_s"]) / unit.seconds).tolist(),
+                [*held["share"], held["share"][-1]],
             )
-        title = case if first is None else f"{case}, seed {first}"
+            for method, held in reversed(held_of.items())
+        ]
         panels.append(
             Panel(
-                title,
+                case if first is None else f"{case}, seed {first}",
                 Axis(f"{unit.name} from now", low=0.0, high=1.02 * until_s / unit.seconds),
                 Axis("share of GPUs held", percent=True, low=0.0, high=1.05),
                 tuple(lines),
             )
         )
-    return Chart(
+    return chart_of_cases(
         "use",
         "GPUs held over time",
         "GPU-seconds held over those there, until each method has spent "
         f"{MOSTLY:.0%} of its GPU time: a few last jobs may go on for long."
-        + others(found.methods)
-        + rest,
-        tuple(panels),
-        columns=_columns(panels),
+        + others(found.methods),
+        panels,
     )
 
 
@@ -167,7 +132,6 @@ def lost_time(found: Comparison) -> Chart | None:
     """GPU-hours that preemptions, failures, lost nodes and lack of memory took, the mean over the
     seeds."""
     panels, most = [], 0
-    cases = []
     for case in found.cases:
         means: dict[str, list[float]] = {}
         for method in found.methods:
@@ -180,7 +144,6 @@ def lost_time(found: Comparison) -> Chart | None:
                 ]
         if not any(any(row) for row in means.values()):
             continue
-        cases.append(case)
         most = max(most, len(means))
         bars = tuple(
             Bars(HOURS[name][0], [row[k] for row in means.values()], HOURS[name][1])
@@ -188,25 +151,21 @@ def lost_time(found: Comparison) -> Chart | None:
             if any(row[k] for row in means.values())
         )
         panels.append(Panel(case, Axis("GPU-hours lost", low=0.0), Axis(names=tuple(means)), bars))
-    if not panels:
-        return None
-    shown, rest = panels_of(tuple(cases))
-    return Chart(
+    return chart_of_cases(
         "lost",
         "Lost GPU-hours by cause",
         "GPU-hours held that counted for nothing: checkpoints, restarts and lost work of "
         "preemptions and failures; mean over seeds. First starts are not lost. The best method of "
-        "the study is on top." + rest,
-        tuple(panels[: len(shown)]),
-        columns=_columns(panels),
-        panel_in=0.7 + 0.17 * most,
+        "the study is on top.",
+        panels,
+        0.7 + 0.17 * most,
     )
 
 
 def average_and_tail(found: Comparison) -> Chart | None:
     """Return mean against p99 of JCT, the means over the seeds; those that no other method beats in
     both are named."""
-    panels, cases = [], []
+    panels = []
     for case in found.cases:
         points: dict[str, tuple[float, float]] = {}
         for method in found.methods:
@@ -232,7 +191,6 @@ def average_and_tail(found: Comparison) -> Chart | None:
                 corner_x.tolist(),
                 corner_y.tolist(),
                 NEUTRAL,
-                steps=True,
                 dashed=True,
                 width=1.0,
                 listed=False,
@@ -253,17 +211,12 @@ def average_and_tail(found: Comparison) -> Chart | None:
                 told=True,
             ),
         ]
-        cases.append(case)
         panels.append(Panel(case, Axis("mean JCT, h"), Axis("p99 of JCT, h"), tuple(marks)))
-    if not panels:
-        return None
-    shown, rest = panels_of(tuple(cases))
-    return Chart(
+    return chart_of_cases(
         "pareto",
         "Average against tail",
         "Mean and 99th percentile of JCT, each the mean over seeds; named are the methods than "
-        "which no other is at most as large in both." + rest,
-        tuple(panels[: len(shown)]),
-        columns=_columns(panels),
-        panel_in=3.0,
+        "which no other is at most as large in both.",
+        panels,
+        3.0,
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 from ... import files
 from ...model.plan import Level, Plan, Solution
 from ...picture.chart import chart
-from ...picture.gantt import CONFIG, figure
+from ...picture.gantt import figure
+from ...picture.html import div
 from ...picture.page import page
 from ..execute import PLAN
 from ..results import Result, Results
@@ -53,10 +54,8 @@ def _draw(one: Result, results: Results, target: Path) -> bool:
     instance = files.read_instance(source)
     solution = _solution(stated, plan)
     drawn = chart(instance, plan)
-    div: str = figure(instance, plan, drawn).to_html(
-        full_html=False, include_plotlyjs=LIBRARY, div_id="gantt", config=CONFIG
-    )
-    files.write_text(target, page(instance, solution, drawn, div))
+    picture = div(figure(instance, plan, drawn), "gantt", LIBRARY)
+    files.write_text(target, page(instance, solution, drawn, picture))
     return True
 
 

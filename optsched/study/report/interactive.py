@@ -1,10 +1,10 @@
-"""The figures of the page (plotly, extra `report`)."""
+"""The figures of the page (plotly)."""
 
 from html import escape
 from typing import Any
 
-from ...picture.palette import GRID, INK, MUTED, PAPER
-from ...picture.style import AXIS, FONT
+from ...picture.palette import INK, MUTED, PAPER
+from ...picture.style import AXIS, GROUND, heading
 from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
 from .paper import SCALE, WORST
 
@@ -15,7 +15,7 @@ def figure(chart: Chart) -> Any:
     """Return the plotly figure: all panels with one legend to the right."""
     from plotly.subplots import make_subplots
 
-    columns = min(chart.columns, len(chart.panels))
+    columns = chart.columns
     inner = chart.rows * chart.panel_in * PX_PER_IN + (chart.rows - 1) * BETWEEN_PX
     names = any(panel.y.names for panel in chart.panels)
     fig = make_subplots(
@@ -57,11 +57,8 @@ def figure(chart: Chart) -> Any:
         height=int(inner + ABOVE_PX + below),
         margin={"l": 64, "r": 20, "t": ABOVE_PX, "b": below},
         barmode="stack",
-        plot_bgcolor=PAPER,
-        paper_bgcolor=PAPER,
-        font={"family": FONT, "size": 12, "color": INK},
+        **GROUND,
         hovermode="closest",
-        hoverlabel={"bgcolor": PAPER, "bordercolor": GRID},
         showlegend=bool(listed),
         legend={
             "x": 1.01,
@@ -82,10 +79,7 @@ def _worst_first(chart: Chart) -> bool:
 def _axis(what: Axis, panel: Panel) -> dict[str, Any]:
     from math import log10
 
-    found: dict[str, Any] = {
-        **AXIS,
-        "title": {"text": what.title, "font": {"size": 12, "color": MUTED}},
-    }
+    found: dict[str, Any] = {**AXIS, "title": heading(what.title)}
     if what.names:
         return found
     if what.log:
@@ -123,7 +117,7 @@ def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set
                     "color": mark.colour,
                     "width": mark.width,
                     "dash": "dash" if mark.dashed else "solid",
-                    "shape": "hv" if mark.steps else "linear",
+                    "shape": "hv",
                 },
                 hovertemplate=f"{name}: %{{y{':.1%' if panel.y.percent else ':.4~g'}}} at "
                 f"%{{x:.4~g}}<extra></extra>",

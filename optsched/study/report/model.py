@@ -22,15 +22,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A curve; with `steps` its value holds until the next point. Only a curve with `listed` is in
-    the legend."""
+    """A curve whose value holds until the next point. Only a curve with `listed` is in the
+    legend."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     colour: str
     dashed: bool = False
-    steps: bool = False
     width: float = 1.6
     listed: bool = True
 
@@ -99,9 +98,12 @@ class Chart:
     title: str
     note: str
     panels: tuple[Panel, ...]
-    columns: int = 2
     panel_in: float = 2.6
     table: tuple[tuple[str, ...], ...] = field(default=())
+
+    @property
+    def columns(self) -> int:
+        return min(2, len(self.panels))
 
     @property
     def rows(self) -> int:
@@ -126,14 +128,46 @@ COLOURS = (
 TELLS = len(COLOURS)
 
 
-def colours(methods: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each method: its own for the first ones, grey for all others."""
-    return {name: COLOURS[i] if i < TELLS else OTHERS for i, name in enumerate(methods)}
+MOST_PANELS = 12
 
 
-def others(methods: Sequence[str], drawn: str = "in grey") -> str:
+def curve(
+    methods: Sequence[str],
+    method: str,
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    name: str | None = None,
+    dashed: bool = False,
+) -> Line:
+    """Return the curve of a method: the first methods have colours of their own and are listed, all
+    others are thin and grey."""
+    rank = methods.index(method)
+    told = rank < TELLS
+    return Line(
+        name or method,
+        x,
+        y,
+        COLOURS[rank] if told else OTHERS,
+        dashed,
+        width=1.7 if told else 0.8,
+        listed=told and not dashed,
+    )
+
+
+def others(methods: Sequence[str]) -> str:
     """Return the sentence about those that are not told apart."""
     more = len(methods) - TELLS
-    return (
-        f" The best {TELLS} methods are told apart; {more} others are {drawn}." if more > 0 else ""
-    )
+    return f" The best {TELLS} methods are told apart; {more} others are in grey." * (more > 0)
+
+
+def chart_of_cases(
+    key: str, title: str, note: str, panels: Sequence[Panel], panel_in: float = 2.6
+) -> Chart | None:
+    """Return the figure with a panel for each case, the first ones where there are many; None
+    without any."""
+    if not panels:
+        return None
+    if len(panels) > MOST_PANELS:
+        note += f" The first {MOST_PANELS} of {len(panels)} instances are drawn."
+    return Chart(key, title, note, tuple(panels[:MOST_PANELS]), panel_in)

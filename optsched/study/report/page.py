@@ -7,13 +7,12 @@ from html import escape
 from typing import Any
 
 from ...duration import human
-from ...picture.gantt import CONFIG
-from ...picture.page import STYLE
+from ...picture.html import div, document, folding, row, tiles
 from ..design import Study
 from ..fallbacks import fallbacks
 from ..results import Result
 from ..summary import summaries, summary_table
-from ..table import COLUMNS, number, rows, used_columns
+from ..table import instance_tables, number, rows
 from .compare import GAP, MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
 from .interactive import figure
 from .model import Chart
@@ -36,7 +35,6 @@ def page(
     """Return the whole document, which needs no network. `gantts` has the link of each run that has
     a picture, by address; `files_of` the names of the files of each figure, by its key; `untested`
     says why differences are not tested."""
-    title = escape(study.title)
     parts = [
         re.sub(CODE, WORDS, escape(part))
         for part in (study.about or "").strip().split("\n\n")
@@ -51,48 +49,35 @@ def page(
             '<section class="picture" id="untested"><h2>Differences over seeds</h2>'
             f"<p>{escape(untested)}</p></section>"
         )
-    links = "".join(f'<a href="#{chart.key}">{escape(chart.title)}</a>' for chart in charts)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>{STYLE}{MORE_STYLE}</style></head><body>
-<header><h1>{title}</h1>{about}</header>
-<section class="tiles">{"".join(_tiles(study, results))}</section>
-<nav>{links}<a href="#numbers">Numbers</a><a href="#runs">Runs</a><a href="#commands">Commands</a></nav>
+    places = [(chart.key, chart.title) for chart in charts]
+    places += [("numbers", "Numbers"), ("runs", "Runs"), ("commands", "Commands")]
+    links = "".join(f'<a href="#{key}">{escape(name)}</a>' for key, name in places)
+    body = f"""{tiles(_tiles(study, results))}
+<nav>{links}</nav>
 {"".join(sections)}
 {_numbers(results)}
 {_runs(found, gantts)}
 <details id="commands" open><summary>Commands</summary><pre>{escape(chr(10).join(commands))}</pre>
-{_foot(foot)}</details>
-</body></html>
-"""  # noqa: E501
+{_foot(foot)}</details>"""
+    return document(study.title, f"<h1>{escape(study.title)}</h1>{about}", body, MORE_STYLE)
 
 
-def _tiles(study: Study, results: Sequence[Result]) -> list[str]:
+def _tiles(study: Study, results: Sequence[Result]) -> list[tuple[str, str, str, str]]:
     failed = sum(result.answer is None for result in results)
     cpu_s = sum(result.cpu_s for result in results)
     groups = list(dict.fromkeys(instance.group or instance.name for instance in study.instances))
-    told = [
-        ("runs", f"{len(results):,}", f"{failed:,} failed"),
-        (
-            "instances",
-            f"{len(study.instances):,}",
-            ", ".join(groups[:4]) + (", ..." if len(groups) > 4 else ""),
-        ),
-        ("methods", f"{len(study.all_methods):,}", ""),
-        ("seeds", f"{len(study.seeds):,}", ""),
-        ("processor time", human(cpu_s), "of all runs"),
-    ]
+    some = ", ".join(groups[:4]) + (", ..." if len(groups) > 4 else "")
     return [
-        f'<div class="tile"><span>{name}</span><b>{value}</b><small>{escape(small)}</small></div>'
-        for name, value, small in told
+        ("runs", f"{len(results):,}", f"{failed:,} failed", ""),
+        ("instances", f"{len(study.instances):,}", some, ""),
+        ("methods", f"{len(study.all_methods):,}", "", ""),
+        ("seeds", f"{len(study.seeds):,}", "", ""),
+        ("processor time", human(cpu_s), "of all runs", ""),
     ]
 
 
 def _figure(chart: Chart, first: bool, foot: Sequence[str], names: Sequence[str]) -> str:
-    html: str = figure(chart).to_html(
-        full_html=False, include_plotlyjs=first, div_id=f"figure-{chart.key}", config=CONFIG
-    )
+    html = div(figure(chart), f"figure-{chart.key}", first)
     links = " ".join(f'<a href="figures/{name}">{name.rpartition(".")[2]}</a>' for name in names)
     return (
         f'<section class="picture" id="{chart.key}"><h2>{escape(chart.title)} <span '
@@ -106,69 +91,53 @@ def _foot(foot: Sequence[str]) -> str:
 
 
 def _small_table(lines: Sequence[Sequence[str]]) -> str:
-    if not lines:
-        return ""
-    head, *rest = lines
-    body = "".join(_row(cells) for cells in rest)
-    return f"<div class=scroll><table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table></div>"  # noqa: E501
+    return _scrolled([_row(cells, tag="th" if k == 0 else "td") for k, cells in enumerate(lines)])
 
 
-def _row(cells: Sequence[str], tag: str = "td", text_columns: int = 1) -> str:
-    return (
-        "<tr>"
-        + "".join(
-            f"<{tag}{' class=n' if i >= text_columns else ''}>{escape(cell)}</{tag}>"
-            for i, cell in enumerate(cells)
-        )
-        + "</tr>"
-    )
+def _row(cells: Sequence[str], words: int = 1, tag: str = "td") -> str:
+    """Return a row whose first cells are words, all others numbers."""
+    return row([escape(cell) for cell in cells], range(words, len(cells)), tag)
 
 
 def _numbers(results: Sequence[Result]) -> str:
     """Return the tables of table.md: summaries of groups, and the methods over each instance of
     none."""
-    found = [row for row in rows(results) if row.group is None]
     parts = []
     summed = summaries(results)
     for group in dict.fromkeys(entry.group for entry in summed):
         here_too = [entry for entry in summed if entry.group == group]
         heads, cells_of, words = summary_table(here_too)
         wrong = "".join(
-            f"<p><em>Error: {escape(one.method)}, {escape(said)}</em></p>"
-            for one in here_too
-            for said in one.wrong
+            f"<p><em>Error: {escape(entry.method)}, {escape(said)}</em></p>"
+            for entry in here_too
+            for said in entry.wrong
         )
-        lines = [_row(heads, "th", words), *(_row(cells, "td", words) for cells in cells_of)]
-        table = f"<div class=scroll><table>{''.join(lines)}</table></div>"
-        parts.append(f"<details open><summary>{escape(group)}</summary>{table}{wrong}</details>")
-    answered = "".join(f"<li>{escape(one.replace('`', ''))}</li>" for one in fallbacks(results))
+        lines = [_row(heads, words, "th"), *(_row(cells, words) for cells in cells_of)]
+        parts.append(folding(group, _scrolled(lines) + wrong, " open"))
+    answered = "".join(f"<li>{escape(said.replace('`', ''))}</li>" for said in fallbacks(results))
     if answered:
-        parts.append(
-            f"<details open><summary>Answers of heuristics</summary><ul>{answered}</ul></details>"
-        )
-    for instance in dict.fromkeys(row.instance for row in found):
-        here = [row for row in found if row.instance == instance]
-        shown = used_columns(here)
-        extra = list(dict.fromkeys(name for row in here for name, _ in row.parameters))
-        heads = ["method", *extra, *(f"{COLUMNS[i].name} {COLUMNS[i].unit}".strip() for i in shown)]
-        lines = [_row(heads, "th", 1 + len(extra))]
-        for row in here:
-            own = dict(row.parameters)
-            cells = [row.method, *(str(own.get(name, "")) for name in extra)]
-            if row.failed:
-                lines.append(
-                    _row(cells, "td", 99).removesuffix("</tr>")
-                    + f'<td colspan="{len(shown)}"><em>failed: '
-                    f"{escape('; '.join(row.failed))}</em></td></tr>"
-                )
-            else:
-                numbers = [number(row.means[i], COLUMNS[i].digits) for i in shown]
-                lines.append(_row([*cells, *numbers], "td", 1 + len(extra)))
-        parts.append(
-            f"<details><summary>{escape(instance)}</summary><div "
-            f"class=scroll><table>{''.join(lines)}</table></div></details>"
-        )
+        parts.append(folding("Answers of heuristics", f"<ul>{answered}</ul>", " open"))
+    for table in instance_tables([line for line in rows(results) if line.group is None]):
+        lines = [_row(table.heads, table.words, "th")]
+        for line, given, numbers in table.lines:
+            failed = "; ".join(line.failed)
+            lines.append(
+                _failed_row(given, len(numbers), failed)
+                if failed
+                else _row([*given, *numbers], table.words)
+            )
+        parts.append(folding(table.instance, _scrolled(lines)))
     return f'<h2 id="numbers">Numbers: means over seeds</h2>{"".join(parts)}'
+
+
+def _scrolled(lines: Sequence[str]) -> str:
+    return f"<div class=scroll><table>{''.join(lines)}</table></div>" if lines else ""
+
+
+def _failed_row(words: Sequence[str], columns: int, reason: str) -> str:
+    """Return a row whose numbers are replaced by the reason of the failure."""
+    head = _row(words, len(words)).removesuffix("</tr>")
+    return f'{head}<td colspan="{columns}"><em>failed: {escape(reason)}</em></td></tr>'
 
 
 def _runs(found: Comparison, gantts: dict[str, str]) -> str:
@@ -183,23 +152,16 @@ def _runs(found: Comparison, gantts: dict[str, str]) -> str:
         "processor s",
         "plan",
     )
-    lines = [_row(heads, "th", 3), *(_run(entry, gantts) for entry in found.entries[:MOST_RUNS])]
+    lines = [_row(heads, 3, "th"), *(_run(entry, gantts) for entry in found.entries[:MOST_RUNS])]
     more = len(found.entries) - MOST_RUNS
     note = f"<p>and {more:,} more, in runs.csv</p>" if more > 0 else ""
-    return (
-        '<details id="runs"><summary>Runs</summary><div '
-        f"class=scroll><table>{''.join(lines)}</table></div>{note}"
-        "</details>"
-    )
+    return folding("Runs", _scrolled(lines) + note, ' id="runs"')
 
 
 def _run(one: Entry, gantts: dict[str, str]) -> str:
     names = [one.case, one.method, "" if one.seed is None else str(one.seed)]
     if not one.ok:
-        return (
-            _row(names, "td", 9).removesuffix("</tr>")
-            + f'<td colspan="6"><em>failed: {escape(one.result.reason or "")}</em></td></tr>'
-        )
+        return _failed_row(names, 6, one.result.reason or "")
     values: list[tuple[float | None, int]] = [
         (MEAN_JCT(one.result), 2),
         (P99_JCT(one.result), 1),
@@ -209,12 +171,8 @@ def _run(one: Entry, gantts: dict[str, str]) -> str:
     ]
     link = gantts.get(one.result.address)
     picture = f'<a href="{link}">Gantt</a>' if link else ""
-    return (
-        _row([*names, *(number(value, digits) for value, digits in values)], "td", 3).removesuffix(
-            "</tr>"
-        )
-        + f"<td class=n>{picture}</td></tr>"
-    )
+    cells = [*names, *(number(value, digits) for value, digits in values)]
+    return _row(cells, 3).removesuffix("</tr>") + f"<td class=n>{picture}</td></tr>"
 
 
 def _percent(value: Any) -> float | None:

@@ -1,27 +1,19 @@
-"""The figures for papers: SVG and PDF (matplotlib, extra `report`)."""
+"""The figures for papers: SVG and PDF (matplotlib)."""
 
-import io
 from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
 from ...picture.palette import GRID, INK, MUTED, PAPER
+from ...picture.style import STILL, saved
 from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
 
 WIDTH_IN, FOOT_PT, LINE_IN = 10.0, 6.0, 0.115
 TOLD_AT_MOST = 12
 STYLE: Any = {
-    "svg.hashsalt": "optsched",
-    "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": GRID,
-    "xtick.color": MUTED,
+    **STILL,
     "ytick.color": MUTED,
-    "text.color": INK,
     "axes.labelcolor": MUTED,
-    "font.size": 8,
     "axes.titlesize": 8.5,
     "axes.titlelocation": "left",
     "text.parse_math": False,
@@ -34,19 +26,11 @@ def pictures(
     """Return the figure in each kind; the same chart gives the same bytes."""
     from matplotlib import rc_context
 
-    found = {}
     with rc_context(STYLE):
         figure = draw(chart, foot)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # it is laid out; once for all kinds
-        for kind in kinds:
-            out = io.BytesIO()
-            when: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(
-                kind, {}
-            )
-            figure.savefig(out, format=kind, dpi=130, metadata=when, facecolor=PAPER)
-            found[kind] = out.getvalue()
-    return found
+        return {kind: saved(figure, kind, dpi=130) for kind in kinds}
 
 
 def draw(chart: Chart, foot: Sequence[str]) -> Any:
@@ -55,7 +39,7 @@ def draw(chart: Chart, foot: Sequence[str]) -> Any:
 
     lines = [line for text in (chart.note, *foot) for line in wrap(text, 205)]
     foot_in = 0.14 + LINE_IN * len(lines)
-    columns = min(chart.columns, len(chart.panels))
+    columns = chart.columns
     height_in = 0.45 + chart.rows * (chart.panel_in + 0.25) + foot_in
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     layout: Any = figure.get_layout_engine()
@@ -165,7 +149,7 @@ def _mark(
                 color=mark.colour,
                 linewidth=mark.width,
                 linestyle="--" if mark.dashed else "-",
-                drawstyle="steps-post" if mark.steps else "default",
+                drawstyle="steps-post",
                 label=mark.name if mark.listed else None,
             )
         case Dots():

@@ -12,7 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from .compare import GAP, VALUE, Comparison, Entry
-from .model import TELLS, Axis, Chart, Heat, Intervals, Line, Panel, colours, others
+from .model import (
+    MOST_PANELS,
+    Axis,
+    Chart,
+    Heat,
+    Intervals,
+    Line,
+    Panel,
+    chart_of_cases,
+    curve,
+    others,
+)
 from .statistics import (
     FEWEST_SEEDS,
     Difference,
@@ -22,7 +33,7 @@ from .statistics import (
     profile,
 )
 
-MOST_CASES, MOST_PANELS, ALL = 24, 12, "all"
+MOST_CASES, ALL = 24, "all"
 MARKS_S = (1.0, 5.0, 15.0, 60.0)
 """Seconds at which the value of a plan is told."""
 FIRST_S, TIMES = 0.1, 240
@@ -36,14 +47,6 @@ SIGNIFICANT = 0.05
 
 Trace = list[tuple[float, float | None, float | None]]
 """Seconds, value and bound."""
-
-
-def panels_of(cases: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Return the cases that are drawn, and the sentence about the others."""
-    more = len(cases) - MOST_PANELS
-    return cases[
-        :MOST_PANELS
-    ], f" The first {MOST_PANELS} of {len(cases)} instances are drawn." if more > 0 else ""
 
 
 def gaps(found: Comparison) -> Chart | None:
@@ -90,7 +93,6 @@ def gaps(found: Comparison) -> Chart | None:
                 ),
             ),
         ),
-        columns=1,
         panel_in=0.7 + 0.19 * len(rows),
     )
 
@@ -115,7 +117,7 @@ def profiles(found: Comparison) -> Chart | None:
     methods = tuple(found.methods[i] for i in drawn)
     finite = table[np.isfinite(table)]
     last = max(1.05, float(np.quantile(finite, 0.99)) * 1.02)
-    colour, lines = colours(methods), []
+    lines = []
     for k, i in reversed(list(enumerate(drawn))):
         factors, shares = profile(table[i])
         count = int((~np.isnan(table[i])).sum())
@@ -126,12 +128,7 @@ def profiles(found: Comparison) -> Chart | None:
             float(shares[-1]) if len(factors) else 0.0,
         ]
         name = methods[k] if count == len(useful) else f"{methods[k]} ({count} problems)"
-        told = k < TELLS
-        lines.append(
-            Line(
-                name, x, y, colour[methods[k]], steps=True, listed=told, width=1.9 if told else 0.8
-            )
-        )
+        lines.append(curve(methods, methods[k], x, y, name=name))
     measures = " or ".join(dict.fromkeys(found.measure[found.problems[k][0]] for k in useful))
     return Chart(
         "profile",
@@ -154,7 +151,6 @@ def profiles(found: Comparison) -> Chart | None:
                 tuple(lines),
             ),
         ),
-        columns=1,
         panel_in=3.6,
     )
 
@@ -210,7 +206,6 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
         np.concatenate([np.geomspace(FIRST_S, last_s, TIMES), [s for s in MARKS_S if s <= last_s]])
     )
     methods = tuple(method for method in found.methods if any(key[1] == method for key in curves))
-    colour = colours(methods)
     cases = tuple(case for case in found.cases if any(key[0] == case for key in curves))
     shown = cases if 1 < len(cases) < MOST_PANELS else ()
     drawn: dict[str, list[Line]] = {}
@@ -223,7 +218,7 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
         *((case, (case,)) for case in shown),
     ]:
         drawn[title], highest, lowest = [], 0.0, 0.0
-        for k, method in reversed(list(enumerate(methods))):
+        for method in reversed(methods):
             mine = [pair for case in members for pair in curves.get((case, method), [])]
             if not mine:
                 continue
@@ -233,18 +228,8 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
             for values, dashed in ((above, False), (below, True)):
                 there = ~np.isnan(values)
                 if there.any():
-                    drawn[title].append(
-                        Line(
-                            method,
-                            times_s[there].tolist(),
-                            values[there].tolist(),
-                            colour[method],
-                            dashed,
-                            steps=True,
-                            listed=not dashed and k < TELLS,
-                            width=1.7 if k < TELLS else 0.8,
-                        )
-                    )
+                    x, y = times_s[there].tolist(), values[there].tolist()
+                    drawn[title].append(curve(methods, method, x, y, dashed=dashed))
                     highest = max(highest, float(np.quantile(values[there], 0.9)))
                     lowest = min(lowest, float(np.quantile(values[there], 0.1)))
             if members == cases:
@@ -272,7 +257,6 @@ def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | No
         "run of the study found; a curve begins where all of these runs have one."
         + others(methods),
         tuple(panels),
-        columns=1 if len(panels) == 1 else 2,
         table=tuple(table),
     )
 
@@ -338,14 +322,12 @@ def differences(found: Comparison) -> list[Pair]:
 def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
     """Compare each method with the best one of its instance."""
     cases = tuple(case for case in found.cases if any(pair[0] == case for pair in pairs))
-    if not cases:
-        return None
-    shown, rest = panels_of(cases)
     without = len({case for case, _ in found.problems}) - len(cases)
+    untested = ""
     if without:
-        rest += f" {without} instances without {FEWEST_SEEDS} seeds on which two methods succeed are not tested."  # noqa: E501
+        untested = f" {without} instances without {FEWEST_SEEDS} seeds on which two methods succeed are not tested."  # noqa: E501
     panels, most = [], 0
-    for case in shown:
+    for case in cases:
         best = next(pair[2] for pair in pairs if pair[0] == case)
         mine = [pair for pair in pairs if pair[0] == case and pair[2] == best]
         seeds = found.values[
@@ -376,16 +358,16 @@ def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
                 tuple(marks),
             )
         )
-    return Chart(
+    return chart_of_cases(
         "significance",
         "Differences over seeds",
         "Mean difference to the best method of the instance, in percent of the best method's mean, "
         "with 95 % intervals of the paired bootstrap over seeds (10,000 resamples). Filled where "
         f"the share of false discoveries over all {len(pairs):,} pairs of methods can be held "
         f"below {SIGNIFICANT:.0%} (Benjamini-Hochberg; p is at least 2 / 2^n of n seeds). "
-        "significance.csv has all pairs." + rest,
-        tuple(panels),
-        panel_in=0.7 + 0.17 * most,
+        "significance.csv has all pairs." + untested,
+        panels,
+        0.7 + 0.17 * most,
     )
 
 

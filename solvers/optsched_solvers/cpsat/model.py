@@ -19,7 +19,7 @@ from optsched.physics import cpus, memory_gib
 from optsched.plugins.solver import Constrain
 
 from ..scheduling.free_capacity import FreeCapacity
-from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule, Split
+from ..scheduling.problem import Activity, Alternative, Choice, Hold, Problem, Schedule, Split
 from .pairs import add_pair, kept_literal
 
 Rounding = Literal["down", "up"]
@@ -87,8 +87,11 @@ class Model:
     # ------------------------------------------------------------------------------------- sizes
     # and choices
 
-    def ticks(self, alternative: Alternative) -> int:
-        return alternative.down if self.rounding == "down" else alternative.up
+    def ticks(self, length: Alternative | Hold | None) -> int:
+        """Return how long an alternative, or saving a job, takes; 0 where there is none."""
+        if length is None:
+            return 0
+        return length.down if self.rounding == "down" else length.up
 
     def _free(self) -> Iterable[Activity]:
         if self.fixed is None:
@@ -200,7 +203,7 @@ class Model:
             kept = kept_literal(self, activity)
             cp.add(start == 0).only_enforce_if(kept)
             if activity.hold is not None:
-                held = activity.hold.down if self.rounding == "down" else activity.hold.up
+                held = self.ticks(activity.hold)
                 cp.add(start >= held).only_enforce_if(~kept)
                 if held:
                     interval = cp.new_optional_fixed_size_interval_var(0, held, ~kept, f"hold_{j}")

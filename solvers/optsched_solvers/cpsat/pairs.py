@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def kept_literal(model: "Model", activity: Activity) -> Any:
-    """Whether a running job continues: its first alternative, or of a pair one more, without its
-    partner."""
+    """Return the literal of a running job that continues: its first alternative, or of a pair one
+    more, without its partner."""
     literals = model.chosen[activity.index]
     if activity.index not in model.problem.partner:
         return literals[0]
@@ -30,22 +30,15 @@ def add_pair(model: "Model", a: Activity, b: Activity) -> None:
     model.cp.add(model.chosen[b.index][0] == both)
     cases = [
         (both, max(model.ticks(a.alternatives[0]), model.ticks(b.alternatives[0]))),
-        (neither, max(_saving(model, a), _saving(model, b))),
+        (neither, max(model.ticks(a.hold), model.ticks(b.hold))),
     ]
     for one, other in ((a, b), (b, a)):
         for literal, alternative in zip(model.chosen[one.index], one.alternatives, strict=True):
             if alternative.alone:
-                cases.append((literal, max(model.ticks(alternative), _saving(model, other))))
+                cases.append((literal, max(model.ticks(alternative), model.ticks(other.hold))))
     model.cp.add_exactly_one([literal for literal, _ in cases])
     for literal, length in cases:
         interval = model.cp.new_optional_fixed_size_interval_var(0, length, literal, "")
         for n, gpus in a.alternatives[0].fixed or ():
             model.load["row", model.problem.gpu_row[n]].append((interval, gpus))
             model.load["type", model.problem.node_types[n]].append((interval, gpus))
-
-
-def _saving(model: "Model", activity: Activity) -> int:
-    """Ticks for which a job keeps its GPUs if it is preempted now."""
-    if activity.hold is None:
-        return 0
-    return activity.hold.down if model.rounding == "down" else activity.hold.up

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
+from optsched.driver.mixed import placement_on
 from optsched.model.instance import Instance, Placement, Running
 from optsched.model.job import Job, Mode
 from optsched.objectives import Usage
@@ -14,8 +15,8 @@ from optsched.physics.capacity import Capacity, Demand
 from optsched.physics.catalogue import catalogue_of
 from optsched.physics.modes import Option
 
+from ..scheduling.lengths import continue_s, fresh_s
 from .bins import Bin, partitions
-from .realise import continue_s, fresh_s, make_placement
 
 MAX_SPLITS = 200
 """Ways of one job beyond which nodes are merged into coarser bins."""
@@ -223,7 +224,7 @@ def _best_rate(ways: Ways, job: Job, option: Option, split: Split) -> float:
     mode = option.mode
     bins = [ways.bins[b] for b, _ in split]
     if all(len(each.nodes) == 1 for each in bins):
-        placement = make_placement(job, mode, [(ways.bins[b].nodes[0], gpus) for b, gpus in split])
+        placement = placement_on(cluster, {ways.bins[b].nodes[0]: gpus for b, gpus in split}, mode)
         return placed_rate(ways.instance, job, mode, placement)
     spans: list[Span] = []
     if len(bins) == 1:

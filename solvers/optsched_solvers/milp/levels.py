@@ -1,9 +1,12 @@
 """Objectives over the time-indexed variables: a job's cost is a coefficient of its start."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import assert_never
 
+from optsched.model.job import Job
 from optsched.objectives import Level, RankOfJobs, SumOfJobs, Term, Usage
 
 from .grid import Start
@@ -116,13 +119,18 @@ def _costs(model: Model, term: Term) -> dict[str, list[float]]:
     """Return the cost of each start of each job that counts."""
     found = {}
     for job in model.instance.jobs:
-        starts = [start for start, _ in model.starts[job.id]]
-        if isinstance(term, Usage):
-            used = {way: model.ways.usage(term, job, way) for way in model.ways.of[job.id]}
-            found[job.id] = [used[start.alternative] for start in starts]
-        elif (cost := term.cost(model.instance, job)) is not None:
-            found[job.id] = [cost.at(start.completion_s) for start in starts]
+        if (cost := _cost(model, term, job)) is not None:
+            found[job.id] = [cost(start) for start, _ in model.starts[job.id]]
     return found
+
+
+def _cost(model: Model, term: Term, job: Job) -> Callable[[Start], float] | None:
+    """Return what a start costs a job; None where the job does not count."""
+    if isinstance(term, Usage):
+        used = cache(partial(model.ways.usage, term, job))
+        return lambda start: used(start.alternative)
+    cost = term.cost(model.instance, job)
+    return None if cost is None else lambda start: cost.at(start.completion_s)
 
 
 def level_of(model: Model, level: Level, chosen: dict[str, Start]) -> float:
@@ -130,12 +138,8 @@ def level_of(model: Model, level: Level, chosen: dict[str, Start]) -> float:
     solver's rounding."""
     total = 0.0
     for weight, term in level:
-        costs = []
-        for job in model.instance.jobs:
-            start = chosen[job.id]
-            if isinstance(term, Usage):
-                costs.append(model.ways.usage(term, job, start.alternative))
-            elif (cost := term.cost(model.instance, job)) is not None:
-                costs.append(cost.at(start.completion_s))
-        total += weight * term.combine(costs)
+        costs = ((job.id, _cost(model, term, job)) for job in model.instance.jobs)
+        total += weight * term.combine(
+            [cost(chosen[job_id]) for job_id, cost in costs if cost is not None]
+        )
     return total

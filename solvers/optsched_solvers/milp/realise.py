@@ -3,22 +3,16 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from optsched.model.instance import Instance, Placement, Slot
-from optsched.model.job import Job, Mode
+from optsched.driver.mixed import placement_on
+from optsched.model.instance import Instance, Placement
+from optsched.model.job import Job
 from optsched.model.plan import JobPlan, Plan, Segment
-from optsched.physics import (
-    TIME_TOLERANCE_S,
-    cpus,
-    hold_to_save_s,
-    placed_rate,
-    remaining_after_preemption_s,
-    run_s,
-    setup_s,
-)
+from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate
 from optsched.physics.catalogue import catalogue_of
 from optsched.physics.modes import Option
 from optsched.verify import decision_now
 
+from ..scheduling.lengths import continue_s, fresh_s
 from .timeline import Timeline
 
 Part = tuple[tuple[str, ...], int]
@@ -42,11 +36,6 @@ class Choice:
     preempted: bool = False
 
 
-def make_placement(job: Job, mode: Mode, gpus: Iterable[tuple[str, int]]) -> Placement:
-    """What `mode` holds when it has these GPUs on these nodes."""
-    return tuple(Slot(node=name, gpus=count, cpus=cpus(mode, count)) for name, count in gpus)
-
-
 def realise(instance: Instance, choices: Iterable[Choice]) -> Plan | None:
     """The plan in which each job, in order, starts at the earliest instant at which it fits until
     it is done.
@@ -64,29 +53,22 @@ def realise(instance: Instance, choices: Iterable[Choice]) -> Plan | None:
     for choice in ordered:
         if choice.job_id in instance.running_job:
             done[choice.job_id] = (_now(instance, timeline, choice),)
-    waiting = [
-        choice
+    waiting = {
+        choice.job_id: choice
         for choice in ordered
         if choice.preempted or choice.job_id not in instance.running_job
-    ]
-    pending = {choice.job_id for choice in waiting}
+    }
     while waiting:
         ready = next(
-            (
-                c
-                for c in waiting
-                if not any(name in pending for name in instance.job[c.job_id].after)
-            ),
+            (job_id for job_id in waiting if waiting.keys().isdisjoint(instance.job[job_id].after)),
             None,
         )
         if ready is None:
             return None
-        segments = _start(instance, timeline, ready, done)
+        segments = _start(instance, timeline, waiting.pop(ready), done)
         if segments is None:
             return None
-        done[ready.job_id] = segments
-        waiting.remove(ready)
-        pending.remove(ready.job_id)
+        done[ready] = segments
     if any(job.id not in done for job in instance.jobs):
         return None
     return Plan(
@@ -97,26 +79,6 @@ def realise(instance: Instance, choices: Iterable[Choice]) -> Plan | None:
             for job in instance.jobs
         )
     )
-
-
-def continue_s(instance: Instance, job: Job) -> float:
-    """Seconds until a running job is done if it continues."""
-    entry = instance.running_job[job.id]
-    speed = placed_rate(instance, job, entry.mode, entry.placement)
-    return entry.setup_s + run_s(job, entry.mode, entry.remaining_s, speed)
-
-
-def fresh_s(instance: Instance, job: Job, mode: Mode, speed: float) -> float:
-    """Seconds that `job` takes from a start in `mode` at rate `speed`, with start-up and, if it ran
-    before, restore; a running job is taken to be preempted now."""
-    entry = instance.running_job.get(job.id)
-    ran_before = entry is not None or job.id in instance.suspended_job
-    work_s = (
-        instance.remaining_s(job)
-        if entry is None
-        else remaining_after_preemption_s(instance, entry)
-    )
-    return setup_s(job, ran_before) + run_s(job, mode, work_s, speed)
 
 
 def _now(instance: Instance, timeline: Timeline, choice: Choice) -> Segment:
@@ -223,7 +185,7 @@ def _chosen_now(
             if filled is None:
                 return
             taken.update(filled)
-        yield make_placement(job, mode, sorted(taken.items(), key=lambda pair: order[pair[0]]))
+        yield placement_on(instance.cluster, taken, mode)
         return
     names, count = parts[0]
     groups: list[tuple[str, ...]] = [
@@ -243,7 +205,7 @@ def _chosen_now(
     for group in groups:
         filled = _fill(count, group, free, order)
         if filled is not None:
-            yield make_placement(job, mode, sorted(filled.items(), key=lambda pair: order[pair[0]]))
+            yield placement_on(instance.cluster, filled, mode)
 
 
 def _fill(

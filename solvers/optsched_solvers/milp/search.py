@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from optsched.bounds.yardstick import yardsticks
+from optsched.driver.mixed import placement_on
 from optsched.model.plan import Plan
 from optsched.objectives import level_value, values
 from optsched.plugins.solver import Report, Request
@@ -14,7 +15,7 @@ from . import backend
 from .grid import Start
 from .levels import LevelModel, build_level, level_of
 from .model import Model
-from .realise import Choice, make_placement, realise
+from .realise import Choice, realise
 
 NODES_PER_S = 50
 """With one worker, branch-and-bound nodes allowed for each second of the time limit: a count gives
@@ -145,17 +146,14 @@ def _lowered(built: LevelModel, value: float) -> float:
 def _choices(model: Model, chosen: dict[str, Start]) -> list[Choice]:
     """What the grid decided: the order of starts, and the nodes, or the bins where these hold
     several."""
-    bins, order = model.ways.bins, model.instance.cluster.node_order
+    bins, cluster = model.ways.bins, model.instance.cluster
     found = []
     for job_id, start in chosen.items():
         each = start.alternative
         parts = [(bins[b].nodes, gpus) for b, gpus in each.split]
         placement = None
         if all(len(names) == 1 for names, _ in parts):
-            gpus_of = sorted(
-                ((names[0], gpus) for names, gpus in parts), key=lambda pair: order[pair[0]]
-            )
-            placement = make_placement(model.instance.job[job_id], each.mode, gpus_of)
+            placement = placement_on(cluster, {name: gpus for (name,), gpus in parts}, each.mode)
         found.append(
             Choice(
                 job_id=job_id,

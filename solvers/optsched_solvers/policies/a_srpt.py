@@ -11,10 +11,10 @@ from optsched.driver.world import World
 from optsched.model.job import Job
 from optsched.physics import TIME_TOLERANCE_S, locality_rate
 from optsched.plugins.options import Duration, PluginOptions
-from optsched.plugins.policy import Source
 
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.virtual_machine import VirtualMachine
+from .sources import SOURCES
 
 ANYWHERE = Patience(rack_s=0.0, cluster_s=0.0)
 
@@ -31,25 +31,7 @@ class ASrpt:
 
     name = "a-srpt"
     title = "non-preemptive, in the order in which a virtual single machine under SRPT completes the predicted jobs"  # noqa: E501
-    source = Source(
-        authors="Z. Luo, J. Liu, M. Lee, N. Shroff",
-        title="Prediction-assisted online distributed deep learning workload scheduling in GPU "
-        "clusters",
-        venue="IEEE INFOCOM",
-        year=2025,
-        link="arXiv:2501.05563",
-        needs=("profile.locality",),
-        sureness="reconstructed",
-        verified="The virtual single machine under preemptive SRPT, whose solution guides the "
-        "cluster, and predicted "
-        "lengths",
-        reconstructed="The work of a job there, dispatch at its completion, skipping what does "
-        "not fit, the bounded "
-        "delay, theta and tau; best fit on the fewest nodes stands for the heavy-edge mapping, "
-        "as jobs "
-        "have no graph of stages here",
-        published=None,
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -11,10 +11,10 @@ from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
-from optsched.plugins.policy import Source
 
 from .parts.least_loaded import LeastLoaded
 from .parts.list_scheduling import ListScheduling
+from .sources import SOURCES
 
 ROUNDING = 1e-9
 
@@ -44,31 +44,7 @@ class AdaSrsf(ListScheduling):
 
     name = "ada-srsf"
     title = "shortest remaining service first on the least loaded nodes, contending for uplinks only if it pays"  # noqa: E501
-    source = Source(
-        authors="Q. Wang, S. Shi, C. Wang, X. Chu",
-        title="Communication contention aware scheduling of multiple deep learning training jobs",
-        venue="arXiv",
-        year=2020,
-        link="arXiv:2002.10105",
-        needs=(
-            "node.rack",
-            "cluster.uplinks",
-            "cluster.rack_uplink_gbps",
-            "profile.network_gbps",
-            "profile.network_duty",
-        ),
-        sureness="derived",
-        verified="The abstract: a communication model with contention, AdaDUAL, SRSF order, "
-        "LWF-kappa placement with "
-        "kappa 1",
-        derived="The AdaDUAL threshold, from the completion times of two transfers on one link",
-        reconstructed="Jobs ask once, with all their traffic left, where the original asks for "
-        "each message; free GPUs "
-        "are told apart by their node's load",
-        published="Average JCT 20.1 % and 36.7 % lower than SRSF that avoids all contention or "
-        "accepts that of two; "
-        "LWF-kappa up to 1.59 times better than first fit",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -113,10 +89,12 @@ class AdaSrsf(ListScheduling):
             return None
         return option, placement
 
-    def started(self, world: World, job_id: str) -> None:
-        """Note what the job loads."""
-        if self._loaded is not None:
+    def start(self, world: World, job_id: str) -> bool:
+        """Start the job if it may, and note what it loads."""
+        started = super().start(world, job_id)
+        if started and self._loaded is not None:
             self._loaded.add(job_id)
+        return started
 
     def facts(self) -> dict[str, float]:
         """Starts onto a contended uplink, and refusals of the gate."""

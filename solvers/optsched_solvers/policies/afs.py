@@ -1,12 +1,12 @@
 """Apathetic Future Share: GPUs go to the shorter or the longer of two jobs by what it gains."""
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
-from .parts.gang_counts import GangCounts, by_type
+from .parts.gang_counts import GangCounts
 from .parts.gpu_pool import GpuPool
-from .parts.left_alone import ElasticReallocation, is_left_alone
-from .parts.reallocation import Grant, ReallocationOptions, held
+from .parts.left_alone import ElasticReallocation
+from .parts.reallocation import Grant, ReallocationOptions, types_of
+from .sources import SOURCES
 
 
 class Share:
@@ -91,42 +91,18 @@ class Afs(ElasticReallocation):
         "elastic jobs get GPUs one by one by comparing the shorter job's gain with the longer one's"
     )
 
-    source = Source(
-        authors="C. Hwang, T. Kim, S. Kim, J. Shin, K. Park",
-        title="Elastic resource sharing for distributed deep learning",
-        venue="NSDI",
-        year=2021,
-        link="https://www.usenix.org/conference/nsdi21/presentation/hwang",
-        needs=("job.gpus", "profile.gpus", "profile.rate"),
-        sureness="verified",
-        verified="the comparison of two jobs was read in an independent public implementation of "
-        "AFS-L",
-        derived="steps of several GPUs, several GPU types, quotas, and jobs that may not be "
-        "preempted",
-        published="mean JCT up to 2.2, 2.7 and 3.1 times better than Themis, SRTF and Tiresias-L",
-    )
+    source = SOURCES[name]
 
     Options = ReallocationOptions
-
-    def __init__(self, options: ReallocationOptions) -> None:
-        super().__init__(options)
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Everybody's first step in the order of length, then step by step to whoever the
         comparison names."""
-        grants: dict[str, Grant] = {}
-        jobs = []
-        for job_id in movable:
-            if is_left_alone(world, job_id):
-                grants[job_id] = world.options(job_id)
-                pool.hold(job_id, *held(world, job_id))
-            else:
-                jobs.append(job_id)
+        grants, jobs = self.set_apart(world, movable, pool)
         shares = []
         for job_id in jobs:
             work_s = world.remaining_work_s(job_id)
-            types = self._types(world, job_id)
-            shares.append(Share(job_id, work_s, types))
+            shares.append(Share(job_id, work_s, types_of(world, job_id)))
         for share in sorted(shares, key=lambda share: share.first_s):  # stable: earlier jobs first
             share.begin(pool)
         growing = [share for share in shares if share.grows]
@@ -137,14 +113,5 @@ class Afs(ElasticReallocation):
                 growing.remove(top)
         for share in shares:
             if share.counts is not None:
-                counts = share.counts
-                grants[share.job_id] = tuple(
-                    one for step in range(share.step, -1, -1) for one in counts.options[step]
-                )
+                grants[share.job_id] = share.counts.down_from(share.step)
         return grants
-
-    def _types(self, world: World, job_id: str) -> list[GangCounts]:
-        own = held(world, job_id)[0] if job_id in world.running else None
-        waits = job_id in world.waiting
-        found = by_type(world.options(job_id))
-        return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))

@@ -8,9 +8,9 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import Entry, arrival_key
+from .sources import SOURCES
 
 
 @dataclass(slots=True)
@@ -38,16 +38,7 @@ class Backfill:
 
     name = "backfill"
     title = "first in, first out with EASY backfilling"
-    source = Source(
-        authors="D. A. Lifka",
-        title="The ANL/IBM SP scheduling system",
-        venue="JSSPP",
-        year=1995,
-        link="doi:10.1007/3-540-60153-8_35",
-        sureness="derived",
-        derived="The rule for counts of processors, on nodes with gangs: the reservation is a "
-        "place as well as a time",
-    )
+    source = SOURCES[name]
 
     def __init__(self) -> None:
         self._queue: list[Entry] = []
@@ -66,7 +57,7 @@ class Backfill:
         head = self._queue[0][1]
         new = self._out_of_date(world, head, released)
         if new:
-            self._reservation = _reserve(world, head)
+            self._reservation = reserve(world, head)
         candidates = self._queue[1:] if new or started or released else sorted(arrived)
         self._fill(
             world, [entry for entry in candidates if entry[1] in world.waiting and entry[1] != head]
@@ -139,8 +130,8 @@ class Backfill:
             self._queue = [entry for entry in self._queue if entry[1] not in started]
 
 
-def _reserve(world: World, head: str) -> Reservation | None:
-    """The earliest instant at which the head fits as running jobs end; None where it never does."""
+def reserve(world: World, head: str) -> Reservation | None:
+    """Return when the head first fits as running jobs end; None where it never does."""
     outlook = Outlook(world)
     ends = sorted(
         (world.expected_release_s(job_id), job_id) for job_id in (*world.running, *world.saving)

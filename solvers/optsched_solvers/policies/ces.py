@@ -12,11 +12,12 @@ from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions
-from optsched.plugins.policy import Source
 
 from .backfill import Backfill
 from .fifo import Fifo
+from .parts.demand_queue import arrival_key
 from .parts.node_count import Constants, NodeCount
+from .sources import SOURCES
 
 STEP_S = 600.0
 LOOKED_AT = 100
@@ -35,22 +36,7 @@ class Ces:
 
     name = "ces"
     title = "first in, first out, with idle nodes powered off while use falls and woken when they are needed"  # noqa: E501
-    source = Source(
-        authors="Q. Hu, P. Sun, S. Yan, Y. Wen, T. Zhang",
-        title="Characterization and prediction of deep learning workloads in large-scale GPU "
-        "datacenters",
-        venue="SC",
-        year=2021,
-        link="arXiv:2109.01313",
-        sureness="verified",
-        verified="When nodes go off and how many stay, with the constants of the cluster Saturn, "
-        "in the public code",
-        derived="The forecast: the same time a day ago, or the trend of three hours, instead of "
-        "LightGBM on calendar "
-        "features; waking for a waiting job at once instead of at the next step",
-        reconstructed="Which nodes go off (the last idle ones) and how long they take to boot",
-        published="Up to 13 % higher use of powered nodes",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -154,9 +140,9 @@ class Ces:
             soon.lose(name)
         found: dict[str, None] = {}
         tried: set[object] = set()
-        for job_id in sorted(
-            world.waiting, key=lambda one: (-world.job(one).priority, *world.order(one))
-        )[:LOOKED_AT]:
+        for job_id in sorted(world.waiting, key=lambda job_id: arrival_key(world, job_id))[
+            :LOOKED_AT
+        ]:
             demand = world.demand(job_id)
             if demand in tried:
                 continue

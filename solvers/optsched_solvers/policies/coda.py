@@ -11,13 +11,14 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, Share
-from optsched.plugins.policy import Source
 
 from .parts.coda_arrays import Arrays
 from .parts.core_search import CoreSearch
 from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
 from .parts.seating import Seat
+from .parts.within import within
+from .sources import SOURCES
 
 
 class Coda:
@@ -40,29 +41,7 @@ class Coda:
     name = "coda-style"
     title = "cores by search, arrays for CPU jobs and for small and wide gangs, CPU jobs give way to GPU jobs"  # noqa: E501
 
-    source = Source(
-        authors="H. Zhao, W. Cui, Q. Chen, J. Leng, K. Yu, D. Zeng, C. Li, M. Guo",
-        title="CODA: Improving resource utilization by slimming and co-locating DNN and CPU jobs",
-        venue="ICDCS",
-        year=2020,
-        link="doi:10.1109/ICDCS47774.2020.00069",
-        needs=(
-            "profile.cpus_per_gpu",
-            "profile.memory_gbps",
-            "profile.memory_duty",
-            "node.cpus",
-            "node.memory_gbps",
-            "job.cpus",
-        ),
-        sureness="reconstructed",
-        derived="a step of the core search reads the profile and costs no time; where no cores "
-        "can be cut, CPU jobs are"
-        " preempted",
-        reconstructed="the three parts are named in the abstract; step sizes, thresholds, the "
-        "sizes of the arrays and"
-        " who gives way are ours",
-        published="GPU utilisation 20.8 % higher without longer queues for CPU jobs",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -122,8 +101,7 @@ class Coda:
             everybody = True
         if not (world.running or world.saving):
             for _, job_id in sorted(entry for queue in self._queues.values() for entry in queue):
-                found = world.fit(job_id)
-                if found is not None:
+                if (found := world.fit(job_id)) is not None:
                     self._start(world, job_id, found)
             self._drop_started(world)
 
@@ -190,9 +168,7 @@ class Coda:
 
     def _soon(self, world: World) -> Outlook:
         """What will be free once nobody is being saved any more, less the claims."""
-        soon = Outlook(world)
-        for job_id in world.saving:
-            soon.release(job_id)
+        soon = Outlook(world, world.saving)
         for job_id, (option, placement) in list(self._claims.items()):
             need = world.need(job_id, option)
             if soon.room.holds(need, placement):
@@ -243,7 +219,7 @@ class Coda:
         wide one waits."""
         for nodes in self.arrays.nodes(world, name, alone=not self._queues["wide"]):
             for option in self._ways[job_id]:
-                need = self.arrays.within(world.need(job_id, option), nodes)
+                need = within(world.need(job_id, option), nodes)
                 placement = room.place(need)
                 if placement is not None:
                     return option, placement
@@ -305,7 +281,7 @@ class Coda:
                     return option, placement
                 continue
             for nodes in self._tiers(world, room, need, gbps):
-                placement = room.place(self.arrays.within(need, nodes)) if nodes else None
+                placement = room.place(within(need, nodes)) if nodes else None
                 if placement is not None:
                     return option, placement
         return None

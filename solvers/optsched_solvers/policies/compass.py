@@ -7,9 +7,10 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics import setup_s
 from optsched.physics.modes import Option
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import DemandQueue, arrival_key
+from .parts.list_scheduling import start_fitting
+from .sources import SOURCES
 
 Found = tuple[float, float, float, int, Option, Placement]
 """Expected finish with what others fetch again for it, start, finish, node, and how it would be
@@ -44,29 +45,7 @@ class Compass:
     name = "compass"
     title = "inference DAGs: highest upward rank first, to the node that finishes it first with its model"  # noqa: E501
 
-    source = Source(
-        authors="Y. Yang, A. Merlina, W. Song, T. Yuan, K. Birman, R. Vitenberg",
-        title="Compass: A decentralized scheduler for latency-sensitive ML workflows",
-        venue="arXiv",
-        year=2024,
-        link="arXiv:2402.17652",
-        needs=(
-            "job.after",
-            "profile.name",
-            "profile.fetch_s",
-            "profile.model_gib",
-            "node.model_cache_gib",
-        ),
-        sureness="reconstructed",
-        verified="the two phases, planning and dynamic adjustment, and the GPU memory as a cache "
-        "of models (abstract)",
-        derived="transfers between tasks take no time here, one scheduler sees all workers, and "
-        "caches evict what was "
-        "used longest ago: looking ahead at the queue counts when a worker is chosen, not when "
-        "it evicts",
-        reconstructed="the rank and the earliest finish are HEFT's, from a secondary text",
-        published="end-to-end latency 2 to 6 times lower with equal or fewer resources",
-    )
+    source = SOURCES[name]
     LOOKED_AT = 32
 
     def __init__(self) -> None:
@@ -87,13 +66,7 @@ class Compass:
             self._others.unblock()
         if self._tasks:
             self._place(world)
-        while entry := self._others.best():
-            found = world.fit(entry[1])
-            if found is None:
-                self._others.block()
-                continue
-            self._others.pop()
-            world.start(entry[1], *found)
+        self._others.serve(lambda job_id: start_fitting(world, job_id))
 
     def rank_s(self, world: World, job_id: str) -> float:
         """The upward rank: run time and the longest chain of run times after it, in seconds,
@@ -194,10 +167,8 @@ class Compass:
         if world.running or world.saving:
             return
         for job_id in waiting:
-            found = world.fit(job_id) if job_id in self._tasks else None
-            if found is not None:
+            if job_id in self._tasks and start_fitting(world, job_id):
                 del self._tasks[job_id]
-                world.start(job_id, *found)
 
 
 def refetch_s(world: World, job_id: str, node: str, worker: Worker) -> float:

@@ -14,11 +14,11 @@ from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, span
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions
-from optsched.plugins.policy import Source
 
 from .parts.delay_timers import DelayTimers
 from .parts.demand_queue import DemandQueue, Entry, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
+from .sources import SOURCES
 
 UNHURT = 0.98
 """A job at this share of its rate alone on one node is not worth moving."""
@@ -39,25 +39,7 @@ class Dally:
 
     name = "dally-style"
     title = "delay timers for one machine, then one rack; those the network hurts most go first and may move"  # noqa: E501
-    source = Source(
-        authors="A. Sharma, V. M. Bhasi, S. Singh, G. Kesidis, M. T. Kandemir, C. R. Das",
-        title="GPU cluster scheduling for network-sensitive deep learning",
-        venue="arXiv",
-        year=2024,
-        link="arXiv:2401.16492",
-        needs=("node.rack", "profile.locality", "cluster.rack_uplink_gbps", "profile.network_gbps"),
-        sureness="reconstructed",
-        verified="The abstract: delay scheduling for consolidation, network-sensitive "
-        "preemption, and an auto-tuner of "
-        "the delay timers",
-        derived="A job is moved only where the GPU time saved exceeds that of all pauses it takes",
-        reconstructed="The levels machine and rack, timers as moving averages of waits by gang "
-        "size, the sensitivity "
-        "as ideal over actual run time, the first timers and the interval of reviews",
-        published="Makespan up to 69 % shorter than consolidation-based scheduling, average JCT "
-        "up to 83 % and "
-        "communication overhead up to 98 % lower under congested networking",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -203,9 +185,7 @@ class Dally:
                     self._back.push(key, job_id, world.demand(job_id), reconsider=True)
         if not self._claims:
             return None
-        soon = Outlook(world)
-        for job_id in world.saving:
-            soon.release(job_id)
+        soon = Outlook(world, world.saving)
         for job_id, (option, placement) in self._claims.items():
             need = world.need(job_id, option)
             if soon.room.holds(need, placement):
@@ -236,12 +216,9 @@ class Dally:
         if narrower < 0:
             return False
         patience = Patience(rack_s=0.0 if narrower else math.inf, cluster_s=math.inf)
-        outlook = Outlook(world)
-        for other in world.saving:
-            outlook.release(other)
+        outlook = Outlook(world, world.saving)
         outlook.release(job_id)
         found = self._gate.find(world, job_id, patience, 0.0, outlook.room)
-        victims: list[str] = []
         own = _exposure(world, job_id)
         others = (
             sorted(
@@ -256,12 +233,11 @@ class Dally:
             if found is None
             else []
         )
-        for *_, other in others:
-            outlook.release(other)
-            victims.append(other)
-            found = self._gate.find(world, job_id, patience, 0.0, outlook.room)
-            if found is not None:
-                break
+        victims, _ = outlook.release_until(
+            lambda: self._gate.find(world, job_id, patience, 0.0, outlook.room) is not None,
+            (other for *_, other in others),
+        )
+        found = found or self._gate.find(world, job_id, patience, 0.0, outlook.room)
         if found is None or span(world.cluster, found[1]) == span(world.cluster, hold.placement):
             return False
         for other in victims[:-1]:  # the last was needed

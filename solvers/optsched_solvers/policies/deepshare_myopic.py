@@ -12,10 +12,10 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.spread_choices import spread_choices
+from .sources import SOURCES
 
 SPAN = 10
 """Of the moving average of utilisation, in samples."""
@@ -65,33 +65,7 @@ class DeepShareMyopic:
 
     name = "deepshare-myopic"
     title = "the start that most raises DeepShare's reward (less contention, more utilisation), one step ahead"  # noqa: E501
-    source = Source(
-        authors="J. Ryu, J. Eo",
-        title="Network contention-aware cluster scheduling with reinforcement learning",
-        venue="ICPADS",
-        year=2023,
-        link="arXiv:2310.20209",
-        needs=(
-            "cluster.uplinks",
-            "cluster.rack_uplink_gbps",
-            "profile.network_gbps",
-            "profile.network_duty",
-            "node.memory_gbps",
-            "profile.memory_gbps",
-            "profile.memory_duty",
-        ),
-        sureness="derived",
-        verified="The reward, its moving average and the round of 300 s, in the public code "
-        "(reward_helper, "
-        "cluster_env)",
-        derived="The reward of one step is maximised exactly where the original learns a policy "
-        "for its sum; "
-        "throughput ratios come from this project's contention, not from a table of measured pairs",
-        reconstructed="Jobs are not preempted at a ratio of 0.6, as the original does; gangs "
-        "need not be split evenly",
-        published="Average JCT up to 18.2 % and tail JCT up to 20.7 % lower than widely used "
-        "policies",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -7,13 +7,13 @@ from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import hold_to_save_s, setup_s
 from optsched.plugins.options import PositiveDuration
-from optsched.plugins.policy import Source
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 from .parts.tenant_quotas import quotas_left
+from .sources import SOURCES
 
 TIE = 1e-6
 """Reward by which going on as it is, and running at all, win where nothing else tells two choices
@@ -33,35 +33,11 @@ class Dl2Myopic(Reallocation):
     name = "dl2-myopic"
     title = "GPU counts with the highest reward of DL2 in the next slot, an exact knapsack"
 
-    source = Source(
-        authors="Y. Peng, Y. Bao, Y. Chen, C. Wu, C. Meng, W. Lin",
-        title="DL2: A deep learning-driven scheduler for deep learning clusters",
-        venue="IEEE TPDS",
-        year=2021,
-        link="doi:10.1109/TPDS.2021.3052895",
-        needs=(
-            "job.gpus",
-            "profile.gpus",
-            "profile.rate",
-            "profile.startup_s",
-            "profile.restore_s",
-            "profile.checkpoint_s",
-        ),
-        sureness="derived",
-        verified="the reward of a slot and its length, in the public code (scheduler_base.py, "
-        "job.py, parameters.py)",
-        derived="the exact optimum of that reward one slot ahead stands in for the learned "
-        "policy, which looks on; "
-        "workers without parameter servers, and seconds of a restart count as not run",
-        published="average JCT 44.1 % below DRF's and 17.5 % below Optimus'",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):
         interval_s: Annotated[PositiveDuration, "Length of a slot."] = 1200.0
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """The counts of the highest reward, within the GPUs of each type and the quotas."""
@@ -74,7 +50,7 @@ class Dl2Myopic(Reallocation):
             tenant = world.job(job_id).tenant
             mine: list[tuple[GangCounts, int]] = []
             costs = [Configuration(0.0)]
-            for counts in self._types(world, job_id):
+            for counts in by_type(world.options(job_id)):
                 for step in range(len(counts.options)):
                     gpus = counts.gpus(step)
                     use = [(types[counts.gpu_type], gpus)] if gpus else []
@@ -93,9 +69,7 @@ class Dl2Myopic(Reallocation):
         for job_id, mine, i in zip(movable, ways, choose(jobs, room).chosen, strict=True):
             if i:
                 counts, step = mine[i - 1]
-                found[job_id] = tuple(
-                    option for one in range(step, -1, -1) for option in counts.options[one]
-                )
+                found[job_id] = counts.down_from(step)
         return found
 
     def reward(self, world: World, job_id: str, counts: GangCounts, step: int) -> float:
@@ -111,7 +85,3 @@ class Dl2Myopic(Reallocation):
                 lost_s += hold_to_save_s(job)
         work_s = counts.rate(step) * max(0.0, self.interval_s - lost_s)
         return min(work_s, world.remaining_work_s(job_id)) / world.believed_work_s(job_id) + tie
-
-    def _types(self, world: World, job_id: str) -> tuple[GangCounts, ...]:
-        """The job's counts by GPU type."""
-        return by_type(world.options(job_id))

@@ -2,16 +2,16 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
-from optsched.plugins.policy import Source
 
 from .parts.by_score import ByScore
 from .parts.fragmentation import Idle, Task, fragmentation, typical
 from .parts.seating import Seat
+from .sources import SOURCES
 
 POPULAR = 0.95
 """Share of the jobs whose tasks count as typical, as in the public experiments."""
@@ -37,28 +37,7 @@ class Fgd(ByScore):
     name = "fgd"
     title = "each job goes where the idle GPUs that typical jobs cannot use grow least"
 
-    source = Source(
-        authors="Q. Weng, L. Yang, Y. Yu, W. Wang, X. Tang, G. Yang, L. Zhang",
-        title="Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation "
-        "gradient descent",
-        venue="USENIX ATC",
-        year=2023,
-        link="https://www.usenix.org/conference/atc23/presentation/weng",
-        needs=(
-            "profile.sharing.duty",
-            "profile.cpus_per_gpu",
-            "profile.memory_gib_per_gpu",
-            "profile.rate",
-        ),
-        sureness="verified",
-        verified="the measure of fragmentation and the typical tasks were read in the public "
-        "simulator",
-        derived="two jobs at most share a GPU, typical tasks are counted as jobs come, scores "
-        "are not rounded, ties go"
-        " to the fullest node, and jobs end",
-        published="up to 49 % fewer unallocated GPUs than existing packing, 290 more of 6,200 "
-        "GPUs in use",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -83,10 +62,6 @@ class Fgd(ByScore):
         self._placed = 0
         self._grew = 0.0
         self._shared = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what can be computed anew."""
-        return {**super().__getstate__(), "_known": {}}
 
     def facts(self) -> dict[str, float]:
         """The mean growth of fragmentation by a placement, in GPUs, and how many jobs started
@@ -115,7 +90,7 @@ class Fgd(ByScore):
                 self._count(world, job.id)
             self._workload = typical(self._seen, POPULAR)
 
-    def comes(self, world: World, job_id: str) -> None:
+    def arrived(self, world: World, job_id: str) -> None:
         """Count what the job asks for, if it has not been counted."""
         if self.tasks == "all" or not self._count(world, job_id):
             return
@@ -140,7 +115,7 @@ class Fgd(ByScore):
     # ------------------------------------------------------------------------------------------
     # where it goes
 
-    def choose(self, world: World, job_id: str, places: list[Seat], fitted: Seat) -> Seat:
+    def choose(self, world: World, job_id: str, places: list[Seat]) -> Seat:
         """The place where fragmentation grows least."""
         return min(places, key=lambda seat: self._rank(world, job_id, seat))
 
@@ -149,15 +124,21 @@ class Fgd(ByScore):
         i = world.cluster.node_order[seat[1][0].node]
         return round(self._growth(world, job_id, seat), 9), world.free.gpus_on(seat[1][0].node), i
 
-    def start(self, world: World, job_id: str, seat: Seat) -> None:
-        """Start the job there, and note the part of a GPU that it leaves."""
+    def start(self, world: World, job_id: str) -> bool:
+        """Start the job if it finds a place, and note the part of a GPU that it leaves."""
+        if self._start_beside(world, job_id):
+            return True
+        seat = self.find(world, job_id)
+        if seat is None:
+            return False
         if len(seat[1]) == 1:
             self._placed += 1
             self._grew += self._growth(world, job_id, seat)
-        super().start(world, job_id, seat)
+        world.start(job_id, *seat)
         self._note(world, job_id)
+        return True
 
-    def start_otherwise(self, world: World, job_id: str) -> bool:
+    def _start_beside(self, world: World, job_id: str) -> bool:
         """Start it beside a running job if fragmentation grows less there than on any GPU of its
         own."""
         options = world.options(job_id)
@@ -192,7 +173,7 @@ class Fgd(ByScore):
         )
         return True
 
-    def leaves(self, world: World, job_id: str) -> None:
+    def released(self, world: World, job_id: str) -> None:
         """Forget the part of a GPU that it left; its partner, if it had one, leaves its own from
         now on."""
         self._forget(job_id)
@@ -223,7 +204,7 @@ class Fgd(ByScore):
             if sharing is not None and sharing.duty is not None and sharing.duty < 1:
                 i = self._on[job_id] = world.cluster.node_order[hold.placement[0].node]
                 self._parts.setdefault(i, {})[job_id] = 1.0 - sharing.duty
-                self.queue.unblock()
+                self._queue.unblock()
 
     def _idle(self, world: World, i: int) -> Idle:
         name = world.cluster.nodes[i].name

@@ -3,9 +3,9 @@
 from heapq import heappop, heappush
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import Entry, arrival_key
+from .sources import SOURCES
 
 
 class Fifo:
@@ -14,15 +14,7 @@ class Fifo:
 
     name = "fifo"
     title = "first in, first out; the head of the queue blocks it"
-    source = Source(
-        authors="D. G. Feitelson, L. Rudolph, U. Schwiegelshohn, K. C. Sevcik, P. Wong",
-        title="Theory and practice in parallel job scheduling",
-        venue="JSSPP",
-        year=1997,
-        link="doi:10.1007/3-540-63574-2_14",
-        sureness="derived",
-        derived="Strict order of arrival on nodes: the head of the queue blocks all behind it",
-    )
+    source = SOURCES[name]
 
     def __init__(self) -> None:
         self._queue: list[Entry] = []

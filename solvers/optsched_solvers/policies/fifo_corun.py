@@ -8,10 +8,10 @@ from annotated_types import Ge
 
 from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.pair_sharing import Singles, joins, start_alone
+from .sources import SOURCES
 
 
 class FifoCorun:
@@ -26,19 +26,7 @@ class FifoCorun:
     name = "fifo-corun"
     title = "first in, first out, two jobs to a GPU whether or not its memory holds both"
 
-    source = Source(
-        authors="C. Shin, G. Yang, Y. Yoo, J. Lee, C. Yoo",
-        title="Xonar: Profiling-based Job Orderer for Distributed Deep Learning",
-        venue="IEEE CLOUD",
-        year=2022,
-        link="doi:10.1109/CLOUD55607.2022.00030",
-        needs=("profile.sharing", "profile.gpu_memory_gib", "node.gpu_memory_gib"),
-        sureness="reconstructed",
-        reconstructed="the abstract names only what it compares with: jobs co-run in a queue "
-        "that ignores GPU "
-        "execution time and memory, run out of memory and restart from scratch; order, partner "
-        "and attempts are ours",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

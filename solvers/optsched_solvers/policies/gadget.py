@@ -14,13 +14,15 @@ from optsched.model.job import Elastic
 from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
-from optsched.plugins.policy import Source
 
-from .parts.reallocation import IntervalOption, arrival, held
+from .parts.demand_queue import Key, arrival_key
+from .parts.gang_counts import by_size
+from .parts.reallocation import IntervalOption, held
 from .parts.ring import Ring, ring_of
 from .parts.ring_choice import Choice, most_utility
 from .parts.seating import Seat, Seating, is_seated
 from .parts.seats import Seats
+from .sources import SOURCES
 
 Sizes = dict[tuple[str | None, int], tuple[Option, ...]]
 """A job's options by GPU type and workers, the fastest first."""
@@ -45,31 +47,7 @@ class Gadget(Seating):
     name = "gadget"
     title = "rings of workers by marginal utility in each slot, with the time of ring-all-reduce on the topology"  # noqa: E501
 
-    source = Source(
-        authors="M. Yu, Y. Tian, B. Ji, C. Wu, H. Rajan, J. Liu",
-        title="GADGET: Online resource optimization for scheduling ring-all-reduce learning jobs",
-        venue="INFOCOM",
-        year=2022,
-        link="arXiv:2202.01158",
-        needs=(
-            "job.gpus",
-            "profile.gpus",
-            "profile.network_gbps",
-            "profile.network_duty",
-            "profile.locality",
-            "node.rack",
-            "cluster.rack_uplink_gbps",
-        ),
-        sureness="reconstructed",
-        derived="gradient and bandwidths are those with which the model agrees with the profile; "
-        "measured rates by GPU"
-        " count take the place of the model's",
-        reconstructed="the greedy steps, the utility and what a change costs; the abstract has "
-        "the model, a greedy"
-        " embedding of rings and its guarantee",
-        published="better than the state of the art in trace-driven experiments, within a proven "
-        "factor of the optimum",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(IntervalOption):
@@ -123,7 +101,7 @@ class Gadget(Seating):
         for job_id in world.running:
             if job_id not in free:
                 self._load(world, job_id, world.hold(job_id).placement, 1)
-        sizes = {job_id: found for job_id in movable if (found := _sizes(world, job_id))}
+        sizes = {job_id: found for job_id in movable if (found := by_size(world.options(job_id)))}
         seats = Seats(world, room, ())
         if self.exact:
             self._seat_exactly(world, seats, sizes)
@@ -141,7 +119,7 @@ class Gadget(Seating):
         return seats.of
 
     def _seat_greedily(self, world: World, seats: Seats, sizes: dict[str, Sizes]) -> None:
-        heap: list[tuple[int, float, tuple[float, ...], str, int, tuple[str | None, int]]] = []
+        heap: list[tuple[int, float, Key, str, int, tuple[str | None, int]]] = []
         at: dict[str, int] = dict.fromkeys(sizes, 0)
         gained: dict[str, float] = dict.fromkeys(sizes, 0.0)
 
@@ -154,7 +132,7 @@ class Gadget(Seating):
                         workers - had
                     )
                     if more > 0 or not had:
-                        key = (-world.job(job_id).priority, -more, arrival(world, job_id))
+                        key = (-world.job(job_id).priority, -more, arrival_key(world, job_id))
                         heappush(heap, (*key, job_id, had, (gpu_type, workers)))
 
         for job_id in sizes:
@@ -184,7 +162,11 @@ class Gadget(Seating):
                 if (
                     more > 0 or own is None
                 ):  # the place is worse than hoped for: once more in its turn
-                    key = (-world.job(job_id).priority, -max(more, 1e-300), arrival(world, job_id))
+                    key = (
+                        -world.job(job_id).priority,
+                        -max(more, 1e-300),
+                        arrival_key(world, job_id),
+                    )
                     heappush(heap, (*key, job_id, had, size))
             if own is not None:
                 seats.put(job_id, *own)
@@ -208,9 +190,7 @@ class Gadget(Seating):
                 for job_id, found in own.items()
             ]
             picked = []
-            for job_id, choice, k in zip(
-                own, choices, most_utility(choices, dict(gpus)), strict=True
-            ):
+            for job_id, choice, k in zip(own, choices, most_utility(choices, gpus), strict=True):
                 if k is not None:
                     picked.append((-choice[k][2], job_id, choice[k]))
             for _, job_id, (kind, workers, _) in sorted(picked):
@@ -293,11 +273,3 @@ class Gadget(Seating):
     def _load(self, world: World, job_id: str, placement: Placement, sign: int) -> None:
         for rack, gbps in uplinks(world.cluster, world.job(job_id), placement).items():
             self._gbps[rack] += sign * gbps
-
-
-def _sizes(world: World, job_id: str) -> Sizes:
-    found: dict[tuple[str | None, int], list[Option]] = {}
-    for option in world.options(job_id):
-        if option.mode.gpus:
-            found.setdefault((option.mode.gpu_type, option.mode.gpus), []).append(option)
-    return {size: tuple(options) for size, options in found.items()}

@@ -6,12 +6,10 @@ from typing import Annotated
 
 from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions, PositiveNumber
-from optsched.plugins.policy import Source
 
-from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive
-from .parts.running_order import RunningOrder
 from .parts.service_distribution import ServiceDistribution
+from .sources import SOURCES
 
 FIRST_COMPLETIONS = 10
 """Jobs that must have completed before anything is known of their service; it is looked at again at
@@ -33,20 +31,7 @@ class Gittins(Preemptive):
 
     name = "gittins"
     title = "highest Gittins index first (likely to complete soon by what completed jobs took), with preemption"  # noqa: E501
-    source = Source(
-        authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
-        title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI",
-        year=2019,
-        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
-        sureness="verified",
-        verified="The index and its step in the public simulator, but that it adds up S where "
-        "the definition has "
-        "S - a, and serves the lowest index first; here it is as defined",
-        derived="The distribution is learned from what completes in the simulation",
-        published="Average JCT up to 5.5 times better than under a production resource manager "
-        "based on YARN",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -79,9 +64,7 @@ class Gittins(Preemptive):
         """Note the service of jobs that are done; at each doubling of their number look at all
         indices anew."""
         for job_id in dict.fromkeys(released):
-            if job_id in world.instance.job and not (
-                job_id in world.waiting or job_id in world.running or job_id in world.saving
-            ):
+            if job_id in world.instance.job and not world.is_active(job_id):
                 self._services.append(world.attained_gpu_s(job_id))
         if len(self._services) < self.refresh_at:
             return
@@ -90,12 +73,8 @@ class Gittins(Preemptive):
         count = min(MOST_STEPS, math.ceil(max(self._services) / self.step_gpu_s))
         indices = (known.index(i * self.step_gpu_s, self.step_gpu_s) for i in range(count))
         self._ranks = [1 / index if index > 0 else math.inf for index in indices]
-        self.queue, self.order = DemandQueue(), RunningOrder(self.rank, self.rise_s)
-        for job_id in world.running:
-            self.order.add(job_id)
-        arrived = set(world.waiting) - {one for one in world.waiting if world.has_arrived(one)}
-        for job_id in sorted(arrived, key=world.order):
-            self.enqueue(world, job_id)
+        seen = [job_id for job_id in world.waiting if not world.has_arrived(job_id)]
+        self.put_in_order(world, sorted(seen, key=world.order))
 
     def _steps(self, world: World, job_id: str) -> int:
         return int((world.attained_gpu_s(job_id) + ROUNDING_GPU_S) / self.step_gpu_s)

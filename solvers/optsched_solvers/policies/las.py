@@ -3,9 +3,9 @@
 import math
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
 from .parts.preemptive import Preemptive
+from .sources import SOURCES
 
 FIRST_LEVEL_GPU_S = 3600.0
 """Service below which a job is on the lowest level: one GPU-hour."""
@@ -25,17 +25,7 @@ class Las(Preemptive):
     name = "las"
     title = "least attained GPU service first, in doubling levels, with preemption"
     reserves = True
-    source = Source(
-        authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
-        title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI",
-        year=2019,
-        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
-        sureness="derived",
-        derived="Levels that double from one GPU-hour instead of thresholds that are set; a "
-        "place is kept for a gang "
-        "that waits too long",
-    )
+    source = SOURCES[name]
 
     def rank(self, world: World, job_id: str) -> float:
         """The level of the service attained."""

@@ -11,11 +11,11 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration
-from optsched.plugins.policy import Source
 
 from .parts.interference_model import InterferenceModel, features
 from .parts.list_scheduling import ListScheduling
 from .parts.spread_choices import spread_choices
+from .sources import SOURCES
 
 ALIKE = 1e-9
 """Predictions this close are the same."""
@@ -34,29 +34,7 @@ class MarlPartition(ListScheduling):
 
     name = "marl-partition"
     title = "one scheduler a rack, each job to that with the lowest slow-down predicted from what was seen"  # noqa: E501
-    source = Source(
-        authors="X. Zhao, C. Wu",
-        title="Large-scale machine learning cluster scheduling via multi-agent graph "
-        "reinforcement learning",
-        venue="IEEE TNSM",
-        year=2021,
-        link="doi:10.1109/TNSM.2021.3139607",
-        needs=(
-            "node.rack",
-            "node.memory_gbps",
-            "cluster.uplinks",
-            "profile.network_gbps",
-            "profile.memory_gbps",
-        ),
-        sureness="reconstructed",
-        verified="The abstract: several schedulers cooperate, jobs may be forwarded between "
-        "them, and an interference "
-        "model predicts slow-downs",
-        reconstructed="In place of learned agents each scheduler takes the best of its places "
-        "under the fitted model; "
-        "the features, the regression and the order of jobs",
-        published="Average JCT more than 20 % lower than representative schemes",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -74,10 +52,6 @@ class MarlPartition(ListScheduling):
         self._look_at_s = 0.0
         self._errors, self._checked = 0.0, 0
         self._forwarded = self._over_parts = 0
-
-    def rank(self, world: World, job_id: str) -> float:
-        """Arrival alone decides."""
-        return 0.0
 
     def decide(self, world: World) -> None:
         """See how jobs run, then forward those that fit somewhere."""

@@ -11,12 +11,12 @@ from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
-from optsched.plugins.policy import Source
 
 from .parts.by_score import ByScore
 from .parts.duration_model import DurationModel, Floats
 from .parts.seating import Seat
-from .parts.within import Within
+from .parts.within import within
+from .sources import SOURCES
 
 MOST_PLACES = 100
 """Places that are looked at, the least loaded; Kubernetes too scores a sample of a large
@@ -44,28 +44,7 @@ class NetAware(ByScore):
     name = "netaware"
     title = "each job goes where a regressor, taught by telemetry, predicts the shortest run"
 
-    source = Source(
-        authors="S. Timilsina, S. Shannigrahi",
-        title="Learning to schedule: A supervised learning framework for network-aware "
-        "scheduling of data-intensive"
-        " workloads",
-        venue="arXiv",
-        year=2025,
-        link="arXiv:2510.21419",
-        needs=(
-            "profile.network_gbps",
-            "profile.memory_gbps",
-            "cluster.rack_uplink_gbps",
-            "node.memory_gbps",
-        ),
-        sureness="reconstructed",
-        derived="telemetry is what the simulator's physics has of it; the regressor learns while "
-        "jobs complete, not"
-        " from a campaign before",
-        reconstructed="which regressor and which features; the abstract has telemetry, a "
-        "supervised model, a ranking",
-        published="34-54 % higher accuracy than the Kubernetes default in choosing the best node",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -80,7 +59,6 @@ class NetAware(ByScore):
         self._by_type: defaultdict[tuple[str, str | None], list[float]] = defaultdict(_nothing)
         self._runs: dict[str, tuple[float, float, Floats, Seat]] = {}
         self._features: Floats | None = None
-        self._within = Within()
         self._choices_made = 0
         self._right = 0
         self._right_by_default = 0
@@ -116,11 +94,7 @@ class NetAware(ByScore):
         for option in self.alike(world, job_id, fitted):
             need = world.need(job_id, option)
             for nodes in (*world.free.layout.racks, -1):
-                placement = (
-                    world.free.place(need if nodes == -1 else self._within(need, nodes))
-                    if need.nodes & nodes
-                    else None
-                )
+                placement = world.free.place(within(need, nodes)) if need.nodes & nodes else None
                 if placement:
                     placements.setdefault(placement, option)
         return _least_loaded(
@@ -130,7 +104,7 @@ class NetAware(ByScore):
     # --------------------------------------------------------------------------------------------
     # choices
 
-    def choose(self, world: World, job_id: str, places: list[Seat], fitted: Seat) -> Seat:
+    def choose(self, world: World, job_id: str, places: list[Seat]) -> Seat:
         """The place with the shortest prediction; the first is the least loaded."""
         category = _category(world, job_id)
         features = np.array([self._telemetry(world, job_id, category, seat) for seat in places])
@@ -140,27 +114,26 @@ class NetAware(ByScore):
         self._judge(world, job_id, places, k)
         return places[k]
 
-    def start(self, world: World, job_id: str, seat: Seat) -> None:
-        """Start the job there, and note what was known."""
+    def start(self, world: World, job_id: str) -> bool:
+        """Start the job if it fits, and note what was known."""
+        seat = self.find(world, job_id)
+        if seat is None:
+            return False
         work_s = world.remaining_work_s(job_id)
         if self._features is None and seat[1]:
             self._features = np.array(
                 self._telemetry(world, job_id, _category(world, job_id), seat)
             )
-        super().start(world, job_id, seat)
+        world.start(job_id, *seat)
         if self._features is not None and work_s > 0:
             self._runs[job_id] = world.now_s, work_s, self._features, seat
         self._features = None
+        return True
 
-    def leaves(self, world: World, job_id: str) -> None:
+    def released(self, world: World, job_id: str) -> None:
         """Learn from a job that is done."""
         run = self._runs.pop(job_id, None)
-        if (
-            run is None
-            or job_id in world.waiting
-            or job_id in world.running
-            or job_id in world.saving
-        ):
+        if run is None or world.is_active(job_id):
             return  # it failed, or its node was lost
         started_s, work_s, features, (option, placement) = run
         ratio = (world.now_s - started_s) / work_s

@@ -3,11 +3,11 @@
 from heapq import heapify, heappop, heappush
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
-from .parts.gang_counts import GangCounts, by_type
+from .parts.gang_counts import GangCounts
 from .parts.gpu_pool import GpuPool
-from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
+from .parts.reallocation import Grant, Reallocation, ReallocationOptions, types_of
+from .sources import SOURCES
 
 Gain = tuple[float, int, str]
 """Seconds saved for each GPU, negated; place in order of arrival; job."""
@@ -36,24 +36,9 @@ class Optimus(Reallocation):
     name = "optimus"
     title = "elastic jobs get GPUs one by one where they save the most time, with preemption"
 
-    source = Source(
-        authors="Y. Peng, Y. Bao, Y. Chen, C. Wu, C. Guo",
-        title="Optimus: An efficient dynamic resource scheduler for deep learning clusters",
-        venue="EuroSys",
-        year=2018,
-        link="doi:10.1145/3190508.3190517",
-        needs=("job.gpus", "profile.gpus", "profile.rate"),
-        sureness="verified",
-        verified="the marginal-gain rule, with one GPU type, reproduces Pollux's public "
-        "simulator to 1 % in mean JCT",
-        derived="several GPU types, quotas and jobs that may not be preempted",
-        published="mean JCT 139 % and makespan 63 % better than DRF on 7 CPU and 6 GPU servers",
-    )
+    source = SOURCES[name]
 
     Options = ReallocationOptions
-
-    def __init__(self, options: ReallocationOptions) -> None:
-        super().__init__(options)
 
     def remaining_work_s(self, world: World, job_id: str) -> float:
         """Reference work by which a job's gain is measured."""
@@ -63,7 +48,7 @@ class Optimus(Reallocation):
         """The fewest GPUs for each, then step by step where a step saves most."""
         given: dict[str, tuple[GangCounts, int]] = {}
         for job_id in movable:
-            for counts in self._types(world, job_id):
+            for counts in types_of(world, job_id):
                 if pool.take(job_id, counts.gpu_type, counts.gpus(0)):
                     given[job_id] = counts, 0
                     break
@@ -82,10 +67,7 @@ class Optimus(Reallocation):
                 gain = self._gain(world, job_id, order, counts, step + 1)
                 if gain is not None:
                     heappush(heap, gain)
-        return {
-            job_id: tuple(option for one in range(step, -1, -1) for option in counts.options[one])
-            for job_id, (counts, step) in given.items()
-        }
+        return {job_id: counts.down_from(step) for job_id, (counts, step) in given.items()}
 
     def _gain(
         self, world: World, job_id: str, order: dict[str, int], counts: GangCounts, step: int
@@ -99,10 +81,3 @@ class Optimus(Reallocation):
         if saved_s <= 0:
             return None
         return -saved_s / (counts.gpus(step + 1) - counts.gpus(step)), order[job_id], job_id
-
-    def _types(self, world: World, job_id: str) -> list[GangCounts]:
-        """The job's counts by GPU type: the type it runs on first, then the fastest."""
-        own = held(world, job_id)[0] if job_id in world.running else None
-        found = by_type(world.options(job_id))
-        waits = job_id in world.waiting
-        return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))

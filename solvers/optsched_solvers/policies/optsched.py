@@ -268,7 +268,7 @@ class Optsched:
 
     def _join(self, world: World, known: Instance, entry: JobRound) -> None:
         assert entry.mode is not None and entry.mode.share_with is not None
-        option = _option(world, known, entry.id, replace(entry.mode, share_with=None))
+        option = _option(world, known, entry.id, entry.mode.unshared)
         if world.may_share(entry.id, option, entry.mode.share_with):
             world.start_sharing(entry.id, option, entry.mode.share_with)
             if self._unripe is not None:

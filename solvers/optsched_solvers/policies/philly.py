@@ -3,6 +3,7 @@ waiting."""
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Annotated
@@ -16,11 +17,11 @@ from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.queueing_delay import QueueingDelay
+from .sources import SOURCES
 
 Found = tuple[Option, Placement]
 
@@ -41,22 +42,7 @@ class Philly:
 
     name = "philly"
     title = "quotas with borrowing and reclaim, gangs whose locality is relaxed by waiting, out-of-order starts"  # noqa: E501
-    source = Source(
-        authors="M. Jeon, S. Venkataraman, A. Phanishayee, J. Qian, W. Xiao, F. Yang",
-        title="Analysis of large-scale multi-tenant GPU clusters for DNN training workloads",
-        venue="USENIX ATC",
-        year=2019,
-        link="arXiv:1901.05758",
-        needs=("tenant.gpu_quota", "tenant.borrow_gpus", "profile.locality", "node.rack"),
-        sureness="reconstructed",
-        verified="The kinds of delay, and that locality is relaxed after two to three minutes",
-        derived=None,
-        reconstructed="The levels node, rack and anywhere by equal waits; reclaiming above 90 % "
-        "use from the latest "
-        "arrivals; the number of retries, after which a job comes last as it cannot be given up",
-        published="Fragmentation causes about 80 % of the waiting time; of gangs over 8 GPUs "
-        "nearly all of it",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -181,26 +167,22 @@ class Philly:
         """Start whoever fits, in order."""
         if borrow:
             self._look_again()
-        while entry := self._queue.best():
-            job_id = entry[1]
-            if job_id not in world.waiting or self._is_stale(job_id):
-                self._queue.pop()
-                continue
-            within = self._within(world, job_id)
-            found = self._find(world, job_id) if borrow or within else None
-            if found is None:
-                if within:
-                    self._refused[self._group[job_id]] = job_id
-                else:
-                    self._over = True
-                self._queue.block()
-                continue
-            self._queue.pop()
-            self._start(world, job_id, found)
+        self._queue.serve(lambda job_id: self._serve_one(world, job_id, borrow))
 
-    def _is_stale(self, job_id: str) -> bool:
-        """Whether the entry that the queue has just named is one of an earlier level."""
-        return self._queue.demand() is not self._group[job_id]
+    def _serve_one(self, world: World, job_id: str, borrow: bool) -> bool:
+        """Start the job that the queue has just named if it fits; return whether it leaves the
+        queue, as it does too where its entry is one of an earlier level."""
+        if job_id not in world.waiting or self._queue.demand() is not self._group[job_id]:
+            return True
+        within = self._within(world, job_id)
+        found = self._find(world, job_id) if borrow or within else None
+        if found is not None:
+            self._start(world, job_id, found)
+        elif within:
+            self._refused[self._group[job_id]] = job_id
+        else:
+            self._over = True
+        return found is not None
 
     def _find(self, world: World, job_id: str, room: Outlook | None = None) -> Found | None:
         wait_s = world.now_s - self._since_s[job_id]
@@ -270,35 +252,29 @@ class Philly:
     ) -> list[str]:
         """The latest borrowers with whose GPUs the job fits; none where their borrowing does not
         suffice."""
-        outlook = Outlook(world)
-        for one in world.saving:
-            outlook.release(one)
-        if self._find(world, job_id, outlook) is not None:
+        outlook = Outlook(world, world.saving)
+
+        def fits() -> bool:
+            return self._find(world, job_id, outlook) is not None
+
+        if fits():
             return []  # it need only wait until they are saved
-        victims: list[str] = []
-        for one in lenders:
-            tenant = world.job(one).tenant
-            if tenant is None or over[tenant] <= 0:
-                continue
-            over[tenant] -= world.hold(one).need.gpus
-            outlook.release(one)
-            victims.append(one)
-            if self._find(world, job_id, outlook) is not None:
-                break
-        else:
-            return []
-        for one in victims[-2::-1]:  # the last was needed
-            outlook.put_back(one)
-            if self._find(world, job_id, outlook) is None:
-                outlook.release(one)
-            else:
-                victims.remove(one)
-        return victims
+        victims, enough = outlook.release_until(fits, _borrowers(world, lenders, over))
+        return outlook.only_needed(fits, victims) if enough else []
 
     def _is_busy(self, world: World) -> bool:
         """Whether more than the given share of all GPUs is in use."""
         there = sum(node.gpus for node in world.cluster.nodes if node.name not in world.lost)
         return there - sum(world.free.pool_gpus) > self.reclaim_above * there
+
+
+def _borrowers(world: World, lenders: list[str], over: dict[str, int]) -> Iterator[str]:
+    """Those of the jobs whose tenants are `over` their quota, less what those before them free."""
+    for job_id in lenders:
+        tenant = world.job(job_id).tenant
+        if tenant is not None and over[tenant] > 0:
+            over[tenant] -= world.hold(job_id).need.gpus
+            yield job_id
 
 
 def _tenant(world: World, job_id: str) -> str | None:

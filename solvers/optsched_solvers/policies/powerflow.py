@@ -11,13 +11,13 @@ from optsched.model.instance import Running
 from optsched.physics import power_w
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber
-from optsched.plugins.policy import Source
 
 from .parts.configuration_choice import Choice, Configuration, choose
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import SolvedReallocation, is_left_alone
 from .parts.reallocation import Grant, ReallocationOptions, held
-from .parts.tenant_quotas import quotas
+from .parts.tenant_quotas import rows
+from .sources import SOURCES
 
 WATT_PARTS = 1000
 """Limits are counted in thousandths, so that they are whole numbers."""
@@ -137,26 +137,7 @@ class PowerFlow(SolvedReallocation):
     name = "powerflow"
     title = "GPU counts and clocks of elastic jobs for the least waiting under a limit on power or energy"  # noqa: E501
 
-    source = Source(
-        authors="D. Gu, X. Xie, G. Huang, X. Jin, X. Liu",
-        title="Energy-efficient GPU clusters scheduling for deep learning",
-        venue="arXiv",
-        year=2023,
-        link="arXiv:2304.06381",
-        needs=(
-            "job.gpus",
-            "profile.gpus",
-            "profile.clocks",
-            "profile.power_w",
-            "cluster.resources",
-        ),
-        sureness="reconstructed",
-        verified="the problem: GPU counts and frequencies from models of throughput and energy, "
-        "buddy placement",
-        derived="the multiple-choice knapsack that replaces the greedy",
-        reconstructed="the order of the greedy's steps, and the interval",
-        published="mean JCT 1.57 to 3.39 times better at the same energy",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):
@@ -187,9 +168,7 @@ class PowerFlow(SolvedReallocation):
         """Choose a way for each job."""
         grants, jobs = self.set_apart(world, movable, pool)
         types = list(pool.gpus)
-        limits = quotas(world, jobs)
-        room = [*(max(0, pool.gpus[gpu_type]) for gpu_type in types), *(most for _, most in limits)]
-        row_of = {i: len(types) + row for row, (members, _) in enumerate(limits) for i in members}
+        room, row_of = rows(world, jobs, pool)
         limit = self._limit(world, jobs)
         if limit is not None:
             room.append(limit)

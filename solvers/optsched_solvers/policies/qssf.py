@@ -11,11 +11,11 @@ from optsched.estimates.history import gang
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
 from optsched.plugins.options import PluginOptions, Share
-from optsched.plugins.policy import Source
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.rolling_gpu_time import RollingGpuTime
+from .sources import SOURCES
 
 CONSOLIDATED = Patience(rack_s=math.inf, cluster_s=math.inf)
 
@@ -34,25 +34,7 @@ class Qssf:
 
     name = "qssf"
     title = "least predicted GPU time first, from the user's history and a learned model, without preemption"  # noqa: E501
-    source = Source(
-        authors="Q. Hu, P. Sun, S. Yan, Y. Wen, T. Zhang",
-        title="Characterization and prediction of deep learning workloads in large-scale GPU "
-        "datacenters",
-        venue="SC",
-        year=2021,
-        link="arXiv:2109.01313",
-        needs=("job.user", "job.command", "job.tenant"),
-        sureness="verified",
-        verified="The priority, the rolling estimate with its fallbacks, alpha, and that the "
-        "queue stops at the first "
-        "job that does not fit, in the public code",
-        derived="The model learns from what completes in the simulation, with scikit-learn "
-        "instead of LightGBM, and "
-        "names are compared with the latest 1,000",
-        reconstructed="Virtual clusters with nodes of their own are queues of tenants on shared "
-        "nodes",
-        published="Average JCT up to 6.5 times better than FIFO",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -76,9 +58,7 @@ class Qssf:
             for job_id in world.running:
                 self._expect(world, job_id)
         for job_id in world.take_released():
-            if job_id in self.expected_gpu_s and not (
-                job_id in world.waiting or job_id in world.running or job_id in world.saving
-            ):
+            if job_id in self.expected_gpu_s and not world.is_active(job_id):
                 self._learn(world, job_id)
         for job_id in world.take_arrived():
             key = arrival_key(world, job_id, self._expect(world, job_id))

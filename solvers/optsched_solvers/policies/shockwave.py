@@ -11,11 +11,12 @@ from annotated_types import Ge, Le
 from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PositiveDuration
-from optsched.plugins.policy import Source
 
+from .parts.counted_cpsat import solved
 from .parts.gpu_pool import GpuPool
 from .parts.left_alone import ElasticReallocation
 from .parts.reallocation import Grant, ReallocationOptions, held
+from .sources import SOURCES
 
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Progress at which the logarithm is exact; between them it is a line."""
@@ -112,12 +113,8 @@ def plan(
         used.append(job.gpus * count)
     model.Add(sum(used) <= gpus * window)
     model.Maximize(sum(goal) - round(MAKESPAN * SCALE) * longest)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = EFFORT
-    if solver.Solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None
-    return [solver.Value(count) for count in counts]
+    solver = solved(model, EFFORT)
+    return None if solver is None else [solver.value(count) for count in counts]
 
 
 @dataclass(slots=True)
@@ -165,23 +162,7 @@ class Shockwave(ElasticReallocation):
     name = "shockwave-style"
     title = "rounds of a window by Nash welfare of progress, finish-time fairness and makespan"
 
-    source = Source(
-        authors="P. Zheng, R. Pan, T. Khan, S. Venkataraman, A. Akella",
-        title="Shockwave: Fair and efficient cluster scheduling for dynamic adaptation in "
-        "machine learning",
-        venue="NSDI",
-        year=2023,
-        link="arXiv:2210.00093",
-        needs=(),
-        sureness="reconstructed",
-        verified="welfare, piecewise logarithm, makespan term, fairness constraint, priorities "
-        "and constants are those "
-        "of the public simulator",
-        reconstructed="rounds are counted for each job instead of placed in the window; there is "
-        "no predictor of batch "
-        "sizes",
-        published="makespan 1.3 times and fairness 2 times better than existing fair schedulers",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):

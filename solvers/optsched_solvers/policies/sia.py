@@ -1,7 +1,6 @@
 """Sia's allocation of adaptive jobs on several GPU types."""
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
@@ -10,7 +9,8 @@ from .parts.growth import Growth
 from .parts.left_alone import SolvedReallocation
 from .parts.reallocation import Grant, ReallocationOptions, held
 from .parts.restart_factor import restart_factor
-from .parts.tenant_quotas import quotas
+from .parts.tenant_quotas import rows
+from .sources import SOURCES
 
 POWER = -0.5
 NO_ALLOCATION = 1.1
@@ -41,27 +41,7 @@ class Sia(SolvedReallocation):
         "one GPU type and count for each elastic job by an integer program over normalised goodput"
     )
 
-    source = Source(
-        authors="S. Jayaram Subramanya, D. Arfeen, S. Lin, A. Qiao, Z. Jia, G. R. Ganger",
-        title="Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling",
-        venue="SOSP",
-        year=2023,
-        link="doi:10.1145/3600006.3613175",
-        needs=(
-            "job.gpus",
-            "profile.rate",
-            "profile.gpus",
-            "profile.startup_s",
-            "profile.restore_s",
-        ),
-        sureness="verified",
-        verified="objective, exponent, penalty, configurations, restart factor and normalisation "
-        "are those of the "
-        "public simulator",
-        derived="quotas, jobs that may not be preempted, and goodput known before a job has run",
-        published="mean JCT 30 to 93 % below heterogeneity- or adaptivity-aware schedulers on 64 "
-        "GPUs of three types",
-    )
+    source = SOURCES[name]
 
     Options = ReallocationOptions
 
@@ -74,10 +54,8 @@ class Sia(SolvedReallocation):
         grants, jobs = self.set_apart(world, movable, pool)
         self._growth.note(world, jobs)
         types = list(pool.gpus)
-        limits = quotas(world, jobs)
-        row_of = {i: len(types) + row for row, (members, _) in enumerate(limits) for i in members}
+        room, row_of = rows(world, jobs, pool)
         ways = [self._ways(world, job_id, types, row_of.get(i)) for i, job_id in enumerate(jobs)]
-        room = [*(max(0, pool.gpus[gpu_type]) for gpu_type in types), *(most for _, most in limits)]
         found = choose([[way for way, _ in own] for own in ways], room)
         self.solved(found.proven)
         for job_id, own, i in zip(jobs, ways, found.chosen, strict=True):
@@ -112,8 +90,7 @@ class Sia(SolvedReallocation):
                 use = [(types.index(one.gpu_type), gpus)]
                 if quota is not None:
                     use.append((quota, gpus))
-                grant = tuple(option for k in range(step, -1, -1) for option in one.options[k])
-                found.append((Configuration(goodput**POWER, tuple(use)), grant))
+                found.append((Configuration(goodput**POWER, tuple(use)), one.down_from(step)))
         found.append((Configuration(NO_ALLOCATION), ()))
         return found
 

@@ -3,9 +3,9 @@
 from optsched.driver.world import World
 from optsched.physics import placed_rate
 from optsched.physics.modes import Option
-from optsched.plugins.policy import Source
 
 from .parts.pair_sharing import PairPolicy, fits_memory, slowdowns
+from .sources import SOURCES
 
 
 def mean_finish_shared_s(
@@ -39,25 +39,7 @@ class SjfBsbf(PairPolicy):
     name = "sjf-bsbf"
     title = "shortest job first; shares GPUs where a pair finishes earlier on average than in turn"
 
-    source = Source(
-        authors="Y. Luo, Q. Wang, S. Shi, J. Lai, S. Qi, J. Zhang, X. Wang",
-        title="Scheduling Deep Learning Jobs in Multi-Tenant GPU Clusters via Wise Resource "
-        "Sharing",
-        venue="IWQoS",
-        year=2024,
-        link="arXiv:2407.13088",
-        needs=("profile.sharing", "profile.gpu_memory_gib", "node.gpu_memory_gib"),
-        sureness="verified",
-        verified="order, free GPUs first, pair condition, partners in ascending mean finish and "
-        "at most two jobs to a "
-        "GPU, as in the public code",
-        derived="slowdowns are 1 / sharing rate, and start-up and restore count as run time",
-        reconstructed="a job joins all GPUs of one running job with as many; the code may put it "
-        "on some GPUs of "
-        "several partners and on free ones at once, and the paper's smaller batches where memory "
-        "is short are left out",
-        published="mean JCT 27 to 33 % shorter than with the preemptive state of the art",
-    )
+    source = SOURCES[name]
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
 """Shortest remaining service first."""
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
 from .parts.preemptive import Preemptive
+from .sources import SOURCES
 
 
 class Srsf(Preemptive):
@@ -16,17 +16,7 @@ class Srsf(Preemptive):
     name = "srsf"
     title = "shortest remaining GPU service first, with preemption"
     reserves = True
-    source = Source(
-        authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
-        title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI",
-        year=2019,
-        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
-        sureness="derived",
-        derived="The rule that the paper compares with where run times are known: remaining time "
-        "x GPUs; a place is "
-        "kept for a gang that waits too long",
-    )
+    source = SOURCES[name]
 
     def rank(self, world: World, job_id: str) -> float:
         """GPU-seconds to completion in the fastest option, start-up and restore included."""

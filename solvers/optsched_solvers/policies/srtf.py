@@ -1,9 +1,9 @@
 """Shortest remaining time first."""
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
 from .parts.preemptive import Preemptive
+from .sources import SOURCES
 
 
 class Srtf(Preemptive):
@@ -16,17 +16,7 @@ class Srtf(Preemptive):
     name = "srtf"
     title = "shortest remaining time first, with preemption"
     reserves = True
-    source = Source(
-        authors="L. Schrage",
-        title="A proof of the optimality of the shortest remaining processing time discipline",
-        venue="Operations Research 16",
-        year=1968,
-        link="doi:10.1287/opre.16.3.687",
-        sureness="derived",
-        derived="Many GPUs and gangs: the last in order give way until the job fits; optimal on "
-        "one GPU as published; "
-        "a place is kept for a gang that waits too long",
-    )
+    source = SOURCES[name]
 
     def rank(self, world: World, job_id: str) -> float:
         """Seconds to completion in the fastest option, start-up and restore included."""

@@ -3,14 +3,13 @@
 import math
 from collections import Counter
 
-import numpy as np
-
 from optsched.physics.modes import Option
-from optsched.plugins.policy import Source
 
+from .parts.configuration_choice import Configuration, by_course
 from .parts.core_packing import pack
 from .parts.core_share import CoreWays
 from .parts.seats import Seats
+from .sources import SOURCES
 from .synergy_tune import Chosen, SynergyOptions, SynergyTune
 
 MOST_TO_PACK = 4000
@@ -39,23 +38,7 @@ class SynergyOpt(SynergyTune):
     )
     Options = SynergyOptions
 
-    source = Source(
-        authors="J. Mohan, A. Phanishayee, J. Kulkarni, V. Chidambaram",
-        title="Looking beyond GPUs for DNN scheduling on multi-tenant clusters",
-        venue="OSDI",
-        year=2022,
-        link="https://www.usenix.org/conference/osdi22/presentation/mohan",
-        needs=("profile.cpus_per_gpu", "profile.memory_gib_per_gpu", "node.cpus"),
-        sureness="verified",
-        verified="the first program, its floor and who runs in a round were read in the public "
-        "simulator, which counts"
-        " progress from it whether or not the second program, the placement, has a whole solution",
-        derived="an exact packing in place of the second linear program and its rounding; memory "
-        "is a fixed demand, not"
-        " a second choice, and new cores cost a preemption, which there is free",
-        published="average JCT up to 3.4x better than with GPU-proportional shares; the upper "
-        "bound of synergy-tune",
-    )
+    source = SOURCES[name]
 
     def seat_chosen(self, seats: Seats, chosen: Chosen) -> None:
         """Seat each with the cores of the program, where that can be placed."""
@@ -100,25 +83,12 @@ def most_throughput(jobs: list[CoreWays], cores: int) -> list[int]:
     ]
     spare = min(spare, sum(map(max, beyond)))
     unit = math.gcd(*(more for own in beyond for more in own)) or 1
-    size = spare // unit + 1
-    value, picks = np.zeros(size), []
-    for choice, low in zip(choices, least, strict=True):
-        best, pick = np.full(size, -math.inf), np.zeros(size, dtype=np.int32)
-        for i, (cost, gain, _) in enumerate(choice):
-            more = (cost - low) // unit
-            if more < size:
-                with_it = np.full(size, -math.inf)
-                with_it[more:] = value[: size - more] + gain
-                better = with_it > best + 1e-12
-                best, pick = np.where(better, with_it, best), np.where(better, i, pick)
-        value = best
-        picks.append(pick)
-    found, at = [], size - 1
-    for choice, low, pick in zip(reversed(choices), reversed(least), reversed(picks), strict=True):
-        cost, _, cpus_per_gpu = choice[pick[at]]
-        found.append(cpus_per_gpu)
-        at -= (cost - low) // unit
-    return found[::-1]
+    configurations = [
+        [Configuration(-gain, ((0, (cost - low) // unit),)) for cost, gain, _ in choice]
+        for choice, low in zip(choices, least, strict=True)
+    ]
+    picks = by_course(configurations, spare // unit, margin=1e-12)
+    return [choice[i][2] for choice, i in zip(choices, picks, strict=True)]
 
 
 def _choices(ways: CoreWays) -> list[tuple[int, float, int]]:

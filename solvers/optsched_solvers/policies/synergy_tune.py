@@ -8,13 +8,14 @@ from optsched.driver.placement import Room
 from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
-from optsched.plugins.policy import Source
 
 from .parts.core_share import CoreWays, core_shares, core_ways
+from .parts.demand_queue import arrival_key
 from .parts.gpu_pool import GpuPool
-from .parts.reallocation import IntervalOption, arrival, held
+from .parts.reallocation import IntervalOption, held
 from .parts.seating import Seat, Seating, resized
 from .parts.seats import Seats
+from .sources import SOURCES
 
 Chosen = dict[str, CoreWays]
 """The jobs that run in the next round, in order, each with the ways on the GPUs it was given."""
@@ -61,22 +62,7 @@ class SynergyTune(Seating):
     name = "synergy-tune"
     title = "cores by sensitivity, cut back to the proportional share where others lack theirs"
 
-    source = Source(
-        authors="J. Mohan, A. Phanishayee, J. Kulkarni, V. Chidambaram",
-        title="Looking beyond GPUs for DNN scheduling on multi-tenant clusters",
-        venue="OSDI",
-        year=2022,
-        link="https://www.usenix.org/conference/osdi22/presentation/mohan",
-        needs=("profile.cpus_per_gpu", "profile.memory_gib_per_gpu", "node.cpus"),
-        sureness="verified",
-        verified="who runs in a round, the cut to the share and the order in which peers are cut "
-        "back were read in the"
-        " public simulator",
-        derived="jobs that keep their places, GPU types, CPU-only jobs; memory is a fixed "
-        "demand, not a second choice,"
-        " and new cores cost a preemption, which there is free",
-        published="average JCT up to 3.4x better than with GPU-proportional shares",
-    )
+    source = SOURCES[name]
 
     Options: type[SynergyOptions] = TuneOptions
 
@@ -168,9 +154,7 @@ class SynergyTune(Seating):
         if self.order == "fifo":
             return movable
         rank = world.fastest_finish_s if self.order == "srtf" else world.attained_gpu_s
-        return sorted(
-            movable, key=lambda one: (-world.job(one).priority, rank(one), arrival(world, one))
-        )
+        return sorted(movable, key=lambda job_id: arrival_key(world, job_id, rank(job_id)))
 
 
 def _under_used(

@@ -12,10 +12,11 @@ from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, Share
-from optsched.plugins.policy import Source
 
+from .parts.demand_queue import arrival_key
 from .parts.partial_allocation import Bid, allocate
 from .parts.reallocation import may_move
+from .sources import SOURCES
 
 ALWAYS = 1e6
 """Added to the gain of the job that must win."""
@@ -42,23 +43,7 @@ class Themis:
 
     name = "themis"
     title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"  # noqa: E501
-    source = Source(
-        authors="K. Mahajan, A. Balasubramanian, A. Singhvi, S. Venkataraman, A. Akella, A. "
-        "Phanishayee, S. Chawla",
-        title="Themis: Fair and efficient GPU cluster scheduling",
-        venue="NSDI",
-        year=2020,
-        link="arXiv:1907.01484",
-        sureness="derived",
-        verified="The finish-time fairness of a job, in public simulators of the rule",
-        derived="A gang gets all of its GPUs or none, so that a hidden payment cuts its lease "
-        "instead, to whole "
-        "quarters; jobs bid for themselves, and the worst one always wins",
-        reconstructed="The order in which GPUs that nobody won are given out",
-        published="Fairness better by more than 2.25 times, and clusters up to 5 % to 250 % more "
-        "efficient than under "
-        "earlier schedulers",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -111,9 +96,7 @@ class Themis:
     def _note(self, world: World) -> None:
         """Who has come, how many there are, and how those fared who are done."""
         for job_id in dict.fromkeys(world.take_released()):
-            if job_id in self._seen and not (
-                job_id in world.waiting or job_id in world.running or job_id in world.saving
-            ):
+            if job_id in self._seen and not world.is_active(job_id):
                 rho = (world.now_s - world.order(job_id)[0]) / self._ideal_s.pop(job_id)
                 self._worst, self._sum, self._done = (
                     max(self._worst, rho),
@@ -142,10 +125,7 @@ class Themis:
         return shared_s / self._ideal_s[job_id]
 
     def _worst_first(self, world: World, jobs: list[str]) -> list[str]:
-        return sorted(
-            jobs,
-            key=lambda one: (-world.job(one).priority, -self.rho(world, one), world.order(one)),
-        )
+        return sorted(jobs, key=lambda job: arrival_key(world, job, -self.rho(world, job)))
 
     # -------------------------------------------------------------------------------------------
     # auction
@@ -158,9 +138,7 @@ class Themis:
             if self._ends_s.get(one, -math.inf) <= world.now_s + TIME_TOLERANCE_S
             and may_move(world, one)
         ]
-        outlook = Outlook(world)
-        for one in (*world.saving, *ended):
-            outlook.release(one)
+        outlook = Outlook(world, (*world.saving, *ended))
         order = self._worst_first(world, [*world.waiting, *ended])
         offered = order[: max(1, math.ceil((1 - self.fairness) * len(order)))]
         bids = [

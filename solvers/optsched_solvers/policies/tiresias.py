@@ -1,6 +1,7 @@
 """Tiresias' discretised least attained service."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated
@@ -13,9 +14,9 @@ from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber
-from optsched.plugins.policy import Source
 
 from .parts.emptiest import Emptiest, PlaceOption
+from .sources import SOURCES
 
 SERVICE_TOLERANCE_GPU_S = 1e-3
 """Service this close below a threshold has reached it."""
@@ -57,19 +58,7 @@ class Tiresias:
 
     name = "tiresias"
     title = "queues by attained GPU service, first come first served in each, with preemption"
-    source = Source(
-        authors="J. Gu, M. Chowdhury, K. G. Shin, Y. Zhu, M. Jeon, J. Qian, H. Liu, C. Guo",
-        title="Tiresias: A GPU cluster manager for distributed deep learning",
-        venue="NSDI",
-        year=2019,
-        link="https://www.usenix.org/conference/nsdi19/presentation/gu",
-        sureness="verified",
-        verified="Queues, thresholds and PROMOTEKNOB against the public code, and completion "
-        "times against those that "
-        "Pollux published",
-        published="Average JCT up to 5.5 times better than under a production resource manager "
-        "based on YARN",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PlaceOption):
@@ -115,7 +104,7 @@ class Tiresias:
         """Move the jobs whose service or wait has grown to the queue where they belong."""
         for job_id in world.take_released():
             self._reaches_s.pop(job_id, None)
-            if not (job_id in world.waiting or job_id in world.running or job_id in world.saving):
+            if not world.is_active(job_id):
                 self._standing.pop(job_id, None)  # it is done
         due = (job_id for job_id, reaches_s in self._reaches_s.items() if reaches_s <= world.now_s)
         unknown = () if self._begun else world.running
@@ -206,9 +195,7 @@ class _Moment:
         self._world = world
         self._order = order
         self._emptiest = emptiest
-        self._soon = Outlook(world)
-        for job_id in world.saving:
-            self._soon.release(job_id)
+        self._soon = Outlook(world, world.saving)
         self._evicted: dict[str, None] = {}
         self._given: dict[str, tuple[Option, Placement]] = {}
         self._hopeless: set[int] = set()
@@ -288,28 +275,27 @@ class _Moment:
                 self._soon.room.take(need, placement)
 
     def _evict_for(self, i: int, job_id: str) -> bool:
-        world, victims = self._world, []
-        fits = False
+        def fits() -> bool:
+            return self._world.fit(job_id, self._soon.room) is not None
+
+        victims, enough = self._soon.release_until(fits, self._after(i))
+        if not enough:
+            for other in reversed(victims):
+                self._soon.put_back(other)
+            return False
+        self._evicted |= dict.fromkeys(reversed(self._soon.only_needed(fits, victims)))
+        return self._give(job_id)
+
+    def _after(self, i: int) -> Iterator[str]:
+        """Running jobs that come after number `i` in order and may be preempted, the last first."""
+        world = self._world
         for other in reversed(self._order[i + 1 :]):
             if other in world.waiting or other in self._evicted:
                 continue
-            if not world.may_preempt(other):
-                at_s = world.preemptible_at_s(other)
-                self.recheck_s = min(self.recheck_s, at_s if at_s > world.now_s else math.inf)
-                continue
-            self._soon.release(other)
-            victims.append(other)
-            if world.fit(job_id, self._soon.room) is not None:
-                fits = True
-                break
-        kept = victims[-1:] if fits else []  # the last one was needed
-        for other in reversed(victims[:-1] if fits else victims):
-            self._soon.put_back(other)
-            if fits and world.fit(job_id, self._soon.room) is None:
-                self._soon.release(other)
-                kept.append(other)
-        self._evicted |= dict.fromkeys(kept)
-        return fits and self._give(job_id)
+            if world.may_preempt(other):
+                yield other
+            elif (at_s := world.preemptible_at_s(other)) > world.now_s:
+                self.recheck_s = min(self.recheck_s, at_s)
 
     def _let_stay(self, job_id: str) -> None:
         """Let an evicted job stay after all if its place is left, or can be by placing others

@@ -3,13 +3,14 @@ traffic."""
 
 from optsched.driver.layout import Need
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Slot
+from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
-from optsched.plugins.policy import Source
 
+from .parts.filling import fill
 from .parts.list_scheduling import ListScheduling
 from .parts.locality_gate import LocalityGate, Patience
+from .sources import SOURCES
 
 UP_TO_A_RACK = Patience(rack_s=0.0, cluster_s=float("inf"))
 ROUNDING = 1e-9
@@ -46,36 +47,12 @@ class Vclos(ListScheduling):
 
     name = "vclos"
     title = "exclusive uplinks for every job: one node, one rack, else the fewest racks with uplinks left"  # noqa: E501
-    source = Source(
-        authors="X. Han, W. Jiang, P. Cao, Q. Yang, Y. Liu, S. Qi, S. Lin, S. Zhao",
-        title="Isolated scheduling for distributed training tasks in GPU clusters",
-        venue="arXiv",
-        year=2023,
-        link="arXiv:2308.05692",
-        needs=("node.rack", "cluster.rack_uplink_gbps", "profile.network_gbps"),
-        sureness="derived",
-        verified="The abstract: contention is avoided by giving each job network resources of "
-        "its own, chosen together "
-        "with its GPUs",
-        derived="The choice of racks is an exact optimum of the integer program over racks, "
-        "solved by enumeration of "
-        "reachable sums",
-        reconstructed="Stages 0 and 1 (one server, one leaf) from a secondary text; one uplink a "
-        "rack stands for the "
-        "links to the spines, so there is no choice of spines; the order of jobs",
-        published="Average waiting time 65.65 % lower with optical switches in large "
-        "simulations; average JCT within "
-        "3.38 % of the bound without contention",
-    )
+    source = SOURCES[name]
 
     def __init__(self) -> None:
         super().__init__()
         self._gate = LocalityGate()
         self._stages = [0, 0, 0]
-
-    def rank(self, world: World, job_id: str) -> float:
-        """Arrival alone decides."""
-        return 0.0
 
     def facts(self) -> dict[str, float]:
         """How many jobs started in each stage."""
@@ -126,26 +103,16 @@ def over_racks(world: World, job_id: str, need: Need) -> Placement | None:
     """A place over the fewest racks whose uplinks have room; a node without a rack counts as one of
     its own."""
     gbps = world.job(job_id).profile.network_gbps
-    groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    groups: dict[tuple[str, str], dict[str, int]] = {}
     for node in world.cluster.nodes:
         usable = world.free.usable(need, node.name)
         if usable and (not gbps or _has_room(world, node.rack, gbps)):
             key = ("node", node.name) if node.rack is None else ("rack", node.rack)
-            groups.setdefault(key, []).append((usable, node.name))
+            groups.setdefault(key, {})[node.name] = usable
     members = list(groups.values())
-    chosen = fewest_racks([sum(usable for usable, _ in nodes) for nodes in members], need.gpus)
+    chosen = fewest_racks([sum(nodes.values()) for nodes in members], need.gpus)
     if chosen is None:
         return None
-    left, taken = need.gpus, {}
-    for usable, name in sorted(
-        (one for r in chosen for one in members[r]), key=lambda one: -one[0]
-    ):
-        if left and usable:
-            taken[name] = min(usable, left)
-            left -= taken[name]
-    order = world.cluster.node_order
-    placement = tuple(
-        Slot(node=name, gpus=taken[name], cpus=taken[name] * need.cpus_per_gpu)
-        for name in sorted(taken, key=lambda one: order[one])
-    )
-    return placement if world.free.holds(need, placement) else None
+    free = {name: usable for r in chosen for name, usable in members[r].items()}
+    placement = fill(world, need, sorted(free, key=lambda name: -free[name]), free)
+    return placement if placement is not None and world.free.holds(need, placement) else None

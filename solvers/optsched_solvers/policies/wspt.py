@@ -3,9 +3,9 @@
 import math
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
 from .parts.list_scheduling import ListScheduling
+from .sources import SOURCES
 
 
 class Wspt(ListScheduling):
@@ -16,16 +16,7 @@ class Wspt(ListScheduling):
 
     name = "wspt"
     title = "highest weight / (GPUs x run time) first, without preemption"
-    source = Source(
-        authors="W. E. Smith",
-        title="Various optimizers for single-stage production",
-        venue="Naval Research Logistics Quarterly 3",
-        year=1956,
-        link="doi:10.1002/nav.3800030106",
-        sureness="derived",
-        derived="Run time counts times GPUs, and what does not fit is skipped; optimal on one "
-        "GPU as published",
-    )
+    source = SOURCES[name]
 
     def rank(self, world: World, job_id: str) -> float:
         """GPU-seconds in the fastest option for each unit of weight."""

@@ -5,14 +5,15 @@ from dataclasses import replace
 from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
-from optsched.plugins.policy import Source
 
 from .parts.cheapest_victims import Victim, at_least_s, cheapest, cost_s, fewest
 from .parts.demand_queue import Entry, arrival_key
 from .parts.preemptive import Moment, Preemptive, gives_way
+from .sources import SOURCES
+from .srtf import Srtf
 
 
-class Xion(Preemptive):
+class Xion(Srtf):
     """Shortest remaining time first, but a running job is only preempted where the sum of
     completion times falls by it.
 
@@ -38,35 +39,8 @@ class Xion(Preemptive):
 
     name = "xion"
     title = "shortest remaining time first, preempting only where pausing and loading again are worth it"  # noqa: E501
-    source = Source(
-        authors="Y. Go, C. Shin, J. Lee, Y. Yoo, G. Yang, C. Yoo",
-        title="Selective preemption of distributed deep learning training",
-        venue="IEEE CLOUD",
-        year=2023,
-        link="doi:10.1109/CLOUD60044.2023.00028",
-        needs=("profile.checkpoint_s", "profile.restore_s", "profile.startup_s"),
-        sureness="derived",
-        verified="The abstract: remaining time and the overheads of pausing and loading decide, "
-        "and a job is only "
-        "preempted when that is beneficial",
-        derived="The inequality: the condition under which a swap lowers the sum of completion "
-        "times, for one victim "
-        "and for a set of them",
-        published="Average JCT 19 % lower and waiting time 1.64 times better than the baselines, "
-        "among them SRTF and "
-        "FIFO",
-    )
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def rank(self, world: World, job_id: str) -> float:
-        """Seconds to completion in the fastest option, start-up and restore included."""
-        return world.fastest_finish_s(job_id)
-
-    def rise_s(self, world: World, job_id: str) -> float:
-        """When the job outruns what it is believed to be."""
-        return world.belief_rises_s(job_id)
+    source = SOURCES[name]
+    reserves = False
 
     def moment(self, world: World) -> Moment:
         """Who gives way for whom, if it pays."""

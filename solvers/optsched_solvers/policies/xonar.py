@@ -8,9 +8,9 @@ from annotated_types import Ge
 
 from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions
-from optsched.plugins.policy import Source
 
 from .parts.pair_sharing import PairPolicy, duty
+from .sources import SOURCES
 
 FULL = 1.0 + 1e-9
 """GPU-active shares of a step that add up to no more than the whole step."""
@@ -29,24 +29,7 @@ class XonarStyle(PairPolicy):
     name = "xonar-style"
     title = "least GPU time first; pairs whose GPU-active times complement each other, within GPU memory"  # noqa: E501
 
-    source = Source(
-        authors="C. Shin, G. Yang, Y. Yoo, J. Lee, C. Yoo",
-        title="Xonar: Profiling-based Job Orderer for Distributed Deep Learning",
-        venue="IEEE CLOUD",
-        year=2022,
-        link="doi:10.1109/CLOUD55607.2022.00030",
-        needs=("profile.sharing.duty", "profile.gpu_memory_gib", "node.gpu_memory_gib"),
-        sureness="reconstructed",
-        verified="what is profiled (GPU-active and idle time, GPU memory), and that it selects "
-        "jobs to run "
-        "concurrently (abstract, and patent US 2024/0169200)",
-        derived="the time-sliced step of a set, max(own step, sum of active times), for steps of "
-        "equal length: "
-        "profiles have the active share, not the seconds",
-        reconstructed="the rule itself: the order, the fill and the reserve; sets are pairs, and "
-        "a job joins one set",
-        published="tail JCT 44 % shorter and no job out of memory, with TensorFlow 1.6",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

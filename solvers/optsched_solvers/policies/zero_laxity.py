@@ -10,11 +10,9 @@ from annotated_types import Ge, Gt
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S, setup_s
 from optsched.plugins.options import Duration, PluginOptions
-from optsched.plugins.policy import Source
 
-from .parts.demand_queue import DemandQueue
 from .parts.preemptive import Preemptive
-from .parts.running_order import RunningOrder
+from .sources import SOURCES
 
 URGENT = 1e9
 """Taken off the laxity of urgent jobs, in seconds, so that they rank before all others: 30
@@ -47,18 +45,7 @@ class ZeroLaxity(Preemptive):
 
     name = "zero-laxity"
     title = "least GPU time left first, until a limit on makespan or fairness leaves a job no time to lose"  # noqa: E501
-    source = Source(
-        authors="S. Cho, S.-K. Lee, A. Han, K.-J. Lin",
-        title="Efficient real-time scheduling algorithms for multiprocessor systems",
-        venue="IEICE Transactions on Communications E85-B",
-        year=2002,
-        link=None,
-        sureness="derived",
-        derived="A rule of this project: its gate at zero laxity is that publication's, which "
-        "has earliest deadlines "
-        "behind it; due dates from bounds on makespan and fairness, and smallest service as the "
-        "order, are not",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -85,11 +72,7 @@ class ZeroLaxity(Preemptive):
         world.take_released()
         if not world.waiting:
             return
-        self.queue, self.order = DemandQueue(), RunningOrder(self.rank, self.rise_s)
-        for job_id in world.running:
-            self.order.add(job_id)
-        for job_id in world.waiting:
-            self.enqueue(world, job_id)
+        self.put_in_order(world, world.waiting)
         moment = self.moment(world)
         moment.decide()
         wake_s = min((self._next_s(world, job_id) for job_id in world.waiting), default=math.inf)

@@ -40,13 +40,13 @@ class Prices:
     cuts: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Cut:
-    __slots__ = ("chosen", "slope", "value")
+    """The Lagrangian bound at some prices as a plane, and the options that are taken there."""
 
-    def __init__(self, value: float, slope: Floats, chosen: Ints) -> None:
-        self.value = value
-        self.slope = slope
-        self.chosen = chosen
+    value: float
+    slope: Floats
+    chosen: Ints
 
 
 def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:

@@ -1,6 +1,8 @@
 """From prices to a choice that respects every row: who has most to lose for each GPU chooses
 first."""
 
+from bisect import bisect_left
+
 import numpy as np
 
 from optsched.round.deadline import NEVER, Deadline
@@ -90,17 +92,15 @@ def one_guest_each(model: RoundModel, wish: Ints, reduced: Floats) -> Ints:
 
 
 def _all_fit(model: RoundModel, options: Ints, left: Floats) -> int:
-    """How many of `options`, taken in order, fit together before the first one that does not."""
-    low, high = 0, len(options)
-    if np.all(model.usage(options) <= left):
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        if np.all(model.usage(options[:middle]) <= left):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    """Return how many of `options`, taken in order, fit together before the first one that does
+    not."""
+
+    def breaks(count: int) -> bool:
+        return bool(np.any(model.usage(options[:count]) > left))
+
+    if not breaks(len(options)):
+        return len(options)
+    return bisect_left(range(1, len(options) + 1), True, key=breaks)
 
 
 def heaviest(model: RoundModel, weights: Floats) -> Ints:

@@ -96,9 +96,7 @@ class Textbook:
     def _one_option_a_job(self) -> None:
         model = self.model
         for j, job in enumerate(model.jobs):
-            own = {
-                self.x[o]: 1.0 for o in range(model.options.first[j], model.options.first[j + 1])
-            }
+            own = {self.x[o]: 1.0 for o in model.options.of(j)}
             self._row(f"job_{j}_{job.id}", own, "=" if model.must[j] else "<=", 1.0)
 
     def _taken(self, r: int, fresh_only: bool = False) -> dict[Any, float]:

@@ -3,10 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from optsched.model.instance import Placement, Slot
-from optsched.model.job import Mode
+from optsched.driver.mixed import placement_on
 from optsched.model.plan import JobPlan, Plan, Segment
-from optsched.physics import cpus
 from optsched.verify import decision_now
 
 from .problem import Activity, Choice, Problem, Schedule, Split
@@ -32,7 +30,11 @@ def _job_plan(problem: Problem, activity: Activity, choice: Choice, schedule: Sc
         start_s=start_s,
         end_s=start_s + chosen.seconds,
         mode=chosen.mode,
-        placement=_placement(problem, chosen.mode, choice.split),
+        placement=placement_on(
+            problem.instance.cluster,
+            {problem.instance.cluster.nodes[node].name: gpus for node, gpus in choice.split},
+            chosen.mode,
+        ),
     )
     segments: tuple[Segment, ...] = (last,)
     if activity.index in problem.partner:
@@ -69,14 +71,6 @@ def _stay(problem: Problem, activity: Activity, schedule: Schedule) -> Iterator[
     other_kept = not problem.activities[k].preempts(schedule[k].alternative)
     return stay_segments(
         problem.instance, entry, stay(problem.instance, entry, kept, other, other_kept)
-    )
-
-
-def _placement(problem: Problem, mode: Mode, split: Split) -> Placement:
-    nodes = problem.instance.cluster.nodes
-    return tuple(
-        Slot(node=nodes[node].name, gpus=gpus, cpus=cpus(mode, gpus))
-        for node, gpus in sorted(split)
     )
 
 

@@ -12,20 +12,12 @@ from graphlib import TopologicalSorter
 from optsched.model.instance import Instance, Running
 from optsched.model.job import Job, Mode
 from optsched.objectives import Inverse, Numbers, Objective, SumOfJobs, Usage
-from optsched.physics import (
-    TIME_TOLERANCE_S,
-    Span,
-    hold_to_save_s,
-    may_preempt,
-    placed_rate,
-    remaining_after_preemption_s,
-    run_s,
-    setup_s,
-)
+from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, may_preempt
 from optsched.physics.capacity import Capacity
 from optsched.physics.catalogue import Catalogue, catalogue_of
 from optsched.physics.modes import Option
 
+from .lengths import continue_s, fresh_s
 from .running_pairs import pairs, stay
 from .ticks import Tick, choose_tick
 
@@ -247,26 +239,18 @@ class Problem:
         running = instance.running_job.get(job.id)
         ways: list[tuple[Option | None, float]] = []
         if running is not None:
-            speed = placed_rate(instance, job, running.mode, running.placement)
-            left_s = run_s(job, running.mode, running.remaining_s, speed)
             if job.id in self.pair_of:
                 _, other = self.pair_of[job.id]
                 ways.append((None, stay(instance, running, True, other, True).seconds))
                 if may_preempt(instance, other):
                     ways.append((None, stay(instance, running, True, other, False).seconds))
             else:
-                ways.append((None, running.setup_s + left_s))
+                ways.append((None, continue_s(instance, job)))
             if not may_preempt(instance, running):
                 return ways
-            work_s = remaining_after_preemption_s(instance, running)
-        else:
-            work_s = instance.remaining_s(job)
-        overhead_s = setup_s(
-            job, ran_before=running is not None or job.id in instance.suspended_job
-        )
         for option in self._worthwhile(job):
             if self.table.allows(job, option.mode):
-                ways.append((option, overhead_s + option.run_s(job, work_s)))
+                ways.append((option, fresh_s(instance, job, option.mode, option.rate)))
         return ways
 
     def _activity(self, index: int, job: Job, position: dict[str, int]) -> Activity:
@@ -276,45 +260,34 @@ class Problem:
         alternatives: list[Alternative] = []
         held: Split = ()
         for option, seconds in self._ways(job):
-            down, up = self.tick.floor(seconds), self.tick.ceil(seconds)
+            rooms: Split = ()
+            spread: Span = "cluster"
             if option is None:
                 assert running is not None
-                held = tuple((order[slot.node], slot.gpus) for slot in running.placement)
-                alternatives.append(
-                    Alternative(
-                        running.mode,
-                        "cluster",
-                        seconds,
-                        down,
-                        up,
-                        held,
-                        held,
-                        tuple(self.table.together(job, running.mode)),
-                        alone=bool(alternatives),
-                    )
-                )
+                mode = running.mode
+                held = rooms = tuple((order[slot.node], slot.gpus) for slot in running.placement)
             else:
-                rooms: Split = ()
+                mode, spread = option.mode, option.spread
                 if option.needs_node:
-                    found = catalogue_of(instance).room(job, option.mode)
-                    need = option.mode.gpus if option.spread == "node" else 1
+                    need = mode.gpus if spread == "node" else 1
                     rooms = tuple(
                         (order[name], most)
-                        for name, most in found.items()
+                        for name, most in catalogue_of(instance).room(job, mode).items()
                         if most >= need or not need
                     )
-                alternatives.append(
-                    Alternative(
-                        option.mode,
-                        option.spread,
-                        seconds,
-                        down,
-                        up,
-                        rooms,
-                        None,
-                        tuple(self.table.together(job, option.mode)),
-                    )
+            alternatives.append(
+                Alternative(
+                    mode,
+                    spread,
+                    seconds,
+                    self.tick.floor(seconds),
+                    self.tick.ceil(seconds),
+                    rooms,
+                    fixed=rooms if option is None else None,
+                    shared=tuple(self.table.together(job, mode)),
+                    alone=option is None and bool(alternatives),
                 )
+            )
         hold = None
         if running is not None and any(alternative.fixed is None for alternative in alternatives):
             hold_s = hold_to_save_s(job)

@@ -6,11 +6,13 @@ starts up. From when one leaves, because it is done or saved, the other works at
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from optsched.model.instance import Instance, Running
 from optsched.model.plan import Segment
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, run_s
+
+from .lengths import continue_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def stay(
         return Stay(own_s, min(own_s, other_s))
     job = instance.job[entry.job]
     beside = placed_rate(instance, job, entry.mode, entry.placement)
-    alone = placed_rate(instance, job, replace(entry.mode, share_with=None), entry.placement)
+    alone = placed_rate(instance, job, entry.mode.unshared, entry.placement)
     left_s = entry.remaining_s - max(0.0, other_s - entry.setup_s) * beside
     return Stay(max(other_s, entry.setup_s) + run_s(job, entry.mode, left_s, alone), other_s)
 
@@ -53,10 +55,7 @@ def stay(
 def _beside(instance: Instance, entry: Running, kept: bool) -> float:
     """Seconds until a job leaves if its partner stays beside it."""
     job = instance.job[entry.job]
-    if not kept:
-        return hold_to_save_s(job)
-    beside = placed_rate(instance, job, entry.mode, entry.placement)
-    return entry.setup_s + run_s(job, entry.mode, entry.remaining_s, beside)
+    return continue_s(instance, job) if kept else hold_to_save_s(job)
 
 
 def segments(instance: Instance, entry: Running, found: Stay) -> Iterator[Segment]:
@@ -68,5 +67,5 @@ def segments(instance: Instance, entry: Running, found: Stay) -> Iterator[Segmen
     if parts_s > now_s:
         yield Segment(start_s=now_s, end_s=parts_s, mode=entry.mode, placement=entry.placement)
     if ends_s > parts_s:
-        alone = replace(entry.mode, share_with=None)
+        alone = entry.mode.unshared
         yield Segment(start_s=parts_s, end_s=ends_s, mode=alone, placement=entry.placement)

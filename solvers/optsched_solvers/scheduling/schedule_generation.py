@@ -132,10 +132,7 @@ def start_in_order(
             continue
         wanted = choices[activity.index]
         chosen = activity.alternatives[wanted.alternative]
-        ends = [_end(problem, i, found[i]) for i in activity.before]
-        not_before = max(
-            [activity.release_up, *ends, 0 if activity.hold is None else activity.hold.up]
-        )
+        not_before = _not_before(problem, activity, found)
         if problem.changes_s:
             not_before = max(not_before, wanted.start)
         demands = problem.demands(activity, chosen.mode, wanted.split, chosen.shared)
@@ -190,10 +187,7 @@ def _first_to_complete(
     from_tick: int,
 ) -> Choice | None:
     index = activity.index
-    ends = (_end(problem, i, found[i]) for i in activity.before)
-    not_before = max([activity.release_up, from_tick, *ends])
-    if activity.hold is not None:
-        not_before = max(not_before, activity.hold.up)
+    not_before = max(from_tick, _not_before(problem, activity, found))
     best: tuple[int, Choice] | None = None
     for which in ways[index] if ways and index in ways else range(len(activity.alternatives)):
         alternative = activity.alternatives[which]
@@ -239,6 +233,14 @@ def _after_saving(problem: Problem, activity: Activity) -> int:
     """First tick at which a restart is told from the end of the checkpoint."""
     assert activity.hold is not None
     return activity.hold.up + max(1, problem.tick.ceil(2 * TIME_TOLERANCE_S))
+
+
+def _not_before(problem: Problem, activity: Activity, found: Mapping[int, Choice]) -> int:
+    """Return the first tick at which a job may start: it is released, those before it are done and
+    its checkpoint is saved."""
+    ends = (_end(problem, i, found[i]) for i in activity.before)
+    saved = 0 if activity.hold is None else activity.hold.up
+    return max([activity.release_up, saved, *ends])
 
 
 def _end(problem: Problem, index: int, choice: Choice) -> int:

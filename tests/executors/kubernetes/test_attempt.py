@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
+from optsched.executors.attempts.attempt import LOST_GRACE_S
 from optsched.executors.base import AttemptKey, AttemptState, NodeStatus, Observation
 from optsched.executors.kubernetes import attempt as module
-from optsched.executors.kubernetes.attempt import (
-    FENCE_S,
-    HOPELESS_S,
-    LOST_GRACE_S,
-    SETTLE_S,
-    KubernetesAttempt,
-)
+from optsched.executors.kubernetes.attempt import FENCE_S, HOPELESS_S, SETTLE_S, KubernetesAttempt
 from optsched.executors.kubernetes.nodes import KubernetesNode
 from optsched.executors.kubernetes.view import Seen
 from optsched.model.cluster import Node
@@ -49,8 +44,7 @@ class Case:
                 "nodes": [
                     {"name": name, "gpus": 1, "memory_gib": memory_gib} for name in self.names
                 ],
-            },
-            0o700,
+            }
         )
         self.at_s = 0.0
 
@@ -85,7 +79,7 @@ class Case:
             del nodes["n1"]
         names = self.attempt.pod_names()
         listed = {name: each for name, each in zip(names, pods, strict=True) if each is not None}
-        return self.attempt.look(Seen(at_s=self.at_s, nodes=nodes, pods=listed), 0o700)
+        return self.attempt.look(Seen(at_s=self.at_s, nodes=nodes, pods=listed))
 
     @property
     def stop(self) -> dict[str, Any]:
@@ -216,7 +210,7 @@ def test_what_is_lost_is_fenced_first(case: Case, how: str) -> None:
 def test_a_lost_node_of_an_attempt_that_was_to_save(case: Case) -> None:
     """Its grace may be hours; the node's supervisor gets a new and shorter one."""
     case.begun()
-    case.attempt.write_stop(7200.0, "late", 0o700)
+    case.attempt.write_stop(7200.0, "late")
     case.look(pod(), node=LOST)
     case.look(pod(), node=LOST, after_s=SETTLE_S)
     assert (case.stop["grace_s"], case.stop["lost"]) == (

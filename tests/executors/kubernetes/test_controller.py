@@ -141,7 +141,7 @@ def test_the_commands(lab: Path, small: KubernetesCluster, uid: int) -> None:
     )
     try:
         until(lambda: optsched("queue").returncode == 0)
-        done = optsched("submit", "--gpus", "4", "--wait", "--", "id", "-u")
+        done = optsched("submit", "--gpus", "4", "--nodes", "2", "--wait", "--", "id", "-u")
         assert (done.returncode, done.stdout) == (0, f"{uid}\n"), done.stderr
         done = optsched(
             "submit",

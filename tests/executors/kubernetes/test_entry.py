@@ -27,7 +27,7 @@ class Pods:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.entry = program.lay_down(folder / "kubernetes", [ENTRY]) / "entry.py"
+        self.entry = program.lay_down(folder / "kubernetes", ENTRY)
         (folder / "attempts").mkdir()
         self.attempt = AttemptFolder(folder / "attempts", AttemptKey("job", 1))
         self.running: list[subprocess.Popen[bytes]] = []
@@ -59,8 +59,7 @@ class Pods:
                 "start_timeout_s": 60.0,
                 "nodes": nodes,
                 **more,
-            },
-            0o700,
+            }
         )
 
     def run(self, node: str = "n1", **environment: str) -> subprocess.Popen[bytes]:
@@ -172,9 +171,7 @@ def test_a_deletion_that_was_asked_for_says_nothing_more(pods: Pods) -> None:
     pods.prepare("trap 'exit 85' TERM; touch ready; while :; do sleep 0.05; done")
     process = pods.run()
     until(lambda: (pods.folder / "ready").exists())
-    pods.attempt.write_stop(
-        {"asked_s": 1.0, "grace_s": 30.0, "overdue": "late", "lost": None}, 0o700
-    )
+    pods.attempt.write_stop({"asked_s": 1.0, "grace_s": 30.0, "overdue": "late", "lost": None})
     process.send_signal(signal.SIGTERM)
     assert pods.end(process) == 85
     assert not (pods.attempt.path / "progress" / "told.json").exists()

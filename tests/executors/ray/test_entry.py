@@ -14,8 +14,9 @@ import pytest
 
 from optsched.executors.attempts.folder import AttemptFolder
 from optsched.executors.base import AttemptKey, NodeStatus, Order
+from optsched.executors.program import lay_down
+from optsched.executors.ray.executor import PROGRAM
 from optsched.executors.ray.nodes import RayNode
-from optsched.executors.ray.program import lay_down
 from optsched.executors.ray.spec import specification
 from optsched.executors.supervision import processes, records
 from optsched.model.cluster import Node
@@ -35,7 +36,7 @@ class Attempt:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.entry = lay_down(folder / "ray")
+        self.entry = lay_down(folder / "ray", *PROGRAM)
         self.files = AttemptFolder(folder / "attempts", AttemptKey("job", 1))
         self.started: list[subprocess.Popen[bytes]] = []
 
@@ -55,7 +56,7 @@ class Attempt:
             directory=str(self.folder),
         )
         spec = specification(order, NODES, {}, self.files, grace_s, start_timeout_s)
-        self.files.prepare(spec, 0o700)
+        self.files.prepare(spec)
 
     def run(self, name: str = "n1", **environment: str) -> "subprocess.Popen[bytes]":
         """As Ray does: a process group of its own, of which Ray kills all."""
@@ -162,7 +163,7 @@ def test_a_stop_is_seen_without_a_signal(attempt: Attempt) -> None:
     attempt.prepare("trap 'exit 85' TERM; touch ready; while :; do sleep 0.1; done")
     process = attempt.run()
     until((attempt.folder / "ready").exists)
-    attempt.files.write_stop({"asked_s": time.time(), "grace_s": 60.0, "overdue": "late"}, 0o700)
+    attempt.files.write_stop({"asked_s": time.time(), "grace_s": 60.0, "overdue": "late"})
     assert process.wait(timeout=60) == 85
 
 
@@ -170,10 +171,10 @@ def test_a_kill_overtakes_a_stop(attempt: Attempt) -> None:
     attempt.prepare("trap '' TERM; touch ready; while :; do sleep 0.1; done")
     process = attempt.run()
     until((attempt.folder / "ready").exists)
-    attempt.files.write_stop({"asked_s": time.time(), "grace_s": 600.0, "overdue": "late"}, 0o700)
+    attempt.files.write_stop({"asked_s": time.time(), "grace_s": 600.0, "overdue": "late"})
     time.sleep(1.5)
     assert process.poll() is None
-    attempt.files.write_stop({"asked_s": time.time(), "grace_s": None, "overdue": None}, 0o700)
+    attempt.files.write_stop({"asked_s": time.time(), "grace_s": None, "overdue": None})
     process.wait(timeout=60)
     assert (attempt.ending()["status"], attempt.ending()["reason"]) == (-9, None)
 

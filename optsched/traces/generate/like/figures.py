@@ -1,4 +1,4 @@
-"""The pictures of the page that shows the fit (plotly, extra `report`)."""
+"""The pictures of the page that shows the fit (plotly)."""
 
 from collections.abc import Sequence
 from typing import Any

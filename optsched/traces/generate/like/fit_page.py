@@ -1,15 +1,14 @@
 """The offline page that shows a generated workload against the real trace and published figures."""
 
-import importlib.util
 import os
 from html import escape
 from pathlib import Path
 
 from ....duration import human
-from ....errors import InputError, SolverUnavailableError
+from ....errors import InputError
 from ....files import write_text
 from ....model.instance import Instance
-from ....picture.page import STYLE
+from ....picture.html import div, document, folding, table, tiles
 from . import MODELS, offered_load
 from .columns import Columns, of_instance, of_trace
 from .figures import HEIGHT_PX, MADE, PUBLISHED, REAL, Figure, figures
@@ -20,12 +19,9 @@ MEASURES = {"ks": "Kolmogorov-Smirnov", "tv": "total variation"}
 
 
 def can_draw(path: Path) -> None:
-    """Raises InputError for a name that is no page, SolverUnavailableError where plotly is not
-    installed."""
+    """Raise InputError for a name that is no page."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--fit {path}: no such kind of page; give a name that ends in .html")
-    if importlib.util.find_spec("plotly") is None:
-        raise SolverUnavailableError(f"--fit {path}: plotly is not installed; pip install optsched")
 
 
 def write(instance: Instance, kind: str, path: Path) -> None:
@@ -46,25 +42,21 @@ def data_folder() -> Path | None:
 
 
 def _page(instance: Instance, model: Model, made: Columns, real: Columns | None) -> str:
-    title = f"{escape(instance.name)}: how it fits"
     found = distances(model, made, real)
     drawn = figures(model, made, real)
     small = [i for i, (_, _, figure) in enumerate(drawn) if figure.layout.height == HEIGHT_PX]
     wide = small[-1] if len(small) % 2 else None
     parts = [_div(number, figure, number == wide) for number, figure in enumerate(drawn)]
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>{STYLE}{GRID_STYLE}</style></head><body>
-<header><h1>{escape(instance.name)}</h1>
-<p>generated like {escape(model.title)} &middot; {_against(model, real)}</p></header>
-<section class="tiles">{"".join(_tiles(instance, found))}</section>
+    header = (
+        f"<h1>{escape(instance.name)}</h1>"
+        f"<p>generated like {escape(model.title)} &middot; {_against(model, real)}</p>"
+    )
+    body = f"""{tiles(_tiles(instance, found))}
 <section class="key bare">{_key(real)}</section>
 <section class="figures">{"".join(parts)}</section>
 <section class="tables">{_distances(found)}{_totals(model, instance)}</section>
-<details><summary>Where the numbers are from</summary><pre>{escape(model.sources.strip())}</pre></details>
-</body></html>
-"""  # noqa: E501
+{folding("Where the numbers are from", f"<pre>{escape(model.sources.strip())}</pre>")}"""
+    return document(f"{instance.name}: how it fits", header, body, GRID_STYLE)
 
 
 def _against(model: Model, real: Columns | None) -> str:
@@ -75,35 +67,27 @@ def _against(model: Model, real: Columns | None) -> str:
     return "the real trace is not there (OPTSCHED_DATA): published figures only"
 
 
-def _tiles(instance: Instance, found: list[Distance]) -> list[str]:
+def _tiles(instance: Instance, found: list[Distance]) -> list[tuple[str, str, str, str]]:
     load = offered_load(instance)
     failing = len({failure.job for failure in instance.failures})
     worst = max(
         (one.value for one in found if one.measure == "ks" and "," not in one.marginal),
         default=None,
     )
+    users, nodes = len({job.user for job in instance.jobs}), len(instance.cluster.nodes)
+    offered, distance = "\u2013", ("\u2013", "")
+    if load is not None:
+        offered = f"{load:.2f}"
+    if worst is not None:
+        distance = f"{worst:.3f}", "Kolmogorov-Smirnov, to the real trace"
     return [
-        _tile(
-            "jobs", f"{len(instance.jobs):,}", f"{len({job.user for job in instance.jobs}):,} users"
-        ),
-        _tile("GPUs", f"{instance.cluster.total_gpus:,}", f"{len(instance.cluster.nodes):,} nodes"),
-        _tile("submitted over", human(max(job.submit_s for job in instance.jobs)), ""),
-        _tile(
-            "offered load",
-            "&ndash;" if load is None else f"{load:.2f}",
-            "of what the GPUs can do meanwhile",
-        ),
-        _tile("jobs that fail", f"{failing:,}", f"{len(instance.failures):,} attempts"),
-        _tile(
-            "largest distance",
-            "&ndash;" if worst is None else f"{worst:.3f}",
-            "" if worst is None else "Kolmogorov-Smirnov, to the real trace",
-        ),
+        ("jobs", f"{len(instance.jobs):,}", f"{users:,} users", ""),
+        ("GPUs", f"{instance.cluster.total_gpus:,}", f"{nodes:,} nodes", ""),
+        ("submitted over", human(max(job.submit_s for job in instance.jobs)), "", ""),
+        ("offered load", offered, "of what the GPUs can do meanwhile", ""),
+        ("jobs that fail", f"{failing:,}", f"{len(instance.failures):,} attempts", ""),
+        ("largest distance", *distance, ""),
     ]
-
-
-def _tile(name: str, value: str, small: str) -> str:
-    return f'<div class="tile"><span>{escape(name)}</span><b>{value}</b><small>{escape(small)}</small></div>'  # noqa: E501
 
 
 def _key(real: Columns | None) -> str:
@@ -116,46 +100,35 @@ def _key(real: Columns | None) -> str:
 
 def _div(number: int, figure: Figure, wide: bool) -> str:
     name, title, drawn = figure
-    html = drawn.to_html(
-        full_html=False,
-        include_plotlyjs=number == 0,
-        div_id=name,
-        config={"displaylogo": False, "responsive": True, "displayModeBar": False},
-    )
+    html = div(drawn, name, number == 0, tools=False)
     return f'<div class="figure{" wide" if wide else ""}"><h2>{escape(title)}</h2>{html}</div>'
 
 
 def _distances(found: list[Distance]) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(one.marginal)}</td><td "
-        f'class="n">{one.value:.3f}</td><td>{MEASURES[one.measure]}</td>'
-        f"<td>{escape(one.against)}</td><td "
-        f'class="n">{f"{one.count:,}" if one.count else ""}</td></tr>'
-        for one in found
-    )
-    if not rows:
+    lines = [
+        (
+            escape(distance.marginal),
+            f"{distance.value:.3f}",
+            MEASURES[distance.measure],
+            escape(distance.against),
+            f"{distance.count:,}" if distance.count else "",
+        )
+        for distance in found
+    ]
+    if not lines:
         return ""
-    return (
-        "<details open><summary>How close (0 is the same, 1 is nothing in "
-        "common)</summary><table><thead><tr>"
-        "<th>marginal</th><th class=n>distance</th><th>measure</th><th>to</th><th "
-        "class=n>of</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></details>"
-    )
+    content = table(("marginal", "distance", "measure", "to", "of"), lines, (1, 4))
+    return folding("How close (0 is the same, 1 is nothing in common)", content, " open")
 
 
 def _totals(model: Model, instance: Instance) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(name)}</td><td class="n">{_number(published)}</td><td '
-        f'class="n">{_number(value)}</td></tr>'
+    lines = [
+        (escape(name), _number(published), _number(value))
         for name, published, value in totals(model, instance)
         if instance.failures or "failed" not in name
-    )
-    return (
-        "<details open><summary>Published totals</summary><table><thead><tr><th></th><th "
-        "class=n>published</th>"
-        f"<th class=n>generated</th></tr></thead><tbody>{rows}</tbody></table></details>"
-    )
+    ]
+    content = table(("", "published", "generated"), lines, (1, 2))
+    return folding("Published totals", content, " open")
 
 
 def _number(value: float) -> str:

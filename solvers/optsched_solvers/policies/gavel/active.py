@@ -13,11 +13,21 @@ from optsched.physics.modes import Option
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 IDLE = -1
 """Column of a job that does not run."""
 LEAST_WEIGHT = 1e-3
 """A weight of 0 counts as this much: whoever has it comes last, but is not left out."""
+
+
+def grouped(*keys: Floats | Ints) -> tuple[Ints, Ints, Floats]:
+    """Return of rows that are equal in all `keys` the first, the group of each row, and how many
+    rows each group has."""
+    _, first, group, count = np.unique(
+        np.column_stack(keys), axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    return first, group.reshape(-1), count.astype(np.float64)
 
 
 def weight_of(job: Job) -> float:

@@ -19,15 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .active import Floats, Ints
-from .glop import solve
+from .active import Bools, Floats, Ints, grouped
+from .glop import CONTINUED, maximisation, solve
 
-Bools = NDArray[np.bool_]
-
-GLOP = "use_preprocessing:false primal_feasibility_tolerance:1e-9 dual_feasibility_tolerance:1e-9"
-"""Without presolve GLOP goes on from the last basis."""
 SLACK = 1e-4
 """Relative to the level: what counts as rising; the published 1.0001."""
 LEAST_SLACK = 1e-5
@@ -51,11 +46,10 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filled:
-    """`share` of each group's job, the `level` it was lifted to, and in how many rounds."""
+    """`share` of each group's job, and the `level` it was lifted to."""
 
     share: Floats
     level: Floats
-    rounds: int
 
 
 Weights = Callable[[Bools], Floats]
@@ -68,15 +62,13 @@ def fill(groups: Groups, weights: Weights) -> Filled:
     size = len(groups.count)
     scale = float(groups.worth.max(axis=1).min())
     levels = _Levels(Groups(groups.count, groups.worth / scale, groups.gpus, groups.workers))
-    _, alike = np.unique(np.column_stack([groups.worth, groups.gpus]), axis=0, return_inverse=True)
-    alike = alike.reshape(-1)
-    level, saturated, rounds = np.zeros(size), np.zeros(size, dtype=bool), 0
+    _, alike, _ = grouped(groups.worth, groups.gpus)
+    level, saturated = np.zeros(size), np.zeros(size, dtype=bool)
     while not saturated.all():
         weight = np.where(saturated, 0.0, weights(saturated))
         rising = (weight > 0).nonzero()[0]
         if not len(rising):
             break
-        rounds += 1
         weight /= weight.max()
         level = level + weight * levels.raised(level, weight, rising)
         lifted = levels.lifted(level, rising)
@@ -87,7 +79,7 @@ def fill(groups: Groups, weights: Weights) -> Filled:
         # Where one cannot leave the ground, none like it ever can: the others only rise.
         grounded = stuck[level[stuck] <= ROUNDING * level.max(initial=1.0)]
         saturated |= (level == 0) & np.isin(alike, alike[grounded])
-    return Filled(levels.share(), level * scale, rounds)
+    return Filled(levels.share(), level * scale)
 
 
 class _Levels:
@@ -95,10 +87,8 @@ class _Levels:
     It has the groups that have risen so far; the others need nothing."""
 
     def __init__(self, groups: Groups) -> None:
-        from ortools.linear_solver import pywraplp
-
         self.groups = groups
-        self.lp = pywraplp.Solver.CreateSolver("GLOP")
+        self.lp = maximisation()
         self.infinity = self.lp.infinity()
         self.rise = self.lp.NumVar(0.0, self.infinity, "")
         self.workers = [self.lp.Constraint(-self.infinity, 1.0) for _ in groups.workers]
@@ -153,7 +143,7 @@ class _Levels:
         for variable in variables:
             objective.SetCoefficient(variable, 1.0)
         objective.SetMaximization()
-        solve(self.lp, GLOP)
+        solve(self.lp, CONTINUED)
 
     def share(self) -> Floats:
         """Those of the last solution."""

@@ -26,7 +26,6 @@ class Fairest:
     allocation: Allocation
     rho: float
     bound: float
-    rounds: int
 
 
 def fairest(program: Program, age_s: Floats, alone_s: Floats, work_s: Floats) -> Fairest:
@@ -40,10 +39,11 @@ def fairest(program: Program, age_s: Floats, alone_s: Floats, work_s: Floats) ->
     """
     found = most(program, work_s / alone_s).allocation
     rho = at = _rho(program, found, age_s, alone_s, work_s)
-    bound, rounds = float((age_s / alone_s).max()), 0
+    bound = float((age_s / alone_s).max())
     sides: dict[bool, tuple[float, float]] = {}
-    while rounds < MOST_ROUNDS and rho > bound * (1 + GAP):
-        rounds += 1
+    for _ in range(MOST_ROUNDS):
+        if rho <= bound * (1 + GAP):
+            break
         tried = most(program, work_s / (at * alone_s - age_s))
         wide = rho / max(bound, 1e-300)
         bound = max(bound, at / max(1.0, tried.bound))
@@ -57,7 +57,7 @@ def fairest(program: Program, age_s: Floats, alone_s: Floats, work_s: Floats) ->
             at = min(
                 max(math.exp(x - y * (other_x - x) / (other_y - y)), bound**0.99 * rho**0.01), rho
             )
-    return Fairest(found, rho, bound, rounds)
+    return Fairest(found, rho, bound)
 
 
 def _rho(

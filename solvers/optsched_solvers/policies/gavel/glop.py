@@ -2,11 +2,23 @@
 
 from typing import Any
 
+PRECISE = "primal_feasibility_tolerance:1e-9 dual_feasibility_tolerance:1e-9"
+CONTINUED = f"use_preprocessing:false {PRECISE}"
+"""Without presolve GLOP goes on from the last basis."""
 ANEW = (
     "use_preprocessing:true",
     "use_preprocessing:true use_dual_simplex:true primal_feasibility_tolerance:1e-7",
 )
 """What to try, from scratch, where rounding stops it."""
+
+
+def maximisation() -> Any:
+    """Return an empty linear program whose objective is to be maximised."""
+    from ortools.linear_solver import pywraplp
+
+    lp = pywraplp.Solver.CreateSolver("GLOP")
+    lp.Objective().SetMaximization()
+    return lp
 
 
 def solve(lp: Any, parameters: str) -> None:

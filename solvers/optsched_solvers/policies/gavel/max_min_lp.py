@@ -24,10 +24,9 @@ class MaxMin:
     share: Floats
     value: float
     bound: float
-    steps: int
 
 
-def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats, gap: float = GAP) -> MaxMin:
+def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats) -> MaxMin:
     """Maximise min_a sum_k rate[a, k] x[a, k] with sum_k x[a, k] <= 1 for each kind of job, of
     which there are `count[a]`, and sum_a count[a] gpus[a, k] x[a, k] <= workers[k] > 0 for each
     column.
@@ -42,9 +41,10 @@ def solve(rate: Floats, gpus: Floats, count: Floats, workers: Floats, gap: float
         np.ascontiguousarray(rate.T) / scale, np.ascontiguousarray(gpus.T), count, workers
     )
     with np.errstate(all="ignore"):
-        while search.distance > gap * search.t and search.steps < MOST_STEPS and search.step():
-            pass
-    return MaxMin(search.primal.x.T, search.value() * scale, search.bound() * scale, search.steps)
+        for _ in range(MOST_STEPS):
+            if not (search.distance > GAP * search.t and search.step()):
+                break
+    return MaxMin(search.primal.x.T, search.value() * scale, search.bound() * scale)
 
 
 class _Point:
@@ -93,7 +93,6 @@ class _Search:
         w = q[0] / np.maximum(gpus.max(axis=1), 1.0)
         p = q * rate.max(axis=0)
         self.dual = self._point(gpus * w[:, None] + p - q * rate, p, q, w)
-        self.steps = 0
         self.products = self.primal.all * self.dual.all
         self.distance = float(self.products @ self.weight)
 
@@ -114,7 +113,6 @@ class _Search:
     def step(self) -> bool:
         """Predict how far the distance would fall, then aim there and correct for the curve. False
         where rounding allows no further step; the point then stays."""
-        self.steps += 1
         primal, dual = self.primal.all, self.dual.all
         self._factor()
         move, turn, _ = self._direction(-self.products)

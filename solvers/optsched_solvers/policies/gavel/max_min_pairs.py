@@ -31,7 +31,8 @@ import numpy as np
 
 from optsched.errors import InputError
 
-from .pair_columns import Floats, Generated, Groups, Ints, Prices, generate
+from .active import Floats, Ints, grouped
+from .pair_columns import Generated, Groups, Prices, generate
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,10 @@ def solve(problem: SharingProblem, gap: float = 1e-6) -> Shares:
     kind, weight = _checked(problem, gap)
     kind = _same_kinds(problem)[kind]
     # In the order of first appearance, so that job numbers, not rates, decide ties.
-    keys, first, group = np.unique(
-        np.stack([kind, weight]), axis=1, return_index=True, return_inverse=True
-    )
+    first, group, count = grouped(kind, weight)
     order = np.argsort(first)
-    group = np.argsort(order)[group.reshape(-1)]
-    of = keys[0, order].astype(np.int64)
-    groups = _groups(problem, of, keys[1, order], np.bincount(group).astype(np.float64))
+    group, first = np.argsort(order)[group], first[order]
+    groups = _groups(problem, kind[first], weight[first], count[order])
     return _dealt(groups, group, generate(groups, gap))
 
 
@@ -203,7 +201,7 @@ def _dealt(groups: Groups, group: Ints, generated: Generated) -> Shares:
         strict=True,
     ):
         if groups.workers[gpu_type] > 0:  # the LP's tolerance is more than none
-            jobs, partners, share = _spread(
+            jobs, partners, share = spread(
                 members[first], members[second] if second >= 0 else None, first == second
             )
             parts.append((jobs, partners, np.full(len(jobs), gpu_type), amount * share))
@@ -256,7 +254,7 @@ def _measured(
     )
 
 
-def _spread(first: Ints, second: Ints | None, same: bool) -> tuple[Ints, Ints, Floats]:
+def spread(first: Ints, second: Ints | None, same: bool) -> tuple[Ints, Ints, Floats]:
     """Jobs, partners and parts of 1 such that each member of a group gets the same, with as few
     pairs as that takes."""
     n = len(first)

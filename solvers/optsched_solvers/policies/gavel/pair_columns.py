@@ -24,17 +24,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from . import glop
+from .active import Bools, Floats, Ints
 
 STABILITY = 0.3
 """Weight of the best prices so far in the smoothed ones."""
-
-GLOP = "use_preprocessing:false primal_feasibility_tolerance:1e-9 dual_feasibility_tolerance:1e-9"
-"""Without presolve GLOP keeps its basis from round to round."""
 
 EPSILON = 16 * float(np.finfo(np.float64).eps)
 ROUNDING = 1e-12
@@ -103,16 +98,11 @@ class Master:
     """The LP over the columns so far."""
 
     def __init__(self, groups: Groups) -> None:
-        from ortools.linear_solver import pywraplp
-
-        self.groups, self.lp = groups, pywraplp.Solver.CreateSolver("GLOP")
-        self.optimal = pywraplp.Solver.OPTIMAL
-        self.lp.SetSolverSpecificParametersAsString(GLOP)
+        self.groups, self.lp = groups, glop.maximisation()
         infinity = self.lp.infinity()
         level = self.lp.NumVar(0.0, infinity, "")
         # n * z, so that the duals of a job are near 1 and GLOP's absolute tolerances fit.
         self.lp.Objective().SetCoefficient(level, float(groups.count.sum()))
-        self.lp.Objective().SetMaximization()
         self.throughput = [self.lp.Constraint(0.0, infinity) for _ in groups.count]
         self.time = [self.lp.Constraint(-infinity, count) for count in groups.count.tolist()]
         self.workers = [
@@ -156,14 +146,7 @@ class Master:
 
     def solve(self) -> tuple[float, Prices]:
         """Its optimum z, and prices scaled so that those of throughput sum to 1 over the jobs."""
-        if self.lp.Solve() != self.optimal:
-            self.lp.SetSolverSpecificParametersAsString("use_preprocessing:true")
-            status = self.lp.Solve()
-            if status != self.optimal:
-                raise RuntimeError(
-                    f"GLOP ended with status {status} on a feasible, bounded linear program"
-                )
-            self.lp.SetSolverSpecificParametersAsString(GLOP)
+        glop.solve(self.lp, glop.CONTINUED)
         throughput = np.maximum(0.0, [-row.dual_value() for row in self.throughput])
         time = np.maximum(0.0, [row.dual_value() for row in self.time])
         workers = np.maximum(0.0, [row.dual_value() for row in self.workers])

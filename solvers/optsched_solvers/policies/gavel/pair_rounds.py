@@ -77,19 +77,12 @@ class PairRounds(Rounds):
             owed = {pair: deficit_s[:, i] for i, pair in enumerate(old.pairs)}
         found = self.allocation(world, active, kinds)
         active.share = np.ascontiguousarray(found.share.T)
-        number: dict[tuple[str, str], int] = {}
-        for one, two in zip(found.first.tolist(), found.second.tolist(), strict=True):
-            number.setdefault((active.ids[one], active.ids[two]), len(number))
+        rows = zip(found.first.tolist(), found.second.tolist(), strict=True)
+        pairs = [(active.ids[first], active.ids[second]) for first, second in rows]
+        number = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
         share = np.zeros((kinds.columns, len(number)))
-        listed = zip(
-            found.first.tolist(),
-            found.second.tolist(),
-            found.column.tolist(),
-            found.fraction.tolist(),
-            strict=True,
-        )
-        for one, two, k, fraction in listed:
-            share[k, number[active.ids[one], active.ids[two]]] += fraction
+        numbers = np.array([number[pair] for pair in pairs], dtype=np.int64)
+        np.add.at(share, (found.column, numbers), found.fraction)
         deficit = [owed.get(pair, np.zeros(kinds.columns)) for pair in number]
         self._together = Together(
             list(number),

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched_solvers.policies.gavel.max_min_pairs import SharingProblem
-from optsched_solvers.policies.gavel.max_min_pairs import solve as solve_pairs
-
 from . import max_min_lp
-from .active import Floats, Ints
+from .active import Floats, Ints, grouped
+from .max_min_pairs import SharingProblem
+from .max_min_pairs import solve as solve_pairs
 
 PAIRS_GAP = 1e-5
 """Relative distance of value and bound at which the program with pairs ends."""
@@ -100,10 +99,10 @@ class Most:
     bound: float
 
 
-def most(program: Program, unit: Floats, gap: float = PAIRS_GAP) -> Most:
+def most(program: Program, unit: Floats) -> Most:
     """Give the worst-off job the most, each job's throughput measured in its `unit` > 0. Every job
-    needs a rate above 0 somewhere. With pairs it ends where value and bound are `gap` apart,
-    relatively."""
+    needs a rate above 0 somewhere. With pairs it ends where value and bound are `PAIRS_GAP`
+    apart, relatively."""
     if program.pairs is None:
         return most_alone(program, program.rate / unit[:, None])
     pairs = program.pairs
@@ -111,7 +110,7 @@ def most(program: Program, unit: Floats, gap: float = PAIRS_GAP) -> Most:
     weight = unit * (pairs.gpus / np.where(equal > 0, equal, 1.0))[pairs.sharer]
     found = solve_pairs(
         SharingProblem(pairs.alone, pairs.rate, pairs.gpus, program.workers, pairs.sharer, weight),
-        gap,
+        PAIRS_GAP,
     )
     single = found.partner < 0
     share = np.zeros_like(program.rate)
@@ -125,15 +124,7 @@ def most(program: Program, unit: Floats, gap: float = PAIRS_GAP) -> Most:
 
 def most_alone(program: Program, worth: Floats) -> Most:
     """The same without pairs, where a job's time is worth `worth[j, k]` in column k."""
-    _, first, group, count = np.unique(
-        np.column_stack([program.kind, worth]),
-        axis=0,
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
-    )
-    found = max_min_lp.solve(
-        worth[first], program.gpus[first], count.astype(np.float64), program.workers
-    )
+    first, group, count = grouped(program.kind, worth)
+    found = max_min_lp.solve(worth[first], program.gpus[first], count, program.workers)
     share = np.where(program.rate[first] > 0, found.share, 0.0)
-    return Most(alone(share[group.reshape(-1)]), found.value, found.bound)
+    return Most(alone(share[group]), found.value, found.bound)

@@ -18,13 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from optsched_solvers.policies.gavel.max_min_pairs import _spread
-
-from .active import Floats, Ints
-from .glop import solve
+from .active import Floats, Ints, grouped
+from .glop import PRECISE, maximisation, solve
+from .max_min_pairs import spread
 from .program import Allocation, Program
 
-GLOP = "primal_feasibility_tolerance:1e-9 dual_feasibility_tolerance:1e-9"
 TOLERANCE = 1e-7
 """Relative: of a column's worth beyond its price, and of what may be missing of a need."""
 
@@ -39,34 +37,26 @@ class _Master:
     """The program over the columns so far; a column is (group, other group or -1, type)."""
 
     def __init__(self, program: Program, price: Floats, need: Floats) -> None:
-        from ortools.linear_solver import pywraplp
-
-        self.program, self.pairs = program, program.pairs
-        label = program.kind if self.pairs is None else self.pairs.sharer
-        keys, first, group, count = np.unique(
-            np.column_stack([label, need]),
-            axis=0,
-            return_index=True,
-            return_inverse=True,
-            return_counts=True,
-        )
-        self.group, self.count = group.reshape(-1), count.astype(np.float64)
+        self.program, pairs = program, program.pairs
+        label = program.kind if pairs is None else pairs.sharer
+        first, self.group, self.count = grouped(label, need)
         self.rate, self.gpus = program.rate[first], program.gpus[first]
-        self.sharer = None if self.pairs is None else self.pairs.sharer[first]
+        self.pair_rate: Floats | None = None
+        if pairs is not None:
+            self.pair_rate = pairs.rate[np.ix_(label[first], label[first])]
         scale = float((self.rate / price).max())
         self.worth = 1.0 / (price * scale)
         top = self.rate.max(axis=1)
-        self.lp = pywraplp.Solver.CreateSolver("GLOP")
+        self.lp = maximisation()
         infinity = self.lp.infinity()
         self.objective = self.lp.Objective()
-        self.objective.SetMaximization()
         self.time = [self.lp.Constraint(-infinity, n) for n in self.count.tolist()]
         self.workers = [self.lp.Constraint(-infinity, n) for n in program.workers.tolist()]
         self.least: dict[int, Any] = {}
         self.missing: list[Any] = []
         self.top = np.where(top > 0, top, 1.0)
         for g, (n, own) in enumerate(
-            zip(self.count.tolist(), (keys[:, 1] / self.top).tolist(), strict=True)
+            zip(self.count.tolist(), (need[first] / self.top).tolist(), strict=True)
         ):
             if own > 0:
                 self.least[g] = self.lp.Constraint(n * own, infinity)
@@ -81,9 +71,12 @@ class _Master:
 
     def _add(self, g: int, h: int, k: int) -> None:
         variable = self.lp.NumVar(0.0, self.lp.infinity(), "")
-        rates = [(g, self.rate[g, k] if h < 0 else self._pair_rate(g, h, k))]
-        if h >= 0:
-            rates = [(g, 2 * rates[0][1])] if g == h else [*rates, (h, self._pair_rate(h, g, k))]
+        if h < 0 or self.pair_rate is None:
+            rates = [(g, self.rate[g, k])]
+        elif g == h:
+            rates = [(g, 2 * self.pair_rate[g, g, k])]
+        else:
+            rates = [(g, self.pair_rate[g, h, k]), (h, self.pair_rate[h, g, k])]
         for one, rate in rates:
             self.time[one].SetCoefficient(variable, 2.0 if g == h else 1.0)
             if one in self.least:
@@ -93,10 +86,6 @@ class _Master:
         self.known.add((g, h, k))
         self.variables.append(variable)
         self.values.append(float(self.worth[k]) * float(sum(rate for _, rate in rates)))
-
-    def _pair_rate(self, g: int, h: int, k: int) -> float:
-        assert self.pairs is not None and self.sharer is not None
-        return float(self.pairs.rate[self.sharer[g], self.sharer[h], k])
 
     def solve(self) -> bool:
         """Whether the needs can be met; the solution then has the largest sum."""
@@ -118,15 +107,15 @@ class _Master:
         for variable, value in zip(self.variables, self.values, strict=True):
             self.objective.SetCoefficient(variable, phase * value)
         while True:
-            solve(self.lp, GLOP)
-            found = [] if self.pairs is None else self._violated(phase)
+            solve(self.lp, PRECISE)
+            found = [] if self.pair_rate is None else self._violated(phase, self.pair_rate)
             if not found:
                 return
             for column in found:
                 self._add(*column)
                 self.objective.SetCoefficient(self.variables[-1], phase * self.values[-1])
 
-    def _violated(self, phase: float) -> list[tuple[int, int, int]]:
+    def _violated(self, phase: float, pair_rate: Floats) -> list[tuple[int, int, int]]:
         """Of each group and type the pair that is worth most beyond its price."""
         gain = np.zeros(len(self.count))
         for g, row in self.least.items():
@@ -134,7 +123,7 @@ class _Master:
         time = np.array([row.dual_value() for row in self.time])
         found: dict[tuple[int, int, int], None] = {}
         for k, row in enumerate(self.workers):
-            rate = self._rates(k)
+            rate = pair_rate[:, :, k]
             half = (phase * self.worth[k] + gain)[:, None] * rate - time[:, None]
             half -= (self.gpus.max(axis=1) * row.dual_value() / 2)[:, None]
             both = np.where(rate > 0, half + half.T, -np.inf)
@@ -145,11 +134,6 @@ class _Master:
                 if column not in self.known:
                     found[column] = None
         return list(found)
-
-    def _rates(self, k: int) -> Floats:
-        assert self.pairs is not None and self.sharer is not None
-        found: Floats = self.pairs.rate[:, :, k][np.ix_(self.sharer, self.sharer)]
-        return found
 
     def allocation(self) -> Allocation:
         """Every group's time dealt out to its jobs."""
@@ -163,7 +147,7 @@ class _Master:
             if h < 0:
                 share[members[g], k] += amount / len(members[g])
             else:
-                one, two, part = _spread(members[g], members[h], g == h)
+                one, two, part = spread(members[g], members[h], g == h)
                 parts.append((one, two, np.full(len(one), k), amount * part))
         if not parts:
             parts = [(np.zeros(0, dtype=np.int64),) * 3 + (np.zeros(0),)]

@@ -8,9 +8,9 @@ import numpy as np
 from optsched.driver.world import World
 from optsched.plugins.policy import Source
 
-from .active import LEAST_WEIGHT, Floats, Ints, weight_of
+from .active import LEAST_WEIGHT, Bools, Floats, Ints, grouped, weight_of
 from .citation import GAVEL
-from .filling import Bools, Groups, fill
+from .filling import Groups, fill
 from .lp_rounds import HeterogeneityOption, LpRounds
 from .max_min import normalised
 from .program import Allocation, Program, alone
@@ -40,7 +40,7 @@ class GavelWaterFilling(LpRounds):
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The shares of the last round of filling."""
         weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
-        first, group, count = _grouped(program.kind, weight)
+        first, group, count = grouped(program.kind, weight)
         found = fill(_groups(program, first, count), lambda saturated: weight[first])
         return alone(found.share[group])
 
@@ -91,7 +91,7 @@ class GavelHierarchical(GavelWaterFilling):
             weigh = InOrder(entity, entity_weight)
             return alone(fill(_groups(program, first, count), weigh).share)
         weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
-        first, group, count = _grouped(program.kind, weight, entity.astype(np.float64))
+        first, group, count = grouped(program.kind, weight, entity)
         found = fill(
             _groups(program, first, count),
             Divided(entity[first], entity_weight, weight[first], count),
@@ -99,16 +99,14 @@ class GavelHierarchical(GavelWaterFilling):
         return alone(found.share[group])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Divided:
     """A tenant's weight, divided by weight among its jobs that are not saturated."""
 
-    def __init__(self, entity: Ints, entity_weight: Floats, weight: Floats, count: Floats) -> None:
-        self.entity, self.entity_weight, self.weight, self.count = (
-            entity,
-            entity_weight,
-            weight,
-            count,
-        )
+    entity: Ints
+    entity_weight: Floats
+    weight: Floats
+    count: Floats
 
     def __call__(self, saturated: Bools) -> Floats:
         rising = np.where(saturated, 0.0, self.weight)
@@ -119,12 +117,13 @@ class Divided:
         return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class InOrder:
     """A tenant's weight for the first of its jobs that is not saturated; rows are in order of
     arrival."""
 
-    def __init__(self, entity: Ints, entity_weight: Floats) -> None:
-        self.entity, self.entity_weight = entity, entity_weight
+    entity: Ints
+    entity_weight: Floats
 
     def __call__(self, saturated: Bools) -> Floats:
         found = np.zeros(len(self.entity))
@@ -132,18 +131,6 @@ class InOrder:
         _, at = np.unique(self.entity[rest], return_index=True)
         found[rest[at]] = self.entity_weight[self.entity[rest[at]]]
         return found
-
-
-def _grouped(kind: Ints, *keys: Floats) -> tuple[Ints, Ints, Floats]:
-    """Equal rows: the first of each, the group of each row, and how many there are."""
-    _, first, group, count = np.unique(
-        np.column_stack([kind, *keys]),
-        axis=0,
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
-    )
-    return first, group.reshape(-1), count.astype(np.float64)
 
 
 def _groups(program: Program, first: Ints, count: Floats) -> Groups:

@@ -86,8 +86,7 @@ class HadarE(Hadar):
     def _grow(self, world: World, now: Round, job_id: str) -> None:
         """Add copies while the job ends earlier by them."""
         share = now.shares.pop(job_id)
-        need = world.hold(job_id).need if share.option is None else world.need(job_id, share.option)
-        now.room.give(need, share.placement, finished=False)
+        now.room.give(share.need(world, job_id), share.placement, finished=False)
         now.shelves.changed(share.placement)
         best = self._keeping(world, now, job_id)
         if best is None or best.done_s * LATER > share.done_s:

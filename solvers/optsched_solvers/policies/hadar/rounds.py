@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
 from optsched.driver.world import World
@@ -14,7 +15,8 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNumber
 from optsched.plugins.policy import Source
 
-from ..parts.reallocation import arrival, may_move
+from ..parts.demand_queue import arrival_key
+from ..parts.reallocation import may_move
 from .places import Shelves, Way, offers, ways_of
 from .prices import Utility, best_rate, prices
 
@@ -31,6 +33,10 @@ class Share:
     placement: Placement
     payoff: float
     done_s: float
+
+    def need(self, world: World, job_id: str) -> Need:
+        """Return what the job takes there."""
+        return world.hold(job_id).need if self.option is None else world.need(job_id, self.option)
 
 
 @dataclass(slots=True)
@@ -118,7 +124,7 @@ class Hadar:
                 del self._granted[job_id]
                 self._start(world, job_id, option, placement)
         if not (world.running or world.saving):  # nothing is worth its price: then whatever fits
-            for job_id in sorted(world.waiting, key=lambda one: arrival(world, one)):
+            for job_id in sorted(world.waiting, key=lambda one: arrival_key(world, one)):
                 fitting = world.fit(job_id)
                 if fitting is not None:
                     self._start(world, job_id, *fitting)
@@ -148,15 +154,15 @@ class Hadar:
         order = sorted(
             jobs,
             key=lambda job_id: (
-                arrival(world, job_id)[0],
+                arrival_key(world, job_id)[0],
                 -self._density(world, job_id),
-                arrival(world, job_id),
+                arrival_key(world, job_id),
             ),
         )
         self.share_out(world, now, order)
         for job_id in order:
-            if job_id in world.running and job_id not in now.shares:
-                self._stay(world, now, job_id)
+            if job_id not in now.shares and (keeping := self._keeping(world, now, job_id)):
+                self.take(world, now, job_id, keeping)
         for job_id in order:
             if job_id not in now.shares and (self.fill or not world.job(job_id).weight):
                 self.take_best(world, now, job_id, free=True)
@@ -245,11 +251,6 @@ class Hadar:
         cost = sum(slot.gpus * now.shelves.price(slot.node) for slot in hold.placement if slot.gpus)
         return Share(None, hold.placement, self.utility.of(world, job_id, done_s) - cost, done_s)
 
-    def _stay(self, world: World, now: Round, job_id: str) -> None:
-        keeping = self._keeping(world, now, job_id)
-        if keeping is not None:
-            self.take(world, now, job_id, keeping)
-
     def _density(self, world: World, job_id: str) -> float:
         """Utility for each GPU if the job were at once in its fastest option, or goes on where it
         is."""
@@ -260,7 +261,6 @@ class Hadar:
 
     def take(self, world: World, now: Round, job_id: str, share: Share) -> None:
         """Give a job its share."""
-        need = world.hold(job_id).need if share.option is None else world.need(job_id, share.option)
-        now.room.take(need, share.placement)
+        now.room.take(share.need(world, job_id), share.placement)
         now.shelves.changed(share.placement)
         now.shares[job_id] = share

@@ -9,6 +9,8 @@ from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
 from optsched.driver.world import World
 
+from .counted_cpsat import solved
+
 EFFORT = 0.5
 """Deterministic time for the choice over several nodes, about as many seconds; then the best set
 found is taken."""
@@ -196,9 +198,7 @@ def _on_several(
         + pauses
         + sum(round((finish_s + victim.load_s) * SCALE) * goes[victim.job] for victim in delayed)
     )
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = EFFORT
-    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver = solved(model, EFFORT)
+    if solver is None:
         return None
     return [job for job, var in goes.items() if solver.value(var)]

@@ -1,10 +1,7 @@
 """Which nodes are meant for small gangs and which for wide ones, and the cores kept beside idle
 GPUs."""
 
-from optsched.driver.layout import Need
 from optsched.driver.world import World
-
-from .within import Within
 
 WIDE_GPUS = 4
 
@@ -21,7 +18,6 @@ class Arrays:
         self._cores = 0
         self._found = 0
         self._masks: dict[float, tuple[int, int]] = {}
-        self._within = Within()
 
     def queue(self, gpus: int) -> str:
         """The queue of a job that asks for so many GPUs at the most."""
@@ -62,13 +58,6 @@ class Arrays:
         if queue == "wide":
             return wide, narrow | wide
         return (narrow, narrow | wide) if alone else (narrow,)
-
-    def within(self, need: Need, nodes: int) -> Need:
-        """The same need on these nodes only; one object for equal ones, by which a room
-        remembers."""
-        if need.nodes & nodes == need.nodes or not need.needs_node:
-            return need
-        return self._within(need, nodes)
 
 
 def _split(world: World, share: float) -> tuple[int, int]:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .counted_cpsat import solved
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -60,12 +62,16 @@ def choose(jobs: Sequence[Sequence[Configuration]], room: Sequence[int]) -> Choi
     if all(amount <= most for amount, most in zip(used, room, strict=True)):
         return Choice(wanted, True)
     if len(room) == 1 and room[0] <= LARGEST_COURSE:
-        return Choice(_by_course(jobs, room[0]), True)
+        return Choice(by_course(jobs, room[0]), True)
     core = Core(jobs, room)
     return core.chosen() if core.is_closed else _by_model(core, jobs, room)
 
 
-def _by_course(jobs: Sequence[Sequence[Configuration]], room: int) -> tuple[int, ...]:
+def by_course(
+    jobs: Sequence[Sequence[Configuration]], room: int, margin: float = 0.0
+) -> tuple[int, ...]:
+    """Return the cheapest choice within one row by dynamic programming; of costs within `margin`
+    the first."""
     least: NDArray[np.float64] = np.zeros(room + 1)
     picks: list[NDArray[np.int32]] = []
     for ways in jobs:
@@ -75,7 +81,7 @@ def _by_course(jobs: Sequence[Sequence[Configuration]], room: int) -> tuple[int,
             amount = sum(amount for _, amount in way.use)
             if amount <= room:
                 with_it = least[: room + 1 - amount] + way.cost
-                better = with_it < after[amount:]
+                better = with_it < after[amount:] - margin
                 after[amount:][better] = with_it[better]
                 pick[amount:][better] = i
         picks.append(pick)
@@ -200,11 +206,8 @@ def _by_model(core: Core, jobs: Sequence[Sequence[Configuration]], room: Sequenc
         if terms:
             model.Add(sum(amount * chosen for amount, chosen in terms) <= most)
     model.Minimize(sum(cost))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = EFFORT
-    status = solver.Solve(model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver = solved(model, EFFORT)
+    if solver is None:
         return core.chosen(proven=False)
-    found = tuple(next(i for i, one in pick.items() if solver.Value(one)) for pick in picks)
-    return Choice(found, status == cp_model.OPTIMAL)
+    found = tuple(next(i for i, chosen in pick.items() if solver.value(chosen)) for pick in picks)
+    return Choice(found, solver.response_proto.status == cp_model.OPTIMAL)

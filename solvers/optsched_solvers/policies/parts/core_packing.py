@@ -5,6 +5,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Slot
 from optsched.physics.modes import Option
 
+from .counted_cpsat import solved
 from .seating import Seat, own_place
 
 EFFORT = 0.5
@@ -57,10 +58,8 @@ def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Seat
             kept.append(here[job_id, world.cluster.node_order[place[0].node]])
     if kept:
         model.maximize(sum(kept))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = EFFORT
-    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver = solved(model, EFFORT)
+    if solver is None:
         return None
     found: dict[str, Seat] = {}
     trial = room.copy()

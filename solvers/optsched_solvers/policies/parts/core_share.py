@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from optsched.model.cluster import Cluster
 from optsched.physics.modes import Option
 
+from .gang_counts import by_size
+
 
 def core_shares(cluster: Cluster) -> dict[str | None, float]:
     """For each GPU type the whole cores of each GPU on the node that has the fewest; infinite where
@@ -44,12 +46,8 @@ class CoreWays:
 def core_ways(options: tuple[Option, ...], shares: dict[str | None, float]) -> tuple[CoreWays, ...]:
     """A job's ways by GPU type and count, the fastest first; those without GPUs are not among
     them."""
-    alike: dict[tuple[str | None, int], list[Option]] = {}
-    for option in options:
-        if option.mode.gpus:
-            alike.setdefault((option.mode.gpu_type, option.mode.gpus), []).append(option)
     found = []
-    for (gpu_type, gpus), every in alike.items():
+    for (gpu_type, gpus), every in by_size(options).items():
         share = max(
             shares.get(gpu_type, math.inf), min(option.mode.cpus_per_gpu for option in every)
         )
@@ -61,7 +59,7 @@ def core_ways(options: tuple[Option, ...], shares: dict[str | None, float]) -> t
             CoreWays(
                 gpu_type,
                 gpus,
-                tuple(every),
+                every,
                 best=tuple(option for option in every if option.mode.cpus_per_gpu == top),
                 fair=tuple(option for option in every if option.mode.cpus_per_gpu == fair),
             )

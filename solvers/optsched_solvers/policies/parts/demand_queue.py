@@ -1,5 +1,6 @@
 """Waiting jobs in order, with those set aside that cannot start now anyway."""
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from optsched.driver.demand import Demand
@@ -54,9 +55,21 @@ class DemandQueue:
         """The demand in whose heap the job is that `best` just named."""
         return self._heads[0][2]
 
+    def serve(self, start: Callable[[str], bool]) -> None:
+        """Try jobs in order with `start`, which says whether it has started the job: it then leaves
+        the queue. Those of one demand with a job that cannot start are set aside."""
+        while entry := self.best():
+            demand = self.demand()
+            if start(entry[1]):
+                self._pop(demand)
+            else:
+                self._blocked[demand] = None
+
     def pop(self) -> None:
         """Remove the job that `best` just named."""
-        demand = heappop(self._heads)[2]
+        self._pop(self.demand())
+
+    def _pop(self, demand: Demand) -> None:
         heap = self._heaps[demand]
         heappop(heap)
         if heap:

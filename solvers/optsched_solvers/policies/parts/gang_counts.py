@@ -21,6 +21,19 @@ class GangCounts:
         """The rate of the fastest option at the count number `step`."""
         return self.options[step][0].rate
 
+    def down_from(self, step: int) -> tuple[Option, ...]:
+        """Return the options at the count number `step`, then those at each smaller count."""
+        return tuple(option for k in range(step, -1, -1) for option in self.options[k])
+
+
+def by_size(options: tuple[Option, ...]) -> dict[tuple[str | None, int], tuple[Option, ...]]:
+    """Return the options with GPUs by type and count."""
+    found: dict[tuple[str | None, int], list[Option]] = {}
+    for option in options:
+        if option.mode.gpus:
+            found.setdefault((option.mode.gpu_type, option.mode.gpus), []).append(option)
+    return {size: tuple(alike) for size, alike in found.items()}
+
 
 @lru_cache(maxsize=4096)
 def by_type(options: tuple[Option, ...]) -> tuple[GangCounts, ...]:

@@ -1,8 +1,10 @@
 """Gangs on the nodes with the least work left on them, as an alternative to best fit."""
 
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Slot
+from optsched.model.instance import Placement
 from optsched.physics.modes import Option
+
+from .filling import fill
 
 
 class LeastLoaded:
@@ -55,23 +57,7 @@ class LeastLoaded:
             if option.spread == "cluster":
                 groups.append(by_load)
         for names in groups:
-            placement = self._fill(names, free, gpus, option.mode.cpus_per_gpu)
+            placement = fill(world, need, names, free)
             if placement is not None and world.free.holds(need, placement):
                 return placement
         return None
-
-    def _fill(
-        self, names: list[str], free: dict[str, int], gpus: int, cores: int
-    ) -> Placement | None:
-        """All free GPUs of one node after the other."""
-        taken: list[tuple[str, int]] = []
-        for name in names:
-            if gpus == 0:
-                break
-            taken.append((name, min(gpus, free[name])))
-            gpus -= taken[-1][1]
-        if gpus:
-            return None
-        order = self._world.cluster.node_order
-        taken.sort(key=lambda entry: order[entry[0]])
-        return tuple(Slot(node=name, gpus=count, cpus=count * cores) for name, count in taken)

@@ -19,33 +19,48 @@ class ListScheduling:
         self._queue = DemandQueue()
 
     def rank(self, world: World, job_id: str) -> float:
-        """Lower starts first; must not change while the job waits."""
-        raise NotImplementedError
+        """Lower starts first; must not change while the job waits. Arrival alone decides unless a
+        rule says otherwise."""
+        return 0.0
+
+    def arrived(self, world: World, job_id: str) -> None:
+        """Note that a job has come to wait."""
+
+    def released(self, world: World, job_id: str) -> None:
+        """Note that a job, or a node that comes back, has given back what it held."""
 
     def enqueue(self, world: World) -> None:
         """Those that have come to wait; once something has come free all are looked at again."""
+        released = world.take_released()
+        for job_id in released:
+            self.released(world, job_id)
         for job_id in world.take_arrived():
+            self.arrived(world, job_id)
             key = arrival_key(world, job_id, self.rank(world, job_id))
             self._queue.push(key, job_id, world.demand(job_id))
-        if world.take_released():
+        if released:
             self._queue.unblock()
 
     def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
         """Return how and where a waiting job starts now; None where it goes on waiting."""
         return world.fit(job_id)
 
-    def started(self, world: World, job_id: str) -> None:
-        """Note that a job has been started."""
+    def start(self, world: World, job_id: str) -> bool:
+        """Start a waiting job if it finds a place; return whether it has."""
+        found = self.find(world, job_id)
+        if found is not None:
+            world.start(job_id, *found)
+        return found is not None
 
     def decide(self, world: World) -> None:
         """Start every job that finds a place, in order."""
         self.enqueue(world)
-        while entry := self._queue.best():
-            job_id = entry[1]
-            found = self.find(world, job_id)
-            if found is None:
-                self._queue.block()
-                continue
-            self._queue.pop()
-            world.start(job_id, *found)
-            self.started(world, job_id)
+        self._queue.serve(lambda job_id: self.start(world, job_id))
+
+
+def start_fitting(world: World, job_id: str) -> bool:
+    """Start a waiting job if it fits what is free; return whether it did."""
+    found = world.fit(job_id)
+    if found is not None:
+        world.start(job_id, *found)
+    return found is not None

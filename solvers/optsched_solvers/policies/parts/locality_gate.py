@@ -3,6 +3,7 @@ rack, then anywhere."""
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from optsched.driver.layout import Need
 from optsched.driver.placement import Room
@@ -53,7 +54,6 @@ class LocalityGate:
     """
 
     def __init__(self) -> None:
-        self._narrow: dict[tuple[Need, Span], Need] = {}
         self._ways_of: dict[tuple[int, Profile], tuple[_Way, ...]] = {}
 
     def find(
@@ -115,16 +115,14 @@ class LocalityGate:
                 if spreads and level not in able:
                     continue  # not even in the empty cluster
                 alone = not spreads or level == able[0]
-                way = _Way(option, self._kept_within(need, level), level, alone)
+                way = _Way(option, kept_within(need, level), level, alone)
                 found.append((-rate(job, mode, mode.gpu_type, level), LEVELS.index(level), way))
         found.sort(key=lambda entry: entry[:2])
         return tuple(way for _, _, way in found)
 
-    def _kept_within(self, need: Need, level: Span) -> Need:
-        """The same need spread over no more than `level`; one object for equal ones, by which a
-        room remembers."""
-        if need.spread == level:
-            return need
-        if (need, level) not in self._narrow:
-            self._narrow[need, level] = replace(need, spread=level)
-        return self._narrow[need, level]
+
+@lru_cache(maxsize=5000)
+def kept_within(need: Need, level: Span) -> Need:
+    """Return the same need spread over no more than `level`; one object for equal ones, by which a
+    room remembers."""
+    return need if need.spread == level else replace(need, spread=level)

@@ -12,6 +12,7 @@ from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
 
 from .demand_queue import Entry, Key, arrival_key
+from .list_scheduling import start_fitting
 
 Kind = tuple[int, float | None, str | None, tuple[tuple[str, float], ...]]
 """Jobs of one kind fit at the same instants, and go equally well with the same partners."""
@@ -227,9 +228,7 @@ class PairPolicy:
 
 def start_alone(world: World, job_id: str, singles: Singles) -> bool:
     """Start a job on free GPUs, and note it among `singles`; false where it does not fit."""
-    placed = world.fit(job_id)
-    if placed is None:
-        return False
-    world.start(job_id, *placed)
-    singles.started(world, job_id)
-    return True
+    started = start_fitting(world, job_id)
+    if started:
+        singles.started(world, job_id)
+    return started

@@ -3,6 +3,7 @@ coming free."""
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
@@ -118,6 +119,14 @@ class Preemptive:
             if job_id in world.waiting:  # else it has started on the place kept for it
                 self.enqueue(world, job_id)
 
+    def put_in_order(self, world: World, waiting: Iterable[str]) -> None:
+        """Rank the running jobs and these waiting ones anew."""
+        self.queue, self.order = DemandQueue(), RunningOrder(self.rank, self.rise_s)
+        for job_id in world.running:
+            self.order.add(job_id)
+        for job_id in waiting:
+            self.enqueue(world, job_id)
+
     def enqueue(self, world: World, job_id: str) -> None:
         """Put a waiting job in order."""
         key = arrival_key(world, job_id, self.rank(world, job_id))
@@ -189,9 +198,7 @@ class Moment:
 
     def look_ahead(self) -> Outlook:
         if self.soon is None:
-            self.soon = Outlook(self.world)
-            for job_id in self.world.saving:
-                self.soon.release(job_id)
+            self.soon = Outlook(self.world, self.world.saving)
         return self.soon
 
     def _startable(self, claims: bool) -> Room:
@@ -242,30 +249,23 @@ class Moment:
     def needed(self, job_id: str, candidates: Iterable[str]) -> list[str] | None:
         """Those who must be released for the job to fit: one candidate after the other until it
         does, without those whose place turns out not to be needed. None where it never does."""
-        victims: list[str] = []
-        fits = False
-        for other_id in candidates:
-            self.look_ahead().release(other_id)
-            victims.append(other_id)
-            fits = self.fit(job_id, self.look_ahead().room) is not None
-            if fits:
-                break
-        soon = self.look_ahead() if victims else None
-        if not fits:  # whoever comes later in this moment has no more victims than this one had
-            if soon is None:
-                self._nobody_gives_way = True
-            else:
-                self._most = soon.room.copy()
-        for other_id in reversed(
-            victims[:-1] if fits else victims[:]
-        ):  # where it fits, the last was needed
-            assert soon is not None
+        candidates = iter(candidates)
+        first = next(candidates, None)
+        if first is None:  # nor for whoever comes later in this moment
+            self._nobody_gives_way = True
+            return None
+        soon = self.look_ahead()
+
+        def fits() -> bool:
+            return self.fit(job_id, soon.room) is not None
+
+        victims, enough = soon.release_until(fits, chain((first,), candidates))
+        if enough:
+            return soon.only_needed(fits, victims)
+        self._most = soon.room.copy()  # whoever comes later has no more victims than this one had
+        for other_id in reversed(victims):
             soon.put_back(other_id)
-            if fits and self.fit(job_id, soon.room) is None:
-                soon.release(other_id)
-            else:
-                victims.remove(other_id)
-        return victims if fits else None
+        return None
 
     def evicted(self, victims: list[str]) -> None:
         """Note that victims have been preempted."""

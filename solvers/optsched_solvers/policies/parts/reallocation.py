@@ -12,8 +12,11 @@ from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration
 
+from .demand_queue import arrival_key
 from .emptiest import Emptiest, PlaceOption
+from .gang_counts import GangCounts, by_type
 from .gpu_pool import GpuPool
+from .list_scheduling import start_fitting
 
 Grant = tuple[Option, ...]
 """Ways to carry out what a job was given, the one wanted most first."""
@@ -70,7 +73,8 @@ class Reallocation:
     def _reallocate(self, world: World) -> None:
         pool = GpuPool(world)
         movable = []
-        for job_id in sorted((*world.waiting, *world.running), key=lambda one: arrival(world, one)):
+        active = (*world.waiting, *world.running)
+        for job_id in sorted(active, key=lambda job_id: arrival_key(world, job_id)):
             if job_id in world.waiting or may_move(world, job_id):
                 movable.append(job_id)
             else:
@@ -84,7 +88,7 @@ class Reallocation:
         """Whether a running job keeps what it holds: the GPU type and count that its grant wants
         most."""
         grant = self._grants.get(job_id)
-        if grant is None:
+        if not grant:
             return False
         mode = grant[0].mode
         return held(world, job_id) == (mode.gpu_type if mode.gpus else None, mode.gpus)
@@ -110,18 +114,8 @@ class Reallocation:
 
 def start_what_fits(world: World) -> list[str]:
     """Start every waiting job that fits, by priority and arrival; return which."""
-    started = []
-    for job_id in sorted(world.waiting, key=lambda job_id: arrival(world, job_id)):
-        fitting = world.fit(job_id)
-        if fitting is not None:
-            world.start(job_id, *fitting)
-            started.append(job_id)
-    return started
-
-
-def arrival(world: World, job_id: str) -> tuple[float, ...]:
-    """Order of priority, then arrival."""
-    return (-world.job(job_id).priority, *world.order(job_id))
+    order = sorted(world.waiting, key=lambda job_id: arrival_key(world, job_id))
+    return [job_id for job_id in order if start_fitting(world, job_id)]
 
 
 def may_move(world: World, job_id: str) -> bool:
@@ -135,6 +129,14 @@ def may_move(world: World, job_id: str) -> bool:
     entry = world.entry(job_id)
     stay_s = profile.startup_s + profile.restore_s + profile.checkpoint_every_s
     return isinstance(entry, Running) and world.now_s - entry.started_s >= stay_s
+
+
+def types_of(world: World, job_id: str) -> list[GangCounts]:
+    """Return the job's counts by GPU type: the type it runs on first, then the fastest."""
+    own = held(world, job_id)[0] if job_id in world.running else None
+    waits = job_id in world.waiting
+    found = by_type(world.options(job_id))
+    return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))
 
 
 def held(world: World, job_id: str) -> tuple[str | None, int]:

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
+from .configuration_choice import Configuration, by_course
+from .counted_cpsat import solved
 
 SCALE = 1e7
 EFFORT = 0.2
@@ -30,30 +31,16 @@ def most_utility(
         return [None] * len(choices)
     kinds = dict.fromkeys(kind for choice in choices for kind, _, _ in choice)
     if len(kinds) == 1:
-        return _of_one_type(choices, gpus.get(next(iter(kinds)), 0))
+        jobs = [
+            [
+                Configuration(0.0),
+                *(Configuration(-gain, ((0, workers),)) for _, workers, gain in choice),
+            ]
+            for choice in choices
+        ]
+        picks = by_course(jobs, gpus.get(next(iter(kinds)), 0))
+        return [i - 1 if i else None for i in picks]
     return _of_several_types(choices, gpus, largest)
-
-
-def _of_one_type(choices: Sequence[Sequence[Choice]], gpus: int) -> list[int | None]:
-    """By dynamic programming over the GPUs."""
-    value, picks = np.zeros(gpus + 1), []
-    for choice in choices:
-        best, pick = value.copy(), np.full(gpus + 1, -1)
-        for i, (_, workers, gain) in enumerate(choice):
-            if workers <= gpus:
-                with_it = np.full(gpus + 1, -np.inf)
-                with_it[workers:] = value[: gpus + 1 - workers] + gain
-                pick = np.where(with_it > best, i, pick)
-                best = np.maximum(with_it, best)
-        value = best
-        picks.append(pick)
-    found: list[int | None] = []
-    left = gpus
-    for choice, pick in zip(reversed(choices), reversed(picks), strict=True):
-        i = int(pick[left])
-        found.append(None if i < 0 else i)
-        left -= choice[i][1] if i >= 0 else 0
-    return found[::-1]
 
 
 def _of_several_types(
@@ -82,9 +69,7 @@ def _of_several_types(
             for (_, _, gain), at in zip(choice, own, strict=True)
         )
     )
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = EFFORT
-    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver = solved(model, EFFORT)
+    if solver is None:
         return [None] * len(choices)
     return [next((i for i, at in enumerate(own) if solver.value(at)), None) for own in taken]

@@ -7,7 +7,8 @@ from optsched.model.instance import Placement, Running, Slot
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
 
-from .reallocation import IntervalOption, Reallocation, arrival, may_move, start_what_fits
+from .demand_queue import arrival_key
+from .reallocation import IntervalOption, Reallocation, may_move, start_what_fits
 
 Seat = tuple[Option, Placement]
 """How a job is to run, and on which GPUs and cores."""
@@ -42,7 +43,7 @@ class Seating(Reallocation):
         outlook = Outlook(world)
         movable = []
         for job_id in sorted(
-            (*world.waiting, *world.saving, *world.running), key=lambda one: arrival(world, one)
+            (*world.waiting, *world.saving, *world.running), key=lambda one: arrival_key(world, one)
         ):
             if job_id in world.running:
                 if world.hold(job_id).partner is not None or not self._may_move(world, job_id):

@@ -1,11 +1,13 @@
 """All places for a gang that differ in what it would share: one of each kind."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 
 from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics.modes import Option
+
+from .filling import fill
 
 MOST_RACKS = 10
 """Sets of racks are enumerated among so many: those whose uplinks have least traffic."""
@@ -47,39 +49,42 @@ def spread_choices(
             kind = crowd[name], world.cluster.node[name].memory_gbps if memory else None
             if kind not in kinds or count < usable[kinds[kind]]:
                 kinds[kind] = name
-    for name in kinds.values():
-        placement: Placement = (Slot(node=name, gpus=gpus, cpus=gpus * option.mode.cpus_per_gpu),)
-        if world.free.holds(need, placement):
-            yield placement
-    if option.spread == "node":
-        return
+    racks = () if option.spread == "node" else _rack_sets(world, option, usable)
+    for names in chain(([name] for name in kinds.values()), racks):
+        names.sort(key=lambda name: (crowd[name], -usable[name]))
+        filled = fill(world, need, names, usable)
+        if filled is not None and world.free.holds(need, filled):
+            yield filled
+
+
+def _rack_sets(world: World, option: Option, usable: dict[str, int]) -> Iterator[list[str]]:
+    """Yield the usable nodes of each rack that holds the gang, and of each set of racks, and nodes
+    without one, that needs all its members."""
+    gpus = option.mode.gpus
     groups: dict[tuple[str, str], list[str]] = {}
     for name in usable:
         rack = world.cluster.node[name].rack
         groups.setdefault(("node", name) if rack is None else ("rack", rack), []).append(name)
     total = {group: sum(usable[name] for name in names) for group, names in groups.items()}
-    sets = [(group,) for group in groups if group[0] == "rack" and total[group] >= gpus]
-    if option.spread == "cluster":
-        limits = world.cluster.rack_uplink_gbps
-        quiet = sorted(
-            groups,
-            key=lambda group: (
-                world.uplink_load_gbps(group[1]) / max(limits[group[1]], 1e-9)
-                if group[0] == "rack" and group[1] in limits
-                else 0.0
-            ),
-        )[:MOST_RACKS]
-        for size in range(2, len(quiet) + 1):
-            for chosen in combinations(quiet, size):
-                held = sum(total[group] for group in chosen)
-                if held >= gpus and held - min(total[group] for group in chosen) < gpus:
-                    sets.append(chosen)  # type: ignore[arg-type]
-    for chosen in sets:
-        names = [name for group in chosen for name in groups[group]]
-        names.sort(key=lambda name: (crowd[name], -usable[name]))
-        placement = _fill(world, option, names, usable)
-        if world.free.holds(need, placement):
-            yield placement
+    for group, names in groups.items():
+        if group[0] == "rack" and total[group] >= gpus:
+            yield names
+    if option.spread != "cluster":
+        return
+    limits = world.cluster.rack_uplink_gbps
+
+    def traffic(group: tuple[str, str]) -> float:
+        kind, name = group
+        if kind == "node" or name not in limits:
+            return 0.0
+        return world.uplink_load_gbps(name) / max(limits[name], 1e-9)
+
+    quiet = sorted(groups, key=traffic)[:MOST_RACKS]
+    for size in range(2, len(quiet) + 1):
+        for chosen in combinations(quiet, size):
+            held = [total[group] for group in chosen]
+            if sum(held) >= gpus > sum(held) - min(held):
+                yield [name for group in chosen for name in groups[group]]
 
 
 def _cpu_only(
@@ -95,15 +100,3 @@ def _cpu_only(
         if need.nodes >> world.cluster.node_order[name] & 1 and world.free.holds(need, placement):
             yield placement
             return
-
-
-def _fill(world: World, option: Option, names: list[str], usable: dict[str, int]) -> Placement:
-    left, order = option.mode.gpus, world.cluster.node_order
-    taken: dict[str, int] = {}
-    for name in names:
-        if left:
-            taken[name] = min(left, usable[name])
-            left -= taken[name]
-    cores = option.mode.cpus_per_gpu
-    names = sorted(taken, key=lambda name: order[name])
-    return tuple(Slot(node=name, gpus=taken[name], cpus=taken[name] * cores) for name in names)

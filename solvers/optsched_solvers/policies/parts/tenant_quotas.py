@@ -4,6 +4,8 @@ from collections.abc import Collection, Sequence
 
 from optsched.driver.world import World
 
+from .gpu_pool import GpuPool
+
 Quota = tuple[tuple[int, ...], int]
 """Positions of the jobs of one tenant, and the GPUs that they may have together."""
 
@@ -27,3 +29,12 @@ def quotas(world: World, jobs: Sequence[str]) -> tuple[Quota, ...]:
         if tenant is not None and tenant in caps:
             members.setdefault(tenant, []).append(i)
     return tuple((tuple(own), max(0, caps[tenant])) for tenant, own in members.items())
+
+
+def rows(world: World, jobs: Sequence[str], pool: GpuPool) -> tuple[list[int], dict[int, int]]:
+    """Return what is left in each row, GPU types before quotas, and the row of the quota of each
+    job that has one, by its position."""
+    limits = quotas(world, jobs)
+    room = [*(max(0, left) for left in pool.gpus.values()), *(most for _, most in limits)]
+    first = len(pool.gpus)
+    return room, {i: first + row for row, (members, _) in enumerate(limits) for i in members}

@@ -6,42 +6,21 @@ search looks for.
 """
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..parts.tenant_quotas import Quota
+from .model import solve
 from .packing import pack
-from .state import LEAST_SPEEDUP, Candidate, Parts, Size, State, cost_of
+from .state import LEAST_SPEEDUP, Best, Candidate, Parts, State, Ways, cost_of
 
 Floats = NDArray[np.float64]
 
-EFFORT = 0.5
-"""Deterministic time (of CP-SAT, about seconds) after which the best allocation found so far is
-taken."""
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
-    """An allocation, and whether it is proven that none is better."""
-
-    given: tuple[Parts, ...]
-    proven: bool
-
-
-@dataclass(slots=True)
-class Ways:
-    """What a job may get: sizes with their cost, on one node and over several, without those that a
-    smaller one of the same kind beats; `keep` is the cost of what it holds now."""
-
-    alone: dict[Size, float] = field(default_factory=dict)
-    spread: dict[Size, float] = field(default_factory=dict)
-    keep: float | None = None
-
-
-def best(state: State, quotas: tuple[Quota, ...] = (), effort: float = EFFORT) -> Best:
+def best(state: State, quotas: tuple[Quota, ...] = ()) -> Best:
     """The allocation of least cost. `quotas` limit the GPUs of groups of jobs.
 
     First only the number of GPUs counts, by dynamic programming; if what comes out can be placed,
@@ -61,24 +40,16 @@ def best(state: State, quotas: tuple[Quota, ...] = (), effort: float = EFFORT) -
         if whole:
             return Best(hint, True)
         counts.drop_dearer(state.total(hint))
-    from .model import solve
-
-    return solve(state, ways, quotas, hint, effort)
+    return solve(state, ways, quotas, hint)
 
 
 def _ways(state: State, job: Candidate) -> Ways:
-    largest: dict[int, int] = {}
-    for node in state.nodes:
-        largest[node.gpu_type] = max(largest.get(node.gpu_type, 0), node.gpus)
-    total: dict[int, int] = {}
-    for node in state.nodes:
-        total[node.gpu_type] = total.get(node.gpu_type, 0) + node.gpus
     found = Ways()
     if job.now and all(gpus <= state.nodes[node].gpus for node, gpus in job.now):
         found.keep = state.cost(job, job.now)
     for kind, values, room in (
-        (found.alone, job.alone, largest),
-        (found.spread, job.spread, total),
+        (found.alone, job.alone, state.by_type(max)),
+        (found.spread, job.spread, state.by_type(sum)),
     ):
         cheapest: dict[int, float] = {}
         for (gpu_type, gpus), value in sorted(values.items()):

@@ -1,42 +1,38 @@
 """Pollux's allocation with the places of all gangs, as a CP-SAT model."""
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..parts.tenant_quotas import Quota
-from .state import LEAST_SPEEDUP, Parts, Size, State
-
-if TYPE_CHECKING:
-    from .exact import Best, Ways
+from .state import LEAST_SPEEDUP, Best, Parts, Size, State, Ways
 
 SCALE = 1e6
 IDLE = 1 / LEAST_SPEEDUP
+EFFORT = 0.5
+"""Deterministic time (of CP-SAT, about seconds) after which the best allocation found so far is
+taken."""
 
 Row = list[tuple[int, Any]]
 """Terms: coefficient and variable."""
 
 
 def solve(
-    state: State,
-    ways: "list[Ways]",
-    quotas: tuple[Quota, ...],
-    hint: tuple[Parts, ...] | None,
-    effort: float,
-) -> "Best":
+    state: State, ways: list[Ways], quotas: tuple[Quota, ...], hint: tuple[Parts, ...] | None
+) -> Best:
     """The allocation of least cost that has a place, with `quotas` on the GPUs of groups of jobs.
 
     A job keeps what it holds, gets a fresh gang on one node, or one over several, whose parts go to
     distinct nodes. Gangs of equal size, and parts of equal size, are alike: nodes say only how many
     of which they take.
     """
-    return _Model(state, ways, quotas, hint).solve(effort)
+    return _Model(state, ways, quotas, hint).solve()
 
 
 class _Model:
     def __init__(
         self,
         state: State,
-        ways: "list[Ways]",
+        ways: list[Ways],
         quotas: tuple[Quota, ...],
         hint: tuple[Parts, ...] | None,
     ) -> None:
@@ -56,9 +52,7 @@ class _Model:
         self.part_on: dict[Size, dict[int, Any]] = defaultdict(dict)
         self.cost: Row = []
         self.gpus: list[Row] = []
-        self.largest: dict[int, int] = {}
-        for node in state.nodes:
-            self.largest[node.gpu_type] = max(self.largest.get(node.gpu_type, 0), node.gpus)
+        self.largest = state.by_type(max)
         for j, way in enumerate(ways):
             self._job(j, way)
         self._nodes()
@@ -72,7 +66,7 @@ class _Model:
         if row:
             self.model.Add(_sum(row) <= most)
 
-    def _job(self, j: int, way: "Ways") -> None:
+    def _job(self, j: int, way: Ways) -> None:
         model, now = self.model, self.state.jobs[j].now
         choices: Row = []
         gpus: Row = []
@@ -142,12 +136,10 @@ class _Model:
                 chosen = parts != now and known == size and several == (len(parts) > 1)
                 self.model.AddHint(variable, chosen)
 
-    def solve(self, effort: float) -> "Best":
-        from .exact import Best
-
+    def solve(self) -> Best:
         solver = self.cp_model.CpSolver()
         solver.parameters.num_workers = 1
-        solver.parameters.max_deterministic_time = effort
+        solver.parameters.max_deterministic_time = EFFORT
         status = solver.Solve(self.model)
         if status not in (self.cp_model.OPTIMAL, self.cp_model.FEASIBLE):
             return Best(tuple(() for _ in self.state.jobs), False)

@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
+from optsched.driver.mixed import placement_on
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Running, Slot
+from optsched.model.instance import Placement, Running
 from optsched.physics import placed_rate, span
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration
@@ -205,8 +206,7 @@ def _as_planned(
     for option in grant:
         if option.mode.gpus != gpus or (len(parts) > 1 and option.spread == "node"):
             continue
-        cores = option.mode.cpus_per_gpu
-        placement = tuple(Slot(node=node, gpus=count, cpus=count * cores) for node, count in parts)
+        placement = placement_on(world.cluster, dict(parts), option.mode)
         if option.spread == "rack" and span(world.cluster, placement) == "cluster":
             continue
         need = world.need(job_id, option)

@@ -1,8 +1,8 @@
 """What Pollux decides on at one moment, and the objective by which it judges an allocation."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 LEAST_SPEEDUP = 1e-3
 """Added to every speedup, so that a job without GPUs has one."""
@@ -41,6 +41,13 @@ class State:
     nodes: tuple[Free, ...]
     jobs: tuple[Candidate, ...]
 
+    def by_type(self, combine: Callable[[list[int]], int]) -> dict[int, int]:
+        """Return the GPUs of the nodes of each type, combined (`max`, `sum`)."""
+        gpus: dict[int, list[int]] = {}
+        for node in self.nodes:
+            gpus.setdefault(node.gpu_type, []).append(node.gpus)
+        return {gpu_type: combine(counts) for gpu_type, counts in gpus.items()}
+
     def cost(self, job: Candidate, parts: Parts) -> float:
         """What the objective sums over the jobs: the inverse of the speedup."""
         if not parts:
@@ -70,6 +77,24 @@ class State:
                 return False
         within = all(gpus <= self.nodes[node].gpus for node, gpus in used.items())
         return within and all(count == 1 for count in hosts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """An allocation, and whether it is proven that none is better."""
+
+    given: tuple[Parts, ...]
+    proven: bool
+
+
+@dataclass(slots=True)
+class Ways:
+    """What a job may get: sizes with their cost, on one node and over several, without those that a
+    smaller one of the same kind beats; `keep` is the cost of what it holds now."""
+
+    alone: dict[Size, float] = field(default_factory=dict)
+    spread: dict[Size, float] = field(default_factory=dict)
+    keep: float | None = None
 
 
 def cost_of(value: float) -> float:

@@ -4,19 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.policy import Source
 
-from .features import Floats
-from .queue import Moment, PickedFirst, rows_of
-from .scorer import Scorer, read
-from .training import Trained, train
+from .scorer import read
+from .training import Scoring, Trained, train
 
 DEFAULT_WEIGHTS = Path(__file__).with_name("weights.json")
 
 
-class Rltune(PickedFirst):
+class Rltune(Scoring):
     """A small network scores the waiting gangs by seven features that tell nothing of how long they
     run; the best one is next, and while it has no place nobody else starts. Of at most four ways to
     place it the one that solves RLTune's program is taken (`mapping`).
@@ -26,7 +23,6 @@ class Rltune(PickedFirst):
 
     name = "rltune"
     title = "a learned score of seven features picks the next gang, an exact program its nodes"
-    first_only = False
 
     source = Source(
         authors="S. Dongare, R. I. S. Khan, H. Albahar, N. Zhao, D. Melendez Maita, A. R. Butt",
@@ -61,13 +57,8 @@ class Rltune(PickedFirst):
         ] = False
 
     def __init__(self, options: Options) -> None:
-        super().__init__()
+        super().__init__(read(options.weights or DEFAULT_WEIGHTS))
         self.backfill = options.backfill
-        self.scorer: Scorer = read(options.weights or DEFAULT_WEIGHTS)
-
-    def scores(self, world: World, moment: Moment, visible: list[str]) -> Floats:
-        """What the network makes of the features."""
-        return self.scorer.scores(rows_of(world, moment, visible))
 
     learn = staticmethod(train)
     """What `optsched learn rltune` runs."""

@@ -1,21 +1,22 @@
 """RLTune's queue: one job is picked, and while it has no place nobody else starts."""
 
 from bisect import insort
+from collections.abc import Iterator
 from math import inf
 
 import numpy as np
 
 from optsched.driver.demand import Demand
-from optsched.driver.outlook import Outlook
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 
+from ..backfill import reserve
 from ..parts.demand_queue import DemandQueue, Entry, arrival_key
 from ..parts.emptiest import gang_on_nodes
 from .features import VISIBLE_JOBS, Floats, Present, features
 from .mapping import choose
-from .ways import Assignment, Way, best_ways, on_nodes, shapes
+from .ways import Assignment, Tiers, Way, best_ways, on_nodes, shapes
 
 
 class Moment:
@@ -44,8 +45,7 @@ class Moment:
         demand = self.world.demand(job_id)
         if demand not in self._tiers:
             first = second = 0
-            for option, per_node, free in self._pools(job_id):
-                one, two = shapes(_counts(free), option.mode.gpus, per_node)
+            for _, _, (one, two) in self._pools(job_id):
                 first, second = first + len(one), second + len(two)
             self._tiers[demand] = first, second
         return self._tiers[demand]
@@ -60,9 +60,8 @@ class Moment:
         first: list[Way] = []
         second: list[Way] = []
         option_of: dict[Assignment, Option] = {}
-        for option, per_node, free in self._pools(job_id):
-            one, two = shapes(_counts(free), option.mode.gpus, per_node)
-            for tier, found in ((first, one), (second, two)):
+        for option, free, tiers in self._pools(job_id):
+            for tier, found in zip((first, second), tiers, strict=True):
                 ways = [on_nodes(shape, free) for shape in found]
                 tier.extend(ways)
                 option_of.update((way.assignment, option) for way in ways)
@@ -74,18 +73,19 @@ class Moment:
                 per_node = max(world.cluster.nodes[i].gpus for i in self.nodes)
                 order = [best[w] for w in choose(self.free, best, per_node, next_gpus)]
             for assignment in order:
-                placement = self._placed(job_id, option_of[assignment], assignment)
+                placement = gang_on_nodes(
+                    world, job_id, option_of[assignment], world.free, assignment
+                )
                 if placement is not None:
                     return option_of[assignment], placement
         elif world.running or world.saving:
             return None
         return world.fit(job_id)
 
-    def _pools(self, job_id: str) -> list[tuple[Option, int, dict[int, list[int]]]]:
-        """For each GPU type and size of nodes the option for them, that size, and the nodes by free
-        GPUs."""
+    def _pools(self, job_id: str) -> Iterator[tuple[Option, dict[int, list[int]], Tiers]]:
+        """Yield for each GPU type and size of nodes the option for them, the nodes by free GPUs,
+        and the shapes of both tiers."""
         world = self.world
-        found: list[tuple[Option, int, dict[int, list[int]]]] = []
         seen: dict[str | None, None] = {}
         gpus = requested_gpus(world, job_id)
         for option in world.options(job_id):
@@ -98,17 +98,9 @@ class Moment:
                 node = world.cluster.nodes[i]
                 if node.gpu_type == option.mode.gpu_type and able >> i & 1:
                     pools.setdefault(node.gpus, {}).setdefault(count, []).append(i)
-            found.extend((option, per_node, free) for per_node, free in pools.items())
-        return found
-
-    def _placed(self, job_id: str, option: Option, assignment: Assignment) -> Placement | None:
-        """The placement of a way; None where it is spread too far or something beside GPUs is
-        missing."""
-        return gang_on_nodes(self.world, job_id, option, self.world.free, assignment)
-
-
-def _counts(free: dict[int, list[int]]) -> tuple[tuple[int, int], ...]:
-    return tuple((count, len(free[count])) for count in sorted(free, reverse=True))
+            for per_node, free in pools.items():
+                counts = tuple((count, len(free[count])) for count in sorted(free, reverse=True))
+                yield option, free, shapes(counts, gpus, per_node)
 
 
 def requested_gpus(world: World, job_id: str) -> int:
@@ -187,7 +179,8 @@ class PickedFirst:
     def _fill(self, world: World, visible: list[str]) -> None:
         """In order of arrival, what is expected to end before the picked gang fits."""
         assert self._picked is not None
-        fits_s = fits_at_s(world, self._picked)
+        reserved = reserve(world, self._picked)
+        fits_s = inf if reserved is None else reserved.start_s
         for job_id in visible:
             if job_id == self._picked or world.now_s + world.fastest_finish_s(job_id) >= fits_s:
                 continue
@@ -197,18 +190,6 @@ class PickedFirst:
             if found is not None and world.now_s + world.expected_run_s(job_id, *found) < fits_s:
                 self._gangs.remove((arrival_key(world, job_id), job_id))
                 world.start(job_id, *found)
-
-
-def fits_at_s(world: World, job_id: str) -> float:
-    """When a job is expected to fit, as those that run now end; infinite where it never does."""
-    outlook = Outlook(world)
-    for end_s, other in sorted(
-        (world.expected_release_s(one), one) for one in (*world.running, *world.saving)
-    ):
-        outlook.release(other, finished=other in world.running)
-        if world.fit(job_id, outlook.room) is not None:
-            return end_s
-    return inf
 
 
 def rows_of(world: World, moment: Moment, visible: list[str]) -> Floats:

@@ -63,7 +63,7 @@ def _rounded(values: Floats) -> Floats:
     return np.array([round(float(one), DIGITS) for one in values.ravel()]).reshape(values.shape)
 
 
-def from_vector(vector: Floats, about: dict[str, Any] | None = None) -> Scorer:
+def from_vector(vector: Floats) -> Scorer:
     """The scorer with these parameters."""
     layers, at = [], 0
     for inputs, outputs in pairwise(LAYERS):
@@ -71,7 +71,7 @@ def from_vector(vector: Floats, about: dict[str, Any] | None = None) -> Scorer:
         at += inputs * outputs
         layers.append((weights, vector[at : at + outputs]))
         at += outputs
-    return Scorer(tuple(layers), about or {})
+    return Scorer(tuple(layers))
 
 
 def untrained(seed: int) -> Scorer:

@@ -1,9 +1,11 @@
 """Learning the scorer: an evolution strategy on batches of jobs, each judged against a plain rule
 on the same batch."""
 
+import builtins
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -209,7 +211,7 @@ def train(
     mean, square = np.zeros(len(vector)), np.zeros(len(vector))
     selecting = [one for part in split for one in part.select]
     best: Trained | None = None
-    with ProcessPoolExecutor(workers) if workers > 1 else _Here() as pool:
+    with ProcessPoolExecutor(workers) if workers > 1 else nullcontext(builtins) as pool:
         rewarded = partial(_rewarded, objective)
         try:
             bases = list(pool.map(partial(base_score, base, objective), selecting))
@@ -275,15 +277,3 @@ def _shaped(fitness: Floats) -> Floats:
     equal = (fitness[None, :] == fitness[:, None]).sum(axis=1) - 1
     ranks: Floats = (below + equal / 2) / max(1, len(fitness) - 1) - 0.5
     return ranks
-
-
-class _Here:
-    """One worker: this process."""
-
-    def __enter__(self) -> "_Here":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-    map = staticmethod(map)

@@ -27,6 +27,11 @@ class Shape:
     waste: int
     balance: float
 
+    @property
+    def effect(self) -> tuple[float, ...]:
+        """Return what is best for fragmentation where it is lowest."""
+        return self.frag, self.waste, self.balance
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -36,32 +41,17 @@ class Way:
     shape: Shape
 
     @property
-    def by_defrag(self) -> tuple[object, ...]:
-        """The lowest is best for fragmentation."""
-        one = self.shape
-        return (
-            one.frag,
-            one.waste,
-            one.balance,
-            len(self.assignment),
-            [node for node, _ in self.assignment],
-        )
+    def size(self) -> tuple[int, list[int]]:
+        """Return the number of nodes, then the nodes: which of two equal ways comes first."""
+        return len(self.assignment), [node for node, _ in self.assignment]
 
-    @property
-    def by_balance(self) -> tuple[object, ...]:
-        """The lowest is best for load balance."""
-        one = self.shape
-        return (
-            one.balance,
-            one.frag,
-            one.waste,
-            len(self.assignment),
-            [node for node, _ in self.assignment],
-        )
+
+Tiers = tuple[tuple[Shape, ...], tuple[Shape, ...]]
+"""On as few nodes as can be, and on one more."""
 
 
 @lru_cache(maxsize=1 << 15)
-def shapes(counts: Counts, gpus: int, per_node: int) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
+def shapes(counts: Counts, gpus: int, per_node: int) -> Tiers:
     """All shapes of a gang on nodes of `per_node` GPUs: those on as few nodes as its size allows
     (tier 1), and those on one more that do not raise the number of fragmented nodes (tier 2; a
     single GPU has none).
@@ -148,8 +138,8 @@ def best_ways(first: list[Way], second: list[Way]) -> list[Way]:
     for tier in (first, second):
         if tier:
             for way in (
-                min(tier, key=lambda one: one.by_defrag),
-                min(tier, key=lambda one: one.by_balance),
+                min(tier, key=lambda way: (way.shape.effect, way.size)),
+                min(tier, key=lambda way: (way.shape.balance, way.shape.effect, way.size)),
             ):
                 found.setdefault(way.assignment, way)
     return list(found.values())

@@ -1,0 +1,17 @@
+"""Tables that people write: TOML."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a file says. Raises InputError where it cannot be read or is not TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not TOML: {error}") from None
