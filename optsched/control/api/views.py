@@ -389,27 +389,32 @@ def reason_of(
     controller: Controller, job: LiveJob, now_s: float, barred: Bars | None = None
 ) -> str | None:
     """Why it is where it is, in a clause; None where there is nothing to say."""
-    live = job.live
     if job.finished is not None:
         return None if job.finished == "completed" else job.reason
-    if live is not None:
-        if live.lost is not None:
-            return live.lost
-        if live.leaving:
-            return (
-                live.killed or job.cancelled or job.held or f"it is asked to stop ({live.stop_why})"
-            )
-        why = controller.left_out.get(job.id)
-        if why is not None:
-            return (
-                job.cancelled or job.held or f"it goes on, and rounds are decided without it: {why}"
-            )
-        seen = controller.observed.get(live.key)
-        told = None if live.started_s is not None or seen is None else seen.reason
-        broken = out_of(controller.state, live)
-        if broken:
-            told = f"of what it runs on is out of order: {', '.join(broken)}"
-        return job.cancelled or job.held or told
+    if job.live is not None:
+        return _why_it_holds(controller, job, job.live)
+    return _why_it_waits(controller, job, now_s, barred)
+
+
+def _why_it_holds(controller: Controller, job: LiveJob, live: Attempt) -> str | None:
+    if live.lost is not None:
+        return live.lost
+    unwanted = job.cancelled or job.held
+    if live.leaving:
+        return live.killed or unwanted or f"it is asked to stop ({live.stop_why})"
+    why = controller.left_out.get(job.id)
+    if why is not None:
+        return unwanted or f"it goes on, and rounds are decided without it: {why}"
+    broken = out_of(controller.state, live)
+    if broken:
+        return unwanted or f"of what it runs on is out of order: {', '.join(broken)}"
+    seen = controller.observed.get(live.key)
+    return unwanted or (None if live.started_s is not None or seen is None else seen.reason)
+
+
+def _why_it_waits(
+    controller: Controller, job: LiveJob, now_s: float, barred: Bars | None
+) -> str | None:
     if job.held is not None:
         return job.held
     jobs = controller.state.jobs

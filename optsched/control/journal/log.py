@@ -40,6 +40,20 @@ STOPS = {
     "hold": "held",
     "cancel": "cancelled",
 }
+TEMPLATES: dict[type, str] = {
+    ControllerStarted: "controller {0.version} started, process {0.pid}",
+    Changed: "{0.submission.job.id}: what it asks for was changed in the cluster manager",
+    Released: "{0.job}: released by {0.by}",
+    StartRefused: "{0.job}: attempt {0.number} was refused: {0.reason}",
+    AttemptRunning: "{0.job}: attempt {0.number} runs",
+    KillIntended: "{0.job}: attempt {0.number} is killed: {0.reason}",
+    AttemptLost: "{0.job}: attempt {0.number} is lost: {0.reason}",
+    AttemptFound: "{0.job}: attempt {0.number} is seen again",
+    Cleared: "{0.job}: attempt {0.number} is over: {0.by} vouches for it",
+    Pruned: "dropped of the past: {0.jobs} jobs, {0.rounds} rounds, {0.events} events",
+    Noted: "{0.text}",
+}
+"""Events of which the fields are told as they are."""
 
 
 class BugLog:
@@ -73,59 +87,42 @@ def line(at_s: float, event: Event) -> str | None:
 
 
 def sentence(event: Event) -> str | None:
-    """The event without its time."""
+    """Return the event without its time."""
+    template = TEMPLATES.get(type(event))
+    if template is not None:
+        return template.format(event)
     match event:
-        case ControllerStarted():
-            return f"controller {event.version} started, process {event.pid}"
-        case Submitted(submission=submission):
-            job = submission.job
-            gpus = job.gpus if isinstance(job.gpus, int) else f"{job.gpus.min}-{job.gpus.max}"
-            by = f" by {job.user}" if job.user else ""
-            length = human(job.work_s) + (" (estimated)" if submission.estimate else "")
-            return f"{job.id}: submitted{by}, {gpus} GPUs, {length}"
-        case Changed(submission=submission):
-            return f"{submission.job.id}: what it asks for was changed in the cluster manager"
-        case Held():
-            return f"{event.job}: held: {event.reason or event.by}"
-        case Released():
-            return f"{event.job}: released by {event.by}"
-        case Cancelled():
-            return f"{event.job}: cancelled: {event.reason or event.by}"
-        case RoundDecided(claims=claims):
-            return (
-                f"round {event.round}: {', '.join(claim.job for claim in claims)} to start"
-                if claims
-                else None
-            )
+        case Submitted():
+            return _submitted(event)
+        case Held() | Cancelled():
+            how = "held" if isinstance(event, Held) else "cancelled"
+            return f"{event.job}: {how}: {event.reason or event.by}"
+        case RoundDecided(claims=claims) if claims:
+            return f"round {event.round}: {', '.join(claim.job for claim in claims)} to start"
         case StartIntended():
             return f"{event.job}: attempt {event.number} starts on {place(event.placement)}"
-        case StartRefused():
-            return f"{event.job}: attempt {event.number} was refused: {event.reason}"
-        case AttemptRunning():
-            return f"{event.job}: attempt {event.number} runs"
         case StopIntended():
             return f"{event.job}: {STOPS[event.why]}, asked to save within {human(event.grace_s)}"
-        case KillIntended():
-            return f"{event.job}: attempt {event.number} is killed: {event.reason}"
-        case AttemptLost():
-            return f"{event.job}: attempt {event.number} is lost: {event.reason}"
-        case AttemptFound():
-            return f"{event.job}: attempt {event.number} is seen again"
-        case Cleared():
-            return f"{event.job}: attempt {event.number} is over: {event.by} vouches for it"
         case AttemptEnded():
             return f"{event.job}: attempt {event.number} {_end(event)}"
         case NodeSeen():
-            why = f": {event.reason}" if event.reason else ""
-            state = f"{'is usable' if event.usable else 'takes no jobs'}{why}"
-            out = f"; out of order: {', '.join(event.out)}" if event.out else ""
-            return f"node {event.node} {state}{out}"
-        case Pruned():
-            counts = f"{event.jobs} jobs, {event.rounds} rounds, {event.events} events"
-            return f"dropped of the past: {counts}"
-        case Noted():
-            return event.text
+            return _node(event)
     return None
+
+
+def _submitted(event: Submitted) -> str:
+    job = event.submission.job
+    gpus = job.gpus if isinstance(job.gpus, int) else f"{job.gpus.min}-{job.gpus.max}"
+    by = f" by {job.user}" if job.user else ""
+    length = human(job.work_s) + (" (estimated)" if event.submission.estimate else "")
+    return f"{job.id}: submitted{by}, {gpus} GPUs, {length}"
+
+
+def _node(event: NodeSeen) -> str:
+    why = f": {event.reason}" if event.reason else ""
+    state = "is usable" if event.usable else "takes no jobs"
+    out = f"; out of order: {', '.join(event.out)}" if event.out else ""
+    return f"node {event.node} {state}{why}{out}"
 
 
 def place(placement: Placement) -> str:

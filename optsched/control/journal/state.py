@@ -218,6 +218,12 @@ class State:
                 self.stay |= {name}
             case NodeSeen(node=name):
                 self.nodes[name] = event
+            case _:
+                self._attempt_happens(at_s, event)
+
+    def _attempt_happens(self, at_s: float, event: Event) -> None:
+        """Take in an event about an attempt that there is."""
+        match event:
             case AttemptRunning():
                 attempt = self.attempt(event.job, event.number)
                 attempt.started_s, attempt.gpu_ids = event.started_s, event.gpu_ids
@@ -231,35 +237,31 @@ class State:
             case AttemptFound():
                 self.attempt(event.job, event.number).lost = None
             case StartRefused():
-                job = self.jobs[event.job]
                 attempt = self.attempt(event.job, event.number)
-                attempt.ended = AttemptEnded(
+                ended = AttemptEnded(
                     job=event.job,
                     number=event.number,
                     reason=event.reason,
                     left_s=attempt.work_s,
                     retry_s=event.retry_s,
                 )
-                attempt.ended_s = at_s
-                self._settle(job, attempt, at_s)
+                self._settle(attempt, ended, at_s)
             case Cleared():
                 attempt = self.attempt(event.job, event.number)
-                reason = f"{event.by} vouched that nothing of it was left"
-                attempt.ended = AttemptEnded(
+                attempt.cleared = True
+                ended = AttemptEnded(
                     job=event.job,
                     number=event.number,
-                    reason=reason,
+                    reason=f"{event.by} vouched that nothing of it was left",
                     started_s=attempt.started_s,
                     left_s=event.left_s,
                 )
-                attempt.lost, attempt.ended_s, attempt.cleared = None, at_s, True
-                self._settle(self.jobs[event.job], attempt, at_s)
+                self._settle(attempt, ended, at_s)
             case AttemptEnded():
                 attempt = self.attempt(event.job, event.number)
-                attempt.ended, attempt.lost, attempt.ended_s = event, None, at_s
                 if attempt.started_s is None:
                     attempt.started_s = event.started_s
-                self._settle(self.jobs[event.job], attempt, at_s)
+                self._settle(attempt, event, at_s)
 
     def _change(self, job: LiveJob, submission: Submission) -> None:
         """Take over what it asks for now; what its attempts have measured of it stays."""
@@ -275,11 +277,10 @@ class State:
         job.submission = submission
         self.claims.pop(job.id, None)
 
-    def _settle(self, job: LiveJob, attempt: Attempt, at_s: float) -> None:
-        """What the end of an attempt means for its job."""
-        ended = attempt.ended
-        assert ended is not None
-        status = ended.exit_status
+    def _settle(self, attempt: Attempt, ended: AttemptEnded, at_s: float) -> None:
+        """End an attempt, and take in what that means for its job."""
+        attempt.ended, attempt.lost, attempt.ended_s = ended, None, at_s
+        job, status = self.jobs[attempt.key.job], ended.exit_status
         job.left_s = ended.left_s
         job.profile = learned(job.profile, ended.progress, ended.started_s)
         if status == SAVED_AND_STOPPED and job.profile.checkpoint_every_s == NEVER_S:
