@@ -1,4 +1,4 @@
-"""How long jobs will be: from those that have ended, and from what a job reports of itself."""
+"""How long jobs will be, from those that have ended."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,10 +6,6 @@ from dataclasses import dataclass
 from ..duration import human
 from ..estimates.history import Ended, Likeness
 from ..estimates.unknown import FIRST_GUESS_S
-from ..executors.base import Progress
-
-SHORTEST_S = 1e-3
-"""What a job is believed to be at least, as `duration_s` in a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,30 +73,3 @@ class Durations:
 
 
 _PRIOR = {None: "as a first guess", "stated": "as its user says", "limit": "as its time limit"}
-
-
-def by_progress(progress: Progress, rate: float = 1.0) -> WorkEstimate | None:
-    """The work of a whole job by its own report, where it knows how many steps it has and has done
-    some since it began: time a step so far, times all steps, at the `rate` it ran at. None where it
-    does not say."""
-    done = progress.step - progress.first_step
-    if (
-        progress.total_steps is None
-        or progress.began_s is None
-        or done <= 0
-        or progress.at_s <= progress.began_s
-    ):
-        return None
-    step_s = (progress.at_s - progress.began_s) / done
-    work_s = max(SHORTEST_S, step_s * progress.total_steps * rate)
-    return WorkEstimate(
-        work_s, f"its own report: {progress.step} of {progress.total_steps} steps done"
-    )
-
-
-def outrun(work_s: float, worked_s: float) -> float:
-    """What is believed of a job that has worked for `worked_s` already: twice as long, as often as
-    it takes."""
-    while work_s <= worked_s:
-        work_s *= 2
-    return work_s

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optsched.estimates.history import LEAST_S, NEWEST, History
-from optsched.executors.base import Progress
 from optsched.model.job import Job
-from optsched.profiling.durations import Durations, Past, by_progress, outrun
+from optsched.profiling.durations import Durations, Past
 
 RUNS_S = 3600.0
 BASES = [None, "stated", "limit"]
@@ -144,30 +143,3 @@ def test_what_is_no_length_of_time_is_not_learned(work_s: float) -> None:
         [past("ann", "x", work_s, prior_s=RUNS_S), past("ann", "x", 1.0, prior_s=math.nan)]
     )
     assert known.predict("ann", "x", 1, prior_s=RUNS_S).work_s == RUNS_S
-
-
-def test_by_progress() -> None:
-    """20 steps in 60 s are 3 s each: 100 steps are 300 s, at rate one half 150."""
-    progress = Progress(step=30, at_s=1060.0, first_step=10, began_s=1000.0, total_steps=100)
-    found = by_progress(progress)
-    assert found is not None and found.work_s == 300
-    assert found.taken_from == "its own report: 30 of 100 steps done"
-    halved = by_progress(progress, rate=0.5)
-    assert halved is not None and halved.work_s == 150
-
-
-@pytest.mark.parametrize(
-    "progress",
-    [
-        Progress(step=3, at_s=10.0, began_s=1.0),
-        Progress(step=3, at_s=10.0, total_steps=9),
-        Progress(step=3, first_step=3, at_s=10.0, began_s=1.0, total_steps=9),
-        Progress(step=3, at_s=1.0, began_s=1.0, total_steps=9),
-    ],
-)
-def test_without_enough_said_there_is_no_estimate(progress) -> None:
-    assert by_progress(progress) is None
-
-
-def test_outrun() -> None:
-    assert (outrun(10, 9), outrun(10, 10), outrun(10, 45)) == (10, 20, 80)
