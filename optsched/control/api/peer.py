@@ -72,8 +72,7 @@ class Access:
             raise HttpError(
                 401,
                 "this needs the header 'Authorization: Bearer TOKEN', with the text of the file "
-                "`token` "
-                "in the controller's state folder",
+                "`token` in the controller's state folder",
             )
         return self.of_user(self.own_uid)
 

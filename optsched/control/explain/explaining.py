@@ -60,10 +60,9 @@ def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Answ
     elif attempt.lost is not None:
         says += [
             f"{job_id}: nobody can tell how it is, because {attempt.lost}.",
-            f"It keeps {place(attempt.placement)} until it is seen again; only then is it "
-            "decided what becomes of "
-            f"it, so that it never runs twice. `optsched clear {job_id}` ends that where nothing "
-            "of it is left.",
+            f"It keeps {place(attempt.placement)} until it is seen again; only then is it decided "
+            f"what becomes of it, so that it never runs twice. `optsched clear {job_id}` ends that "
+            "where nothing of it is left.",
         ]
     elif attempt.leaving:
         says += _stopping(snapshot, job, attempt)
@@ -107,10 +106,9 @@ def _verb(job: LiveJob) -> str:
 def _held(job: LiveJob, snapshot: Snapshot) -> list[str]:
     return [
         f"{job.id} is on hold: {job.held}.",
-        f"Once it is released (`optsched release {job.id}`) it waits for its turn with the "
-        "others; it was "
-        f"submitted {human(snapshot.now_s - job.submit_s)} ago and has {human(job.left_s)} of work "
-        "to do.",
+        f"Once it is released (`optsched release {job.id}`) it waits for its turn with the others; "
+        f"it was submitted {human(snapshot.now_s - job.submit_s)} ago and has {human(job.left_s)} "
+        "of work to do.",
     ]
 
 
@@ -175,8 +173,7 @@ def _running(
     doing = " (still starting up)" if entry.setup_s > 0 else ""
     said = [
         f"{job.id} runs since {human(since_s)} on {place(attempt.placement)}{doing}; {share:.0%} "
-        f"done{steps}, "
-        f"expected to end in {human(ends_s)}{_sure(job, progress is not None)}."
+        f"done{steps}, expected to end in {human(ends_s)}{_sure(job, progress is not None)}."
     ]
     if abs(attempt.rate - 1) > 1e-9:
         said.append(f"There it makes {attempt.rate:.3g} s of its reference work a second.")
@@ -211,8 +208,7 @@ def _preemption(
     if not guarded(job, live, snapshot.preempt_unsaved).preemptible:
         return (
             "It is not preempted, because it is not known to save: submit it with --saves if it "
-            "does (see "
-            "docs/jobs.md), or once it has saved, it is known."
+            "does (see docs/jobs.md), or once it has saved, it is known."
         )
     ripe_s = job.min_run_s - (now_s - entry.started_s)
     later = f" in {human(ripe_s)} at the earliest" if ripe_s > TIME_TOLERANCE_S else ""

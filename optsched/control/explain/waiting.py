@@ -42,8 +42,7 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names:
         )
         return [
             f"{job.id} pauses for another {human(job.ready_s - snapshot.now_s)} before it is tried "
-            "again, because "
-            f"{job.reason or 'its last attempt came to nothing'}{tries}."
+            f"again, because {job.reason or 'its last attempt came to nothing'}{tries}."
         ]
     if not snapshot.statuses:
         return [f"{job.id} waits; the controller has not seen its nodes yet."]
@@ -143,8 +142,7 @@ def _free(snapshot: Snapshot, room: RoomNow, known: Job, facts: dict[str, Any]) 
     if not free.total:
         return [
             f"It needs {least} GPU{'s' * (least != 1)}, and none of the {free.there} {kind} it "
-            "could use is "
-            f"free{down}."
+            f"could use is free{down}."
         ]
     if free.total < least:
         return [
@@ -153,14 +151,12 @@ def _free(snapshot: Snapshot, room: RoomNow, known: Job, facts: dict[str, Any]) 
         ]
     if all(one.spread == "node" for one in able) and free.most < least:
         return [
-            f"It needs {least} GPUs on one node; {free.total} of the {free.there} {kind} are "
-            "free, but scattered "
-            f"over {free.nodes} nodes, at most {free.most} on one{down}."
+            f"It needs {least} GPUs on one node; {free.total} of the {free.there} {kind} are free, "
+            f"but scattered over {free.nodes} nodes, at most {free.most} on one{down}."
         ]
     return [
         f"{free.total} of the {free.there} {kind} it could use are free, at most {free.most} on "
-        f"one node{down}; "
-        f"it needs {least}."
+        f"one node{down}; it needs {least}."
     ]
 
 

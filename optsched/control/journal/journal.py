@@ -140,9 +140,7 @@ class Journal:
         if any(known is not None and seen[name] != known for name, known in self._file_ids.items()):
             raise JournalError(
                 f"journal {self.path}: was deleted or replaced while it was written to; put back "
-                "what "
-                "was there, or "
-                "begin anew once no job of it runs any more"
+                "what was there, or begin anew once no job of it runs any more"
             )
 
     def _identities(self) -> dict[str, tuple[int, int] | None]:
@@ -487,8 +485,7 @@ class Journal:
     def _damaged(self, how: str) -> JournalError:
         return JournalError(
             f"journal {self.path}: is damaged ({how}); nothing is started from it; put a sound "
-            "copy in its place, "
-            "or move it away to begin anew once no job of it runs any more"
+            "copy in its place, or move it away to begin anew once no job of it runs any more"
         )
 
 

@@ -257,9 +257,8 @@ def _sentences(answer: Answer) -> list[str]:
         said.append(f"The {_jobs(answer.jobs)} {which} would complete {when}.")
     if not complete:
         said.append(
-            f"{len(answer.before.end_s)} of {_jobs(answer.before.jobs)} complete "
-            f"{_within(after)} as things "
-            f"are, {len(after.end_s)} of {after.jobs} if so."
+            f"{len(answer.before.end_s)} of {_jobs(answer.before.jobs)} complete {_within(after)} "
+            f"as things are, {len(after.end_s)} of {after.jobs} if so."
         )
     able = [name for name in answer.before.never if name not in after.never]
     if able:

@@ -27,9 +27,8 @@ mean completion time is off by 0.3 %."""
 ROUGH = 0.01
 """By such a share are means then taken to be off."""
 LIMITS = (
-    "no more jobs come, every job runs as long as it is believed to, nothing fails, and rounds "
-    "are decided as "
-    "policy optsched does, or by the policy that drives the nodes"
+    "no more jobs come, every job runs as long as it is believed to, nothing fails, and rounds are "
+    "decided as policy optsched does, or by the policy that drives the nodes"
 )
 
 
