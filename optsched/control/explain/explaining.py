@@ -2,7 +2,7 @@
 would change that."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...duration import human
@@ -12,7 +12,7 @@ from ...model.instance import Running
 from ...model.job import Job
 from ...physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, unsaved_s
 from ..journal.log import place
-from ..journal.state import Attempt, LiveJob
+from ..journal.state import ENDED_AS, Attempt, LiveJob, Status
 from ..learned import NEVER_S
 from ..out_of_order import out_of
 from ..present import as_running, guarded
@@ -30,16 +30,16 @@ STOPPED_FOR = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Explained:
     """Sentences for people, the most important first, and the numbers in them for machines."""
 
     job: str
-    status: str
+    status: Status
     sentences: tuple[str, ...]
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any]
 
 
-def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Answer:
+def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Explained:
     """Why a job runs, waits, stops or has ended. Jobs of other users than its own are named only
     with `names`.
 
@@ -83,23 +83,17 @@ def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Answ
                 "that."
             )
     facts["attempts"] = [_numbers(one) for one in job.attempts]
-    return Answer(job=job_id, status=job.status, sentences=tuple(says), facts=facts)
+    return Explained(job=job_id, status=job.status, sentences=tuple(says), facts=facts)
 
 
 def _finished(job: LiveJob, facts: dict[str, Any]) -> list[str]:
-    assert job.finished_s is not None
+    assert job.finished is not None and job.finished_s is not None
     took_s = job.finished_s - job.submit_s
     facts["completion_s"] = took_s
     because = f": {job.reason}" if job.reason else ""
     return [
-        f"{job.id} {_verb(job)} {human(took_s)} after it was submitted{because}.",
+        f"{job.id} {ENDED_AS[job.finished]} {human(took_s)} after it was submitted{because}.",
         *_attempts(job.attempts),
-    ]
-
-
-def _verb(job: LiveJob) -> str:
-    return {"completed": "completed", "failed": "failed", "cancelled": "was cancelled"}[
-        str(job.finished)
     ]
 
 
