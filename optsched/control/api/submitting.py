@@ -5,6 +5,7 @@ import re
 import shlex
 from dataclasses import fields, replace
 from pathlib import PurePosixPath
+from typing import Any
 
 from ...errors import InputError
 from ...executors.base import JOB_NAME
@@ -40,6 +41,9 @@ AS_ASKED = [
         "max_nodes",
         "duration_s",
         "profile",
+        "labels",
+        "affinity",
+        "anti_affinity",
     }
 ]
 """Fields of a request that the job has as they are."""
@@ -99,6 +103,7 @@ def submission_of(
         max_nodes=max_nodes,
         duration_s=work_s,
         **{name: getattr(body, name) for name in AS_ASKED},
+        **_own_labels(body, caller),
         profile=_profile(body, caller, command, controller),
     )
     _check_job(job, controller, one_node_unasked=body.min_nodes is None and body.max_nodes is None)
@@ -132,6 +137,20 @@ def stem_of(argv: tuple[str, ...]) -> str:
         .rstrip("-_")
     )
     return stem if JOB_NAME.fullmatch(stem) else "job"
+
+
+def _own_labels(body: SubmitBody, caller: Caller) -> dict[str, Any]:
+    """Return the labels that the job has and looks for, each in the name space of its user.
+
+    Else anybody could keep another user's jobs off nodes and racks by a guess at their labels.
+    """
+    return {
+        "labels": tuple(f"{caller.name}/{label}" for label in body.labels),
+        "affinity": {f"{caller.name}/{label}": level for label, level in body.affinity.items()},
+        "anti_affinity": {
+            f"{caller.name}/{label}": level for label, level in body.anti_affinity.items()
+        },
+    }
 
 
 def _check_texts(body: SubmitBody) -> None:
