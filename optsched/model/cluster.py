@@ -10,7 +10,7 @@ from annotated_types import MaxLen, MinLen
 from .quantity import Amount, Count, Gib, Instant, Rate, Weight
 from .value import Value, empty
 
-Label = Annotated[str, MinLen(1), MaxLen(63)]
+Label = Annotated[str, MinLen(1), MaxLen(255)]
 """A word by which nodes, or jobs, are found."""
 POWER_CAP = "power_w"
 """The cluster resource, in watts, on which every GPU that works draws."""

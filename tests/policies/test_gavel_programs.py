@@ -323,10 +323,9 @@ def decided(name: str, **options: str) -> tuple[Instance, Program, np.ndarray]:
             gpus[:, 0],
         )
     program = Program(np.arange(12), rate, gpus, np.full(3, 4.0), pairs)
-    throughput = active.share.T[:, :3] * rate
+    throughput = active.ledger.share.T[:, :3] * rate
     if pairs is not None:
-        together = chosen._together
-        for (one, two), share in zip(together.pairs, together.share.T, strict=True):
+        for (one, two), share in zip(chosen._pairs, chosen._together.share.T, strict=True):
             i, j = active.row[one], active.row[two]
             throughput[i] += share[:3] * pairs.rate[i, j]
             throughput[j] += share[:3] * pairs.rate[j, i]

@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 from ortools.sat.python import cp_model
 
-from optsched.objectives import Usage
-from optsched.physics import cpus, memory_gib
 from optsched.plugins.solver import Constrain
 
 from ..scheduling.free_capacity import FreeCapacity
@@ -115,51 +113,13 @@ class Model:
         return max(ends, default=0) + total + 1
 
     def _types_in_detail(self, detailed: bool) -> dict[str | None, bool]:
-        """For each GPU type whether its nodes must be told apart.
-
-        They need not be where every gang may be split at no loss (or has one GPU) and neither cores
-        nor memory of a node can run short: intervals on identical GPUs can always be coloured.
-        """
-        found = {}
-        nodes = self.problem.instance.cluster.nodes
-        for gpu_type in dict.fromkeys(self.problem.node_types):
-            members = {n for n, node in enumerate(nodes) if node.gpu_type == gpu_type}
-            found[gpu_type] = self.constrained or (detailed and not self._is_one_pool(members))
-        return found
-
-    def _is_one_pool(self, members: set[int]) -> bool:
-        nodes = self.problem.instance.cluster.nodes
-        usage = [term for term in self.problem.objective.terms if isinstance(term, Usage)]
-        if not all(term.is_alike(nodes[n] for n in members) for term in usage):
-            return False
-        for activity in self.problem.activities:
-            if activity.index in self.problem.partner:
-                return False
-            for alternative in activity.alternatives:
-                if not members.intersection(n for n, _ in alternative.rooms):
-                    continue
-                if alternative.mode.gpus == 0:
-                    return False
-                if (
-                    alternative.fixed is None
-                    and alternative.mode.gpus > 1
-                    and alternative.spread != "cluster"
-                ):
-                    return False
-                rooms = dict(alternative.rooms)
-                for n in members:
-                    node = nodes[n]
-                    if alternative.fixed is None and rooms.get(n, 0) < min(
-                        node.gpus, alternative.mode.gpus
-                    ):
-                        return False
-                    if node.cpus is not None and cpus(alternative.mode, node.gpus) > node.cpus:
-                        return False
-                    if node.memory_gib is not None and (
-                        memory_gib(activity.job, alternative.mode, node.gpus) > node.memory_gib
-                    ):
-                        return False
-        return True
+        """Return for each GPU type whether its nodes must be told apart."""
+        types = self.problem.node_types
+        members = {t: {n for n, own in enumerate(types) if own == t} for t in types}
+        return {
+            t: self.constrained or (detailed and not self.problem.is_one_pool(nodes))
+            for t, nodes in members.items()
+        }
 
     def _rooms(self, activity: Activity, alternative: Alternative) -> Split:
         if self.fixed is None or alternative.fixed is not None:

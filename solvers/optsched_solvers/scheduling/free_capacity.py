@@ -1,7 +1,7 @@
 """Free capacity over time on every row, and where jobs fit first."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .problem import Activity, Alternative, Choice, Problem, Split
 
@@ -134,18 +134,19 @@ class FreeCapacity:
         activity: Activity,
         index: int,
         not_before: int,
-        allowed: frozenset[int] | None = None,
+        allowed: Mapping[int, int] | None = None,
         before: int | None = None,
     ) -> tuple[int, Split] | None:
-        """Earliest start of an alternative at or after `not_before` and the nodes it takes; None if
-        it fits on no node, or not before the start `before`."""
+        """Return the earliest start of an alternative at or after `not_before` and the nodes it
+        takes, of those `allowed` at most so many GPUs of each; None if it fits on no node, or not
+        before the start `before`."""
         chosen = activity.alternatives[index]
         if chosen.fixed is not None:
             return 0, chosen.fixed
         if not chosen.rooms:
             return self.settle(not_before, chosen.up, chosen.shared), ()
         rooms = (
-            [room for room in chosen.rooms if room[0] in allowed]
+            [(node, min(most, allowed[node])) for node, most in chosen.rooms if node in allowed]
             if allowed is not None
             else chosen.rooms
         )

@@ -79,8 +79,7 @@ class PriceBound:
         """One row for each job and alternative worth pricing, one column for each candidate
         start."""
         problem, cells = self.problem, len(self.cells_s)
-        earliest_s = self._earliest_s()
-        rows = list(self._rows(earliest_s))
+        rows = list(self._rows())
         self.job: Ints = np.array([activity.index for activity, _, _ in rows], dtype=np.int64)
         self.first_row: Ints = np.searchsorted(self.job, np.arange(len(problem.activities)))
         self.gpus = np.array(
@@ -119,28 +118,18 @@ class PriceBound:
         self._to_cell += offset
         self._hold_rows()
 
-    def _rows(self, earliest_s: list[float]) -> Iterator[tuple[Activity, Alternative, float]]:
-        for activity in self.problem.activities:
+    def _rows(self) -> Iterator[tuple[Activity, Alternative, float]]:
+        for activity, earliest_s in zip(
+            self.problem.activities, self.problem.earliest_s, strict=True
+        ):
             for alternative in _undominated(activity.alternatives):
-                from_s = earliest_s[activity.index]
-                if activity.hold is not None and alternative.fixed is None:
-                    from_s = max(from_s, activity.hold.seconds)
-                yield activity, alternative, from_s
+                ready_s = activity.ready_s(activity.alternatives.index(alternative))
+                yield activity, alternative, max(earliest_s, ready_s)
 
     def _type_index(self, alternative: Alternative) -> int:
         if not alternative.mode.gpus:
             return 0
         return self.types.index(self.problem.node_types[alternative.rooms[0][0]])
-
-    def _earliest_s(self) -> list[float]:
-        """Earliest start of each job in seconds from now: its release, or the end of a chain of
-        predecessors."""
-        activities, now_s = self.problem.activities, self.problem.instance.now_s
-        earliest_s = [max(0.0, activity.job.submit_s - now_s) for activity in activities]
-        for activity in self.problem.in_order:
-            ends = (earliest_s[i] + activities[i].shortest_s for i in activity.before)
-            earliest_s[activity.index] = max(earliest_s[activity.index], *ends, 0.0)
-        return earliest_s
 
     def _costs(self, rows: list[tuple[Activity, Alternative, float]]) -> Floats:
         """Cost of each row at each candidate start, without prices."""

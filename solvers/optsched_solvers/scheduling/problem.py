@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from optsched.model.instance import Instance, Running
 from optsched.model.job import Job, Mode
 from optsched.objectives import Inverse, Numbers, Objective, SumOfJobs, Usage
-from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, may_preempt
+from optsched.physics import TIME_TOLERANCE_S, Span, cpus, hold_to_save_s, may_preempt, memory_gib
 from optsched.physics.capacity import Capacity
 from optsched.physics.catalogue import Catalogue, catalogue_of
 from optsched.physics.modes import Option
@@ -64,7 +64,8 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One job: when it may start, in which ways, after whom.
+    """One job: when it may start (`wait_s` from now, in ticks its `release`), in which ways, after
+    whom.
 
     A running job's first alternative is to continue; those that are not `fixed` are open only where
     `hold` is set. Of a pair that shares GPUs the first alternative is that both continue, an
@@ -73,6 +74,7 @@ class Activity:
 
     index: int
     job: Job
+    wait_s: float
     release_down: int
     release_up: int
     alternatives: tuple[Alternative, ...]
@@ -85,8 +87,21 @@ class Activity:
         """Length of its shortest alternative."""
         return min(alternative.seconds for alternative in self.alternatives)
 
+    def ready_s(self, alternative: int) -> float:
+        """Return the seconds from now before which an alternative cannot start."""
+        if self.alternatives[alternative].fixed is not None:
+            return 0.0
+        return self.wait_s if self.hold is None else self.hold.seconds
+
+    def done_s(self, start_s: float) -> float:
+        """Return the least seconds from now until it is done, from `start_s` on."""
+        return min(
+            max(start_s, self.ready_s(i)) + alternative.seconds
+            for i, alternative in enumerate(self.alternatives)
+        )
+
     def preempts(self, alternative: int) -> bool:
-        """Whether an alternative preempts the job, which runs now."""
+        """Return whether an alternative preempts the job, which runs now."""
         return self.hold is not None and self.alternatives[alternative].fixed is None
 
 
@@ -213,6 +228,53 @@ class Problem:
         before = {activity.index: activity.before for activity in self.activities}
         return [self.activities[i] for i in TopologicalSorter(before).static_order()]
 
+    @cached_property
+    def earliest_s(self) -> list[float]:
+        """The earliest start of each job in seconds from now: its release, or the end of a chain of
+        predecessors. One that runs holds its nodes whatever becomes of those."""
+        earliest_s = [activity.wait_s for activity in self.activities]
+        for activity in self.in_order:
+            if activity.running is None:
+                ends_s = (self.activities[i].done_s(earliest_s[i]) for i in activity.before)
+                earliest_s[activity.index] = max(earliest_s[activity.index], *ends_s, 0.0)
+        return earliest_s
+
+    def is_one_pool(self, members: set[int]) -> bool:
+        """Return whether these nodes, of one GPU type, need not be told apart.
+
+        They need not be where every gang may be split at no loss (or has one GPU) and neither cores
+        nor memory of a node can run short: intervals on identical GPUs can always be coloured.
+        """
+        nodes = self.instance.cluster.nodes
+        usage = [term for term in self.objective.terms if isinstance(term, Usage)]
+        return all(term.is_alike(nodes[n] for n in members) for term in usage) and all(
+            activity.index not in self.partner
+            and self._splits_at_no_loss(activity, alternative, members)
+            for activity in self.activities
+            for alternative in activity.alternatives
+            if not members.isdisjoint(n for n, _ in alternative.rooms)
+        )
+
+    def _splits_at_no_loss(
+        self, activity: Activity, alternative: Alternative, members: set[int]
+    ) -> bool:
+        mode, rooms = alternative.mode, dict(alternative.rooms)
+        is_fixed = alternative.fixed is not None
+        return (
+            mode.gpus > 0
+            and (is_fixed or mode.gpus == 1 or alternative.spread == "cluster")
+            and all(
+                (is_fixed or rooms.get(n, 0) >= min(node.gpus, mode.gpus))
+                and (node.cpus is None or cpus(mode, node.gpus) <= node.cpus)
+                and (
+                    node.memory_gib is None
+                    or memory_gib(activity.job, mode, node.gpus) <= node.memory_gib
+                )
+                for n in members
+                for node in (self.instance.cluster.nodes[n],)
+            )
+        )
+
     def _choose_tick(self) -> Tick:
         instance, seconds = self.instance, list(self.changes_s)
         latest_s, total_s = max(self.changes_s, default=0.0), 0.0
@@ -303,6 +365,7 @@ class Problem:
         return Activity(
             index,
             job,
+            wait_s,
             self.tick.floor(wait_s),
             self.tick.ceil(wait_s),
             tuple(alternatives),

@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from optsched.physics import TIME_TOLERANCE_S
 
-from .free_capacity import EPSILON, FreeCapacity
+from .free_capacity import EPSILON, FAR, FreeCapacity
 from .problem import Activity, Alternative, Choice, Problem, Schedule
 
 
@@ -19,15 +19,15 @@ def generate(
     priority: Sequence[float],
     preempted: frozenset[int] = frozenset(),
     ways: Mapping[int, tuple[int, ...]] | None = None,
-    nodes: Mapping[int, frozenset[int]] | None = None,
+    nodes: Mapping[int, Mapping[int, int]] | None = None,
     not_before: Mapping[int, int] | None = None,
 ) -> Schedule | None:
     """Serial schedule generation: lowest `priority` first among jobs whose predecessors are placed.
 
     Running jobs continue unless their index is in `preempted`. `ways` limits a job to some of its
-    alternatives, `nodes` to some nodes, `not_before` has it wait. A job takes the alternative in
-    which it completes first.
-    None where a job fits nowhere or a budget runs out.
+    alternatives, `nodes` to some nodes with at most so many GPUs of each, `not_before` has it wait.
+    A job takes the alternative in which it completes first. None where a job fits nowhere or a
+    budget runs out.
     """
     capacity = FreeCapacity(problem)
     found = place_running(problem, capacity, preempted)
@@ -78,7 +78,7 @@ def replay(
         preempted_in(problem, choices),
         {j: (choice.alternative,) for j, choice in choices.items()},
         {
-            j: frozenset(node for node, _ in choice.split)
+            j: dict.fromkeys((node for node, _ in choice.split), FAR)
             for j, choice in choices.items()
             if choice.split and j not in anywhere
         },
@@ -183,7 +183,7 @@ def _first_to_complete(
     found: dict[int, Choice],
     budget: dict[str, float],
     ways: Mapping[int, tuple[int, ...]] | None,
-    nodes: Mapping[int, frozenset[int]] | None,
+    nodes: Mapping[int, Mapping[int, int]] | None,
     from_tick: int,
 ) -> Choice | None:
     index = activity.index

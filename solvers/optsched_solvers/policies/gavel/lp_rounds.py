@@ -8,9 +8,8 @@ import numpy as np
 from optsched.driver.world import World
 
 from .active import Active, Floats, Kinds
-from .pair_rounds import PairRounds, SharingOption
 from .program import Allocation, PairRates, Program, alone
-from .rounds import RoundOptions
+from .rounds import RoundOptions, Rounds, SharingOption
 from .sharers import Sharers
 
 
@@ -33,7 +32,7 @@ class LpOptions(HeterogeneityOption, SharingOption):
             raise ValueError("sharing=pairs goes with heterogeneity=aware only")
 
 
-class LpRounds(PairRounds):
+class LpRounds(Rounds):
     """`allocate` gives shares to the jobs that need GPUs and can have some; one that can run
     without does so always.
 
