@@ -78,17 +78,17 @@ def command(
     from ..packing.engine import pack
     from ..packing.picture import draw
     from ..packing.problem import problem
-    from ..packing.result import as_file, placements, points, summary
-    from ..packing.rules import checked, rule
+    from ..packing.result import as_file, heading, placements, points, summary
+    from ..packing.rules import rule
     from ..packing.verify import violations
 
-    checked(rule_name)
+    make = rule(rule_name)
     if output is not None and output.exists() and not output.is_dir():
         raise InputError(f"-o {output} is a file; name a directory")
     loaded = load(instance, accept_never=True)
     asked = problem(loaded)
     order = arrivals(asked, demand, seed)
-    packed = pack(asked, order, rule(rule_name, asked, seed), seed)
+    packed = pack(asked, order, make(asked, seed), seed)
     wrong = violations(loaded, placements(asked, packed))
     if wrong:
         click.echo(
@@ -96,12 +96,13 @@ def command(
         )
         return 1
     found = points(asked, packed, bounds)
-    total = summary(loaded, asked, packed, found, rule_name, demand, seed)
+    head = heading(loaded, rule_name, demand, seed)
+    total = summary(head, asked, packed, found)
     out = Outputs()
     if output is not None:
         make_folder(output)
         write_text(output / "summary.json", json.dumps(total, indent=1) + "\n")
-        text = as_file(loaded, asked, packed, rule_name, demand, seed)
+        text = as_file(head, asked, packed)
         out.write("packing", output / "packing.json", lambda path: write_text(path, text))
         if len(order):
             pictures = partial(draw, asked, packed, found, rule_name, output)
@@ -135,7 +136,7 @@ def _show(total: dict[str, Any], bounds: bool) -> None:
     lines = [
         f"instance {total['instance']['name']}: {total['gpus']:,} GPUs, {total['arrived']:,} "
         f"arrivals (seed {total['seed']}), {failed}",
-        f"rule {total['rule']}: {RULES[total['rule']]}",
+        f"rule {total['rule']}: {RULES[total['rule']][1]}",
     ]
     if times is not None:
         lines.append(
