@@ -40,7 +40,7 @@ def _job_plan(problem: Problem, activity: Activity, choice: Choice, schedule: Sc
     if activity.index in problem.partner:
         segments = (
             (*_stay(problem, activity, schedule), *segments)
-            if chosen.fixed is None
+            if not chosen.fixed
             else (*_stay(problem, activity, schedule),)
         )
     elif activity.hold is not None and choice.alternative > 0 and activity.hold.seconds > 0:
@@ -113,10 +113,10 @@ def _is_saved_first(problem: Problem, activity: Activity, segments: tuple[Segmen
 def _which(activity: Activity, segment: Segment, split: Split, preempted: bool) -> int | None:
     length_s = segment.end_s - segment.start_s
     for i, alternative in enumerate(activity.alternatives):
-        if alternative.fixed is not None:
+        if alternative.fixed:
             if (
                 not preempted
-                and alternative.fixed == split
+                and alternative.rooms == split
                 and math.isclose(alternative.seconds, length_s, rel_tol=1e-9, abs_tol=1e-4)
             ):
                 return i
