@@ -76,8 +76,6 @@ def build(
     return RoundModel(
         instance=instance,
         objective=objective,
-        round_s=round_s,
-        refill=refill,
         blocked=tuple(blocked),
         reserved=tuple(reserved),
         classes=classes,

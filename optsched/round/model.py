@@ -185,8 +185,6 @@ class RoundModel:
 
     instance: Instance
     objective: Objective
-    round_s: float
-    refill: bool
     blocked: tuple[Placement, ...]
     reserved: tuple[tuple[Placement, float], ...]
     classes: tuple[NodeClass, ...]
