@@ -104,8 +104,7 @@ class Explainer:
                     ):
                         left[slot.node][i] += amount
         for node, amounts in left.items():
-            n = model.instance.cluster.node_order[node]
-            free = self._room.gpus[n], self._room.cpus[n], self._room.memory[n]
+            free = self._room.free[model.instance.cluster.node_order[node]]
             if all(there >= amount for there, amount in zip(free, amounts, strict=True)):
                 comers.pop(node, None)
         return comers, goers
@@ -211,7 +210,7 @@ class Explainer:
             return False, tuple(one.row for one in numbers.rows)
         short = self._room.short(p)
         pattern = model.fresh(best)
-        most, total = self._room.free(p, model.jobs[int(model.options.job[best])])
+        most, total = self._room.room(p, model.jobs[int(model.options.job[best])])
         if most >= max(pattern.gpus, 1):
             return True, short
         where = " or ".join(numbers.node_classes)
