@@ -168,7 +168,7 @@ class Room:
         if not pattern.gpus:
             return int(cpus >= pattern.cpus and memory >= pattern.memory_gib)
         each, per_gpu = pattern.cpus // pattern.gpus, pattern.memory_gib / pattern.gpus
-        most = max(0, gpus)
+        most: int = max(0, gpus)
         if each:
             most = int(min(most, max(0, cpus) // each))
         if per_gpu:
