@@ -10,7 +10,7 @@ from annotated_types import MaxLen, MinLen
 from .quantity import Amount, Count, Gib, Instant, Rate, Weight
 from .value import Value, empty
 
-Label = Annotated[str, MinLen(1), MaxLen(63)]
+Label = Annotated[str, MinLen(1), MaxLen(255)]
 """A word by which nodes, or jobs, are found."""
 POWER_CAP = "power_w"
 """The cluster resource, in watts, on which every GPU that works draws."""
@@ -62,15 +62,15 @@ class Tenant(Value):
 
 
 def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
-    """All quotas together, which bound what their tenants hold together; None where nobody borrows,
-    so that each quota alone says as much."""
+    """Return all quotas together, which bound what their tenants hold together; None where nobody
+    borrows, so that each quota alone says as much."""
     if not any(tenant.borrow_gpus for tenant in tenants):
         return None
     return sum(tenant.gpu_quota or 0 for tenant in tenants)
 
 
 def gpu_caps(tenants: tuple[Tenant, ...]) -> dict[str, int]:
-    """For each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones
+    """Return for each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones
     included."""
     pool = quota_pool(tenants)
     return {

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from annotated_types import MaxLen, MinLen
 from pydantic import Field, ValidationError
 
 from ...executors.base import JOB_NAME
@@ -26,7 +27,9 @@ Text = Annotated[str, Field(max_length=MOST_WORD_BYTES, pattern=r"^[^\x00]*$")]
 Short = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 Name = Annotated[str, Field(max_length=63, pattern=f"^{JOB_NAME.pattern}$")]
 Wanted = dict[Label, Literal["required", "forbidden"]]
-Near = dict[Label, Literal["node", "rack"]]
+OwnLabel = Annotated[str, MinLen(1), MaxLen(63)]
+"""A label of a job, in the name space of its user."""
+Near = dict[OwnLabel, Literal["node", "rack"]]
 Variable = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Image = Annotated[
     str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
@@ -68,7 +71,7 @@ class SubmitBody:
     gpu_types: Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)] | None = None
     min_nodes: PositiveCount | None = None
     max_nodes: PositiveCount | None = None
-    labels: Annotated[tuple[Label, ...], Field(max_length=64)] = ()
+    labels: Annotated[tuple[OwnLabel, ...], Field(max_length=64)] = ()
     node_labels: Annotated[Wanted, Field(max_length=64)] = field(default_factory=dict)
     affinity: Annotated[Near, Field(max_length=64)] = field(default_factory=dict)
     anti_affinity: Annotated[Near, Field(max_length=64)] = field(default_factory=dict)

@@ -5,6 +5,7 @@ import re
 import shlex
 from dataclasses import fields, replace
 from pathlib import PurePosixPath
+from typing import Any
 
 from ...errors import InputError
 from ...executors.base import JOB_NAME
@@ -17,6 +18,7 @@ from ...model.profile import UNMEASURED, Profile
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..controller import Controller
+from ..journal.state import ENDED_AS
 from ..learned import NEVER_S
 from ..learning import believed
 from ..limits import limits_of
@@ -40,6 +42,9 @@ AS_ASKED = [
         "max_nodes",
         "duration_s",
         "profile",
+        "labels",
+        "affinity",
+        "anti_affinity",
     }
 ]
 """Fields of a request that the job has as they are."""
@@ -99,6 +104,7 @@ def submission_of(
         max_nodes=max_nodes,
         duration_s=work_s,
         **{name: getattr(body, name) for name in AS_ASKED},
+        **_own_labels(body, caller),
         profile=_profile(body, caller, command, controller),
     )
     _check_job(job, controller, one_node_unasked=body.min_nodes is None and body.max_nodes is None)
@@ -132,6 +138,20 @@ def stem_of(argv: tuple[str, ...]) -> str:
         .rstrip("-_")
     )
     return stem if JOB_NAME.fullmatch(stem) else "job"
+
+
+def _own_labels(body: SubmitBody, caller: Caller) -> dict[str, Any]:
+    """Return the labels that the job has and looks for, each in the name space of its user.
+
+    Else anybody could keep another user's jobs off nodes and racks by a guess at their labels.
+    """
+    return {
+        "labels": tuple(f"{caller.name}/{label}" for label in body.labels),
+        "affinity": {f"{caller.name}/{label}": level for label, level in body.affinity.items()},
+        "anti_affinity": {
+            f"{caller.name}/{label}": level for label, level in body.anti_affinity.items()
+        },
+    }
 
 
 def _check_texts(body: SubmitBody) -> None:
@@ -206,15 +226,13 @@ def _deadline_s(body: SubmitBody, controller: Controller) -> float | None:
 def _after(body: SubmitBody, caller: Caller, controller: Controller) -> tuple[str, ...]:
     for name in body.after:
         job = controller.state.jobs.get(name)
-        if job is None or not (caller.all_jobs or job.submission.job.user == caller.name):
+        if job is None or not caller.sees(job):
             raise HttpError(422, f"after: there is no job {name!r}")
         if job.finished in ("failed", "cancelled"):
-            raise HttpError(422, f"after: {name} {_was(job.finished)}, so this would never start")
+            raise HttpError(
+                422, f"after: {name} {ENDED_AS[job.finished]}, so this would never start"
+            )
     return tuple(dict.fromkeys(body.after))
-
-
-def _was(finished: str) -> str:
-    return "was cancelled" if finished == "cancelled" else finished
 
 
 def _nodes(body: SubmitBody) -> tuple[int, int | None]:

@@ -111,9 +111,9 @@ def test_submit_prints_the_name_and_carries_every_option(
     status, out, _ = run("submit", "--hold", *near, "--", "x")
     asked = live.controller.state.jobs[out.strip()].submission.job
     assert (asked.labels, asked.affinity, asked.anti_affinity, asked.node_labels) == (
-        ("db",),
-        {"web": "rack"},
-        {"db": "node"},
+        (f"{asked.user}/db",),
+        {f"{asked.user}/web": "rack"},
+        {f"{asked.user}/db": "node"},
         {"spot": "forbidden"},
     )
 
