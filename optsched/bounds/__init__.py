@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..model.instance import Instance
 from ..objectives import Objective, Term
+from .mode_table import ModeTable, tabulate
 from .terms import Outlook, look, term_bounds
-from .ways import Ways, tabulate
 
 if TYPE_CHECKING:
     from ..files.certificate import Certificate
@@ -81,10 +81,10 @@ def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True
     any_plan = tabulate(instance, preemptive=True)
     found = _every(instance, objective, any_plan)
     if plan_class:
-        ways = tabulate(instance, preemptive=False)
-        if instance.running or any_plan.mixes or _may_differ(ways):
+        modes = tabulate(instance, preemptive=False)
+        if instance.running or any_plan.mixes or _may_differ(modes):
             known = {(bound.level, bound.source): bound.value for bound in found}
-            for bound in _every(instance, objective, ways):
+            for bound in _every(instance, objective, modes):
                 value = known.get((bound.level, bound.source), -math.inf)
                 if bound.value > value + 1e-12 * abs(bound.value):
                     found.append(bound)
@@ -92,9 +92,9 @@ def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True
     return found
 
 
-def _may_differ(ways: Ways) -> bool:
-    elastic = bool((ways.most_gpus != ways.gpus).any() or (ways.most_cores != ways.cores).any())
-    return elastic or len(ways.job) > len(ways.first)
+def _may_differ(modes: ModeTable) -> bool:
+    elastic = any((held.most != held.starting).any() for held in (modes.gpus, modes.cores))
+    return elastic or len(modes.job) > len(modes.first)
 
 
 def _best(bounds: list[Bound]) -> tuple[Bound, ...]:
@@ -105,10 +105,10 @@ def _best(bounds: list[Bound]) -> tuple[Bound, ...]:
     return tuple(best.values())
 
 
-def _every(instance: Instance, objective: Objective, ways: Ways) -> list[Bound]:
-    outlook = look(instance, ways)
+def _every(instance: Instance, objective: Objective, modes: ModeTable) -> list[Bound]:
+    outlook = look(instance, modes)
     return [
-        Bound(level=number, value=value, source=source, preemptive=ways.preemptive)
+        Bound(level=number, value=value, source=source, preemptive=modes.preemptive)
         for number, level in enumerate(objective.levels)
         for source, value in _level(instance, level, outlook).items()
     ]

@@ -17,9 +17,9 @@ from .ascent import ascend
 from .deadlines import Deadlines
 from .fluid import fluid, resampled, thinned
 from .market import Market, market
+from .mode_table import Floats
 from .priced import Prices
 from .refutation import Refutation
-from .ways import Floats
 
 STEPS = 120
 INTERVALS = (24, 48, 96)

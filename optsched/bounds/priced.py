@@ -2,7 +2,7 @@
 
 Relax "at most m_c GPUs of type c are held at any instant" with a price lambda_ck >= 0 for a
 GPU-second of type c in interval k of time, and 0 after the last. Then every job buys its own work
-where it is cheapest, one way at a time, in as many pieces as it likes. For sums of weighted
+where it is cheapest, one alternative at a time, in as many pieces as it likes. For sums of weighted
 completion times a job also pays for the end of its last piece:
 
     bound(lambda) = sum_j min over k of [ w_j (t_k + s) + cheapest price of the work of j, done in
@@ -32,7 +32,7 @@ import math
 from bisect import bisect_right, insort
 from dataclasses import dataclass
 
-from .market import Buyer, Market, Way
+from .market import Alternative, Buyer, Market
 
 ROUNDING = 1e-11
 """Sums are taken this much, relative to the terms in them, to the safe side: far more than floats
@@ -68,7 +68,7 @@ class Prices:
         self._market = market
         self._grid_s = grid_s
         self._prices = prices
-        self._steps: dict[tuple[tuple[Way, ...], float], list[tuple[Step, ...]]] = {}
+        self._steps: dict[tuple[tuple[Alternative, ...], float], list[tuple[Step, ...]]] = {}
 
     def bound(self) -> float:
         """No plan has a smaller sum of weighted completion times, counted from submission."""
@@ -112,7 +112,7 @@ class Prices:
         need = buyer.work_s - free_s
         if need <= EXACT * buyer.work_s:
             return 0.0
-        plain = self._offered(buyer.ways, 0.0)
+        plain = self._offered(buyer.alternatives, 0.0)
         offers: list[Offer] = []
         for k in range(self._interval(buyer.head_s), last):
             if grid[k] >= due_s:
@@ -133,7 +133,10 @@ class Prices:
         if weight == 0:
             return 0.0
         grid, last = self._grid_s, len(self._grid_s) - 1
-        plain, final = self._offered(buyer.ways, 0.0), self._offered(buyer.ways, weight)
+        plain, final = (
+            self._offered(buyer.alternatives, 0.0),
+            self._offered(buyer.alternatives, weight),
+        )
         best = cheapest = math.inf
         end = first = self._interval(head_s)
         chosen: list[
@@ -176,13 +179,13 @@ class Prices:
     def _add(self, buyer: Buyer, first: int, end: int, bought: Cells) -> None:
         """What a job buys that completes in interval `end`."""
         grid, last = self._grid_s, len(self._grid_s) - 1
-        plain = self._offered(buyer.ways, 0.0)
+        plain = self._offered(buyer.alternatives, 0.0)
         offers: list[Offer] = []
         for k in range(first, end):
             length_s = grid[k + 1] - max(grid[k], buyer.head_s)
             offers.extend((step.price, k, step.work * length_s, step) for step in plain[k])
         length_s = grid[end + 1] - max(grid[end], buyer.head_s) if end < last else math.inf
-        final = self._offered(buyer.ways, buyer.weight)[end]
+        final = self._offered(buyer.alternatives, buyer.weight)[end]
         offers.extend((step.price, end, step.work * length_s, step) for step in final)
         _taken(offers, buyer.work_s, bought)
 
@@ -213,16 +216,16 @@ class Prices:
                     spare = chosen[at - 1][1] if at else 0.0
         return cost if need <= enough else None
 
-    def _offered(self, ways: tuple[Way, ...], per_s: float) -> list[tuple[Step, ...]]:
+    def _offered(self, own: tuple[Alternative, ...], per_s: float) -> list[tuple[Step, ...]]:
         """For each interval, and after the grid, what work costs a job that pays `per_s` for each
-        second that it works there: a second is spent in one way, so that dearer and faster ways
-        come after cheaper and slower ones."""
-        key = ways, per_s
+        second that it works there: a second is spent in one alternative, so that dearer and faster
+        ones come after cheaper and slower ones."""
+        key = own, per_s
         if key not in self._steps:
             count = len(self._prices[0]) if self._prices else len(self._grid_s) - 1
             at = [tuple(prices[k] for prices in self._prices) for k in range(count)]
             free = tuple([0.0] * len(self._prices))
-            self._steps[key] = [_steps(ways, per_s, now) for now in (*at, free)]
+            self._steps[key] = [_steps(own, per_s, now) for now in (*at, free)]
         return self._steps[key]
 
 
@@ -248,31 +251,24 @@ def _price_of(offer: Offer) -> float:
     return offer[0]
 
 
-def _steps(ways: tuple[Way, ...], per_s: float, prices: tuple[float, ...]) -> tuple[Step, ...]:
-    """The lower convex hull of work and cost of the ways, from (0, 0) on, as steps of rising
-    price."""
+def _steps(
+    own: tuple[Alternative, ...], per_s: float, prices: tuple[float, ...]
+) -> tuple[Step, ...]:
+    """Return the lower convex hull of work and cost of the alternatives, from (0, 0) on, as steps
+    of rising price."""
     points = [
         (one.speed, per_s + (prices[one.gpu_type] * one.gpus if one.gpu_type >= 0 else 0.0), one)
-        for one in ways
+        for one in own
     ]
-    if len(points) == 1:
-        speed, cost, way = points[0]
-        return (Step(cost / speed, speed, _uses(way, None, speed)),)
     steps: list[Step] = []
     speed = cost = 0.0
-    before: Way | None = None
+    before: Alternative | None = None
     while ahead := [point for point in points if point[0] > speed]:
-        price, _, way = min(((y - cost) / (x - speed), -x, way) for x, y, way in ahead)
-        more = way.speed - speed
-        steps.append(Step(price, more, _uses(way, before, more)))
-        speed, cost, before = way.speed, cost + price * more, way
+        price, _, best = min(((y - cost) / (x - speed), -x, point) for x, y, point in ahead)
+        more = best.speed - speed
+        uses = [(best.gpu_type, best.gpus / more)] if best.gpu_type >= 0 else []
+        if before is not None and before.gpu_type >= 0:  # in whose place it is
+            uses.append((before.gpu_type, -before.gpus / more))
+        steps.append(Step(price, more, tuple(uses)))
+        speed, cost, before = best.speed, cost + price * more, best
     return tuple(steps)
-
-
-def _uses(way: Way, before: Way | None, more: float) -> tuple[tuple[int, float], ...]:
-    """GPU-seconds for a second of the work that a way does `more` than the one before it, in its
-    place."""
-    found = [(way.gpu_type, way.gpus / more)] if way.gpu_type >= 0 else []
-    if before is not None and before.gpu_type >= 0:
-        found.append((before.gpu_type, -before.gpus / more))
-    return tuple(found)

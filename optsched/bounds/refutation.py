@@ -8,8 +8,8 @@ from .ascent import USUAL
 from .deadlines import Deadlines
 from .fluid import thinned, worth_of_types
 from .market import Market
+from .mode_table import Floats
 from .priced import Cells, Prices
-from .ways import Floats
 
 NEAR = 1e-8
 """Relative difference of values at which a bisection ends."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .ways import Floats, Ints
+from .mode_table import Floats, Ints
 
 
 def first_come_ends(heads_s: Floats, work_s: Floats) -> Floats:

@@ -269,14 +269,17 @@ def remaining_after_preemption_s(instance: Instance, entry: Running) -> float:
     return min(job.work_s, entry.remaining_s + work_lost)
 
 
+def may_ever_preempt(job: Job, entry: Running) -> bool:
+    """Return whether a running job may be preempted once more, now or later."""
+    is_worn = job.max_preemptions is not None and entry.preemptions >= job.max_preemptions
+    return job.preemptible and not is_worn
+
+
 def may_preempt(instance: Instance, entry: Running) -> bool:
-    """Whether the job's own rules allow its preemption at `now_s`."""
+    """Return whether the job's own rules allow its preemption at `now_s`."""
     job = instance.job[entry.job]
-    if not job.preemptible or (
-        job.max_preemptions is not None and entry.preemptions >= job.max_preemptions
-    ):
-        return False
-    return instance.now_s - entry.started_s >= job.min_run_s - TIME_TOLERANCE_S
+    has_run_s = instance.now_s - entry.started_s
+    return may_ever_preempt(job, entry) and has_run_s >= job.min_run_s - TIME_TOLERANCE_S
 
 
 def fits_type(job: Job, mode: Mode, node: Node) -> bool:

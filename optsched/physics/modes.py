@@ -43,14 +43,14 @@ def base_modes(cluster: Cluster, job: Job) -> tuple[Mode, ...]:
 def _base_modes(cluster: Cluster, job: Job) -> Iterator[Mode]:
     if job.modes:
         for listed in job.modes:
-            mode = _with_shared(cluster, job, listed)
+            mode = with_shared(cluster, job, listed)
             for gpu_type in (
                 cluster.gpu_types if mode.gpus and mode.gpu_type is None else (mode.gpu_type,)
             ):
                 yield replace(mode, gpu_type=gpu_type)
         return
     if job.gpus == 0:
-        yield _with_shared(cluster, job, Mode(cpus=job.cpus))
+        yield with_shared(cluster, job, Mode(cpus=job.cpus))
         return
     for gpu_type in cluster.gpu_types:
         for gpus in gang_sizes(job):
@@ -59,12 +59,12 @@ def _base_modes(cluster: Cluster, job: Job) -> Iterator[Mode]:
                     mode = Mode(
                         gpu_type=gpu_type, gpus=gpus, cpus_per_gpu=level, clock_mhz=clock_mhz
                     )
-                    yield _with_shared(cluster, job, mode)
+                    yield with_shared(cluster, job, mode)
 
 
-def _with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
-    """`mode` with what it holds of the cluster: the job's own, and under a power cap what its GPUs
-    draw."""
+def with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
+    """Return `mode` with what it holds of the cluster: the job's own, and under a power cap what
+    its GPUs draw."""
     if mode.duration_s is None:
         resources = held_resources(cluster, job, mode, mode.gpu_type)
         return (

@@ -13,10 +13,10 @@ from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s, setup_s
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNumber
-from optsched.plugins.policy import Source
 
 from ..parts.demand_queue import arrival_key
 from ..parts.reallocation import may_move
+from ..sources import SOURCES
 from .places import Shelves, Way, offers, ways_of
 from .prices import Utility, best_rate, prices
 
@@ -72,24 +72,7 @@ class Hadar:
     name = "hadar"
     title = "gangs on mixes of GPU types by payoff at prices that rise with the use of each node"
 
-    source = Source(
-        authors="A. Sultana, F. Xu, X. Yuan, L. Chen, N.-F. Tzeng",
-        title="Hadar: Heterogeneity-aware optimization-based online scheduling for deep learning "
-        "cluster",
-        venue="IPDPS",
-        year=2024,
-        link="doi:10.1109/IPDPS57955.2024.00066",
-        needs=("profile.rate", "profile.mixing", "node.gpu_type"),
-        sureness="reconstructed",
-        verified="abstract: an online primal-dual framework with a dual subroutine, mixes of "
-        "types within one job",
-        derived="a running job moves only where it ends earlier, and stays while nobody takes "
-        "its GPUs",
-        reconstructed="the price function, the utility and its limits, and one pass in order of "
-        "utility for each GPU "
-        "where the authors search over taking and skipping",
-        published="mean JCT 2.5x better than Gavel and 3x better than YARN, queueing delay -13 %",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

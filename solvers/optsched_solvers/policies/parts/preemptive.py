@@ -95,7 +95,7 @@ class Preemptive:
                 return
             job_id = kept.current.job
             world.start(job_id, *found)
-            kept.protected.add(job_id)
+            world.protected.add(job_id)
             self.order.add(job_id)
 
     def _start_the_only_one(self, world: World) -> bool:
@@ -108,7 +108,7 @@ class Preemptive:
         if found is None:
             return False
         world.take_arrived()
-        self.reservations.protected.discard(job_id)
+        world.protected.discard(job_id)
         world.start(job_id, *found)
         self.order.add(job_id)
         return True
