@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from annotated_types import Ge
 
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
@@ -200,7 +201,7 @@ class _Powered:
         """What came free, and the nodes that have booted."""
         return [*self._world.take_released(), *self._on]
 
-    def fit(self, job_id: str, room: Room | None = None) -> tuple[Option, Placement] | None:
+    def fit(self, job_id: str, room: Room | None = None) -> Fit | None:
         """As `World.fit`, on powered nodes."""
         return self._world.fit(job_id, self.free if room is None else room)
 

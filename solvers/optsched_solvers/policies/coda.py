@@ -7,6 +7,7 @@ from typing import Annotated
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
@@ -16,7 +17,6 @@ from .parts.coda_arrays import Arrays
 from .parts.core_search import CoreSearch
 from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
-from .parts.seating import Seat
 from .parts.within import within
 from .sources import SOURCES
 
@@ -63,7 +63,7 @@ class Coda:
         self._queues: dict[str, list[Entry]] = {"wide": [], "narrow": [], "cpu": []}
         self._ways: dict[str, tuple[Option, ...]] = {}
         self._on_cpus: dict[str, None] = {}
-        self._claims: dict[str, Seat] = {}
+        self._claims: dict[str, Fit] = {}
         self._shares: dict[str | None, float] | None = None
         self._reclaimed = 0
         self._relieved = 0
@@ -181,7 +181,7 @@ class Coda:
                 )
         return soon
 
-    def _start(self, world: World, job_id: str, seat: Seat) -> None:
+    def _start(self, world: World, job_id: str, seat: Fit) -> None:
         world.start(job_id, *seat)
         self._ways.pop(job_id, None)
         if not _gpus(seat[1]):
@@ -214,7 +214,7 @@ class Coda:
             gangs.append(job_id)
         self._drop_started(world)
 
-    def _find(self, world: World, room: Room, job_id: str, name: str) -> Seat | None:
+    def _find(self, world: World, room: Room, job_id: str, name: str) -> Fit | None:
         """A place in the job's own array, else in the other, which small gangs use only while no
         wide one waits."""
         for nodes in self.arrays.nodes(world, name, alone=not self._queues["wide"]):
@@ -269,7 +269,7 @@ class Coda:
                 room.take(need, seat[1])
         self._drop_started(world)
 
-    def _place_on_cpus(self, world: World, room: Room, job_id: str) -> Seat | None:
+    def _place_on_cpus(self, world: World, room: Room, job_id: str) -> Fit | None:
         """A place where the memory bandwidth is enough: without GPUs, beside GPUs, on what is kept
         for idle GPUs."""
         gbps = world.job(job_id).profile.memory_gbps

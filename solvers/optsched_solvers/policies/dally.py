@@ -9,6 +9,7 @@ from annotated_types import Ge
 
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, span
@@ -59,7 +60,7 @@ class Dally:
         self._new, self._back = DemandQueue(), DemandQueue()
         self._since_s: dict[str, float] = {}
         self._sensitivity: dict[str, float] = {}
-        self._claims: dict[str, tuple[Option, Placement]] = {}
+        self._claims: dict[str, Fit] = {}
         self._recheck_s = math.inf
         self._review_at_s = -math.inf
         self._taken: dict[Span, int] = dict.fromkeys(LEVELS, 0)
@@ -257,9 +258,7 @@ class Dally:
         self._moved += 1
         return True
 
-    def _pays(
-        self, world: World, job_id: str, found: tuple[Option, Placement], victims: list[str]
-    ) -> bool:
+    def _pays(self, world: World, job_id: str, found: Fit, victims: list[str]) -> bool:
         """Whether the GPU time saved is more than what all the pauses take."""
         left_s, option = world.remaining_work_s(job_id), found[0]
         held = world.held_gpus(job_id)

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import Annotated, Literal
 
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.job import Elastic
@@ -20,7 +21,7 @@ from .parts.gang_counts import by_size
 from .parts.reallocation import IntervalOption, held
 from .parts.ring import Ring, ring_of
 from .parts.ring_choice import Choice, most_utility
-from .parts.seating import Seat, Seating, is_seated
+from .parts.seating import Seating, is_seated
 from .parts.seats import Seats
 from .sources import SOURCES
 
@@ -78,7 +79,7 @@ class Gadget(Seating):
             "rings_started": self._started,
         }
 
-    def start(self, world: World, job_id: str, seat: Seat) -> None:
+    def start(self, world: World, job_id: str, seat: Fit) -> None:
         """Start the ring, and note what was expected of it."""
         option, placement = seat
         if option.mode.gpus > 1:
@@ -94,7 +95,7 @@ class Gadget(Seating):
     # --------------------------------------------------------------------------------------------
     # the slot
 
-    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
+    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """Rings by marginal utility, then whoever fits beside them."""
         free = set(movable)
         self._gbps = defaultdict(float)

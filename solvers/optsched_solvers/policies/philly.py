@@ -12,18 +12,15 @@ from annotated_types import Ge
 
 from optsched.driver.demand import Demand
 from optsched.driver.outlook import Outlook
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.queueing_delay import QueueingDelay
 from .sources import SOURCES
-
-Found = tuple[Option, Placement]
 
 
 class Philly:
@@ -184,13 +181,13 @@ class Philly:
             self._over = True
         return found is not None
 
-    def _find(self, world: World, job_id: str, room: Outlook | None = None) -> Found | None:
+    def _find(self, world: World, job_id: str, room: Outlook | None = None) -> Fit | None:
         wait_s = world.now_s - self._since_s[job_id]
         return self._gate.find(
             world, job_id, self._patience, wait_s, None if room is None else room.room
         )
 
-    def _start(self, world: World, job_id: str, found: Found) -> None:
+    def _start(self, world: World, job_id: str, found: Fit) -> None:
         assert self._delay is not None
         self._delay.goes(_group(world, job_id))
         world.start(job_id, *found)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
@@ -13,7 +14,7 @@ from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.demand_queue import arrival_key
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import IntervalOption, held
-from .parts.seating import Seat, Seating, resized
+from .parts.seating import Seating, resized
 from .parts.seats import Seats
 from .sources import SOURCES
 
@@ -73,7 +74,7 @@ class SynergyTune(Seating):
         self._ways: dict[tuple[Option, ...], tuple[CoreWays, ...]] = {}
         self._shares: dict[str | None, float] | None = None
 
-    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
+    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """Seats of the GPU jobs of the round in order, then of whoever fits beside them."""
         chosen = self._chosen(world, movable)
         seats = Seats(world, room, [job_id for job_id in chosen if job_id in world.running])
@@ -107,7 +108,7 @@ class SynergyTune(Seating):
         fair = chosen[job_id].fair
         if seats.give(job_id, fair):
             return True
-        before: dict[str, Seat] = {}
+        before: dict[str, Fit] = {}
         for nodes in _under_used(seats, job_id, fair):
             for node, gpus in nodes:
                 _cut_back(seats, node, gpus * fair[0].mode.cpus_per_gpu, chosen, before)
@@ -183,7 +184,7 @@ def _under_used(
             return
 
 
-def _cut_back(seats: Seats, node: str, cores: int, chosen: Chosen, before: dict[str, Seat]) -> None:
+def _cut_back(seats: Seats, node: str, cores: int, chosen: Chosen, before: dict[str, Fit]) -> None:
     """Cut seated jobs on a node back to their share until so many cores are free; `before` notes
     what they had."""
     missing = cores - seats.room.cpus_on(node)

@@ -7,10 +7,9 @@ from typing import Annotated
 from annotated_types import Ge
 
 from optsched.driver.outlook import Outlook
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, Share
 
 from .parts.demand_queue import arrival_key
@@ -159,7 +158,7 @@ class Themis:
         stay = dict.fromkeys(one for one in ended if one in self._winners)
         for one in stay:  # all of them held their GPUs together until now
             outlook.put_back(one)
-        granted: dict[str, tuple[Option, Placement]] = {}
+        granted: dict[str, Fit] = {}
         for one in self._winners:
             if one in world.waiting and (found := world.fit(one, outlook.room)) is not None:
                 granted[one] = found

@@ -9,10 +9,9 @@ from typing import Annotated
 from annotated_types import Ge, MinLen
 
 from optsched.driver.outlook import Outlook
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber
 
 from .parts.emptiest import Emptiest, PlaceOption
@@ -197,7 +196,7 @@ class _Moment:
         self._emptiest = emptiest
         self._soon = Outlook(world, world.saving)
         self._evicted: dict[str, None] = {}
-        self._given: dict[str, tuple[Option, Placement]] = {}
+        self._given: dict[str, Fit] = {}
         self._hopeless: set[int] = set()
         self.recheck_s = math.inf
 
@@ -266,7 +265,7 @@ class _Moment:
         hold = self._world.hold(job_id)
         return self._soon.room.holds(hold.need, hold.placement)
 
-    def _change_room(self, given: dict[str, tuple[Option, Placement]], *, give_back: bool) -> None:
+    def _change_room(self, given: dict[str, Fit], *, give_back: bool) -> None:
         for job_id, (option, placement) in given.items():
             need = self._world.need(job_id, option)
             if give_back:

@@ -2,10 +2,10 @@
 traffic."""
 
 from optsched.driver.layout import Need
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
-from optsched.physics.modes import Option
 
 from .parts.filling import fill
 from .parts.list_scheduling import ListScheduling
@@ -64,7 +64,7 @@ class Vclos(ListScheduling):
             )
         )
 
-    def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+    def find(self, world: World, job_id: str) -> Fit | None:
         """Return a place of its own."""
         found = self._gate.find(world, job_id, UP_TO_A_RACK, 0.0)
         if found is not None and _has_uplinks(world, job_id, found[1]):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.profile import Profile
@@ -89,7 +90,7 @@ class Hadar:
         self.round_s, self.eta, self.fill = options.round_s, options.eta, options.fill
         self.utility = Utility(relative=options.utility == "rate")
         self._next_s = -math.inf
-        self._granted: dict[str, tuple[Option, Placement]] = {}
+        self._granted: dict[str, Fit] = {}
         self._mixed = self._started = 0
 
     def facts(self) -> dict[str, float | str]:

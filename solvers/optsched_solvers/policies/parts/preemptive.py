@@ -8,10 +8,10 @@ from itertools import chain
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
 from optsched.driver.reservation import Reservations
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.physics.modes import Option
 
 from .demand_queue import DemandQueue, Entry, Key, arrival_key
 from .running_order import RunningOrder
@@ -192,7 +192,7 @@ class Moment:
         for key, job_id in claimed:
             queue.push(key, job_id, world.demand(job_id))
 
-    def fit(self, job_id: str, room: Room) -> tuple[Option, Placement] | None:
+    def fit(self, job_id: str, room: Room) -> Fit | None:
         """`World.fit`, beside what is kept for another job."""
         return self.rule.reservations.fit(self.world, job_id, room)
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Running
+from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration
@@ -148,7 +149,7 @@ def held(world: World, job_id: str) -> tuple[str | None, int]:
 
 def _place(
     world: World, job_id: str, options: Iterable[Option], emptiest: Emptiest | None
-) -> tuple[Option, Placement] | None:
+) -> Fit | None:
     """The first of the options that has a place now."""
     for option in options:
         placement = None if emptiest is None else emptiest.place(job_id, option, world.free)

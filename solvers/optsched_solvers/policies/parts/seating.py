@@ -2,6 +2,7 @@
 
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement, Running, Slot
 from optsched.physics import span
@@ -9,9 +10,6 @@ from optsched.physics.modes import WIDEST_FIRST, Option
 
 from .demand_queue import arrival_key
 from .reallocation import IntervalOption, Reallocation, may_move, start_what_fits
-
-Seat = tuple[Option, Placement]
-"""How a job is to run, and on which GPUs and cores."""
 
 
 class Seating(Reallocation):
@@ -27,15 +25,15 @@ class Seating(Reallocation):
 
     def __init__(self, options: IntervalOption) -> None:
         super().__init__(options)
-        self._pending: dict[str, Seat] = {}
+        self._pending: dict[str, Fit] = {}
 
-    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
+    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """The seats of those of the `movable` jobs that are to run: they are the jobs that wait,
         are being saved or may be moved, in order of priority and arrival. `room` is what is free
         once all have left, to be used up."""
         raise NotImplementedError
 
-    def start(self, world: World, job_id: str, seat: Seat) -> None:
+    def start(self, world: World, job_id: str, seat: Fit) -> None:
         """Start the job on its seat."""
         world.start(job_id, *seat)
 
@@ -82,7 +80,7 @@ class Seating(Reallocation):
                 self._pending.pop(job_id, None)
 
 
-def is_seated(world: World, job_id: str, seat: Seat) -> bool:
+def is_seated(world: World, job_id: str, seat: Fit) -> bool:
     """Whether a running job holds just what the seat gives it."""
     entry = world.entry(job_id)
     option, placement = seat

@@ -7,8 +7,8 @@ from math import inf
 import numpy as np
 
 from optsched.driver.demand import Demand
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 
 from ..backfill import reserve
@@ -50,9 +50,7 @@ class Moment:
             self._tiers[demand] = first, second
         return self._tiers[demand]
 
-    def place(
-        self, job_id: str, next_gpus: int, first_only: bool
-    ) -> tuple[Option, Placement] | None:
+    def place(self, job_id: str, next_gpus: int, first_only: bool) -> Fit | None:
         """Where the job goes: the way of the least cost that can be had, with `first_only` the
         first of tier 1. Where only cores, memory or quotas are in the way of all ways, or nothing
         runs that could make room, as others do."""
