@@ -1,6 +1,5 @@
 """Helios' cluster energy saving: idle nodes are powered off and woken again."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
@@ -16,8 +15,9 @@ from optsched.plugins.options import Duration, PluginOptions
 
 from .backfill import Backfill
 from .fifo import Fifo
-from .parts.demand_queue import arrival_key
+from .parts.demand_queue import in_order
 from .parts.node_count import Constants, NodeCount
+from .parts.starting import wake
 from .sources import SOURCES
 
 STEP_S = 600.0
@@ -141,9 +141,7 @@ class Ces:
             soon.lose(name)
         found: dict[str, None] = {}
         tried: set[object] = set()
-        for job_id in sorted(world.waiting, key=lambda job_id: arrival_key(world, job_id))[
-            :LOOKED_AT
-        ]:
+        for job_id in in_order(world, world.waiting)[:LOOKED_AT]:
             demand = world.demand(job_id)
             if demand in tried:
                 continue
@@ -179,7 +177,7 @@ class Ces:
             del self._off[name]
             self._boots_s[name] = at_s
             self._wakeups += 1
-        world.wake_at(max(at_s, math.nextafter(world.now_s, math.inf)))
+        wake(world, at_s)
 
 
 class _Powered:

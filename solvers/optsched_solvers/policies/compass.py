@@ -9,7 +9,7 @@ from optsched.physics import setup_s
 from optsched.physics.modes import Option
 
 from .parts.demand_queue import DemandQueue, arrival_key
-from .parts.list_scheduling import start_fitting
+from .parts.starting import start_fitting
 from .sources import SOURCES
 
 Found = tuple[float, float, float, int, Option, Placement]

@@ -19,6 +19,7 @@ from optsched.plugins.options import Duration, PluginOptions
 from .parts.delay_timers import DelayTimers
 from .parts.demand_queue import DemandQueue, Entry, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
+from .parts.starting import is_free, wake
 from .sources import SOURCES
 
 UNHURT = 0.98
@@ -88,8 +89,7 @@ class Dally:
                 self._back.unblock()
                 self._offer(world)
         reviews = self._review_s and self._spread
-        if (wake_s := min(self._recheck_s, self._review_at_s if reviews else math.inf)) < math.inf:
-            world.wake_at(max(wake_s, math.nextafter(world.now_s, math.inf)))
+        wake(world, min(self._recheck_s, self._review_at_s if reviews else math.inf))
 
     def facts(self) -> dict[str, float]:
         """Timers, how starts of gangs were consolidated, offers declined and jobs moved."""
@@ -175,10 +175,10 @@ class Dally:
     def _unclaimed(self, world: World) -> Room | None:
         """Start those whose claimed place is free; what is free besides the claims of others, None
         without any."""
-        for job_id, (option, placement) in list(self._claims.items()):
-            if job_id in world.waiting and world.free.holds(world.need(job_id, option), placement):
+        for job_id, fit in list(self._claims.items()):
+            if is_free(world, job_id, fit):
                 del self._claims[job_id]
-                self._start(world, job_id, option, placement)
+                self._start(world, job_id, *fit)
             elif job_id not in world.saving and not world.saving:
                 del self._claims[job_id]  # its place is not to be had after all
                 if job_id in world.waiting:

@@ -23,6 +23,7 @@ from .parts.ring import Ring, ring_of
 from .parts.ring_choice import Choice, most_utility
 from .parts.seating import Seating, is_seated
 from .parts.seats import Seats
+from .parts.starting import start_each
 from .sources import SOURCES
 
 Sizes = dict[tuple[str | None, int], tuple[Option, ...]]
@@ -108,14 +109,9 @@ class Gadget(Seating):
             self._seat_exactly(world, seats, sizes)
         else:
             self._seat_greedily(world, seats, sizes)
-        refused: set[int] = set()
-        for job_id in sorted(
-            movable, key=lambda one: one not in world.running
-        ):  # stable: else in order
-            if job_id in seats.of or world.demand(job_id).number in refused:
-                continue
-            if not seats.give(job_id, world.options(job_id)):
-                refused.add(world.demand(job_id).number)
+        left = [job_id for job_id in movable if job_id not in seats.of]
+        left.sort(key=lambda job_id: job_id not in world.running)  # stable: else in order
+        start_each(world, left, lambda job_id: seats.give(job_id, world.options(job_id)))
         self._rings = {job_id: self._rings[job_id] for job_id in movable if job_id in self._rings}
         return seats.of
 

@@ -20,6 +20,7 @@ from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.queueing_delay import QueueingDelay
+from .parts.starting import wake
 from .sources import SOURCES
 
 
@@ -87,7 +88,7 @@ class Philly:
                 world
             )  # what has just been borrowed may have made the cluster busy
         if self._opens:
-            world.wake_at(max(self._opens[0][0], math.nextafter(world.now_s, math.inf)))
+            wake(world, self._opens[0][0])
 
     def facts(self) -> dict[str, float]:
         """Fair-share and fragmentation delay, in total and by gang size class, and jobs preempted

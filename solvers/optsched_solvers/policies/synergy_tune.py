@@ -16,6 +16,7 @@ from .parts.gpu_pool import GpuPool
 from .parts.reallocation import IntervalOption, held
 from .parts.seating import Seating, resized
 from .parts.seats import Seats
+from .parts.starting import start_each
 from .sources import SOURCES
 
 Chosen = dict[str, CoreWays]
@@ -79,21 +80,15 @@ class SynergyTune(Seating):
         chosen = self._chosen(world, movable)
         seats = Seats(world, room, [job_id for job_id in chosen if job_id in world.running])
         self.seat_chosen(seats, chosen)
-        refused: set[int] = set()
-        for job_id in sorted(
-            movable, key=lambda one: one not in world.running
-        ):  # stable: else in order
-            demand = world.demand(job_id).number
-            if job_id in seats.of or demand in refused:
-                continue
-            if (
-                not any(seats.give(job_id, ways.fair) for ways in self.ways(world, job_id))
-                and not seats.give(
-                    job_id, (option for option in world.options(job_id) if not option.mode.gpus)
-                )
-                and job_id not in world.running
-            ):
-                refused.add(demand)
+
+        def give(job_id: str) -> bool:
+            modes = [ways.fair for ways in self.ways(world, job_id)]
+            modes.append(tuple(one for one in world.options(job_id) if not one.mode.gpus))
+            # A running job that finds no place says nothing of those that wait.
+            return any(seats.give(job_id, mode) for mode in modes) or job_id in world.running
+
+        left = [job_id for job_id in movable if job_id not in seats.of]
+        start_each(world, sorted(left, key=lambda job_id: job_id not in world.running), give)
         return seats.of
 
     def seat_chosen(self, seats: Seats, chosen: Chosen) -> None:

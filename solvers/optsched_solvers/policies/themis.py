@@ -15,6 +15,7 @@ from optsched.plugins.options import Duration, PluginOptions, Share
 from .parts.demand_queue import arrival_key
 from .parts.partial_allocation import Bid, allocate
 from .parts.reallocation import may_move
+from .parts.starting import is_free, start_each, start_fitting, wake
 from .sources import SOURCES
 
 ALWAYS = 1e6
@@ -77,7 +78,7 @@ class Themis:
                 self._auction(world)
         self._start(world)
         if world.waiting and world.running:
-            world.wake_at(max(self._round_s, math.nextafter(world.now_s, math.inf)))
+            wake(world, self._round_s)
 
     def facts(self) -> dict[str, float]:
         """Auctions, the share of leases that winners kept on average, and the finish-time fairness
@@ -174,11 +175,11 @@ class Themis:
             else:
                 world.preempt(one)
         world.take_arrived()  # those without a checkpoint wait already
-        for one, (option, placement) in granted.items():
-            if world.free.holds(world.need(one, option), placement):
-                world.start(one, option, placement)
-                self._lease(world, one)
-                del self._winners[one]
+        for job_id, fit in granted.items():
+            if is_free(world, job_id, fit):
+                world.start(job_id, *fit)
+                self._lease(world, job_id)
+                del self._winners[job_id]
 
     def _lease(self, world: World, job_id: str) -> None:
         """Until all leases end, or so much earlier as a winner has paid; for a quarter at least."""
@@ -199,18 +200,9 @@ class Themis:
             waiting += self._worst_first(
                 world, [one for one in world.waiting if one not in self._winners]
             )
-        refused: set[int] = set()
-        for one in waiting:
-            demand = world.demand(one).number
-            if demand in refused:
-                continue
-            found = world.fit(one)
-            if found is None:
-                refused.add(demand)
-                continue
-            world.start(one, *found)
-            self._lease(world, one)
-            self._winners.pop(one, None)
+        for job_id in start_each(world, waiting, lambda job_id: start_fitting(world, job_id)):
+            self._lease(world, job_id)
+            self._winners.pop(job_id, None)
 
 
 def _gpus(world: World, job_id: str) -> int:

@@ -15,6 +15,7 @@ from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.options import PositiveNumber
 
 from .parts.emptiest import Emptiest, PlaceOption
+from .parts.starting import is_free, wake
 from .sources import SOURCES
 
 SERVICE_TOLERANCE_GPU_S = 1e-3
@@ -170,9 +171,7 @@ class Tiresias:
             if job_id not in self._reaches_s:
                 self._reaches_s[job_id] = self._reach_s(world, job_id)
         times.extend(self._reaches_s.values())
-        wake_s = max(min(times), math.nextafter(world.now_s, math.inf))
-        if wake_s < math.inf:
-            world.wake_at(wake_s)
+        wake(world, min(times))
 
     def _reach_s(self, world: World, job_id: str) -> float:
         """When a running job reaches the threshold of its queue, a hair before."""
@@ -212,9 +211,9 @@ class _Moment:
             self._give_anew(emptiest=Emptiest(world, leaving={*self._evicted, *world.saving}))
         for job_id in self._evicted:
             world.preempt(job_id)
-        for job_id, (option, placement) in self._given.items():
-            if world.free.holds(world.need(job_id, option), placement):
-                world.start(job_id, option, placement)  # else its place is still being left
+        for job_id, fit in self._given.items():
+            if is_free(world, job_id, fit):  # else its place is still being left
+                world.start(job_id, *fit)
         return bool(self._evicted)
 
     def _serve(self, i: int, job_id: str) -> None:

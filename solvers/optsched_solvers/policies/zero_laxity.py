@@ -75,8 +75,8 @@ class ZeroLaxity(Preemptive):
         self.put_in_order(world, world.waiting)
         moment = self.moment(world)
         moment.decide()
-        wake_s = min((self._next_s(world, job_id) for job_id in world.waiting), default=math.inf)
-        wake_s = min(wake_s, moment.recheck_s)
+        times_s = [self._next_s(world, job_id) for job_id in world.waiting]
+        wake_s = min([moment.recheck_s, *times_s])
         if world.now_s < wake_s < math.inf and (world.running or world.saving):
             world.wake_at(wake_s)
 

@@ -55,11 +55,3 @@ class ListScheduling:
         """Start every job that finds a place, in order."""
         self.enqueue(world)
         self._queue.serve(lambda job_id: self.start(world, job_id))
-
-
-def start_fitting(world: World, job_id: str) -> bool:
-    """Start a waiting job if it fits what is free; return whether it did."""
-    found = world.fit(job_id)
-    if found is not None:
-        world.start(job_id, *found)
-    return found is not None

@@ -12,7 +12,7 @@ from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
 
 from .demand_queue import Entry, Key, arrival_key
-from .list_scheduling import start_fitting
+from .starting import start_fitting
 
 Kind = tuple[int, float | None, str | None, tuple[tuple[str, float], ...]]
 """Jobs of one kind fit at the same instants, and go equally well with the same partners."""

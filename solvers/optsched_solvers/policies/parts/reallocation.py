@@ -13,11 +13,11 @@ from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration
 
-from .demand_queue import arrival_key
+from .demand_queue import in_order
 from .emptiest import Emptiest, PlaceOption
 from .gang_counts import GangCounts, by_type
 from .gpu_pool import GpuPool
-from .list_scheduling import start_fitting
+from .starting import start_what_fits
 
 Grant = tuple[Option, ...]
 """Ways to carry out what a job was given, the one wanted most first."""
@@ -74,8 +74,7 @@ class Reallocation:
     def _reallocate(self, world: World) -> None:
         pool = GpuPool(world)
         movable = []
-        active = (*world.waiting, *world.running)
-        for job_id in sorted(active, key=lambda job_id: arrival_key(world, job_id)):
+        for job_id in in_order(world, (*world.waiting, *world.running)):
             if job_id in world.waiting or may_move(world, job_id):
                 movable.append(job_id)
             else:
@@ -111,12 +110,6 @@ class Reallocation:
             world.running or world.saving
         ):  # only what was not granted is within the budgets, say
             start_what_fits(world)
-
-
-def start_what_fits(world: World) -> list[str]:
-    """Start every waiting job that fits, by priority and arrival; return which."""
-    order = sorted(world.waiting, key=lambda job_id: arrival_key(world, job_id))
-    return [job_id for job_id in order if start_fitting(world, job_id)]
 
 
 def may_move(world: World, job_id: str) -> bool:

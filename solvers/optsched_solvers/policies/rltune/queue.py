@@ -14,6 +14,7 @@ from optsched.physics.modes import Option
 from ..backfill import reserve
 from ..parts.demand_queue import DemandQueue, Entry, arrival_key
 from ..parts.emptiest import gang_on_nodes
+from ..parts.starting import start_fitting
 from .features import VISIBLE_JOBS, Floats, Present, features
 from .mapping import choose
 from .ways import Assignment, Tiers, Way, best_ways, on_nodes, shapes
@@ -149,13 +150,7 @@ class PickedFirst:
                 if self.backfill:
                     self._fill(world, visible)
                 break
-        while entry := self._others.best():
-            found = world.fit(entry[1])
-            if found is None:
-                self._others.block()
-                continue
-            self._others.pop()
-            world.start(entry[1], *found)
+        self._others.serve(lambda job_id: start_fitting(world, job_id))
 
     def _visible(self) -> list[str]:
         highest = self._gangs[0][0][0]
