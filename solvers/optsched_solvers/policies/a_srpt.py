@@ -112,6 +112,7 @@ def virtual_work_s(world: World, job_id: str) -> float:
 
 
 def is_heavy(job: Job, theta: float) -> bool:
-    """Whether the job is faster on one node than spread anywhere by more than this factor."""
+    """Return whether the job is faster on one node than spread anywhere by more than this
+    factor."""
     profile = job.profile
     return locality_rate(profile, "node") > theta * locality_rate(profile, "cluster")

@@ -74,7 +74,7 @@ class Backfill:
         return started > 0
 
     def _out_of_date(self, world: World, head: str, released: list[str]) -> bool:
-        """Whether there is no reservation for this head, or something did not end as it was
+        """Return whether there is no reservation for this head, or something did not end as it was
         expected to."""
         known = self._reservation
         if known is None or known.head != head or known.start_s <= world.now_s:

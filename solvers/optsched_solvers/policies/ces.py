@@ -196,7 +196,7 @@ class _Powered:
         return getattr(self._world, name)
 
     def take_released(self) -> list[str]:
-        """What came free, and the nodes that have booted."""
+        """Return what came free, and the nodes that have booted."""
         return [*self._world.take_released(), *self._on]
 
     def fit(self, job_id: str, room: Room | None = None) -> Fit | None:

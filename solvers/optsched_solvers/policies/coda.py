@@ -154,8 +154,8 @@ class Coda:
     # who starts
 
     def _room(self, world: World) -> Room:
-        """What is free and not claimed. Claims whose place is free by now are carried out; those
-        whose place is gone are given up."""
+        """Return what is free and not claimed. Claims whose place is free by now are carried out;
+        those whose place is gone are given up."""
         for job_id, fit in list(self._claims.items()):
             if job_id not in world.waiting:
                 del self._claims[job_id]
@@ -168,7 +168,7 @@ class Coda:
         return world.free.overlap(soon)
 
     def _soon(self, world: World) -> Outlook:
-        """What will be free once nobody is being saved any more, less the claims."""
+        """Return what will be free once nobody is being saved any more, less the claims."""
         soon = Outlook(world, world.saving)
         for job_id, (option, placement) in list(self._claims.items()):
             need = world.need(job_id, option)

@@ -259,7 +259,7 @@ class Dally:
         return True
 
     def _pays(self, world: World, job_id: str, found: Fit, victims: list[str]) -> bool:
-        """Whether the GPU time saved is more than what all the pauses take."""
+        """Return whether the GPU time saved is more than what all the pauses take."""
         left_s, option = world.remaining_work_s(job_id), found[0]
         held = world.held_gpus(job_id)
         now = left_s / world.rate_now(job_id) * held
@@ -280,8 +280,8 @@ class Dally:
 
 
 def _exposure(world: World, job_id: str) -> float:
-    """How much of its rate a job can lose to the network: 0 for one that does not care where it
-    is."""
+    """Return how much of its rate a job can lose to the network: 0 for one that does not care where
+    it is."""
     profile, best = world.job(job_id).profile, world.fastest(job_id)
     locality = profile.locality
     worst = 1.0

@@ -73,8 +73,8 @@ class Gadget(Seating):
         self._ratio = 0.0
 
     def facts(self) -> dict[str, float]:
-        """How the rates that the model expected of rings that started compare with what they were,
-        in the mean."""
+        """Return how the rates that the model expected of rings that started compare with what they
+        were, in the mean."""
         return {
             "expected_over_actual_rate_mean": self._ratio / max(1, self._started),
             "rings_started": self._started,
@@ -249,7 +249,7 @@ class Gadget(Seating):
         return weight * (more if self.linear else math.log1p(done + more) - math.log1p(done))
 
     def _lost_s(self, world: World, job_id: str) -> float:
-        """What starting anew takes from a slot."""
+        """Return what starting anew takes from a slot."""
         job, running = world.job(job_id), job_id in world.running
         lost_s = setup_s(job, world.entry(job_id) is not None) + (
             hold_to_save_s(job) if running else 0.0

@@ -106,7 +106,7 @@ class MarlPartition(ListScheduling):
         self._model.fit()
 
     def _forward(self, world: World, job_id: str, fitted: Fit) -> tuple[Option, Placement, float]:
-        """Where the job goes, and by how much it is predicted to be slowed down there."""
+        """Return where the job goes, and by how much it is predicted to be slowed down there."""
         best: tuple[tuple[float, int, int], Option, Placement, float] | None = None
         fastest = world.fastest(job_id).rate
         for part in self._parts:

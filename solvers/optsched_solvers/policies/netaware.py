@@ -64,8 +64,8 @@ class NetAware(ByScore):
         self._right_by_default = 0
 
     def facts(self) -> dict[str, float]:
-        """How often the place taken was the fastest, of the placements where places differed,
-        beside how often the least loaded would have been."""
+        """Return how often the place taken was the fastest, of the placements where places
+        differed, beside how often the least loaded would have been."""
         made = max(1, self._choices_made)
         return {
             "placements_with_a_difference": self._choices_made,
@@ -145,7 +145,7 @@ class NetAware(ByScore):
             one[1] += 1
 
     def _telemetry(self, world: World, job_id: str, category: str, seat: Fit) -> list[float]:
-        """What is known of a place before the job is there."""
+        """Return what is known of a place before the job is there."""
         option, placement = seat
         cluster, profile = world.cluster, world.job(job_id).profile
         memory = uplink = 0.0

@@ -195,7 +195,7 @@ class Philly:
         self._takes(world, job_id)
 
     def _within(self, world: World, job_id: str) -> bool:
-        """Whether the job keeps its tenant within its quota."""
+        """Return whether the job keeps its tenant within its quota."""
         tenant, gpus = _group(world, job_id)
         quota = _quotas(world).get(tenant) if tenant is not None else None
         return quota is None or self._held[tenant] + gpus <= quota
@@ -261,7 +261,7 @@ class Philly:
         return outlook.only_needed(fits, victims) if enough else []
 
     def _is_busy(self, world: World) -> bool:
-        """Whether more than the given share of all GPUs is in use."""
+        """Return whether more than the given share of all GPUs is in use."""
         there = sum(node.gpus for node in world.cluster.nodes if node.name not in world.lost)
         return there - sum(world.free.pool_gpus) > self.reclaim_above * there
 

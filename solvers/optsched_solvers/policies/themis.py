@@ -94,7 +94,7 @@ class Themis:
     # fairness
 
     def _note(self, world: World) -> None:
-        """Who has come, how many there are, and how those fared who are done."""
+        """Note who has come, how many there are, and how those fared who are done."""
         for job_id in dict.fromkeys(world.take_released()):
             if job_id in self._seen and not world.is_active(job_id):
                 rho = (world.now_s - world.order(job_id)[0]) / self._ideal_s.pop(job_id)

@@ -137,8 +137,8 @@ class Tiresias:
         return world.attained_gpu_s(job_id) - self._standing[job_id].forgiven_gpu_s
 
     def _promoted_s(self, world: World, job_id: str) -> float:
-        """When a job will have waited long enough; infinite for one that does not wait or is in the
-        first queue."""
+        """Return when a job will have waited long enough; infinite for one that does not wait or is
+        in the first queue."""
         own = self._standing[job_id]
         if own.queue == 0 or own.waits_since_s == math.inf:
             return math.inf
@@ -174,7 +174,7 @@ class Tiresias:
         wake(world, min(times))
 
     def _reach_s(self, world: World, job_id: str) -> float:
-        """When a running job reaches the threshold of its queue, a hair before."""
+        """Return when a running job reaches the threshold of its queue, a hair before."""
         queue = self._standing[job_id].queue
         if queue == len(self.thresholds_gpu_s):
             return math.inf
@@ -260,7 +260,7 @@ class _Moment:
         return False
 
     def _is_left(self, job_id: str) -> bool:
-        """Whether all that an evicted job holds is still to be had."""
+        """Return whether all that an evicted job holds is still to be had."""
         hold = self._world.hold(job_id)
         return self._soon.room.holds(hold.need, hold.placement)
 

@@ -55,7 +55,7 @@ class Vclos(ListScheduling):
         self._stages = [0, 0, 0]
 
     def facts(self) -> dict[str, float]:
-        """How many jobs started in each stage."""
+        """Return how many jobs started in each stage."""
         return dict(
             zip(
                 ("starts_one_node", "starts_one_rack", "starts_over_racks"),
@@ -85,7 +85,7 @@ class Vclos(ListScheduling):
 
 
 def _has_uplinks(world: World, job_id: str, placement: Placement) -> bool:
-    """Whether the uplinks of a place have room for the job's traffic."""
+    """Return whether the uplinks of a place have room for the job's traffic."""
     gbps = world.job(job_id).profile.network_gbps
     return not gbps or all(
         _has_room(world, rack, gbps) for rack in crossed_uplinks(world.cluster, placement)

@@ -94,7 +94,7 @@ class ZeroLaxity(Preemptive):
         )
 
     def due_s(self, world: World, job_id: str) -> float:
-        """When the job is to be done; infinite without a limit."""
+        """Return when the job is to be done; infinite without a limit."""
         start_s = world.instance.now_s
         due_s = (
             start_s + self.makespan * max(0.0, self._end_s - start_s)
@@ -108,8 +108,8 @@ class ZeroLaxity(Preemptive):
         return due_s
 
     def _next_s(self, world: World, job_id: str) -> float:
-        """When a waiting job will become urgent; if it is, when to see whether it has become more
-        so than others."""
+        """Return when a waiting job will become urgent; if it is, when to see whether it has become
+        more so than others."""
         spare_s = (
             self.due_s(world, job_id) - world.now_s - world.fastest_finish_s(job_id) - self.margin_s
         )

@@ -95,7 +95,7 @@ class Shelves:
                     self._put(name)
 
     def price(self, name: str) -> float:
-        """What a GPU of a node costs now."""
+        """Return what a GPU of a node costs now."""
         node = self._cluster.node[name]
         return self._prices.of(node.gpu_type, node.gpus - self._room.gpus_on(name), node.gpus)
 

@@ -95,7 +95,7 @@ class Hadar:
         self._mixed = self._started = 0
 
     def facts(self) -> dict[str, float | str]:
-        """How many starts there were, and how many of them on several GPU types."""
+        """Return how many starts there were, and how many of them on several GPU types."""
         return {"starts": self._started, "starts_on_several_gpu_types": self._mixed}
 
     def decide(self, world: World) -> None:
@@ -207,7 +207,7 @@ class Hadar:
     def places(
         self, world: World, now: Round, job_id: str, way: Way, *, free: bool = False
     ) -> list[tuple[Share, float]]:
-        """What a job could get in one way, each with its cost."""
+        """Return what a job could get in one way, each with its cost."""
         saves_s = hold_to_save_s(world.job(job_id)) if job_id in world.running else 0.0
         found = []
         for option, placement, cost in offers(world, now.room, now.shelves, job_id, way):

@@ -74,8 +74,8 @@ class LocalityGate:
         return None
 
     def opens_s(self, world: World, job_id: str, patience: Patience, wait_s: float) -> float:
-        """When the job, if it goes on waiting, may use the next wider level; infinite where that
-        never changes."""
+        """Return when the job, if it goes on waiting, may use the next wider level; infinite where
+        that never changes."""
         after_s = math.inf
         for way in self._ways(world, job_id):
             if way.open or way.level == "node":

@@ -57,8 +57,8 @@ class Reallocation:
         self._grants: dict[str, Grant] = {}
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
-        """What each job gets that is to run: a grant for each, of `movable` jobs only. Those are
-        the jobs that wait or may be preempted, in order of priority and arrival; `pool` is what
+        """Return what each job gets that is to run: a grant for each, of `movable` jobs only. Those
+        are the jobs that wait or may be preempted, in order of priority and arrival; `pool` is what
         others do not keep."""
         raise NotImplementedError
 
@@ -85,8 +85,8 @@ class Reallocation:
                 world.preempt(job_id)
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps what it holds: the GPU type and count that its grant wants
-        most."""
+        """Return whether a running job keeps what it holds: the GPU type and count that its grant
+        wants most."""
         grant = self._grants.get(job_id)
         if not grant:
             return False
@@ -113,8 +113,8 @@ class Reallocation:
 
 
 def may_move(world: World, job_id: str) -> bool:
-    """Whether a running job may be preempted and has something to show for its stay: with periodic
-    checkpoints one of them, or jobs that lose their work would be moved for ever."""
+    """Return whether a running job may be preempted and has something to show for its stay: with
+    periodic checkpoints one of them, or jobs that lose their work would be moved for ever."""
     if not world.may_preempt(job_id):
         return False
     profile = world.job(job_id).profile

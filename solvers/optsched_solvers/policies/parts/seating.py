@@ -62,8 +62,8 @@ class Seating(Reallocation):
                 self._pending[job_id] = seats[job_id]
 
     def _may_move(self, world: World, job_id: str) -> bool:
-        """Whether a running job may be moved: it has worked for half an interval in its stay, or
-        those whose set-up takes as long as the interval would be moved for ever."""
+        """Return whether a running job may be moved: it has worked for half an interval in its
+        stay, or those whose set-up takes as long as the interval would be moved for ever."""
         if not may_move(world, job_id):
             return False
         entry, profile = world.entry(job_id), world.job(job_id).profile
@@ -82,7 +82,7 @@ class Seating(Reallocation):
 
 
 def is_seated(world: World, job_id: str, seat: Fit) -> bool:
-    """Whether a running job holds just what the seat gives it."""
+    """Return whether a running job holds just what the seat gives it."""
     entry = world.entry(job_id)
     option, placement = seat
     same_mode = isinstance(entry, Running) and entry.mode.size == option.mode.size

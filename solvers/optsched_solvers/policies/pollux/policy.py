@@ -131,7 +131,7 @@ class Pollux(SolvedReallocation):
         )
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps the very GPUs it holds."""
+        """Return whether a running job keeps the very GPUs it holds."""
         return job_id in self._stays
 
     def _start(self, world: World) -> None:
@@ -159,7 +159,7 @@ class _View:
         self.gpus = sum(node.gpus for node in nodes)
 
     def now(self, job_id: str) -> Parts:
-        """What a running or saving job holds; nothing for one that waits."""
+        """Return what a running or saving job holds; nothing for one that waits."""
         if job_id not in self.world.running and job_id not in self.world.saving:
             return ()
         slots = self.world.hold(job_id).placement

@@ -31,7 +31,7 @@ class Moment:
         self._tiers: dict[Demand, tuple[int, int]] = {}
 
     def present(self) -> Present:
-        """What all jobs see of the cluster."""
+        """Return what all jobs see of the cluster."""
         nodes = self.world.cluster.nodes
         return Present(
             free_gpus=sum(self.free.values()),
@@ -52,9 +52,9 @@ class Moment:
         return self._tiers[demand]
 
     def place(self, job_id: str, next_gpus: int, first_only: bool) -> Fit | None:
-        """Where the job goes: the way of the least cost that can be had, with `first_only` the
-        first of tier 1. Where only cores, memory or quotas are in the way of all ways, or nothing
-        runs that could make room, as others do."""
+        """Return where the job goes: the way of the least cost that can be had, with `first_only`
+        the first of tier 1. Where only cores, memory or quotas are in the way of all ways, or
+        nothing runs that could make room, as others do."""
         world = self.world
         first: list[Way] = []
         second: list[Way] = []
