@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ..duration import parse_duration
+from .parts.arguments import path_option
 
 JOURNAL = "journal"
 
@@ -30,14 +31,11 @@ def reads_journal(command: Callable[..., int]) -> Callable[..., int]:
         finally:
             journal.close()
 
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path),
+    return path_option(
+        "--config FILE",
+        "The cluster.toml whose journal to read.",
         default="cluster.toml",
-        show_default=True,
         envvar="OPTSCHED_CONFIG",
-        metavar="FILE",
-        help="The cluster.toml whose journal to read.",
     )(reading)
 
 

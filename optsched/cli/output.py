@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .parts.arguments import count_option, flag_option, json_option
+from .parts.arguments import count_option, flag_option
 from .parts.controller import asks_controller
+from .parts.out import Out, answers_aloud
 
 if TYPE_CHECKING:
     from ..control.api.client import Client
@@ -20,14 +21,12 @@ LONGEST_PAUSE_S = 2.0
 @click.command("output")
 @click.argument("job")
 @flag_option(
-    "-f", "--follow", "following", help="Follow until the job has ended, across all its attempts."
+    "-f, --follow", "Follow until the job has ended, across all its attempts.", "following"
 )
-@count_option(
-    "--tail", most=1024, default=64, metavar="KIB", help="Print only the last KIB kibibytes."
-)
-@count_option("--attempt", help="Print the output of this attempt (default: the last one).")
-@flag_option("--stderr", help="Print stderr instead of stdout.")
-@json_option
+@count_option("--tail KIB", "Print only the last KIB kibibytes.", most=1024, default=64)
+@count_option("--attempt N", "Print the output of this attempt (default: the last one).")
+@flag_option("--stderr", "Print stderr instead of stdout.")
+@answers_aloud
 @asks_controller
 def command(
     client: "Client",
@@ -36,7 +35,7 @@ def command(
     tail: int,
     attempt: int | None,
     stderr: bool,
-    as_json: bool,
+    out: Out,
 ) -> int:
     """Print what JOB has printed; with -f, follow it.
 
@@ -47,11 +46,15 @@ def command(
     stream = "stderr" if stderr else "stdout"
     if following:
         for text, _ in follow(client, job, (stream,), attempt):
-            click.echo(json.dumps({"text": text}) if as_json else text, nl=as_json)
+            _echo({"text": text}, out)
         return 0
     found = client.get(client.job_path(job, "output"), stream=stream, attempt=attempt, tail=tail)
-    click.echo(json.dumps(found) if as_json else found["text"], nl=as_json)
+    _echo(found, out)
     return 0
+
+
+def _echo(found: dict[str, Any], out: Out) -> None:
+    click.echo(json.dumps(found) if out.as_json else found["text"], nl=out.as_json)
 
 
 def follow(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .arguments import path_option
+
 if TYPE_CHECKING:
     from ...control.api.client import Client
 
@@ -27,11 +29,9 @@ def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
             click.echo(f"optsched: {error}", err=True)
             return NO_ANSWER
 
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="The cluster.toml of the controller; by default $OPTSCHED_URL (with $OPTSCHED_TOKEN), "
+    return path_option(
+        "--config FILE",
+        "The cluster.toml of the controller; by default $OPTSCHED_URL (with $OPTSCHED_TOKEN), "
         "$OPTSCHED_CONFIG or ./cluster.toml.",
     )(asking)
 
