@@ -1,7 +1,6 @@
 """`optsched bound`: lower bounds that no plan can beat."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +18,9 @@ from .parts.arguments import (
     path_option,
 )
 from .parts.duration import duration
-from .parts.out import Out, answers
+from .parts.out import Out, Parts, answers
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from ..bounds import Bound
@@ -112,7 +110,7 @@ def command(
             click.echo("none" if value is None else f"{value:.10g}")
         return
 
-    def parts() -> "Iterator[str | Table]":
+    def parts() -> Parts:
         if not found:
             yield f"no bound is known for {objective}"
             return

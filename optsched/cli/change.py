@@ -1,15 +1,10 @@
 """`optsched cancel`, `optsched hold`, `optsched release`, `optsched clear`: change jobs that were
 submitted."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from .parts.controller import asks_controller
+from .parts.controller import Client, asks_controller
 from .parts.out import Out, answers
-
-if TYPE_CHECKING:
-    from ..control.api.client import Client
 
 NOT_ALL = 1
 DONE = {"cancel": "cancelled", "hold": "held", "release": "released", "clear": "cleared"}
@@ -22,7 +17,7 @@ def _command(change: str, help: str) -> click.Command:
     @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
     @answers
     @asks_controller
-    def command(client: "Client", jobs: tuple[str, ...], out: Out) -> int:
+    def command(client: Client, jobs: tuple[str, ...], out: Out) -> int:
         from ..control.api.client import ApiError
 
         changed = []

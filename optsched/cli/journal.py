@@ -6,12 +6,17 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..duration import parse_duration
 from .parts.arguments import path_option
+
+if TYPE_CHECKING:
+    from ..control.journal.journal import Journal as Journal
+else:  # it is imported when it is used
+    Journal = Any
 
 JOURNAL = "journal"
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .parts.arguments import flag_option, path_option
-from .parts.out import Out, answers
+from .parts.out import Out, Parts, answers
 from .run import CONFIG
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..kueue.handover import Pass
     from ..kueue.order import Ranked
 
@@ -87,7 +85,7 @@ def _changes(decided: "Pass") -> Iterator[str]:
         yield f"{at}  {name}: boost {_boost(ranked)}; {ranked.why}"
 
 
-def _parts(decided: "Pass", dry_run: bool) -> "Iterator[str | Table]":
+def _parts(decided: "Pass", dry_run: bool) -> Parts:
     from ..picture.text import table
 
     rows = [

@@ -1,17 +1,12 @@
 """`optsched learn`: trains what a policy learns, in the simulator."""
 
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from .parts.arguments import check_outputs, count_option, load, option, path_option, seed_option
-from .parts.out import Out, answers
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .parts.out import Out, Parts, answers
 
 HELD_OUT = ("base", "learned", "reward")
 
@@ -111,7 +106,7 @@ def command(
     )
     save(best.scorer, best.generation)
 
-    def parts() -> "Iterator[str | Table]":
+    def parts() -> Parts:
         rows = (
             (str(i), f"{plain:,.6g}", f"{learned:,.6g}", f"{reward:+.3f}")
             for i, (plain, learned, reward) in enumerate(held_out, 1)

@@ -1,8 +1,8 @@
 """`optsched list`: what is installed, and what it is."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,11 +12,8 @@ from ..plugins import registry
 from ..plugins.options import DeclaredOption
 from ..plugins.policy import Source
 from .parts.arguments import flag_option
-from .parts.out import Out, answers
+from .parts.out import Out, Parts, answers
 from .parts.policy_page import options_page, page
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 GROUPS: dict[str, tuple[str, "registry.Group"]] = {
     "solvers": ("solver", "solvers"),
@@ -123,7 +120,7 @@ def _option(option: DeclaredOption) -> dict[str, str]:
     }
 
 
-def _parts(kind: str, plug_in: registry.Listed) -> "Iterator[str | Table]":
+def _parts(kind: str, plug_in: registry.Listed) -> Parts:
     yield f"{kind} {plug_in.name}: {plug_in.title}"
     if plug_in.source is not None:
         yield f"{plug_in.source.cite} ({plug_in.source.sureness})"

@@ -3,16 +3,13 @@
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from .parts.arguments import count_option, flag_option
-from .parts.controller import asks_controller
+from .parts.controller import Client, asks_controller
 from .parts.out import Out, answers_aloud
-
-if TYPE_CHECKING:
-    from ..control.api.client import Client
 
 FINISHED = ("completed", "failed", "cancelled")
 LONGEST_PAUSE_S = 2.0
@@ -29,7 +26,7 @@ LONGEST_PAUSE_S = 2.0
 @answers_aloud
 @asks_controller
 def command(
-    client: "Client",
+    client: Client,
     job: str,
     following: bool,
     tail: int,
@@ -58,7 +55,7 @@ def _echo(found: dict[str, Any], out: Out) -> None:
 
 
 def follow(
-    client: "Client",
+    client: Client,
     job: str,
     streams: tuple[str, ...] = ("stdout", "stderr"),
     attempt: int | None = None,
@@ -88,7 +85,7 @@ def follow(
         time.sleep(pause_s)
 
 
-def ended(client: "Client", job: str) -> dict[str, Any]:
+def ended(client: Client, job: str) -> dict[str, Any]:
     """Return the job once it has ended."""
     while (found := _once_there(client, job)["job"])["status"] not in FINISHED:
         time.sleep(0.5)
@@ -106,7 +103,7 @@ def exit_status(job: dict[str, Any]) -> int:
     return 128 - status if status < 0 else int(status)
 
 
-def _once_there(client: "Client", job: str) -> dict[str, Any]:
+def _once_there(client: Client, job: str) -> dict[str, Any]:
     from ..control.api.client import NoControllerError
 
     told = False
@@ -121,7 +118,7 @@ def _once_there(client: "Client", job: str) -> dict[str, Any]:
 
 
 def _rest(
-    client: "Client", job: str, stream: str, number: int, start: int
+    client: Client, job: str, stream: str, number: int, start: int
 ) -> Iterator[tuple[str, int]]:
     from ..control.api.client import ApiError, NoControllerError
 

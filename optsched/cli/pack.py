@@ -1,10 +1,9 @@
 """`optsched pack`: how much of the GPUs can be allocated when jobs come one by one and stay."""
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,10 +17,7 @@ from .parts.arguments import (
     path_option,
     seed_option,
 )
-from .parts.out import Out, answers
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .parts.out import Out, Parts, answers
 
 
 @click.command("pack")
@@ -107,7 +103,7 @@ def command(
     return 0
 
 
-def _parts(total: dict[str, Any], bounds: bool) -> "Iterator[str | Table]":
+def _parts(total: dict[str, Any], bounds: bool) -> Parts:
     from ..packing.rules import RULES
     from ..picture.text import table
 

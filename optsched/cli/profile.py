@@ -14,11 +14,9 @@ import click
 from ..duration import human
 from ..errors import InputError
 from .parts.arguments import check_outputs, count_option, option, path_option, time_option
-from .parts.out import Out, answers
+from .parts.out import Out, Parts, answers
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..profiling.measured import Measured
     from ..profiling.result import Result
 
@@ -185,7 +183,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _parts(found: "Result", output: Path | None) -> "Iterator[str | Table]":
+def _parts(found: "Result", output: Path | None) -> Parts:
     from ..files import plain
     from ..picture.text import table
     from ..profiling.picture import bars

@@ -1,17 +1,12 @@
 """`optsched profiles`: the profiles that are kept, with their versions."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from .parts.arguments import path_option
-from .parts.out import Out, answers
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .parts.out import Out, Parts, answers
 
 
 @click.command("profiles")
@@ -36,7 +31,7 @@ def command(name: str | None, store: Path, out: Out) -> None:
     if name is None:
         every = [kept.read(own) for own in kept.names()]
 
-        def listed() -> "Iterator[str | Table]":
+        def listed() -> Parts:
             if not every:
                 yield f"no profiles in {store}"
                 return
@@ -65,7 +60,7 @@ def command(name: str | None, store: Path, out: Out) -> None:
         return
     stored = kept.read(name)
 
-    def parts() -> "Iterator[str | Table]":
+    def parts() -> Parts:
         yield f"{name}: {stored.command or ''}"
         yield '"profile": ' + json.dumps(plain(stored.profile))
         if stored.by_hand:

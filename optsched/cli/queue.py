@@ -1,6 +1,5 @@
 """`optsched queue`: jobs that wait, run, or have finished."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,13 +7,11 @@ import click
 from ..duration import human
 from ..picture.text import WIDE, short, table
 from .parts.arguments import count_option, flag_option
-from .parts.controller import all_jobs, asks_controller
-from .parts.out import Out, answers_aloud, width
+from .parts.controller import Client, all_jobs, asks_controller
+from .parts.out import Out, Parts, answers_aloud, width
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from ..control.api.client import Client
 
 
 @click.command("queue")
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 )
 @answers_aloud
 @asks_controller
-def command(client: "Client", everybody: bool, finished: bool, limit: int | None, out: Out) -> int:
+def command(client: Client, everybody: bool, finished: bool, limit: int | None, out: Out) -> int:
     """List your jobs: where they are, how long they have waited and run, and why.
 
     \b
@@ -35,7 +32,7 @@ def command(client: "Client", everybody: bool, finished: bool, limit: int | None
     most = limit or (30 if finished else 1000)
     jobs, total = all_jobs(client, everybody=everybody, finished=finished, most=most)
 
-    def parts() -> "Iterator[str | Table]":
+    def parts() -> Parts:
         if not jobs:
             yield "no jobs" + (" have finished" if finished else "")
             return

@@ -1,7 +1,6 @@
 """`optsched regret`: how far what happened was from a proven bound."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +9,11 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .journal import clock_text, instant, reads_journal
+from .journal import Journal, clock_text, instant, reads_journal
 from .parts.arguments import check_outputs, count_option, option, path_option
-from .parts.out import Out, answers_aloud
+from .parts.out import Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ..control.journal.journal import Journal
     from ..control.regret.regret import Regret
 
 MEANING = {
@@ -52,7 +48,7 @@ MEANING = {
 @answers_aloud
 @reads_journal
 def command(
-    journal: "Journal",
+    journal: Journal,
     from_s: float | None,
     to_s: float | None,
     steps: int | None,
@@ -85,7 +81,7 @@ def command(
     if picture is not None:
         write_text(picture, svg(found))
 
-    def parts() -> "Iterator[str | Table]":
+    def parts() -> Parts:
         yield from _parts(found)
         yield from (f"written: {path}" for path in (output, picture) if path is not None)
 
@@ -99,7 +95,7 @@ def _plain(found: "Regret") -> dict[str, Any]:
     return plain | {"hours": [asdict(part) for part in found.slices]}
 
 
-def _parts(found: "Regret") -> "Iterator[str | Table]":
+def _parts(found: "Regret") -> Parts:
     from ..picture.facts import percent
     from ..picture.text import table
 

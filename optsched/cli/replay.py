@@ -1,20 +1,17 @@
 """`optsched replay`: decide a past round again."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..duration import human
-from .journal import clock_text, reads_journal
+from .journal import Journal, clock_text, reads_journal
 from .parts.arguments import option, time_option
-from .parts.out import Out, answers_aloud
+from .parts.out import Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ..control.journal.journal import Journal
     from ..control.regret.replay import Replay
     from ..model.instance import Placement
     from ..round.plan import RoundSolution
@@ -30,7 +27,7 @@ MOST_SHOWN = 30
 @answers_aloud
 @reads_journal
 def command(
-    journal: "Journal",
+    journal: Journal,
     number: int,
     solver: str | None,
     budget_s: float,
@@ -78,7 +75,7 @@ def _plain(found: "Replay") -> dict[str, Any]:
     }
 
 
-def _parts(found: "Replay", jobs: int) -> "Iterator[str | Table]":
+def _parts(found: "Replay", jobs: int) -> Parts:
     from ..picture.facts import percent, quantity
     from ..picture.text import table
 

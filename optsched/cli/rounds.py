@@ -1,7 +1,6 @@
 """`optsched rounds`: the rounds that a controller decided."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +9,14 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .journal import clock_text, reads_journal
+from .journal import Journal, clock_text, reads_journal
 from .parts.arguments import count_option, make_folder, option
-from .parts.out import Out, answers_aloud
+from .parts.out import Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..control.journal.journal import Journal, RoundEntry
+    from ..control.journal.journal import RoundEntry
 
 
 @click.command("rounds")
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
 )
 @answers_aloud
 @reads_journal
-def command(
-    journal: "Journal", number: int | None, last: int, output: Path | None, out: Out
-) -> int:
+def command(journal: Journal, number: int | None, last: int, output: Path | None, out: Out) -> int:
     """List the rounds that a controller decided, or ROUND alone; with -o, write its files.
 
     Value and bound are those of the objective of the round (more is better); the gap is the most
@@ -54,7 +51,7 @@ def command(
             raise InputError(journal.no_round(number))
     written = _write(journal, number, output) if output is not None and number is not None else []
 
-    def parts() -> "Iterator[str | Table]":
+    def parts() -> Parts:
         if not entries:
             yield "no rounds yet"
             return
@@ -68,7 +65,7 @@ def command(
     return 0
 
 
-def _write(journal: "Journal", number: int, folder: Path) -> list[Path]:
+def _write(journal: Journal, number: int, folder: Path) -> list[Path]:
     from ..files import write_text
 
     instance, decided = journal.round_files(number)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,12 +20,9 @@ from .parts.arguments import (
     path_option,
     time_option,
 )
-from .parts.controller import asks_controller
+from .parts.controller import Client, asks_controller
 from .parts.duration import cost
 from .parts.out import Out, answers
-
-if TYPE_CHECKING:
-    from ..control.api.client import Client
 
 
 def _range(value: str, what: str, usual: str, fewest: int = 0) -> tuple[int, int | None]:
@@ -155,7 +152,7 @@ def deadline(value: str) -> float:
 @flag_option("--wait", "Show what the job prints until it ends, and exit with its status.")
 @answers
 @asks_controller
-def command(client: "Client", words: tuple[str, ...], wait: bool, out: Out, **asked: Any) -> int:
+def command(client: Client, words: tuple[str, ...], wait: bool, out: Out, **asked: Any) -> int:
     """Submit COMMAND, to be run in this directory, and print the name of the job.
 
     \b

@@ -10,14 +10,13 @@ import click
 from ..duration import human
 from ..picture.text import table
 from .parts.arguments import flag_option, time_option
-from .parts.controller import all_jobs, asks_controller
-from .parts.out import Out, answers_aloud
+from .parts.controller import Client, all_jobs, asks_controller
+from .parts.out import Out, Parts, answers_aloud
 from .queue import jobs_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..control.api.client import Client
 
 MOST_NODES = 16
 MOST_JOBS = 200
@@ -30,7 +29,7 @@ STATUSES = ("running", "starting", "stopping", "waiting", "held", "lost")
 @flag_option("--once", "Print once and exit.")
 @answers_aloud
 @asks_controller
-def command(client: "Client", every_s: float, once: bool, out: Out) -> int:
+def command(client: Client, every_s: float, once: bool, out: Out) -> int:
     """Show nodes, jobs and the last round; only administrators see the jobs of others. Ctrl-C ends
     it.
 
@@ -63,7 +62,7 @@ def command(client: "Client", every_s: float, once: bool, out: Out) -> int:
             return 0
 
 
-def look(client: "Client") -> dict[str, Any]:
+def look(client: Client) -> dict[str, Any]:
     """Return state, nodes and jobs, of all users for those who may see them."""
     from ..control.api.client import ApiError
 
@@ -83,7 +82,7 @@ def look(client: "Client") -> dict[str, Any]:
     }
 
 
-def parts(found: dict[str, Any], most_jobs: int) -> "list[str | Table]":
+def parts(found: dict[str, Any], most_jobs: int) -> Parts:
     """Return what is drawn, from the top down."""
     state, jobs = found["state"], found["jobs"]
     counts = [f"{state['jobs'][name]:,} {name}" for name in STATUSES if name in state["jobs"]]

@@ -1,21 +1,15 @@
 """`optsched what-if`: what would become of the present jobs of a live cluster."""
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ..duration import parse_duration
 from ..errors import InputError
 from .parts.arguments import count_option, flag_option, option, time_option
-from .parts.controller import asks_controller
-from .parts.out import Out, answers_aloud
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ..control.api.client import Client
+from .parts.controller import Client, asks_controller
+from .parts.out import Out, Parts, answers_aloud
 
 LONGEST_S = 30.0
 
@@ -37,7 +31,7 @@ LONGEST_S = 30.0
 @answers_aloud
 @asks_controller
 def command(
-    client: "Client",
+    client: Client,
     words: tuple[str, ...],
     gpus: int | None,
     gpu_type: str | None,
@@ -119,7 +113,7 @@ def _submit(text: str) -> dict[str, Any]:
     return job if match[3] is None else {**job, "gpu_types": [match[3]]}
 
 
-def _parts(found: dict[str, Any]) -> "Iterator[str | Table]":
+def _parts(found: dict[str, Any]) -> Parts:
     from ..picture.text import table
 
     yield from found["sentences"]

@@ -49,11 +49,6 @@ def count_option(
     return option(usage, help, name, type=click.IntRange(least, most), **settings)
 
 
-def output_option(metavar: str, help: str, **settings: Any) -> Callable[[Command], Command]:
-    """Return `-o`."""
-    return path_option(f"-o, --output {metavar}", help, **settings)
-
-
 def seed_option(
     help: str = "Random seed.", metavar: str = "N", default: int | None = 0
 ) -> Callable[[Command], Command]:

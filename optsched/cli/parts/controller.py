@@ -10,7 +10,9 @@ import click
 from .arguments import path_option
 
 if TYPE_CHECKING:
-    from ...control.api.client import Client
+    from ...control.api.client import Client as Client
+else:  # it is imported when it is used
+    Client = Any
 
 NO_ANSWER = 1
 
@@ -37,7 +39,7 @@ def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def all_jobs(
-    client: "Client", *, everybody: bool, finished: bool, most: int
+    client: Client, *, everybody: bool, finished: bool, most: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Return jobs of a queue, page by page, `most` at the most, and how many there are."""
     found: list[dict[str, Any]] = []

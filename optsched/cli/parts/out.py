@@ -16,6 +16,9 @@ from .arguments import Command, flag_option
 if TYPE_CHECKING:
     from rich.table import Table
 
+Parts = Iterable["str | Table"]
+"""Lines and tables, from the top down."""
+
 json_option = flag_option("--json", "Print JSON for machines instead of a table.", "as_json")
 """`--json`: one JSON object or list on stdout and nothing else."""
 quiet_option = flag_option("-q, --quiet", "Print nothing but errors.")
@@ -57,10 +60,7 @@ class Out:
             click.echo(text, err=err)
 
     def answer(
-        self,
-        plain: Callable[[], Any],
-        parts: "Callable[[], Iterable[str | Table]]",
-        err: bool = False,
+        self, plain: Callable[[], Any], parts: Callable[[], Parts], err: bool = False
     ) -> None:
         """Print what `plain` returns, as JSON on one line where it is no text yet, or the lines and
         tables of `parts`."""
