@@ -89,14 +89,14 @@ class Prices:
         return total - worth > ROUNDING * (total + worth)
 
     def cut(self, grid_s: list[float]) -> "Prices":
-        """The same prices where the grid ends at another instant, for due dates before it; made at
-        next to no cost."""
+        """Return the same prices where the grid ends at another instant, for due dates before it;
+        made at next to no cost."""
         found = Prices(self._market, grid_s, self._prices)
         found._steps = self._steps
         return found
 
     def worth(self) -> float:
-        """What all GPU-seconds of the grid are worth."""
+        """Return what all GPU-seconds of the grid are worth."""
         grid = self._grid_s
         return math.fsum(
             gpus * price * (grid[k + 1] - grid[k])
@@ -105,8 +105,8 @@ class Prices:
         )
 
     def by(self, buyer: Buyer, due_s: float, bought: Cells | None = None) -> float:
-        """The least that a job can pay for all its work between its head and `due_s`; infinite
-        where it cannot do it. The GPU-seconds for it are added to `bought`."""
+        """Return the least that a job can pay for all its work between its head and `due_s`;
+        infinite where it cannot do it. The GPU-seconds for it are added to `bought`."""
         grid, last = self._grid_s, len(self._grid_s) - 1
         free_s = max(0.0, due_s - max(grid[last], buyer.head_s))  # at full speed and for nothing
         need = buyer.work_s - free_s
@@ -123,12 +123,13 @@ class Prices:
         return paid if missing <= IN_TIME * buyer.work_s else math.inf
 
     def _interval(self, at_s: float) -> int:
-        """The interval in which an instant lies; the number of them for one after the grid."""
+        """Return the interval in which an instant lies; the number of them for one after the
+        grid."""
         return bisect_right(self._grid_s, at_s) - 1
 
     def least(self, buyer: Buyer, bought: Cells | None = None) -> float:
-        """The least that a job can pay for its work and its weighted completion. The GPU-seconds
-        for it are added to `bought`."""
+        """Return the least that a job can pay for its work and its weighted completion. The
+        GPU-seconds for it are added to `bought`."""
         weight, head_s, work_s = buyer.weight, buyer.head_s, buyer.work_s
         if weight == 0:
             return 0.0
@@ -197,8 +198,8 @@ class Prices:
         chosen: list[tuple[float, float]],
         enough: float,
     ) -> float | None:
-        """What is paid besides that for `chosen` to complete in an interval, whose work may replace
-        some of it; None where it cannot be done."""
+        """Return what is paid besides that for `chosen` to complete in an interval, whose work may
+        replace some of it; None where it cannot be done."""
         cost, at = 0.0, len(chosen)
         spare = chosen[-1][1] if chosen else 0.0
         for step in steps:
@@ -217,9 +218,9 @@ class Prices:
         return cost if need <= enough else None
 
     def _offered(self, own: tuple[Alternative, ...], per_s: float) -> list[tuple[Step, ...]]:
-        """For each interval, and after the grid, what work costs a job that pays `per_s` for each
-        second that it works there: a second is spent in one alternative, so that dearer and faster
-        ones come after cheaper and slower ones."""
+        """Return for each interval, and after the grid, what work costs a job that pays `per_s` for
+        each second that it works there: a second is spent in one alternative, so that dearer and
+        faster ones come after cheaper and slower ones."""
         key = own, per_s
         if key not in self._steps:
             count = len(self._prices[0]) if self._prices else len(self._grid_s) - 1
@@ -230,8 +231,8 @@ class Prices:
 
 
 def _taken(offers: list[Offer], need: float, bought: Cells | None) -> tuple[float, float]:
-    """What the cheapest of `offers` cost that make up `need` seconds of work, and how much of it
-    they leave. What they use is added to `bought`, where it lies in its intervals."""
+    """Return what the cheapest of `offers` cost that make up `need` seconds of work, and how much
+    of it they leave. What they use is added to `bought`, where it lies in its intervals."""
     offers.sort(key=_price_of)
     paid = []
     for price, k, amount, step in offers:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..api.workloads import FITTED, KINDS, generate
 from ..errors import InputError
 from ..model.instance import Instance
 from .import_ import write_checked
@@ -21,22 +22,6 @@ from .parts.arguments import (
 from .parts.duration import cost
 from .parts.out import Out, answers
 
-FITTED = ("philly", "helios", "acme", "openb")
-INVENTED = ("mixed", "llm")
-PLANTED = "planted"
-ONLY = {
-    "arrivals": INVENTED,
-    "running": INVENTED,
-    "gpu_types": INVENTED,
-    "days": FITTED,
-    "no_failures": FITTED,
-    "quotas": FITTED,
-    "cluster": FITTED,
-    "fit": FITTED,
-    "gpus_per_node": (*FITTED, PLANTED),
-}
-"""Options that go with some kinds only."""
-
 
 @click.command("generate")
 @option(
@@ -44,7 +29,7 @@ ONLY = {
     "philly, helios, acme, openb: fitted to that cluster. mixed, llm: synthetic, with mostly "
     "single-GPU or mostly large gangs. planted: cut out of a full cluster, so that the "
     "minimum makespan is 36,000 s.",
-    type=click.Choice([*FITTED, *INVENTED, PLANTED]),
+    type=click.Choice(KINDS),
     default="philly",
 )
 @count_option("--jobs N", "Number of jobs.", most=1_000_000, required=True)
@@ -85,13 +70,10 @@ ONLY = {
 @count_option(
     "--gpu-types K", "mixed, llm: 1 for A100 only, 2 adds V100, 3 (the default) adds P100.", most=3
 )
-@option(
-    "--quotas",
-    "Fitted only: give virtual clusters GPU quotas in proportion to the published ones.",
-    is_flag=True,
-    default=None,
+@flag_option(
+    "--quotas", "Fitted only: give virtual clusters GPU quotas in proportion to the published ones."
 )
-@option("--no-failures", "Fitted only: let no attempt fail.", is_flag=True, default=None)
+@flag_option("--no-failures", "Fitted only: let no attempt fail.")
 @option(
     "--uplinks GBPS",
     "Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
@@ -113,16 +95,12 @@ ONLY = {
 @answers
 def command(
     like: str,
-    jobs: int,
-    gpus: int | None,
-    seed: int,
-    load: float | None,
-    uplinks: float | None,
+    no_failures: bool,
     no_overheads: bool,
-    checkpoint_s: float | None,
     output: str | None,
+    fit: Path | None,
     out: Out,
-    **only: Any,
+    **how: Any,
 ) -> None:
     """Generate a random instance of N jobs on G GPUs.
 
@@ -130,52 +108,16 @@ def command(
     and failures of those clusters, as far as they are published. planted has a known minimum
     makespan. Without -o, the instance goes to stdout and the summary to stderr.
     """
-    given = {name: value for name, value in only.items() if value is not None}
-    for name in given:
-        if like not in ONLY[name]:
-            flag = "--" + name.replace("_", "-")
-            raise InputError(
-                f"{flag} goes with --like {', '.join(ONLY[name])}, not with {like}; leave it out"
-            )
-    if gpus is None and "cluster" not in given:
-        raise InputError(
-            "how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else "")
-        )
     from ..traces.generate.like.fit_page import can_draw, write
 
-    fit: Path | None = given.pop("fit", None)
     check_outputs({"-o": None if output in (None, "-") else Path(str(output)), "--fit": fit}, "-")
     if fit is not None:
         can_draw(fit)
-    if like == PLANTED:
-        for flag, value in (
-            ("--load", load),
-            ("--uplinks", uplinks),
-            ("--checkpoint", checkpoint_s),
-        ):
-            if value is not None:
-                raise InputError(
-                    f"{flag} does not go with --like planted, whose optimum it would change; "
-                    "leave it out"
-                )
-        from ..traces.generate.planted import generate
-
-        instance = generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
-    else:
-        asked = {"jobs": jobs, "seed": seed, "overheads": not no_overheads}
-        if like in FITTED:
-            cluster = given.pop("cluster", None)
-            instance = _fitted(like, load, cluster, given, gpus=gpus, **asked)
-        else:
-            instance = _invented(like, load, given, gpus=gpus or 0, **asked)
-    if uplinks is not None:
-        from ..traces.generate.shared_uplinks import with_shared_uplinks
-
-        instance = with_shared_uplinks(instance, uplinks)
-    if checkpoint_s is not None:
-        from ..traces.profiles.checkpoint_cost import with_checkpoint_cost
-
-        instance = with_checkpoint_cost(instance, checkpoint_s)
+        if like not in FITTED:
+            raise InputError(
+                f"--fit goes with --like {', '.join(FITTED)}, not with {like}; leave it out"
+            )
+    instance = generate(like, failures=not no_failures, overheads=not no_overheads, **how)
     write_checked(instance, output)
     if fit is not None:
         write(instance, like, fit)
@@ -185,37 +127,6 @@ def command(
             lambda: _lines(instance, output, fit),
             err=output in (None, "-"),
         )
-
-
-def _fitted(
-    like: str, load: float | None, cluster: str | None, given: dict[str, Any], **asked: Any
-) -> Instance:
-    from ..traces.clusters import cluster_of
-    from ..traces.generate.like import generate
-
-    nodes = None
-    if cluster is not None:
-        if asked["gpus"] is not None:
-            raise InputError("--cluster says how many GPUs there are; leave --gpus out")
-        nodes = cluster_of(cluster, given.pop("gpus_per_node", 8))
-    elif "gpus_per_node" in given:
-        raise InputError("--gpus-per-node goes with --cluster; the model's nodes have their sizes")
-    if load is not None and "days" in given:
-        raise InputError("--load and --days both say how fast the jobs come; leave one out")
-    failures = "no_failures" not in given
-    given.pop("no_failures", None)
-    return generate(like, load=load, failures=failures, cluster=nodes, **asked, **given)
-
-
-def _invented(like: str, load: float | None, given: dict[str, Any], **asked: Any) -> Instance:
-    from ..traces.generate.synth import generate
-
-    if load is not None and given.get("arrivals") != "poisson":
-        raise InputError(
-            f"--load goes with --arrivals poisson for --like {like}; add that or leave --load out"
-        )
-    load = 0.9 if load is None else load
-    return generate(like="llm" if like == "llm" else "mixed", load=load, **asked, **given)
 
 
 def _plain(instance: Instance, output: str | None) -> dict[str, Any]:

@@ -2,18 +2,16 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..errors import InputError
+from ..api.workloads import import_trace
 from ..model.instance import Instance
 from ..plugins import registry
-from ..plugins.options import DeclaredOption, described, read_options
+from ..plugins.options import DeclaredOption
 from ..traces.imported import Imported
-from ..traces.profiles.attach import attach
 from .parts.arguments import Command, check_outputs, count_option, option
 from .parts.out import Out, answers
 
@@ -72,26 +70,16 @@ def command(
     if output not in (None, "-"):
         check_outputs({"-o": Path(output)}, str(source))
     given = {name: value for name, value in options.items() if value is not None}
-    known = registry.importer(trace_format)
-    if known.profiled:
-        _refuse_profiles(trace_format, profiles, seed)
-    if profiles == "none" and seed is not None:
-        raise InputError(
-            "--seed does not go with --profiles none, which draws nothing; leave one of them out"
-        )
-    measured = not known.profiled and profiles != "none"
-    free = {"overheads": False} if measured and given.pop("overheads", None) else {}
-    flags = {
-        own.field: own.flag for format in registry.listed("importers") for own in format.options
-    }
-    takes = {own.field for own in described(known.Options)}
-    for name in given.keys() - takes:
-        raise InputError(f"{flags[name]} does not go with the format {trace_format}; leave it out")
-    read = read_options(f"format {trace_format}", known.Options, given)
-    chosen = {name: getattr(read, name) for name in given}
-    imported = known.read(source, jobs=jobs, track=_track, **chosen)
-    if measured:
-        imported = replace(imported, instance=attach(imported.instance, seed or 0, **free))
+    imported = import_trace(
+        trace_format,
+        source,
+        jobs=jobs,
+        profiles=profiles,
+        seed=seed,
+        overheads=given.pop("overheads", "yes") == "yes",
+        track=_track,
+        **given,
+    )
     write_checked(imported.instance, output)
     if not out.quiet:
         out.answer(
@@ -99,13 +87,6 @@ def command(
             lambda: _lines(imported, source, output),
             err=output in (None, "-"),
         )
-
-
-def _refuse_profiles(trace_format: str, profiles: str | None, seed: int | None) -> None:
-    for flag, value in (("--profiles", profiles), ("--seed", seed)):
-        if value is not None:
-            kept = f"the format {trace_format}, whose jobs keep the profiles that they have"
-            raise InputError(f"{flag} does not go with {kept}; leave it out")
 
 
 def write_checked(instance: Instance, output: str | None) -> None:

@@ -96,7 +96,7 @@ def command(
     optsched simulate cluster.json --policy srtf --estimates history
     optsched simulate cluster.json --policy fifo --json | jq .jct_s.p99
     """
-    from ..api.outcome import Outcome, Setting
+    from ..api.outcome import Setting, Simulated
     from ..driver.view import PolicyError
     from ..picture import can_draw
     from ..picture.text_simulation import simulation_parts
@@ -128,7 +128,7 @@ def command(
                 simulation.run(on_progress)
             else:
                 run_saving(simulation, state, asked, on_progress)
-        outcome = Outcome(setting, simulation)
+        simulated = Simulated(setting, simulation, timing=timing, curves=curves)
     except (StalledError, PolicyError) as error:
         click.echo(f"optsched: no plan: {error}", err=True)
         return 1
@@ -139,12 +139,13 @@ def command(
             err=True,
         )
         return 130
-    total = outcome.summary(timing=timing, curves=curves)
     if output is not None:
-        files = (outcome.metrics, total, outcome.solution, outcome.rounds)
+        files = (simulated.measured, simulated.metrics, simulated.solution, simulated.rounds)
         out.attempt(partial(directory.write, output, *files))
     if draw is not None:
-        out.write("picture", gantt, partial(draw, loaded, outcome.solution))
-    out.answer(lambda: json.dumps(total, allow_nan=False), lambda: simulation_parts(outcome, total))
+        out.write("picture", gantt, partial(draw, loaded, simulated.solution))
+    out.answer(
+        lambda: json.dumps(simulated.metrics, allow_nan=False), lambda: simulation_parts(simulated)
+    )
     out.finish()
     return 0

@@ -79,6 +79,7 @@ def command(
     optsched generate --jobs 50 --gpus 32 | optsched solve -
     """
     from .. import engine, files, objectives
+    from ..engine.trace import Trace
     from ..picture import can_draw
     from ..picture.text_solution import solution_parts
 
@@ -87,7 +88,7 @@ def command(
     draw = None if gantt is None else can_draw(gantt)
     loaded = load(instance)
     initial = None if start is None else files.read_plan(start)[1]
-    from .parts.progress import Trace, live_progress
+    from .parts.progress import live_progress
 
     with live_progress(objective, search["time_limit_s"], wanted=not (out.quiet or log)) as live:
         seen = None if trace is None else Trace(live)

@@ -12,6 +12,7 @@ import click
 
 from ...errors import InputError
 from ...model.instance import Instance
+from ...plugins.options import read_pairs
 from .duration import duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -62,7 +63,7 @@ def pairs_option(what: str) -> Callable[[Command], Command]:
         "--option KEY=VALUE",
         f"An option of the {what}; repeatable.",
         "options",
-        callback=lambda context, parameter, pairs: _table(pairs),
+        callback=lambda context, parameter, pairs: read_pairs(pairs),
     )
 
 
@@ -126,16 +127,3 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"-o {folder}: cannot be made: {error.strerror or error}") from None
-
-
-def _table(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Return `key=value` pairs. Raises InputError on one without `=` or a key given twice."""
-    table: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not key:
-            raise InputError(f"--option {pair!r} has no value; write key=value")
-        if key in table:
-            raise InputError(f"--option {key} is given twice; keep one")
-        table[key] = value
-    return table

@@ -5,7 +5,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from optsched.driver.blocked import amounts, beneath, blocked_places
 from optsched.driver.demand import Demand
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
 from optsched.driver.snapshot import Snapshot, snapshot
@@ -15,7 +14,7 @@ from optsched.model.job import Job, Mode
 from optsched.objectives import Objective, parse
 from optsched.physics.modes import Option
 from optsched.plugins import registry
-from optsched.plugins.options import PluginOptions, PositiveDuration, Share
+from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, Share
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
@@ -26,10 +25,6 @@ NO_LIMIT_S = 3600.0
 clock."""
 CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
-GAP = 0.01
-"""A proven gap at which a round is good enough."""
-MOVES_S = 60.0
-"""While nobody waits, it is looked this often whether running jobs should move."""
 SOON_S = 300.0
 """How far ahead a place is held for a gang."""
 FEW_JOBS = 100
@@ -49,12 +44,12 @@ class RoundRecord:
 
 
 class Optsched:
-    """Decides by `optsched.round.decide` at every event, or while nobody waits every `MOVES_S`.
+    """Decides by `optsched.round.decide` at every event, or while nobody waits every `moves_s`.
     Under wct large gangs weigh more than they say (see `gang_weights`), also in the values of
     `rounds`.
 
     A job whose place is still held by jobs that are being saved waits for it; that place is kept
-    for it (`_claims`).
+    for it (`World.claims`).
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more. For
@@ -83,14 +78,25 @@ class Optsched:
             "A round is decided once this share of the time simulated so far has passed since the "
             "last.",
         ] = 0.0
+        budget_s: Annotated[
+            PositiveDuration,
+            "Wall clock of a round. With less than the default, results depend on the clock.",
+        ] = NO_LIMIT_S
+        gap: Annotated[Share, "A proven gap at which a round is good enough."] = 0.01
+        moves_s: Annotated[
+            Duration,
+            "While nobody waits, it is looked this often whether running jobs should move.",
+        ] = 60.0
 
     def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
         self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
+        self.budget_s, self.gap, self.moves_s = options.budget_s, options.gap, options.moves_s
         registry.round_solver(self.solver)  # an unknown one is refused before any work
-        self._options = {"core": str(CORE_OPTIONS)} if self.solver == "price" else {}
+        unhurried = self.budget_s >= NO_LIMIT_S and self.solver == "price"
+        self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
+        self.decided: tuple[Snapshot, RoundSolution] | None = None
         self.rounds: list[RoundRecord] = []
-        self._claims: dict[str, tuple[Option, Placement]] = {}
         self._last: RoundSolution | None = None
         self._reservations = Reservations()
         self._soon: Reservation | None = None
@@ -101,11 +107,12 @@ class Optsched:
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
+        self.decided = None
         for job_id in world.take_arrived():
             self._reservations.arrived(world, job_id)
         self._start_claimed(world)
         self._start_reserved(world)
-        waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
+        waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
         if not waiting:
             self._soon = None
             if not world.running:
@@ -118,7 +125,7 @@ class Optsched:
             self._keep_places(world)
             world.wake_at(self._paced_s)
             return
-        self._moves_s = world.now_s + MOVES_S
+        self._moves_s = world.now_s + self.moves_s
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
         now = snapshot(world, jobs=waiting, known=self._known)
         posed = (
@@ -129,15 +136,15 @@ class Optsched:
             self.objective,
             round_s=self.round_s,
             solver=self.solver,
-            budget_s=NO_LIMIT_S,
-            gap=GAP,
-            blocked=self._blocked(world, now),
+            budget_s=self.budget_s,
+            gap=self.gap,
+            blocked=now.blocked,
             reserved=self._reserved(world),
             keep=self._kept(world),
             last=self._last,
             options=self._options,
         )
-        self._last = found
+        self._last, self.decided = found, (replace(now, instance=posed), found)
         self.rounds.append(
             RoundRecord(
                 world.now_s,
@@ -157,7 +164,7 @@ class Optsched:
         """Start whatever fits beside what is claimed and reserved, the most weight per GPU and
         second first."""
         room = world.free.copy()
-        for node in {slot.node for _, placement in self._claims.values() for slot in placement}:
+        for node in {slot.node for _, placement in world.claims.values() for slot in placement}:
             room.lose(node)
         full: set[Demand] = set()
         for job_id in sorted(
@@ -180,7 +187,7 @@ class Optsched:
         self._unripe = {
             one for one in self._unripe if one in world.running and not world.may_preempt(one)
         }
-        return self._unripe | self._reservations.protected.intersection(world.running)
+        return self._unripe | world.protected.intersection(world.running)
 
     def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
         world.start(job_id, option, placement)
@@ -191,10 +198,10 @@ class Optsched:
         """Keep a place for who has waited too long, else for the gang that is worth most if its
         place is near."""
         self._soon = None
-        self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
+        self._reservations.renew(world, but=world.claims, claimed=self._claimed(world))
         kept = self._reservations.current
         if kept is None:
-            waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
+            waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
             if not waiting:
                 return
             best = min(
@@ -220,7 +227,7 @@ class Optsched:
         """The places of claims, and until when their jobs will hold them."""
         return [
             (placement, world.now_s + world.fastest_finish_s(job_id))
-            for job_id, (_, placement) in self._claims.items()
+            for job_id, (_, placement) in world.claims.items()
         ]
 
     def _reserved(self, world: World) -> tuple[tuple[Placement, float], ...]:
@@ -233,11 +240,11 @@ class Optsched:
         """Start those for whom a place is kept, as soon as there is room that nobody has
         claimed."""
         while True:
-            self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
+            self._reservations.renew(world, but=world.claims, claimed=self._claimed(world))
             kept = self._kept_place
-            if kept is None or kept.job not in world.waiting or kept.job in self._claims:
+            if kept is None or kept.job not in world.waiting or kept.job in world.claims:
                 return
-            claimed = {slot.node for _, placement in self._claims.values() for slot in placement}
+            claimed = {slot.node for _, placement in world.claims.values() for slot in placement}
             if any(slot.node in claimed for slot in kept.placement):
                 return  # what is free there now may be part of a claim
             if not world.free.holds(world.need(kept.job, kept.option), kept.placement):
@@ -246,7 +253,7 @@ class Optsched:
             if kept is self._soon:
                 self._soon = None
             else:
-                self._reservations.protected.add(kept.job)
+                world.protected.add(kept.job)
 
     def _carry_out(self, world: World, known: Instance, found: RoundSolution) -> None:
         ends: set[str] = set()  # of whom the round could not know that they end this very instant
@@ -263,8 +270,13 @@ class Optsched:
                 self._join(world, known, entry)
                 continue
             option = _option(world, known, entry.id, entry.mode)
-            self._claims[entry.id] = option, entry.placement
+            world.claim(entry.id, option, entry.placement)
         self._start_claimed(world)
+
+    def _start_claimed(self, world: World) -> None:
+        started = world.start_claimed()
+        if self._unripe is not None:
+            self._unripe.update(started)
 
     def _join(self, world: World, known: Instance, entry: JobRound) -> None:
         assert entry.mode is not None and entry.mode.share_with is not None
@@ -273,30 +285,6 @@ class Optsched:
             world.start_sharing(entry.id, option, entry.mode.share_with)
             if self._unripe is not None:
                 self._unripe.add(entry.id)
-
-    def _start_claimed(self, world: World) -> None:
-        saving = {slot.node for job_id in world.saving for slot in world.hold(job_id).placement}
-        for job_id in list(self._claims):
-            option, placement = self._claims[job_id]
-            if job_id not in world.waiting:
-                continue  # it moves, and is still being saved
-            if world.free.holds(world.need(job_id, option), placement):
-                self._start(world, job_id, option, placement)
-                del self._claims[job_id]
-            elif not any(slot.node in saving for slot in placement):
-                del self._claims[
-                    job_id
-                ]  # what it lacks (a budget, a licence) will not come with its place
-
-    def _blocked(self, world: World, now: Snapshot) -> tuple[Placement, ...]:
-        """What is not there to be given away: of what is being saved and what is claimed, on each
-        node the more, as claims are mostly on what is being saved."""
-        saving = amounts(placement for _, placement, _ in now.saving)
-        for name in world.lost:
-            node = world.cluster.node[name]
-            saving[name] = [node.gpus, node.cpus or 0]
-        claimed = amounts(placement for _, placement in self._claims.values())
-        return blocked_places(beneath(saving, claimed), world.cluster.node_order)
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:
