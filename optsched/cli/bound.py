@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..bounds import Bound
-    from ..bounds.by_prices import Found
+    from ..bounds.by_prices import PricesFound
     from ..files.certificate import Certificate
     from ..model.instance import Instance
     from ..objectives import Objective
@@ -160,7 +160,7 @@ def _search(
     done = (
         counted(STEPS if steps is None else steps) if time_limit_s is None else timed(time_limit_s)
     )
-    last: Found | None = None
+    last: PricesFound | None = None
     started_s = time.monotonic()
 
     def line() -> "Text":
