@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..bounds import Bound
-    from ..bounds.by_prices import Found
+    from ..bounds.by_prices import PricesFound
     from ..files.certificate import Certificate
     from ..model.instance import Instance
     from ..objectives import Objective
@@ -158,7 +158,7 @@ def _search(
 
     most = STEPS if steps is None else steps
     done = counted(most) if time_limit_s is None else timed(time_limit_s)
-    last: Found | None = None
+    last: PricesFound | None = None
     started_s = time.monotonic()
 
     def line() -> "Text":

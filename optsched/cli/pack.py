@@ -69,9 +69,9 @@ def command(
     from ..driver.view import PolicyError
     from ..files import write_text
     from ..packing.picture import draw
-    from ..packing.rules import checked
+    from ..packing.rules import rule
 
-    checked(rule_name)
+    rule(rule_name)
     if output is not None and output.exists() and not output.is_dir():
         raise InputError(f"-o {output} is a file; name a directory")
     try:
@@ -111,7 +111,7 @@ def _parts(total: dict[str, Any], bounds: bool) -> Parts:
         f"instance {total['instance']['name']}: {total['gpus']:,} GPUs, {total['arrived']:,} "
         f"arrivals (seed {total['seed']}), {failed}"
     )
-    yield f"rule {total['rule']}: {RULES[total['rule']]}"
+    yield f"rule {total['rule']}: {RULES[total['rule']][1]}"
     if times is not None:
         yield f"decisions: median {times['p50'] * 1e3:.2f} ms, p99 {times['p99'] * 1e3:.2f} ms"
     columns = {"allocated": "allocated_percent"}
