@@ -36,7 +36,8 @@ class Bound:
 
 
 def lower_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
-    """The best bound on each level of `objective` that holds for every plan the verifier accepts.
+    """Return the best bound on each level of `objective` that holds for every plan the verifier
+    accepts.
 
     `instance` is taken to be sound (`faults.find_faults`). Raises InputError for a job that fits
     nowhere.
@@ -45,7 +46,7 @@ def lower_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
 
 
 def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
-    """The best bound on each level among plans of the plan class. Raises InputError as
+    """Return the best bound on each level among plans of the plan class. Raises InputError as
     `lower_bounds`."""
     return _best(all_bounds(instance, objective))
 
@@ -53,9 +54,9 @@ def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
 def priced_bound(
     instance: Instance, objective: Objective, steps: int | None = None, target: float | None = None
 ) -> "tuple[Bound, Certificate]":
-    """The bound by the prices on GPU time that so many steps of a search find, and its certificate;
-    where `lower_bounds` knows a better one, that one, which the certificate falls short of. Seconds
-    to minutes, the same on every machine.
+    """Return the bound by the prices on GPU time that so many steps of a search find, and its
+    certificate; where `lower_bounds` knows a better one, that one, which the certificate falls
+    short of. Seconds to minutes, the same on every machine.
 
     `objective` is "wct", "makespan" or "ftf" alone; `target` is the value of a plan, which tells
     the search how far it may get. Raises InputError for other objectives and as `lower_bounds`.
@@ -117,8 +118,8 @@ def _every(instance: Instance, objective: Objective, modes: ModeTable) -> list[B
 def _level(
     instance: Instance, level: tuple[tuple[float, Term], ...], outlook: Outlook
 ) -> dict[str, float]:
-    """Bounds on one level by source. A weighted sum of terms is at least the weighted sum of their
-    bounds."""
+    """Return bounds on one level by source. A weighted sum of terms is at least the weighted sum of
+    their bounds."""
     if len(level) == 1:
         [(weight, term)] = level
         found: dict[str, float] = {}

@@ -30,8 +30,8 @@ class Fluid:
     value: float
 
     def grid(self, intervals: int) -> Floats:
-        """At most so many intervals from now to the last end: half of their ends share out the
-        time, half the heads and ends of jobs."""
+        """Return at most so many intervals from now to the last end: half of their ends share out
+        the time, half the heads and ends of jobs."""
         points = np.unique(np.concatenate([[0.0], self.heads_s, self.ends_s]))
         even = np.linspace(0, float(points[-1]), intervals - intervals // 2 + 1)
         points = np.unique(np.concatenate([thinned(points, intervals // 2 + 1), even]))
@@ -40,7 +40,7 @@ class Fluid:
         return found
 
     def on(self, grid_s: Floats) -> Floats:
-        """The prices at the middle of each interval of a grid."""
+        """Return the prices at the middle of each interval of a grid."""
         return resampled(self.prices, np.append(self.instants_s, np.inf), grid_s)
 
 
@@ -53,8 +53,8 @@ def thinned(points: Floats, most: int) -> Floats:
 
 
 def resampled(prices: Floats, old_s: Floats, new_s: Floats) -> Floats:
-    """Prices on another grid: those that hold at the middle of each of its intervals, 0 beyond the
-    old one."""
+    """Return the prices on another grid: those that hold at the middle of each of its intervals, 0
+    beyond the old one."""
     at = np.searchsorted(old_s, (new_s[:-1] + new_s[1:]) / 2, side="right") - 1
     found: Floats = np.where(
         at < prices.shape[1], prices[:, np.minimum(at, prices.shape[1] - 1)], 0.0
@@ -132,8 +132,8 @@ def fluid(market: Market) -> Fluid:
 
 
 def worth_of_types(market: Market) -> Floats:
-    """What a GPU of each type is worth beside the best one: how few GPU-seconds jobs take there, on
-    average."""
+    """Return what a GPU of each type is worth beside the best one: how few GPU-seconds jobs take
+    there, on average."""
     best, own = np.zeros(len(market.capacity)), np.zeros(len(market.capacity))
     for buyer in market.buyers:
         areas = {

@@ -123,8 +123,8 @@ def _gpus(modes: ModeTable, seconds: Floats) -> Iterator[Family]:
 
 
 def _usable_types(modes: ModeTable) -> Ints:
-    """For each job a bit mask of the GPU types it can run on; 0 for a job that can do without a
-    GPU."""
+    """Return for each job a bit mask of the GPU types it can run on; 0 for a job that can do
+    without a GPU."""
     if len(modes.empty.types) > 62:
         return (np.minimum.reduceat(modes.gpus.starting, modes.first) > 0).astype(np.int64)
     bits = np.where(modes.gpu_type >= 0, np.int64(1) << np.maximum(modes.gpu_type, 0), 0)
@@ -154,8 +154,8 @@ def _title(modes: ModeTable, mask: int) -> str:
 
 
 def _gpu_machine(modes: ModeTable, mask: int, speed: Floats, among: Flags | None = None) -> Machine:
-    """The GPUs of the types in `mask` for the jobs that can use no others, each counted by its
-    speed."""
+    """Return the GPUs of the types in `mask` for the jobs that can use no others, each counted by
+    its speed."""
     members = _members(mask, len(modes.empty.types))
     inside = np.zeros(len(modes.empty.types))
     inside[members] = speed[members]
@@ -166,7 +166,7 @@ def _gpu_machine(modes: ModeTable, mask: int, speed: Floats, among: Flags | None
 
 
 def _speeds(modes: ModeTable, needs: Flags) -> Floats:
-    """How much of a job's work a GPU of each type does beside the best one, on average over
+    """Return how much of a job's work a GPU of each type does beside the best one, on average over
     GPU-seconds.
 
     Any positive numbers give a valid bound; these make it tight where all jobs agree on them.

@@ -30,7 +30,9 @@ most.
 
 import math
 from bisect import bisect_right, insort
+from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from .market import Alternative, Buyer, Market
 
@@ -72,7 +74,7 @@ class Prices:
 
     def bound(self) -> float:
         """No plan has a smaller sum of weighted completion times, counted from submission."""
-        paid = [self.least(one) for one in self._market.buyers]
+        paid = [self.least(buyer) for buyer in self._market.buyers]
         worth, offset = self.worth(), self._market.offset
         return math.fsum((offset, *paid, -worth)) - ROUNDING * math.fsum(
             (abs(offset), *paid, worth)
@@ -81,22 +83,22 @@ class Prices:
     def refutes(self, due_s: list[float]) -> bool:
         """Return whether no plan completes every job by its due date, in seconds after now."""
         paid = []
-        for one, due in zip(self._market.buyers, due_s, strict=True):
-            paid.append(self.by(one, due))
+        for buyer, by_s in zip(self._market.buyers, due_s, strict=True):
+            paid.append(self.by(buyer, by_s))
             if paid[-1] == math.inf:
                 return True
         worth, total = self.worth(), math.fsum(paid)
         return total - worth > ROUNDING * (total + worth)
 
     def cut(self, grid_s: list[float]) -> "Prices":
-        """The same prices where the grid ends at another instant, for due dates before it; made at
-        next to no cost."""
-        found = Prices(self._market, grid_s, self._prices)
-        found._steps = self._steps
-        return found
+        """Return the same prices where the grid ends at another instant, for due dates before it;
+        made at next to no cost."""
+        cut = Prices(self._market, grid_s, self._prices)
+        cut._steps = self._steps
+        return cut
 
     def worth(self) -> float:
-        """What all GPU-seconds of the grid are worth."""
+        """Return what all GPU-seconds of the grid are worth."""
         grid = self._grid_s
         return math.fsum(
             gpus * price * (grid[k + 1] - grid[k])
@@ -105,30 +107,29 @@ class Prices:
         )
 
     def by(self, buyer: Buyer, due_s: float, bought: Cells | None = None) -> float:
-        """The least that a job can pay for all its work between its head and `due_s`; infinite
-        where it cannot do it. The GPU-seconds for it are added to `bought`."""
+        """Return the least that a job can pay for all its work between its head and `due_s`;
+        infinite where it cannot do it. The GPU-seconds for it are added to `bought`."""
         grid, last = self._grid_s, len(self._grid_s) - 1
         free_s = max(0.0, due_s - max(grid[last], buyer.head_s))  # at full speed and for nothing
         need = buyer.work_s - free_s
         if need <= EXACT * buyer.work_s:
             return 0.0
-        plain = self._offered(buyer.alternatives, 0.0)
         offers: list[Offer] = []
         for k in range(self._interval(buyer.head_s), last):
             if grid[k] >= due_s:
                 break
-            length_s = min(grid[k + 1], due_s) - max(grid[k], buyer.head_s)
-            offers.extend((step.price, k, step.work * length_s, step) for step in plain[k])
+            offers += self._offers(buyer, 0.0, k, due_s)
         paid, missing = _taken(offers, need, bought)
         return paid if missing <= IN_TIME * buyer.work_s else math.inf
 
     def _interval(self, at_s: float) -> int:
-        """The interval in which an instant lies; the number of them for one after the grid."""
+        """Return the interval in which an instant lies; the number of them for one after the
+        grid."""
         return bisect_right(self._grid_s, at_s) - 1
 
     def least(self, buyer: Buyer, bought: Cells | None = None) -> float:
-        """The least that a job can pay for its work and its weighted completion. The GPU-seconds
-        for it are added to `bought`."""
+        """Return the least that a job can pay for its work and its weighted completion. The
+        GPU-seconds for it are added to `bought`."""
         weight, head_s, work_s = buyer.weight, buyer.head_s, buyer.work_s
         if weight == 0:
             return 0.0
@@ -178,16 +179,20 @@ class Prices:
 
     def _add(self, buyer: Buyer, first: int, end: int, bought: Cells) -> None:
         """What a job buys that completes in interval `end`."""
-        grid, last = self._grid_s, len(self._grid_s) - 1
-        plain = self._offered(buyer.alternatives, 0.0)
-        offers: list[Offer] = []
-        for k in range(first, end):
-            length_s = grid[k + 1] - max(grid[k], buyer.head_s)
-            offers.extend((step.price, k, step.work * length_s, step) for step in plain[k])
-        length_s = grid[end + 1] - max(grid[end], buyer.head_s) if end < last else math.inf
-        final = self._offered(buyer.alternatives, buyer.weight)[end]
-        offers.extend((step.price, end, step.work * length_s, step) for step in final)
+        offers = [offer for k in range(first, end) for offer in self._offers(buyer, 0.0, k)]
+        offers += self._offers(buyer, buyer.weight, end)
         _taken(offers, buyer.work_s, bought)
+
+    def _offers(
+        self, buyer: Buyer, per_s: float, k: int, until_s: float = math.inf
+    ) -> Iterator[Offer]:
+        """Yield what work in interval `k`, up to an instant, costs a job that pays `per_s` for each
+        second that it works there."""
+        grid = self._grid_s
+        end_s = min(grid[k + 1], until_s) if k + 1 < len(grid) else until_s
+        length_s = end_s - max(grid[k], buyer.head_s)
+        for step in self._offered(buyer.alternatives, per_s)[k]:
+            yield step.price, k, step.work * length_s, step
 
     @staticmethod
     def _completing(
@@ -197,8 +202,8 @@ class Prices:
         chosen: list[tuple[float, float]],
         enough: float,
     ) -> float | None:
-        """What is paid besides that for `chosen` to complete in an interval, whose work may replace
-        some of it; None where it cannot be done."""
+        """Return what is paid besides that for `chosen` to complete in an interval, whose work may
+        replace some of it; None where it cannot be done."""
         cost, at = 0.0, len(chosen)
         spare = chosen[-1][1] if chosen else 0.0
         for step in steps:
@@ -217,9 +222,9 @@ class Prices:
         return cost if need <= enough else None
 
     def _offered(self, own: tuple[Alternative, ...], per_s: float) -> list[tuple[Step, ...]]:
-        """For each interval, and after the grid, what work costs a job that pays `per_s` for each
-        second that it works there: a second is spent in one alternative, so that dearer and faster
-        ones come after cheaper and slower ones."""
+        """Return for each interval, and after the grid, what work costs a job that pays `per_s` for
+        each second that it works there: a second is spent in one alternative, so that dearer and
+        faster ones come after cheaper and slower ones."""
         key = own, per_s
         if key not in self._steps:
             count = len(self._prices[0]) if self._prices else len(self._grid_s) - 1
@@ -230,9 +235,9 @@ class Prices:
 
 
 def _taken(offers: list[Offer], need: float, bought: Cells | None) -> tuple[float, float]:
-    """What the cheapest of `offers` cost that make up `need` seconds of work, and how much of it
-    they leave. What they use is added to `bought`, where it lies in its intervals."""
-    offers.sort(key=_price_of)
+    """Return what the cheapest of `offers` cost that make up `need` seconds of work, and how much
+    of it they leave. What they use is added to `bought`, where it lies in its intervals."""
+    offers.sort(key=itemgetter(0))
     paid = []
     for price, k, amount, step in offers:
         if need <= 0:
@@ -247,18 +252,14 @@ def _taken(offers: list[Offer], need: float, bought: Cells | None) -> tuple[floa
     return math.fsum(paid), need
 
 
-def _price_of(offer: Offer) -> float:
-    return offer[0]
-
-
 def _steps(
     own: tuple[Alternative, ...], per_s: float, prices: tuple[float, ...]
 ) -> tuple[Step, ...]:
     """Return the lower convex hull of work and cost of the alternatives, from (0, 0) on, as steps
     of rising price."""
     points = [
-        (one.speed, per_s + (prices[one.gpu_type] * one.gpus if one.gpu_type >= 0 else 0.0), one)
-        for one in own
+        (way.speed, per_s + (prices[way.gpu_type] * way.gpus if way.gpu_type >= 0 else 0.0), way)
+        for way in own
     ]
     steps: list[Step] = []
     speed = cost = 0.0

@@ -103,8 +103,8 @@ def fixed_mode(
 
 
 def fastest_sharing(job: Job) -> float:
-    """The highest factor by which sharing GPUs could change the rate; at least 1, as a job may run
-    alone."""
+    """Return the highest factor by which sharing GPUs could change the rate; at least 1, as a job
+    may run alone."""
     sharing = job.profile.sharing
     return 1.0 if sharing is None else max([1.0, *sharing.partners.values()])
 
@@ -164,7 +164,7 @@ def _spans(gpus: int) -> tuple[Span, ...]:
 
 
 def _within(t: int, among: Types, spread: Span) -> Types:
-    """Types on which a gang with GPUs of type `t` may be; a node has only one."""
+    """Return the types on which a gang with GPUs of type `t` may be; a node has only one."""
     return (t,) if spread == "node" else among
 
 
@@ -261,8 +261,8 @@ def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:
 def _core_levels(
     empty: EmptyCluster, job: Job, types: Types, spread: Span, gpus: int
 ) -> list[tuple[int, float]]:
-    """Cores per GPU at which `gpus` fit, fewest first, with their rates; (0, 1) where cores do not
-    matter."""
+    """Return the cores per GPU at which `gpus` fit, fewest first, with their rates; (0, 1) where
+    cores do not matter."""
     table = job.profile.cpus_per_gpu
     if not table:
         return [(0, 1.0)] if empty.most_gpus(job, types, spread, 0) >= gpus else []

@@ -44,8 +44,8 @@ class Outlook:
 
 
 def look(instance: Instance, modes: ModeTable) -> Outlook:
-    """Heads and tails along the longest chains of `after`, and the machines that jobs compete
-    for."""
+    """Return the heads and tails along the longest chains of `after`, and the machines that jobs
+    compete for."""
     seconds = modes.least(Density.steady(np.ones(len(modes.job))))
     heads = np.array([max(0.0, job.submit_s - instance.now_s) for job in instance.jobs], np.float64)
     tails = np.zeros(len(heads))
@@ -191,8 +191,8 @@ def _last_end(outlook: Outlook) -> Iterator[Found]:
 def _sum(
     outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, cost_alone: Floats
 ) -> float:
-    """Sum of scale x (completion - origin), or of its positive part, whichever `cost_alone` was
-    made of.
+    """Return the sum of scale x (completion - origin), or of its positive part, whichever
+    `cost_alone` was made of.
 
     Each machine stands for its jobs where that is better than each of them alone.
     """

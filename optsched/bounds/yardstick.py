@@ -38,7 +38,7 @@ class Yardstick:
         return abs(a - b) > self._rounding(max(abs(a), abs(b)))
 
     def keeps(self, value: float) -> float:
-        """The largest value that differs from `value` by rounding alone."""
+        """Return the largest value that differs from `value` by rounding alone."""
         return value + self._rounding(abs(value))
 
     def is_closed(self, value: float | None, bound: float | None) -> bool:
@@ -59,7 +59,7 @@ class Yardstick:
 
 
 def yardsticks(instance: Instance, objective: Objective, any_plan: bool) -> tuple[Yardstick, ...]:
-    """One for each level, for plans of the plan class or for any plan."""
+    """Return one for each level, for plans of the plan class or for any plan."""
     if not instance.jobs:
         return tuple(Yardstick(0.0, 0.0, 0.0) for _ in objective.levels)
     try:

@@ -1,12 +1,13 @@
 """`optsched generate`: a random instance with jobs like those of a published cluster."""
 
-import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..api.workloads import FITTED, KINDS, generate
 from ..errors import InputError
 from ..model.instance import Instance
 from .import_ import write_checked
@@ -14,130 +15,92 @@ from .parts.arguments import (
     check_outputs,
     count_option,
     flag_option,
-    json_option,
+    option,
     path_option,
-    quiet_option,
     seed_option,
 )
 from .parts.duration import cost
-
-FITTED = ("philly", "helios", "acme", "openb")
-INVENTED = ("mixed", "llm")
-PLANTED = "planted"
-ONLY = {
-    "arrivals": INVENTED,
-    "running": INVENTED,
-    "gpu_types": INVENTED,
-    "days": FITTED,
-    "no_failures": FITTED,
-    "quotas": FITTED,
-    "cluster": FITTED,
-    "fit": FITTED,
-    "gpus_per_node": (*FITTED, PLANTED),
-}
-"""Options that go with some kinds only."""
+from .parts.out import Out, answers
 
 
 @click.command("generate")
-@click.option(
+@option(
     "--like",
-    type=click.Choice([*FITTED, *INVENTED, PLANTED]),
-    default="philly",
-    help="philly, helios, acme, openb: fitted to that cluster. mixed, llm: synthetic, with mostly "
+    "philly, helios, acme, openb: fitted to that cluster. mixed, llm: synthetic, with mostly "
     "single-GPU or mostly large gangs. planted: cut out of a full cluster, so that the "
     "minimum makespan is 36,000 s.",
+    type=click.Choice(KINDS),
+    default="philly",
 )
-@count_option("--jobs", most=1_000_000, required=True, help="Number of jobs.")
+@count_option("--jobs N", "Number of jobs.", most=1_000_000, required=True)
 @count_option(
-    "--gpus",
+    "--gpus G",
+    "Number of GPUs; where whole nodes do not add up to it, some nodes are smaller.",
     most=200_000,
-    metavar="G",
-    help="Number of GPUs; where whole nodes do not add up to it, some nodes are smaller.",
 )
-@click.option(
-    "--cluster",
-    metavar="SPEC",
-    help="Fitted only: use these nodes instead of the model's, such as v100=288,p100=96.",
+@option(
+    "--cluster SPEC",
+    "Fitted only: use these nodes instead of the model's, such as v100=288,p100=96.",
 )
 @count_option(
-    "--gpus-per-node", most=1000, help="GPUs per node, with --cluster and for planted (default: 8)."
+    "--gpus-per-node N", "GPUs per node, with --cluster and for planted (default: 8).", most=1000
 )
 @seed_option(metavar="S", help="Random seed; the same seed gives the same instance.")
-@click.option(
-    "--load",
-    type=click.FloatRange(0, 100, min_open=True),
-    metavar="F",
-    help="Offered work over capacity. Fitted: by default jobs arrive as often as on the real "
+@option(
+    "--load F",
+    "Offered work over capacity. Fitted: by default jobs arrive as often as on the real "
     "cluster. mixed, llm: with --arrivals poisson (default: 0.9).",
+    type=click.FloatRange(0, 100, min_open=True),
 )
-@click.option(
-    "--days",
+@option(
+    "--days D",
+    "Fitted only: let all jobs arrive within D days, instead of --load.",
     type=click.FloatRange(0, min_open=True),
-    metavar="D",
-    help="Fitted only: let all jobs arrive within D days, instead of --load.",
 )
-@click.option(
+@option(
     "--arrivals",
+    "mixed, llm: submit all jobs at 0 (the default) or one by one.",
     type=click.Choice(["batch", "poisson"]),
-    help="mixed, llm: submit all jobs at 0 (the default) or one by one.",
 )
-@click.option(
-    "--running",
+@option(
+    "--running F",
+    "mixed, llm: fraction of jobs already running, as far as they fit.",
     type=click.FloatRange(0, 1),
-    metavar="F",
-    help="mixed, llm: fraction of jobs already running, as far as they fit.",
 )
 @count_option(
-    "--gpu-types",
-    most=3,
-    metavar="K",
-    help="mixed, llm: 1 for A100 only, 2 adds V100, 3 (the default) adds P100.",
+    "--gpu-types K", "mixed, llm: 1 for A100 only, 2 adds V100, 3 (the default) adds P100.", most=3
 )
-@click.option(
-    "--quotas",
-    is_flag=True,
-    default=None,
-    help="Fitted only: give virtual clusters GPU quotas in proportion to the published ones.",
+@flag_option(
+    "--quotas", "Fitted only: give virtual clusters GPU quotas in proportion to the published ones."
 )
-@click.option("--no-failures", is_flag=True, default=None, help="Fitted only: let no attempt fail.")
-@click.option(
-    "--uplinks",
+@flag_option("--no-failures", "Fitted only: let no attempt fail.")
+@option(
+    "--uplinks GBPS",
+    "Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
     type=click.FloatRange(0, min_open=True),
-    metavar="GBPS",
-    help="Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
 )
-@flag_option("--no-overheads", help="Make starting, saving and restoring free.")
-@click.option(
-    "--checkpoint",
+@flag_option("--no-overheads", "Make starting, saving and restoring free.")
+@option(
+    "--checkpoint TIME",
+    "Let saving take TIME for every job, and restoring as long, such as 0, 30s or 5m.",
     "checkpoint_s",
     type=cost,
-    metavar="TIME",
-    help="Let saving take TIME for every job, and restoring as long, such as 0, 30s or 5m.",
 )
-@click.option(
-    "-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout."
-)
+@option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
-    "--fit",
-    metavar="PAGE",
-    help="Fitted only: also write an HTML page that compares the jobs with the real trace (if it "
+    "--fit PAGE",
+    "Fitted only: also write an HTML page that compares the jobs with the real trace (if it "
     "is under OPTSCHED_DATA) and with published figures.",
 )
-@json_option
-@quiet_option
+@answers
 def command(
     like: str,
-    jobs: int,
-    gpus: int | None,
-    seed: int,
-    load: float | None,
-    uplinks: float | None,
+    no_failures: bool,
     no_overheads: bool,
-    checkpoint_s: float | None,
     output: str | None,
-    as_json: bool,
-    quiet: bool,
-    **only: Any,
+    fit: Path | None,
+    out: Out,
+    **how: Any,
 ) -> None:
     """Generate a random instance of N jobs on G GPUs.
 
@@ -145,153 +108,59 @@ def command(
     and failures of those clusters, as far as they are published. planted has a known minimum
     makespan. Without -o, the instance goes to stdout and the summary to stderr.
     """
-    given = {name: value for name, value in only.items() if value is not None}
-    for name in given:
-        if like not in ONLY[name]:
-            flag = "--" + name.replace("_", "-")
-            raise InputError(
-                f"{flag} goes with --like {', '.join(ONLY[name])}, not with {like}; leave it out"
-            )
-    if gpus is None and "cluster" not in given:
-        raise InputError(
-            "how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else "")
-        )
     from ..traces.generate.like.fit_page import can_draw, write
 
-    fit: Path | None = given.pop("fit", None)
     check_outputs({"-o": None if output in (None, "-") else Path(str(output)), "--fit": fit}, "-")
     if fit is not None:
         can_draw(fit)
-    if like == PLANTED:
-        for flag, value in (
-            ("--load", load),
-            ("--uplinks", uplinks),
-            ("--checkpoint", checkpoint_s),
-        ):
-            if value is not None:
-                raise InputError(
-                    f"{flag} does not go with --like planted, whose optimum it would change; "
-                    "leave it out"
-                )
-        from ..traces.generate.planted import generate
-
-        instance = generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
-    elif like in FITTED:
-        instance = _fitted(like, jobs, gpus, seed, load, not no_overheads, given)
-    else:
-        instance = _invented(like, jobs, gpus or 0, seed, load, not no_overheads, given)
-    if uplinks is not None:
-        from ..traces.generate.shared_uplinks import with_shared_uplinks
-
-        instance = with_shared_uplinks(instance, uplinks)
-    if checkpoint_s is not None:
-        from ..traces.profiles.checkpoint_cost import with_checkpoint_cost
-
-        instance = with_checkpoint_cost(instance, checkpoint_s)
+        if like not in FITTED:
+            raise InputError(
+                f"--fit goes with --like {', '.join(FITTED)}, not with {like}; leave it out"
+            )
+    instance = generate(like, failures=not no_failures, overheads=not no_overheads, **how)
     write_checked(instance, output)
     if fit is not None:
         write(instance, like, fit)
-    if not quiet:
-        summary = _json(instance, output) if as_json else _sentences(instance, output, fit)
-        click.echo(summary, err=output in (None, "-"))
-
-
-def _fitted(
-    like: str,
-    jobs: int,
-    gpus: int | None,
-    seed: int,
-    load: float | None,
-    overheads: bool,
-    given: dict[str, Any],
-) -> Instance:
-    from ..traces.clusters import cluster_of
-    from ..traces.generate.like import generate
-
-    cluster = None
-    if "cluster" in given:
-        if gpus is not None:
-            raise InputError("--cluster says how many GPUs there are; leave --gpus out")
-        cluster = cluster_of(given["cluster"], given.get("gpus_per_node", 8))
-    elif "gpus_per_node" in given:
-        raise InputError("--gpus-per-node goes with --cluster; the model's nodes have their sizes")
-    if load is not None and "days" in given:
-        raise InputError("--load and --days both say how fast the jobs come; leave one out")
-    return generate(
-        like,
-        jobs=jobs,
-        gpus=gpus,
-        seed=seed,
-        load=load,
-        days=given.get("days"),
-        overheads=overheads,
-        failures="no_failures" not in given,
-        quotas="quotas" in given,
-        cluster=cluster,
-    )
-
-
-def _invented(
-    like: str,
-    jobs: int,
-    gpus: int,
-    seed: int,
-    load: float | None,
-    overheads: bool,
-    given: dict[str, Any],
-) -> Instance:
-    from ..traces.generate.synth import generate
-
-    if load is not None and given.get("arrivals") != "poisson":
-        raise InputError(
-            f"--load goes with --arrivals poisson for --like {like}; add that or leave --load out"
+    if not out.quiet:
+        out.answer(
+            lambda: _plain(instance, output),
+            lambda: _lines(instance, output, fit),
+            err=output in (None, "-"),
         )
-    return generate(
-        jobs=jobs,
-        gpus=gpus,
-        seed=seed,
-        like="llm" if like == "llm" else "mixed",
-        load=0.9 if load is None else load,
-        overheads=overheads,
-        **given,
-    )
 
 
-def _json(instance: Instance, output: str | None) -> str:
+def _plain(instance: Instance, output: str | None) -> dict[str, Any]:
     from ..traces.generate.like import offered_load
 
     load = offered_load(instance)
-    return json.dumps(
-        {
-            "instance": instance.name,
-            "jobs": len(instance.jobs),
-            "running": len(instance.running),
-            "failures": len(instance.failures),
-            "nodes": len(instance.cluster.nodes),
-            "gpus": instance.cluster.total_gpus,
-            "offered_load": None if load is None else round(load, 4),
-            "output": output or "-",
-        }
-    )
+    return {
+        "instance": instance.name,
+        "jobs": len(instance.jobs),
+        "running": len(instance.running),
+        "failures": len(instance.failures),
+        "nodes": len(instance.cluster.nodes),
+        "gpus": instance.cluster.total_gpus,
+        "offered_load": None if load is None else round(load, 4),
+        "output": output or "-",
+    }
 
 
-def _sentences(instance: Instance, output: str | None, fit: Path | None) -> str:
+def _lines(instance: Instance, output: str | None, fit: Path | None) -> Iterator[str]:
     nodes = Counter(node.gpu_type or "without GPUs" for node in instance.cluster.nodes)
     listed = ", ".join(f"{count} {gpu_type}" for gpu_type, count in nodes.items())
-    lines = [
+    yield (
         f"{instance.name}: {len(instance.jobs)} jobs, {len(instance.running)} of them running, on "
         f"{instance.cluster.total_gpus} GPUs (nodes: {listed})"
-    ]
+    )
     if instance.tenants or instance.failures or instance.jobs[0].user is not None:
-        lines += _more(instance)
-    lines += [
-        f"wrote {path}" for path in (None if output == "-" else output, fit) if path is not None
-    ]
-    return "\n".join(lines)
+        yield from _more(instance)
+    for path in (None if output == "-" else output, fit):
+        if path is not None:
+            yield f"wrote {path}"
 
 
-def _more(instance: Instance) -> list[str]:
-    """Of a fitted workload: over how long it arrives, what it offers, who it is from, and how much
+def _more(instance: Instance) -> Iterator[str]:
+    """Yield over how long a fitted workload arrives, what it offers, who it is from, and how much
     of it fails."""
     from ..duration import human
     from ..traces.generate.like import offered_load
@@ -299,9 +168,10 @@ def _more(instance: Instance) -> list[str]:
     load = offered_load(instance)
     users = len({job.user for job in instance.jobs})
     commands = len({(job.user, job.command) for job in instance.jobs})
+    failing = len({failure.job for failure in instance.failures})
     offered = "" if load is None else f", offering {load:.2f} of what the GPUs can do"
-    return [
-        f"submitted over {human(max(job.submit_s for job in instance.jobs))}{offered}",
+    yield f"submitted over {human(max(job.submit_s for job in instance.jobs))}{offered}"
+    yield (
         f"from {users} users with {commands} commands; {len(instance.failures)} attempts of "
-        f"{len({failure.job for failure in instance.failures})} jobs fail",
-    ]
+        f"{failing} jobs fail"
+    )

@@ -1,7 +1,7 @@
 """The modes in which a job can run on a cluster, as planners see them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..model.cluster import Cluster, Node
@@ -30,13 +30,13 @@ class Option(Value):
     __hash__ = Value.__hash__
 
     def run_s(self, job: Job, work_s: float) -> float:
-        """Seconds that `work_s` of reference work takes."""
+        """Return the seconds that `work_s` of reference work takes."""
         return run_s(job, self.mode, work_s, self.rate)
 
 
 def base_modes(cluster: Cluster, job: Job) -> tuple[Mode, ...]:
-    """Every mode of a job before it is known where it fits: listed ones, or sizes x types x core
-    levels x clocks."""
+    """Return every mode of a job before it is known where it fits: listed ones, or sizes x types x
+    core levels x clocks."""
     return tuple(_base_modes(cluster, job))
 
 
@@ -67,28 +67,18 @@ def with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
     its GPUs draw."""
     if mode.duration_s is None:
         resources = held_resources(cluster, job, mode, mode.gpu_type)
-        return (
-            replace(mode, resources=resources, budgets=job.budgets)
-            if resources or job.budgets
-            else mode
-        )
-    if not job.resources and not job.budgets:
-        return mode
-    return replace(
-        mode,
-        resources={
-            name: job.resources.get(name, 0.0) + mode.resources.get(name, 0.0)
-            for name in {**job.resources, **mode.resources}
-        },
-        budgets={
-            name: job.budgets.get(name, 0.0) + mode.budgets.get(name, 0.0)
-            for name in {**job.budgets, **mode.budgets}
-        },
-    )
+    else:
+        resources = _sum(job.resources, mode.resources)
+    budgets = _sum(job.budgets, mode.budgets)
+    return replace(mode, resources=resources, budgets=budgets) if resources or budgets else mode
+
+
+def _sum(a: Mapping[str, float], b: Mapping[str, float]) -> Mapping[str, float]:
+    return {name: a.get(name, 0.0) + b.get(name, 0.0) for name in {**a, **b}}
 
 
 def room_on(node: Node, job: Job, mode: Mode) -> int:
-    """The most GPUs of `mode` that `node` could hold when empty (1 for a CPU-only mode that
+    """Return the most GPUs of `mode` that `node` could hold when empty (1 for a CPU-only mode that
     fits)."""
     if not capacity.serves(node, job, mode) or (mode.gpus and node.gpu_type != mode.gpu_type):
         return 0  # a gang does not mix types: `gpu_type` None stands for GPUs of no named type here
@@ -119,8 +109,8 @@ def demands(job: Job) -> tuple[object, ...]:
 
 
 def spreads(gpus: int, counts: tuple[int, ...] | None) -> tuple[Span, ...]:
-    """How far a gang may be spread that may be split over so many nodes (`node_counts`), the widest
-    first."""
+    """Return how far a gang may be spread that may be split over so many nodes (`node_counts`), the
+    widest first."""
     if counts == ():
         return ()
     if gpus <= 1 or counts == (1,):
@@ -129,8 +119,8 @@ def spreads(gpus: int, counts: tuple[int, ...] | None) -> tuple[Span, ...]:
 
 
 def split_jobs(instance: Instance) -> str | None:
-    """The first job that is to be split equally over nodes, by its id: no engine but rounds and the
-    simulator knows how to; one that stays on one node is none."""
+    """Return the first job that is to be split equally over nodes, by its id: no engine but rounds
+    and the simulator knows how to; one that stays on one node is none."""
     return next(
         (job.id for job in instance.jobs if job.max_nodes is not None and job.max_nodes > 1), None
     )
@@ -153,7 +143,7 @@ def undominated(job: Job, candidates: Iterable[Option]) -> tuple[Option, ...]:
 
 
 def _dominates(job: Job, a: Option, b: Option) -> bool:
-    """Whether `b` is of no use beside `a`, of the same GPU type and count."""
+    """Return whether `b` is of no use beside `a`, of the same GPU type and count."""
     if a is b or a.mode.duration_s is not None:
         return False
     wider = WIDEST_FIRST.index(a.spread) <= WIDEST_FIRST.index(b.spread)

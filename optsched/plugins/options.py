@@ -14,14 +14,25 @@ which `--option lease=20m --option order=las` sets: what is written with a unit 
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from inspect import signature
 from pathlib import Path
 from types import FunctionType, NoneType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    ForwardRef,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le
 
 from ..duration import parse_duration
 from ..errors import InputError, perhaps
@@ -39,6 +50,7 @@ class PluginOptions:
 
 NO_OPTIONS = PluginOptions()
 Declared = TypeVar("Declared", bound=PluginOptions)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,18 @@ def _positive_seconds(given: object) -> object:
     return seconds
 
 
+def parse_share(given: object) -> float:
+    """Return a share that is written as `1%`, `0.01` or a number. Raises ValueError otherwise."""
+    text = str(given)
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < math.inf:
+        raise ValueError(f"{text!r} is no share; write 1% or 0.01")
+    return share
+
+
 def _duration_text(seconds: float) -> str:
     for unit, length_s in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length_s and seconds % length_s == 0:
@@ -97,6 +121,7 @@ PositiveDuration = Annotated[
 ]
 PositiveNumber = Annotated[float, Gt(0)]
 Share = Annotated[float, Ge(0), Le(1)]
+Gap = Annotated[float, Written("a share, as 1% or 0.01", parse_share)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,32 +152,32 @@ def described(declared: type[PluginOptions]) -> tuple[DeclaredOption, ...]:
 
 def _described(field: str, hint: Any, default: object) -> DeclaredOption:
     base, metadata, may_be_none = _taken_apart(hint)
-    written = next((data for data in metadata if isinstance(data, Written)), None)
-    name = field.removesuffix(written.suffix) if written is not None else field
-    texts = [data for data in metadata if isinstance(data, str)]
+    written, own_flag = _first(Written, metadata), _first(Flag, metadata)
+    name = (field if written is None else field.removesuffix(written.suffix)).rstrip("_")
     expected = _expected(base, metadata, default)
     if may_be_none and default is not None and default is not MISSING:
         expected += ", or none"
-    if default is MISSING or default is None:
-        text = "" if default is MISSING else "none"
+    if default is MISSING:
+        text = ""
     else:
-        text = _written(default, base, written)
+        text = "none" if default is None else _written(default, base, written)
     return DeclaredOption(
-        name=name.rstrip("_"),
+        name=name,
         field=field,
         expected=expected,
         default=text,
-        meaning=texts[-1] if texts else "",
+        meaning=next((data for data in reversed(metadata) if isinstance(data, str)), ""),
         hint=hint,
-        flag=next(
-            (data.name for data in metadata if isinstance(data, Flag)),
-            f"--{name.rstrip('_').replace('_', '-')}",
-        ),
+        flag=own_flag.name if own_flag else f"--{name.replace('_', '-')}",
     )
 
 
+def _first(kind: type[T], metadata: Sequence[Any]) -> T | None:
+    return next((data for data in metadata if isinstance(data, kind)), None)
+
+
 def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
-    """The bare type, everything that annotates it, and whether it may be None."""
+    """Return the bare type, everything that annotates it, and whether it may be None."""
     if get_origin(hint) is Annotated:
         inner, *metadata = get_args(hint)
         base, own, may_be_none = _taken_apart(inner)
@@ -164,6 +189,8 @@ def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
     return hint, (), False
 
 
+LIMITS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+"""What the attributes of `annotated_types` that limit a number mean."""
 KINDS: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
@@ -174,7 +201,7 @@ KINDS: dict[Any, str] = {
 
 
 def _expected(base: Any, metadata: Sequence[Any], default: object = MISSING) -> str:
-    """What a value of this type is, as in "a whole number of at least 1"."""
+    """Return what a value of this type is, as in "a whole number of at least 1"."""
     if get_origin(base) is Literal:
         return _either(list(map(str, get_args(base))))
     if base is bool:
@@ -182,28 +209,18 @@ def _expected(base: Any, metadata: Sequence[Any], default: object = MISSING) -> 
     if get_origin(base) is tuple:
         inner, own, _ = _taken_apart(get_args(base)[0])
         return f"a list, each {_expected(inner, own)}"
-    written = next((data for data in metadata if isinstance(data, Written)), None)
+    written = _first(Written, metadata)
     kind = written.kind if written else KINDS.get(get_origin(base) or base, "a table")
     write = written.write if written else "{:g}".format
-    low = next((data.ge for data in metadata if isinstance(data, Ge)), None)
-    high = next((data.le for data in metadata if isinstance(data, Le)), None)
-    if low is not None and high is not None:
-        return f"{kind} from {write(low)} to {write(high)}"
-    return " ".join([kind, *filter(None, (_range(data, write) for data in metadata))])
-
-
-def _range(data: object, write: Callable[[Any], str]) -> str:
-    match data:
-        case Gt(gt=bound):
-            return f"above {write(bound)}"
-        case Ge(ge=bound):
-            return f"of at least {write(bound)}"
-        case Lt(lt=bound):
-            return f"below {write(bound)}"
-        case Le(le=bound):
-            return f"of at most {write(bound)}"
-        case _:
-            return ""
+    limits = {
+        name: write(getattr(data, name))
+        for data in metadata
+        for name in LIMITS
+        if hasattr(data, name)
+    }
+    if limits.keys() >= {"ge", "le"}:
+        return f"{kind} from {limits['ge']} to {limits['le']}"
+    return " ".join([kind, *(f"{LIMITS[name]} {limit}" for name, limit in limits.items())])
 
 
 def _either(words: Sequence[str], last: str = "or") -> str:
@@ -217,8 +234,7 @@ def _written(value: Any, base: Any, written: Written | None) -> str:
         return ""
     if isinstance(value, tuple):
         inner, own, _ = _taken_apart(get_args(base)[0])
-        written = next((data for data in own if isinstance(data, Written)), None)
-        return ",".join(_written(part, inner, written) for part in value)
+        return ",".join(_written(part, inner, _first(Written, own)) for part in value)
     if written is not None:
         return written.write(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -239,15 +255,67 @@ def declaration(plug_in: object) -> type[PluginOptions]:
 
 
 def declared_by(function: Callable[..., Any], *own: str) -> type[PluginOptions]:
-    """Return the options that a function declares by its keyword-only parameters, `own` ones
-    apart."""
-    hints = get_type_hints(function, include_extras=True)
+    """Return the options that a function declares by its parameters, `own` ones apart; a type in
+    quotes stands for any."""
     declared = [
-        (name, hints.get(name, Any), field(default=parameter.default))
+        (name, _unquoted(parameter.annotation), field(default=parameter.default))
         for name, parameter in signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and name not in own
+        if name not in own
     ]
     return make_dataclass("Options", declared, bases=(PluginOptions,), frozen=True, kw_only=True)
+
+
+def _unquoted(annotation: Any) -> Any:
+    if isinstance(annotation, str):
+        return Any
+    if get_origin(annotation) is Annotated and isinstance(get_args(annotation)[0], ForwardRef):
+        return Annotated[(Any, *get_args(annotation)[1:])]
+    return annotation
+
+
+def read_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """Return `--option key=value` pairs. Raises InputError for one without `=` or a key given
+    twice."""
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not key:
+            raise InputError(f"--option {pair!r} has no value; write key=value")
+        if key in values:
+            raise InputError(f"--option {key} is given twice; keep one")
+        values[key] = value
+    return values
+
+
+def read_words(what: str, declared: type[PluginOptions], words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the options that a command line gives, by field: `--flag VALUE`,
+    `--flag=VALUE`, the flag alone for a bool, `--option KEY=VALUE` for a table. Raises InputError
+    in one sentence."""
+    by_flag = {option.flag: option for option in described(declared)}
+    given: dict[str, object] = {}
+    pairs: dict[str, list[str]] = defaultdict(list)
+    rest = iter(words)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        option = by_flag.get(flag)
+        if option is None:
+            raise InputError(f"{what} has no option {flag}{perhaps(flag, by_flag)}")
+        base, _, _ = _taken_apart(option.hint)
+        if base is bool:
+            given[option.name] = option.default != "yes"
+            continue
+        if not equals and (following := next(rest, None)) is None:
+            raise InputError(f"{what}: {flag} needs a value")
+        pairs[option.name].append(value if equals else str(following))
+        given[option.name] = (
+            read_pairs(pairs[option.name]) if get_origin(base) is dict else pairs[option.name][-1]
+        )
+    values = read_options(what, declared, given)
+    return {
+        option.field: getattr(values, option.field)
+        for option in by_flag.values()
+        if option.name in given
+    }
 
 
 def read_options(
@@ -323,7 +391,7 @@ def _reason(error: Mapping[str, Any]) -> str:
 def _validated(
     declared: type[Declared], given: Mapping[str, object]
 ) -> tuple[Declared | None, list[Any]]:
-    """The options, or what a validator has against them."""
+    """Return the options, or what a validator has against them."""
     from pydantic import ValidationError
 
     by_name = {option.name: option for option in described(declared)}
@@ -341,7 +409,7 @@ def _validated(
 
 
 def _parted(hint: Any, value: object) -> object:
-    """What a text says where a list or nothing may be meant."""
+    """Return what a text says where a list or nothing may be meant."""
     base, _, may_be_none = _taken_apart(hint)
     if not isinstance(value, str):
         return value

@@ -59,7 +59,7 @@ def check_job(
 
 
 def decision_now(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> Decision:
-    """What a plan's segments mean for `job` at `now_s`."""
+    """Return what a plan's segments mean for `job` at `now_s`."""
     entry = instance.running_job.get(job.id)
     stretches = _stretches(segments)
     first = segments[0]
@@ -81,7 +81,7 @@ def decision_now(instance: Instance, job: Job, segments: tuple[Segment, ...]) ->
 
 
 def _stays(instance: Instance, entry: Running, first: Segment) -> bool:
-    """Whether a running job's first segment holds at `now_s` what the job holds already."""
+    """Return whether a running job's first segment holds at `now_s` what the job holds already."""
     return (
         first.start_s <= instance.now_s + TIME_TOLERANCE_S
         and same_place(first.placement, entry.placement)
@@ -106,19 +106,19 @@ def _stretches(segments: tuple[Segment, ...]) -> list[Stretch]:
 
 
 def starts(instance: Instance, entry: JobPlan) -> list[Segment]:
-    """The segments with which a job starts or comes back."""
+    """Return the segments with which a job starts or comes back."""
     running = instance.running_job.get(entry.id)
     stays = running is not None and _stays(instance, running, entry.segments[0])
     return [stretch[0] for stretch in _stretches(entry.segments)[1 if stays else 0 :]]
 
 
 def goes_on_at_once(entry: JobPlan, segment: Segment) -> bool:
-    """Whether another segment continues this one, beside another job or alone."""
+    """Return whether another segment continues this one, beside another job or alone."""
     return not any(stretch[-1] is segment for stretch in _stretches(entry.segments))
 
 
 def _only_saves(job: Job, stretches: list[Stretch]) -> bool:
-    """Whether the first stretch of a running job is nothing but the checkpoint before its
+    """Return whether the first stretch of a running job is nothing but the checkpoint before its
     preemption."""
     length_s = stretches[0][-1].end_s - stretches[0][0].start_s
     planned = len(stretches) > 1 and stretches[0][-1].stopped_by is None
@@ -138,8 +138,8 @@ def _at_node(rule: str, job: Job, node: str | None, says: str, time_s: float) ->
 
 
 def fills_memory_s(instance: Instance, entry: JobPlan, segment: Segment) -> float | None:
-    """How long `segment` may last beside a job with which it needs more memory than its GPUs have;
-    None where it does not begin a stay, whose memory was filled before."""
+    """Return how long `segment` may last beside a job with which it needs more memory than its GPUs
+    have; None where it does not begin a stay, whose memory was filled before."""
     running = instance.running_job.get(entry.id)
     first = entry.segments[0]
     ran_before = segment is not first or running is not None or entry.id in instance.suspended_job
@@ -328,16 +328,16 @@ def _stretch(
 
 
 def _lost_in_outage_s(job: Job, worked: list[tuple[float, float]]) -> float:
-    """Reference work lost with a node: what no checkpoint holds, on demand there is none in a
-    stay."""
+    """Return the reference work lost with a node: what no checkpoint holds, on demand there is none
+    in a stay."""
     if job.profile.checkpoint_every_s is not None:
         return _lost_work_s(job, worked)
     return math.fsum(seconds * rate for seconds, rate in worked)
 
 
 def _lost_work_s(job: Job, worked: list[tuple[float, float]]) -> float:
-    """Reference work lost by a stop: that of the last seconds, which no periodic checkpoint
-    holds."""
+    """Return the reference work lost by a stop: that of the last seconds, which no periodic
+    checkpoint holds."""
     lost = lost_s(job, math.fsum(seconds for seconds, _ in worked))
     work = 0.0
     for seconds, rate in reversed(worked):

@@ -19,12 +19,12 @@ from .violation import Violation, broken
 
 
 def same_size(a: Mode, b: Mode) -> bool:
-    """Whether two modes hold equally many GPUs and cores, at the same clock."""
+    """Return whether two modes hold equally many GPUs and cores, at the same clock."""
     return a.size == b.size
 
 
 def same_hold(a: Mode, b: Mode) -> bool:
-    """Whether going from one mode to the other changes nothing but the sharing partner."""
+    """Return whether going from one mode to the other changes nothing but the sharing partner."""
     return (
         same_size(a, b)
         and a.duration_s == b.duration_s
@@ -34,13 +34,13 @@ def same_hold(a: Mode, b: Mode) -> bool:
 
 
 def same_place(a: Placement, b: Placement) -> bool:
-    """Whether two placements are equal, in whatever order they name their nodes."""
+    """Return whether two placements are equal, in whatever order they name their nodes."""
     return a == b or (len(a) == len(b) and set(a) == set(b))
 
 
 def running_faults(instance: Instance, entry: Running) -> list[str]:
-    """What is wrong with the mode and placement a running job is said to have; empty when nothing
-    is."""
+    """Return what is wrong with the mode and placement a running job is said to have; empty when
+    nothing is."""
     job = instance.job[entry.job]
     start_s = max(instance.now_s, job.submit_s)
     now = Segment(start_s=start_s, end_s=math.inf, mode=entry.mode, placement=entry.placement)
@@ -82,8 +82,8 @@ def check_segment(
 
 
 def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> str | None:
-    """Why a mode is none of the job's, or None; a kept one need not be one in which it could be
-    started."""
+    """Return why a mode is none of the job's, or None; a kept one need not be one in which it could
+    be started."""
     mode = segment.mode
     if job.modes:
         if any(_is_listed(job, listed, mode) for listed in job.modes):
@@ -114,8 +114,8 @@ def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> s
 
 
 def _is_listed(job: Job, listed: Mode, mode: Mode) -> bool:
-    """Whether `mode` is `listed` plus the job's own resources and budgets, on a type that `listed`
-    allows."""
+    """Return whether `mode` is `listed` plus the job's own resources and budgets, on a type that
+    `listed` allows."""
 
     def merged(own: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
         return {name: own.get(name, 0.0) + more.get(name, 0.0) for name in {**own, **more}}

@@ -6,6 +6,7 @@ nodes carry their own, with literals `on[j, a, n]` for a gang on one node and in
 n]` for one that may be split.
 """
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from ortools.sat.python import cp_model
 from optsched.plugins.solver import Constrain
 
 from ..scheduling.free_capacity import FreeCapacity
-from ..scheduling.problem import Activity, Alternative, Choice, Hold, Problem, Schedule, Split
+from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule, Split
 from .pairs import add_pair, kept_literal
 
 Rounding = Literal["down", "up"]
@@ -85,7 +86,7 @@ class Model:
     # ------------------------------------------------------------------------------------- sizes
     # and choices
 
-    def ticks(self, length: Alternative | Hold | None) -> int:
+    def ticks(self, length: Alternative | None) -> int:
         """Return how long an alternative, or saving a job, takes; 0 where there is none."""
         if length is None:
             return 0
@@ -106,10 +107,7 @@ class Model:
             for a in self._free()
         )
         if self.fixed is not None:
-            ends += [
-                choice.start + self.problem.activities[j].alternatives[choice.alternative].up
-                for j, choice in enumerate(self.fixed.schedule)
-            ]
+            ends += map(self.problem.end, itertools.count(), self.fixed.schedule)
         return max(ends, default=0) + total + 1
 
     def _types_in_detail(self, detailed: bool) -> dict[str | None, bool]:
@@ -122,7 +120,7 @@ class Model:
         }
 
     def _rooms(self, activity: Activity, alternative: Alternative) -> Split:
-        if self.fixed is None or alternative.fixed is not None:
+        if self.fixed is None or alternative.fixed:
             return alternative.rooms
         allowed = self.fixed.nodes[activity.index]
         return tuple((n, most) for n, most in alternative.rooms if n in allowed)
@@ -167,13 +165,7 @@ class Model:
                 cp.add(start >= held).only_enforce_if(~kept)
                 if held:
                     interval = cp.new_optional_fixed_size_interval_var(0, held, ~kept, f"hold_{j}")
-                    self._hold(
-                        activity,
-                        interval,
-                        activity.hold.mode,
-                        activity.hold.split,
-                        activity.hold.shared,
-                    )
+                    self._hold(activity, interval, activity.hold)
         for a, alternative in enumerate(activity.alternatives):
             if self._is_open(activity, a, alternative):
                 self._add_alternative(activity, a, alternative, start, literals[a])
@@ -181,11 +173,7 @@ class Model:
     def _is_open(self, activity: Activity, a: int, alternative: Alternative) -> bool:
         if self.fixed is not None and a not in self.fixed.ways[activity.index]:
             return False
-        return (
-            alternative.fixed is not None
-            or not alternative.rooms
-            or self._has_room(activity, alternative)
-        )
+        return alternative.fixed or not alternative.rooms or self._has_room(activity, alternative)
 
     def _has_room(self, activity: Activity, alternative: Alternative) -> bool:
         rooms = [most for _, most in self._rooms(activity, alternative)]
@@ -198,8 +186,8 @@ class Model:
         cp, j = self.cp, activity.index
         length = self.ticks(alternative)
         interval = cp.new_optional_fixed_size_interval_var(start, length, literal, f"run_{j}_{a}")
-        if alternative.fixed is not None:
-            self._hold(activity, interval, alternative.mode, alternative.fixed, alternative.shared)
+        if alternative.fixed:
+            self._hold(activity, interval, alternative)
             return
         for row, amount in alternative.shared:
             self.load["row", row].append((interval, amount))
@@ -229,7 +217,9 @@ class Model:
                         start, length, here, f"run_{j}_{a}_{n}"
                     )
                 )
-                for row, amount in self.problem.node_demands(activity, alternative.mode, n, gpus):
+                for row, amount in self.problem.table.on_node(
+                    activity.job, alternative.mode, n, gpus
+                ):
                     self.load["row", row].append((stay, amount))
             if len(rooms) > 1:
                 cp.add(sum(on) == literal)
@@ -255,7 +245,7 @@ class Model:
             self.part[j, a, n] = part
             parts.append(part)
             by_rack[self.problem.instance.cluster.nodes[n].rack].append(part)
-            for row, amount in self.problem.node_demands(activity, alternative.mode, n, 1):
+            for row, amount in self.problem.table.on_node(activity.job, alternative.mode, n, 1):
                 self.load["row", row].append((interval, (part, amount)))
         cp.add(sum(parts) == gpus * literal)
         if alternative.spread == "rack":
@@ -267,21 +257,14 @@ class Model:
             for part in by_rack.get(None, []):
                 cp.add(part == 0)
 
-    def _hold(
-        self,
-        activity: Activity,
-        interval: Any,
-        mode: Any,
-        split: Split,
-        shared: tuple[tuple[int, float], ...],
-    ) -> None:
+    def _hold(self, activity: Activity, interval: Any, held: Alternative) -> None:
         """Known demands of a running job on its nodes, for as long as `interval`."""
-        for row, amount in self.problem.stay_demands(activity, mode, split, shared):
+        for row, amount in self.problem.demands(activity, held, held.rooms):
             self.load["row", row].append((interval, amount))
         if activity.index in self.problem.partner:
             return
         by_type: dict[str | None, int] = defaultdict(int)
-        for n, gpus in split:
+        for n, gpus in held.rooms:
             by_type[self.problem.node_types[n]] += gpus
         for gpu_type, gpus in by_type.items():
             if gpus:
@@ -433,8 +416,8 @@ class Model:
             activity = self.problem.activities[j]
             a = next(i for i, literal in enumerate(self.chosen[j]) if value(literal))
             alternative = activity.alternatives[a]
-            if alternative.fixed is not None:
-                split: Split = alternative.fixed
+            if alternative.fixed:
+                split: Split = alternative.rooms
             else:
                 split = tuple(
                     [

@@ -78,7 +78,9 @@ class Ways:
         def cheapest(b: int) -> int:
             return min(self.bins[b], key=lambda n: problem.gpu_cost_per_s(term, activity, mode, n))
 
-        split = way.alternative.fixed or tuple((cheapest(b), gpus) for b, gpus in way.split)
+        split = None
+        if not way.alternative.fixed:
+            split = tuple((cheapest(b), gpus) for b, gpus in way.split)
         return float(problem.usage(term, activity, way.which, 0.0, split))
 
 
@@ -128,8 +130,8 @@ def over_bins(bins: tuple[Bin, ...], split: Split) -> Split:
 
 def _splits(problem: Problem, bins: tuple[Bin, ...], alternative: Alternative) -> Iterator[Split]:
     """Yield every split of a gang over bins that its alternative allows."""
-    if alternative.fixed is not None or not alternative.rooms:
-        yield over_bins(bins, alternative.fixed or ())
+    if alternative.fixed or not alternative.rooms:
+        yield over_bins(bins, alternative.rooms)
         return
     most, gpus = dict(alternative.rooms), alternative.mode.gpus
     if alternative.spread == "node" or not gpus:

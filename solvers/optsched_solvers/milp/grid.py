@@ -84,7 +84,7 @@ class _Windows:
 
     def range(self, tick: Tick, way: Way) -> range:
         """Return the ticks at which a job may start by a way."""
-        if way.alternative.fixed is not None:
+        if way.alternative.fixed:
             return range(1)
         j = way.activity.index
         first = tick.floor(max(self.earliest_s[j], way.ready_s))
@@ -95,7 +95,7 @@ class _Windows:
         found = []
         for way in own:
             begins_s = max(self.earliest_s[way.activity.index], way.ready_s)
-            if way.alternative.fixed is not None:
+            if way.alternative.fixed:
                 begins_s = 0.0
             length, done_s = tick.floor(way.seconds), self.problem.instance.now_s + way.seconds
             for at in self.range(tick, way):

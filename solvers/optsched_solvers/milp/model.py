@@ -80,7 +80,7 @@ class Model:
         stays = [(way.alternative.mode, way.split, range(start.tick, start.end))]
         if hold is not None and way.preempts:
             saving = range(self.grid.tick.floor(hold.seconds))
-            stays.append((hold.mode, over_bins(ways.bins, hold.split), saving))
+            stays.append((hold.mode, over_bins(ways.bins, hold.rooms), saving))
         return [
             (key, amount, ticks)
             for mode, split, ticks in stays

@@ -9,6 +9,7 @@ from annotated_types import Ge
 
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, span
@@ -16,8 +17,9 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions
 
 from .parts.delay_timers import DelayTimers
-from .parts.demand_queue import DemandQueue, Entry, arrival_key
+from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
+from .parts.starting import is_free, wake
 from .sources import SOURCES
 
 UNHURT = 0.98
@@ -56,10 +58,10 @@ class Dally:
         self._review_s = options.review_s
         self._timers = DelayTimers(options.machine_s, options.rack_s, options.history)
         self._gate = LocalityGate()
-        self._new, self._back = DemandQueue(), DemandQueue()
+        self._queue = DemandQueue()
         self._since_s: dict[str, float] = {}
         self._sensitivity: dict[str, float] = {}
-        self._claims: dict[str, tuple[Option, Placement]] = {}
+        self._claims: dict[str, Fit] = {}
         self._recheck_s = math.inf
         self._review_at_s = -math.inf
         self._taken: dict[Span, int] = dict.fromkeys(LEVELS, 0)
@@ -76,19 +78,16 @@ class Dally:
         self._enqueue(world)
         if world.take_released() or world.now_s >= self._recheck_s - TIME_TOLERANCE_S:
             self._recheck_s = math.inf
-            self._new.unblock()
-            self._back.unblock()
+            self._queue.unblock()
         self._offer(world)
         if self._review_s and world.now_s >= self._review_at_s and not self._claims:
             self._review_at_s = world.now_s + self._review_s
             if self._move_the_most_hurt(world):
                 self._enqueue(world)
-                self._new.unblock()
-                self._back.unblock()
+                self._queue.unblock()
                 self._offer(world)
         reviews = self._review_s and self._spread
-        if (wake_s := min(self._recheck_s, self._review_at_s if reviews else math.inf)) < math.inf:
-            world.wake_at(max(wake_s, math.nextafter(world.now_s, math.inf)))
+        wake(world, min(self._recheck_s, self._review_at_s if reviews else math.inf))
 
     def facts(self) -> dict[str, float]:
         """Timers, how starts of gangs were consolidated, offers declined and jobs moved."""
@@ -106,21 +105,18 @@ class Dally:
     def _enqueue(self, world: World) -> None:
         for job_id in world.take_arrived():
             self._since_s[job_id] = world.now_s
-            sensitivity = self._sensitivity.get(job_id, 1.0)
-            queue = self._back if world.entry(job_id) is not None else self._new
-            queue.push(
-                arrival_key(world, job_id, sensitivity),
-                job_id,
-                world.demand(job_id),
-                reconsider=True,
-            )
+            self._push(world, job_id, world.entry(job_id) is not None)
+
+    def _push(self, world: World, job_id: str, ran: bool) -> None:
+        """Add a job to the queue, where those that ran have groups of their own."""
+        key = arrival_key(world, job_id, self._sensitivity.get(job_id, 1.0))
+        self._queue.push(key, job_id, (world.demand(job_id).number, ran), reconsider=True)
 
     def _offer(self, world: World) -> None:
         """Start every job that accepts its offer, the most hurt first."""
         room = self._unclaimed(world)
-        while (queue := self._next_queue()) is not None:
-            entry = queue.best()
-            assert entry is not None
+        queue = self._queue
+        while entry := queue.best():
             job_id = entry[1]
             if job_id in self._claims or job_id not in world.waiting:
                 queue.pop()
@@ -141,14 +137,6 @@ class Dally:
             if room is not None:
                 room.take(world.need(job_id, found[0]), found[1])
             self._start(world, job_id, *found)
-
-    def _next_queue(self) -> DemandQueue | None:
-        heads: list[tuple[Entry, int, DemandQueue]] = [
-            (entry, i, queue)
-            for i, queue in enumerate((self._new, self._back))
-            if (entry := queue.best()) is not None
-        ]
-        return min(heads)[2] if heads else None
 
     def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
         wait_s = world.now_s - self._since_s.pop(job_id)
@@ -174,15 +162,14 @@ class Dally:
     def _unclaimed(self, world: World) -> Room | None:
         """Start those whose claimed place is free; what is free besides the claims of others, None
         without any."""
-        for job_id, (option, placement) in list(self._claims.items()):
-            if job_id in world.waiting and world.free.holds(world.need(job_id, option), placement):
+        for job_id, fit in list(self._claims.items()):
+            if is_free(world, job_id, fit):
                 del self._claims[job_id]
-                self._start(world, job_id, option, placement)
+                self._start(world, job_id, *fit)
             elif job_id not in world.saving and not world.saving:
                 del self._claims[job_id]  # its place is not to be had after all
                 if job_id in world.waiting:
-                    key = arrival_key(world, job_id, self._sensitivity[job_id])
-                    self._back.push(key, job_id, world.demand(job_id), reconsider=True)
+                    self._push(world, job_id, True)
         if not self._claims:
             return None
         soon = Outlook(world, world.saving)
@@ -257,10 +244,8 @@ class Dally:
         self._moved += 1
         return True
 
-    def _pays(
-        self, world: World, job_id: str, found: tuple[Option, Placement], victims: list[str]
-    ) -> bool:
-        """Whether the GPU time saved is more than what all the pauses take."""
+    def _pays(self, world: World, job_id: str, found: Fit, victims: list[str]) -> bool:
+        """Return whether the GPU time saved is more than what all the pauses take."""
         left_s, option = world.remaining_work_s(job_id), found[0]
         held = world.held_gpus(job_id)
         now = left_s / world.rate_now(job_id) * held
@@ -281,8 +266,8 @@ class Dally:
 
 
 def _exposure(world: World, job_id: str) -> float:
-    """How much of its rate a job can lose to the network: 0 for one that does not care where it
-    is."""
+    """Return how much of its rate a job can lose to the network: 0 for one that does not care where
+    it is."""
     profile, best = world.job(job_id).profile, world.fastest(job_id)
     locality = profile.locality
     worst = 1.0

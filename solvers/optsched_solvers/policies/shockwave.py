@@ -113,7 +113,7 @@ def plan(
         used.append(job.gpus * count)
     model.Add(sum(used) <= gpus * window)
     model.Maximize(sum(goal) - round(MAKESPAN * SCALE) * longest)
-    solver = solved(model, EFFORT)
+    solver, _ = solved(model, EFFORT)
     return None if solver is None else [solver.value(count) for count in counts]
 
 
@@ -204,7 +204,7 @@ class Shockwave(ElasticReallocation):
         return grants
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job is in this round."""
+        """Return whether a running job is in this round."""
         return job_id in self._grants
 
     def _order(self, world: World, jobs: list[str], gpus: int) -> list[str]:

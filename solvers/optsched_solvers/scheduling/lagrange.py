@@ -92,7 +92,7 @@ class PriceBound:
         width = 2 * (cells + 1) + 2
         starts = np.empty((len(rows), width))
         for i, (activity, alternative, from_s) in enumerate(rows):
-            if alternative.fixed is not None:
+            if alternative.fixed:
                 starts[i] = 0.0
                 continue
             deadline_s = activity.job.deadline_s
@@ -169,7 +169,7 @@ class PriceBound:
                 continue
             rows = np.flatnonzero(self.job == activity.index)
             rows = rows[self.starts_s[rows].max(axis=1) > 0]
-            kind = self.types.index(self.problem.node_types[activity.hold.split[0][0]])
+            kind = self.types.index(self.problem.node_types[activity.hold.rooms[0][0]])
             self._hold.append((rows, kind, float(activity.hold.mode.gpus), activity.hold.seconds))
 
     def evaluate(self, prices: Floats) -> tuple[float, Floats]:
@@ -297,7 +297,7 @@ def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:
     kept: dict[object, Alternative] = {}
     free: list[Alternative] = []
     for alternative in alternatives:
-        if alternative.fixed is not None:
+        if alternative.fixed:
             free.append(alternative)
             continue
         key = (alternative.mode.gpu_type, alternative.mode.gpus, alternative.mode.clock_mhz)

@@ -8,7 +8,7 @@ import numpy as np
 from optsched.driver.world import World
 
 from .active import Active, Floats, Kinds
-from .program import Allocation, PairRates, Program, alone
+from .program import Allocation, Program, alone
 from .rounds import RoundOptions, Rounds, SharingOption
 from .sharers import Sharers
 
@@ -66,11 +66,8 @@ class LpRounds(Rounds):
             seen = np.where(seen > 0, seen.max(axis=1, keepdims=True), 0.0)
         if self.paired:
             self._sharers = self._sharers or Sharers(world, kinds)
-            known = self._sharers.among(world, active, kinds, rows.tolist())
-            pairs = PairRates(
-                known.sharer, known.alone[:, used], known.rate[:, :, used], known.gpus
-            )
-            seen = pairs.alone[pairs.sharer]
+            pairs = self._sharers.among(world, active, kinds, rows.tolist(), used)
+            seen = pairs.rate[pairs.kind_of_job]
         program = Program(active.kind[rows], seen, gpus[block], kinds.workers[used], pairs)
         found = self.allocate(world, [active.ids[i] for i in rows.tolist()], program)
         share[block] = np.where(rate[block] > 0, found.share, 0.0)

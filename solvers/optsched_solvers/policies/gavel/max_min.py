@@ -34,7 +34,7 @@ class GavelMaxMin(LpRounds):
         if program.pairs is None:
             return most_alone(program, normalised(program, weight)).allocation
         return most(
-            program, weight * program.equal_rate() / program.pairs.gpus[program.pairs.sharer]
+            program, weight * program.equal_rate() / program.pairs.gpus[program.pairs.kind_of_job]
         ).allocation
 
 

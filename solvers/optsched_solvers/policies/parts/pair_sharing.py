@@ -1,9 +1,7 @@
 """Waiting jobs on the GPUs of running ones: who has GPUs to itself, who may join whom, and in what
 order that is tried."""
 
-from bisect import insort
-from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heapreplace
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -11,8 +9,8 @@ from optsched.driver.world import World
 from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
 
-from .demand_queue import Entry, Key, arrival_key
-from .list_scheduling import start_fitting
+from .demand_queue import DemandQueue, arrival_key
+from .starting import start_fitting
 
 Kind = tuple[int, float | None, str | None, tuple[tuple[str, float], ...]]
 """Jobs of one kind fit at the same instants, and go equally well with the same partners."""
@@ -86,7 +84,7 @@ class Singles:
         return list(takewhile(lambda job_id: found[job_id] > than, reversed(found)))
 
     def has(self, job_id: str) -> bool:
-        """Whether the job is one of them."""
+        """Return whether the job is one of them."""
         return job_id in self._size
 
     def sizes(self) -> list[int]:
@@ -115,7 +113,7 @@ def way_beside(world: World, job_id: str, partner: str) -> Option | None:
 
 
 def fits_memory(world: World, job_id: str, partner: str) -> bool:
-    """Whether the GPUs of a running job have the memory for both."""
+    """Return whether the GPUs of a running job have the memory for both."""
     placement = world.hold(partner).placement
     return (
         beyond_gpu_memory(world.cluster, world.job(job_id), world.job(partner), placement) is None
@@ -129,67 +127,18 @@ def duty(world: World, job_id: str) -> float | None:
 
 
 def slowdowns(world: World, job_id: str, partner: str) -> tuple[float, float] | None:
-    """How many times as long each of two jobs takes on the same GPUs, the first one first; None
-    where that is not known."""
+    """Return how many times as long each of two jobs takes on the same GPUs, the first one first;
+    None where that is not known."""
     own, other = world.job(job_id).profile, world.job(partner).profile
     rate, other_rate = sharing_rate(own, other), sharing_rate(other, own)
     return (1 / rate, 1 / other_rate) if rate > 0 and other_rate > 0 else None
 
 
-class KindQueue:
-    """Waiting jobs in order, kind by kind: of jobs that fare alike only the first has to be
-    tried."""
-
-    def __init__(self) -> None:
-        self._of_kind: dict[Kind, list[Entry]] = {}
-        self._kind: dict[str, Kind] = {}
-
-    def push(self, world: World, key: Key, job_id: str) -> None:
-        """Add a waiting job."""
-        profile = world.job(job_id).profile
-        measured = (
-            () if profile.sharing is None else tuple(sorted(profile.sharing.partners.items()))
-        )
-        kind = self._kind[job_id] = (
-            world.demand(job_id).number,
-            duty(world, job_id),
-            profile.name,
-            measured,
-        )
-        insort(self._of_kind.setdefault(kind, []), (key, job_id))
-
-    def remove(self, job_id: str) -> None:
-        """Take out a job that has started."""
-        kind = self._kind.pop(job_id)
-        entries = self._of_kind[kind]
-        del entries[next(i for i, entry in enumerate(entries) if entry[1] == job_id)]
-        if not entries:
-            del self._of_kind[kind]
-
-    def first(self, each: int = 1) -> list[str]:
-        """The first jobs of each kind, at most so many, in the order of all."""
-        return [
-            job_id
-            for _, job_id in sorted(
-                entry for found in self._of_kind.values() for entry in found[:each]
-            )
-        ]
-
-    def serve(self, start: Callable[[str], bool]) -> None:
-        """Try jobs in order with `start`, which says whether it has started the job: it then leaves
-        the queue. Of a kind whose first cannot start the rest is left out."""
-        order = [(entries[0], kind) for kind, entries in self._of_kind.items()]
-        heapify(order)
-        while order:
-            entry, kind = order[0]
-            if not start(entry[1]):
-                heappop(order)
-                continue
-            self.remove(entry[1])
-            if entries := self._of_kind.get(kind):
-                heapreplace(order, (entries[0], kind))
-            else:
-                heappop(order)
+def kind_of(world: World, job_id: str) -> Kind:
+    """Return the kind of a waiting job."""
+    profile = world.job(job_id).profile
+    partners = () if profile.sharing is None else tuple(sorted(profile.sharing.partners.items()))
+    return world.demand(job_id).number, duty(world, job_id), profile.name, partners
 
 
 class PairPolicy:
@@ -197,7 +146,7 @@ class PairPolicy:
     alone, kind by kind, in the order of a rank."""
 
     def __init__(self) -> None:
-        self._queue = KindQueue()
+        self._queue = DemandQueue()
         self._singles = Singles()
 
     def rank(self, world: World, job_id: str) -> float:
@@ -208,8 +157,9 @@ class PairPolicy:
         """Start who waits, in order."""
         for job_id in world.take_arrived():
             key = arrival_key(world, job_id, self.rank(world, job_id))
-            self._queue.push(world, key, job_id)
+            self._queue.push(key, job_id, kind_of(world, job_id))
         self._singles.catch_up(world, world.take_released())
+        self._queue.unblock()
         self._queue.serve(lambda job_id: self._start(world, job_id))
 
     def _start(self, world: World, job_id: str) -> bool:
