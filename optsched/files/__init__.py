@@ -266,7 +266,7 @@ def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
                 Fault(path, f"the cluster has more than {MAX_NODES} nodes", "correct the range")
             )
             break
-        nodes.extend(node if one == node.name else replace(node, name=one) for one in names)
+        nodes.extend(node if own == node.name else replace(node, name=own) for own in names)
     if faults:
         raise FaultyFileError(name, faults)
     return replace(cluster, nodes=tuple(nodes))
