@@ -153,16 +153,16 @@ class FollowedAttempt(ABC, Generic[Seen]):
         self.ended = seen
         return seen
 
-    def end_with(
-        self, status: int | None, reason: str | None, retry_s: float | None = None
-    ) -> Observation:
+    def end_with(self, status: int | None, reason: str | None) -> Observation:
         """Keep that it ended so, with what its supervisors said that its commands used."""
+        seen = self.observed(AttemptState.ENDED)
+        retry_s = (self.stop_record() or {}).get("retry_s") if seen.started_s is None else None
         ends, peaks, used = (
             [ending[name] for ending in self._endings.values() if ending.get(name) is not None]
             for name in ("ended_s", "peak_memory_gib", "cpu_s")
         )
         ended = replace(
-            self.observed(AttemptState.ENDED),
+            seen,
             ended_s=max(ends, default=None),
             exit_status=status,
             reason=reason,

@@ -109,9 +109,9 @@ class SbatchExecutor(SlurmExecutor):
         if attempt.ended is None and job is not None:
             self._teller.see_to(attempt, job, self._statuses)
             if self._teller.puts_back(attempt, job):
-                return attempt.running(job)
+                return attempt.running()
             self._teller.marks_hold(attempt, job)
-        return attempt.look_at(job, self._unusable)
+        return attempt.look_at_job(job, self._unusable)
 
     def _ask_unusable(self) -> frozenset[str]:
         """Nodes that take no jobs as of now, not as of the last `inventory`. Raises
