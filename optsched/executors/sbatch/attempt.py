@@ -90,7 +90,7 @@ class SbatchAttempt(SlurmAttempt):
         """Write down `news`, durably. Raises OSError; then nothing has changed."""
         record = {**self.record, **news}
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        records.write(str(self.path), record)
+        records.write(self.path, record)
         self.record = record
 
     def remove(self, outputs: bool) -> None:
@@ -175,7 +175,7 @@ class SbatchAttempt(SlurmAttempt):
 
     def _over(self, job: HeldJob) -> Observation:
         """It ended, and its job with it."""
-        state = next(iter(sorted(job.states & {*REASONS})), None)
+        state = min(job.states & {*REASONS}, default=None)
         if state is None:
             return self._end(job.status, None, job.ended_s)
         stop = self.stop or {"grace_s": 0.0}

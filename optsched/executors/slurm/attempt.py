@@ -33,7 +33,7 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
 
     def __init__(self, attempts: Path, key: AttemptKey) -> None:
         super().__init__(attempts, key)
-        record = records.read(str(self.folder.path / "slurm.json")) or {}
+        record = records.read(self.folder.path / "slurm.json") or {}
         self.job_ids: dict[int, int] = {
             int(part): int(number) for part, number in record.get("jobs", {}).items()
         }
@@ -43,7 +43,7 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
     @property
     def uid(self) -> int:
         """Whose job it is."""
-        user = None if self.folder.spec is None else self.folder.spec["user"]
+        user = self.folder.spec.get("user")
         return os.geteuid() if user is None else int(user["uid"])
 
     def holds(self) -> list[tuple[str, Part]]:
@@ -56,7 +56,7 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
     def submitted(self, part: int, job_id: int) -> None:
         """Keep under which number Slurm has a part of it. Raises OSError."""
         self.job_ids[part] = job_id
-        records.write(str(self.folder.path / "slurm.json"), {"jobs": self.job_ids})
+        records.write(self.folder.path / "slurm.json", {"jobs": self.job_ids})
 
     def adopt(self, jobs: Sequence[SlurmJob]) -> None:
         """Keep the numbers of `jobs` whose submission was not answered. Raises OSError."""

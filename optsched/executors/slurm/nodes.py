@@ -61,20 +61,19 @@ def ask_nodes(
     return read_nodes(client.ask(*words), declared, partition)
 
 
+@understood("nodes")
 def read_nodes(text: str, declared: Mapping[str, Node], partition: str | None) -> list[SlurmNode]:
     """Nodes in the JSON of `sinfo` (22.05) or `scontrol show nodes` (later), in Slurm's order.
 
     Of `declared` nodes what Slurm does not know is taken: rack, labels and memory of GPUs. Raises
     NoAnswerError where the text is something else.
     """
-    with understood("nodes"):
-        return [
-            _node(entry, declared.get(entry["name"]))
-            for entry in json.loads(text)["nodes"]
-            if (partition is None or partition in entry["partitions"])
-            and (not declared or entry["name"] in declared)
-        ]
-    return []
+    return [
+        _node(entry, declared.get(entry["name"]))
+        for entry in json.loads(text)["nodes"]
+        if (partition is None or partition in entry["partitions"])
+        and (not declared or entry["name"] in declared)
+    ]
 
 
 def number(value: Any) -> int | None:

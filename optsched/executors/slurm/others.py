@@ -87,13 +87,12 @@ class Others:
         )
 
 
+@understood("jobs")
 def read_holdings(text: str, which: Container[int]) -> dict[int, dict[str, Part]]:
     """What jobs hold, by number and node, from the JSON of squeue. Raises NoAnswerError where it is
     something else."""
-    with understood("jobs"):
-        entries = [entry for entry in json.loads(text)["jobs"] if int(entry["job_id"]) in which]
-        return {int(entry["job_id"]): _holding(entry) for entry in entries}
-    return {}
+    entries = [entry for entry in json.loads(text)["jobs"] if int(entry["job_id"]) in which]
+    return {int(entry["job_id"]): _holding(entry) for entry in entries}
 
 
 def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
