@@ -58,15 +58,19 @@ class JobServer:
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """All submitted jobs that Ray keeps, by submission id. Raises NoAnswerError."""
-        jobs = self._list("jobs", "/api/jobs/", lambda said: [*map(dict, said)])
-        return {job["submission_id"]: job for job in jobs if job.get("submission_id")}
+        jobs = self._list(
+            "jobs",
+            "/api/jobs/",
+            lambda said: [dict(job) for job in said if job.get("submission_id")],
+        )
+        return {job["submission_id"]: job for job in jobs}
 
     def _list(
         self, what: str, path: str, read: Callable[[Any], list[dict[str, Any]]]
     ) -> list[dict[str, Any]]:
         try:
             return read(self._call("GET", path))
-        except (KeyError, TypeError, ValueError, RejectedError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RejectedError) as error:
             raise NoAnswerError(
                 f"Ray's head at {self.address} did not list its {what}: {error}"
             ) from None
