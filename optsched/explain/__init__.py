@@ -321,14 +321,14 @@ def _prices_of(model: RoundModel, solution: RoundSolution) -> Floats:
     known: dict[str, list[float]] = defaultdict(list)
     for row in solution.prices:
         known[row.name].append(row.price)
-    found = np.zeros(len(model.rows.limits))
+    prices = np.zeros(len(model.rows.limits))
     for r, named in enumerate(model.rows.limits):
         if not known[named.name]:
             raise InputError(
                 f"the round has no price of {named.name}; it was made for another instance"
             )
-        found[r] = known[named.name].pop(0)
-    return found
+        prices[r] = known[named.name].pop(0)
+    return prices
 
 
 def _others(job_id: str, nodes: tuple[str, ...], *on: dict[str, list[str]]) -> tuple[str, ...]:

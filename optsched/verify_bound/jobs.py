@@ -290,11 +290,11 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
     """Return the run time of a whole job that has 1/n of the GPUs, n the jobs of the instance: the
     unit of fairness."""
     share = sum(site.gpus) / max(1, len(instance.jobs))
-    profile, found = job.profile, []
+    profile, times_s = job.profile, []
     for mode, paces, speed in _started(site, job):
         if mode.gpus == 0:
             if site.has_host(mode.cpus, job.memory_gib, forgiving=False):
-                found.append(job.work_s / speed)
+                times_s.append(job.work_s / speed)
             continue
         stretch = max(1.0, mode.gpus / share)
         room, racks = site.room(
@@ -311,15 +311,15 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
                 "rack": max((rack[t] for rack in racks), default=0),
                 "cluster": room.anywhere[t] - sum(rack[t] for rack in slow),
             }
-            found.extend(
+            times_s.extend(
                 job.work_s / rate * stretch
                 for spread, most in there.items()
                 if most >= mode.gpus
                 and (rate := speed * pace * _spread(profile.locality, spread)) > 0
             )
-    if not found:
+    if not times_s:
         raise FitsNowhereError(f"job {job.id} fits nowhere on the cluster")
-    return min(found)
+    return min(times_s)
 
 
 def _between(table: Mapping[int, float], count: int) -> float:
