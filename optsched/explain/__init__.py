@@ -187,7 +187,7 @@ class Explainer:
             value=float(model.options.value[option]),
             price=price,
             reduced=float(model.options.value[option]) - price,
-            rows=tuple(sorted(rows, key=lambda one: (-one.share, one.row))),
+            rows=tuple(sorted(rows, key=lambda cost: (-cost.share, cost.row))),
         )
 
     def _classes(self, placement: Placement) -> int:
@@ -203,7 +203,7 @@ class Explainer:
         p = int(model.options.pattern[best])
         numbers = self._numbers(best)
         if self._reduced[best] <= ROUNDING * max(abs(numbers.value), abs(numbers.price)):
-            return False, tuple(one.row for one in numbers.rows)
+            return False, tuple(cost.row for cost in numbers.rows)
         short = self._room.short(p)
         pattern = model.fresh(best)
         most, total = self._room.room(p, model.jobs[int(model.options.job[best])])

@@ -231,10 +231,14 @@ class Domains:
         """Return what jobs mind of one or of the other."""
         marks: dict[Mark, dict[int | str, int]] = {}
         for mark in self._marks | other._marks:
-            one, two = self._marks.get(mark, {}), other._marks.get(mark, {})
-            which = one.keys() & two.keys() if mark[0] == "near" else one.keys() | two.keys()
+            mine, theirs = self._marks.get(mark, {}), other._marks.get(mark, {})
+            which = (
+                mine.keys() & theirs.keys() if mark[0] == "near" else mine.keys() | theirs.keys()
+            )
             fewer = min if mark[0] == "near" else max
-            marks[mark] = {where: fewer(one.get(where, 0), two.get(where, 0)) for where in which}
+            marks[mark] = {
+                where: fewer(mine.get(where, 0), theirs.get(where, 0)) for where in which
+            }
         gbps = {rack: max(gbps, other.gbps[rack]) for rack, gbps in self.gbps.items()}
         return self._with(gbps, marks)
 

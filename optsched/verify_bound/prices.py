@@ -100,7 +100,7 @@ def refutes(tariff: Tariff, tasks: list[Task], due_s: list[float]) -> bool:
     for ways, alike in groups.items():
         fastest = max(way.rate for way in ways)
         slowest = min(way.rate for way in ways)
-        price, amount = (one.ravel() for one in tariff.offers(ways, 0.0))
+        price, amount = (column.ravel() for column in tariff.offers(ways, 0.0))
         order = np.argsort(price, kind="stable")
         for task, by_s in alike:
             if task.work - fastest * max(0.0, by_s - task.head_s) > LATE * task.work:
@@ -140,8 +140,8 @@ class _Completions:
                 (
                     rows,
                     *(
-                        np.take_along_axis(one[:, used], order, axis=1)
-                        for one in (prices, amounts, intervals)
+                        np.take_along_axis(column[:, used], order, axis=1)
+                        for column in (prices, amounts, intervals)
                     ),
                 )
             )
