@@ -10,6 +10,7 @@ from statistics import fmean
 from ...duration import human
 from ...errors import InputError
 from ...files import check_instance
+from ...frozen import frozen
 from ...model.cluster import Node
 from ...model.instance import Instance, Running, Suspended
 from ...model.job import Job
@@ -35,7 +36,7 @@ LIMITS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Change:
     """What is to be otherwise: `gpus` more of `gpu_type` (None: of the largest nodes), no
     preemption, a job less, a node less, a job more. All that is given holds at once; nothing given
@@ -55,7 +56,7 @@ class Change:
         return bool(self.gpus or self.no_preemption or self.without or self.down or self.submit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Course:
     """How it goes with `jobs` jobs. `start_s` and `end_s` by job, in seconds from now (a start of 0
     or less: it runs now); of those that are not in it nothing was seen in the `reached_s` that were
@@ -77,7 +78,7 @@ class Course:
     mean_jct_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Answer:
     """The course as things are, and with the change where there is one; both as far as the shorter
     one was looked at. `jobs` complete in both; `rough`: as there are many jobs, differences between

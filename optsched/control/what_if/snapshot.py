@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...driver.blocked import Amounts, amounts, beneath, blocked_places
 from ...executors.base import AttemptKey, NodeStatus, Progress
+from ...frozen import frozen
 from ...model.cluster import Cluster, Tenant
 from ...model.instance import Instance, Placement, Slot
 from ...round.plan import RoundSolution
@@ -15,7 +16,7 @@ from ..out_of_order import idle_out
 from ..policy_driver import NamedPolicy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Snapshot:
     """The state at `now_s` (Unix time), what is seen of nodes and attempts, and the last round with
     its instance.
