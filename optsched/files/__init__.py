@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
+from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
@@ -40,7 +41,7 @@ class InstanceFile(Instance):
     format: Literal["optsched/1"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InstanceRef:
     """Which instance a plan belongs to."""
 
@@ -48,7 +49,7 @@ class InstanceRef:
     hash: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ObjectiveValue:
     """Value, proven bound and gap of a plan; `levels` only where there is more than one
     objective."""
@@ -62,7 +63,7 @@ class ObjectiveValue:
     levels: tuple[Level, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanFile:
     """A plan as it stands in a file."""
 
