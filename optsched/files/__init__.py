@@ -1,8 +1,10 @@
 """Instance and plan files: JSON in and out, JSON Schema, every fault with its path and remedy."""
 
 import codecs
+import csv
 import gzip
 import hashlib
+import io
 import json
 import os
 import tempfile
@@ -345,6 +347,13 @@ def plan_object(solution: Solution) -> dict[str, Any]:
         **({"replay": True} if solution.replay else {}),
         "jobs": None if solution.plan is None else [plain(entry) for entry in solution.plan.jobs],
     }
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as comma-separated text, all digits of every number."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -18,10 +18,13 @@ from ...objectives import parse
 from ...physics import lost_s, placed_rate, unsaved_s
 from ...physics.catalogue import catalogue_of
 from ...physics.unschedulable import why_never
-from ..policy_driver import NamedPolicy
 from ..posing import only
+from ..round_driver import NamedPolicy
 from .future import Outlook, drop_orphans
 
+ROUNDS = NamedPolicy("optsched", {})
+OF_THE_CLOCK = ("budget", "gap", "moves")
+"""Options of policy optsched that are for rounds in real time."""
 HYPOTHETICAL = "what-if"
 """Name of a job that is only asked about."""
 FEW_JOBS, PACE = 100, "0.1"
@@ -97,12 +100,10 @@ def what_if(
     change: Change,
     *,
     objective: str = "wct",
-    round_s: float = 300.0,
-    policy: NamedPolicy | None = None,
+    policy: NamedPolicy = ROUNDS,
     time_limit_s: float = 20.0,
 ) -> Answer:
-    """Simulate the present jobs to their end under `policy`, or the rounds of policy `optsched`, as
-    things are and as they would be.
+    """Simulate the present jobs to their end under `policy`, as things are and as they would be.
 
     After `time_limit_s` of wall clock it answers with what was reached. Raises InputError for a
     job, node or GPU type that is not there.
@@ -116,8 +117,7 @@ def what_if(
         )
 
     def simulated(instance: Instance, end_s: float, stop_at: str | None) -> _Seen:
-        named = policy or NamedPolicy("optsched", _round_options(instance, round_s))
-        return _simulated(instance, named, objective, end_s, stop_at)
+        return _simulated(instance, _in_virtual_time(policy, instance), objective, end_s, stop_at)
 
     until_s = time.monotonic() + time_limit_s
     if change.changes:
@@ -139,7 +139,7 @@ def what_if(
     if not all(own.in_time for own in seen):
         far = f"the next {human(reached_s)}" if reached_s >= 1 else "the present"
         notes.append(f"the time was up: only {far} was looked at")
-    rough = policy is None and any(_is_rough(own.instance) for own in seen)
+    rough = policy.name == ROUNDS.name and any(_is_rough(own.instance) for own in seen)
     if rough:
         notes.append(
             "the farther ahead, the rougher: of so many jobs rounds are decided at ever longer "
@@ -281,9 +281,12 @@ def _is_rough(instance: Instance) -> bool:
     return len(instance.jobs) > FEW_JOBS
 
 
-def _round_options(instance: Instance, round_s: float) -> dict[str, object]:
-    options: dict[str, object] = {"round": f"{round_s!r}"}
-    return options | {"pace": PACE} if _is_rough(instance) else options
+def _in_virtual_time(policy: NamedPolicy, instance: Instance) -> NamedPolicy:
+    """Return the policy without limits on its wall clock, and coarser where there are many jobs."""
+    if policy.name != ROUNDS.name:
+        return policy
+    options = {name: value for name, value in policy.options.items() if name not in OF_THE_CLOCK}
+    return NamedPolicy(policy.name, options | ({"pace": PACE} if _is_rough(instance) else {}))
 
 
 def _simulated(

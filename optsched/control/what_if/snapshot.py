@@ -11,7 +11,7 @@ from ...model.instance import Instance, Placement
 from ...round.plan import RoundSolution
 from ..controller import Controller
 from ..journal.state import State
-from ..policy_driver import NamedPolicy
+from ..round_driver import NamedPolicy
 
 
 @frozen
@@ -20,8 +20,8 @@ class Snapshot:
     its instance.
 
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and
-    was decided without the jobs of `left_out`, each with the reason. `objective`, `round_s` and
-    `preempt_unsaved` are those of the rounds, `policy` decides in their place. `said` is what the
+    was decided without the jobs of `left_out`, each with the reason. `objective` and
+    `preempt_unsaved` are those of the rounds, which `policy` decides. `said` is what the
     cluster manager says of attempts that it does not start yet, `short_of_disk` why
     nothing at all is started, None where jobs are.
     """
@@ -34,8 +34,7 @@ class Snapshot:
     said: Mapping[AttemptKey, str] = field(default_factory=dict)
     now_s: float
     objective: str
-    round_s: float
-    policy: NamedPolicy | None
+    policy: NamedPolicy
     preempt_unsaved: bool
     instance: Instance | None = None
     solution: RoundSolution | None = None
@@ -57,8 +56,7 @@ def snapshot(controller: Controller) -> Snapshot:
         said={key: own.reason for key, own in seen if own.reason is not None},
         now_s=controller.clock.now_s(),
         objective=controller.settings.objective,
-        round_s=float(controller.settings.length),
-        policy=None if controller.policy is None else controller.policy.named,
+        policy=controller.driver(controller.clock.now_s()).named,
         preempt_unsaved=controller.settings.preempt_unsaved,
         instance=controller.last_instance,
         solution=controller.last_round,
