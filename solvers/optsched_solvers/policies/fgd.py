@@ -1,16 +1,18 @@
 """Fragmentation gradient descent."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from optsched.driver.view import Fit
 from optsched.driver.world import World
+from optsched.physics import cpus, memory_gib
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
 
 from .parts.by_score import ByScore
 from .parts.fragmentation import Idle, Task, fragmentation, typical
+from .parts.pair_sharing import duty
 from .sources import SOURCES
 
 POPULAR = 0.95
@@ -153,24 +155,20 @@ class Fgd(ByScore):
             for partner_id, left in partners.items()
             if left >= part
         ]
-        best = next(
-            (one for one in sorted(beside) if world.may_share(job_id, option, one[3])), None
-        )
+        able = (entry for entry in sorted(beside) if world.may_share(job_id, option, entry[3]))
+        best = next(able, None)
         if best is None:
             return False
         grows, partner_id = best[0], best[3]
         fitted = world.fit(job_id)
-        if fitted is not None:
-            places = self.places(world, job_id, fitted[0])
-            if places and min(self._growth(world, job_id, seat) for seat in places) < grows:
-                return False
+        places = [] if fitted is None else self.places(world, job_id, fitted[0])
+        if any(self._growth(world, job_id, fit) < grows for fit in places):
+            return False
         world.start_sharing(job_id, option, partner_id)
         self._pair(job_id, partner_id)
-        self._placed, self._shared, self._grew = (
-            self._placed + 1,
-            self._shared + 1,
-            self._grew + grows,
-        )
+        self._placed += 1
+        self._shared += 1
+        self._grew += grows
         return True
 
     def released(self, world: World, job_id: str) -> None:
@@ -200,10 +198,10 @@ class Fgd(ByScore):
         if hold.partner is not None:
             self._pair(job_id, hold.partner)
         elif len(hold.placement) == 1 and hold.placement[0].gpus == 1:
-            sharing = world.job(job_id).profile.sharing
-            if sharing is not None and sharing.duty is not None and sharing.duty < 1:
+            busy = duty(world, job_id)
+            if busy is not None and busy < 1:
                 i = self._on[job_id] = world.cluster.node_order[hold.placement[0].node]
-                self._parts.setdefault(i, {})[job_id] = 1.0 - sharing.duty
+                self._parts.setdefault(i, {})[job_id] = 1.0 - busy
                 self._queue.unblock()
 
     def _idle(self, world: World, i: int) -> Idle:
@@ -238,22 +236,17 @@ class Fgd(ByScore):
         is left then: two jobs at most share a GPU."""
         idle = self._idle(world, i)
         task = _task(world, job_id, option, 0)
-        gpus = list(idle.gpus)
-        gpus.remove(left)
-        after = Idle(tuple(gpus), idle.cpus - task.cpus, idle.memory_gib - task.memory_gib)
+        after = idle.less(replace(task, part=left), left)
         return self._fragmentation(after, i) - self._fragmentation(idle, i)
 
 
 def _part(world: World, job_id: str, option: Option) -> float:
     """The part of a GPU that the job asks for; 1 for whole ones."""
-    sharing = world.job(job_id).profile.sharing
-    if option.mode.gpus != 1 or sharing is None or sharing.duty is None or not 0 < sharing.duty < 1:
-        return 1.0
-    return sharing.duty
+    busy = duty(world, job_id)
+    return busy if option.mode.gpus == 1 and busy is not None and 0 < busy < 1 else 1.0
 
 
 def _task(world: World, job_id: str, option: Option, nodes: int) -> Task:
     job, mode = world.job(job_id), option.mode
-    memory_gib = job.profile.memory_gib_per_gpu * mode.gpus if mode.gpus else job.memory_gib
-    cpus = mode.cpus_per_gpu * mode.gpus if mode.gpus else mode.cpus
-    return Task(mode.gpus, _part(world, job_id, option), cpus, memory_gib, nodes)
+    memory = memory_gib(job, mode, mode.gpus)
+    return Task(mode.gpus, _part(world, job_id, option), cpus(mode, mode.gpus), memory, nodes)

@@ -4,9 +4,10 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from optsched.driver.mixed import placement_on
 from optsched.driver.placement import Room
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Slot
+from optsched.model.instance import Placement
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
 from optsched.plugins.options import PluginOptions
@@ -58,7 +59,7 @@ class Emptiest:
                 left -= gpus
         if left or not slots:
             return None
-        return gang_on_nodes(world, job_id, option, room, sorted(slots))
+        return gang_on_nodes(world, job_id, option, room, slots)
 
 
 def gang_on_nodes(
@@ -67,10 +68,8 @@ def gang_on_nodes(
     """Return the placement with these GPUs of nodes, named by their position; None where `room`
     does not hold it or the gang would be spread too far."""
     need = world.need(job_id, option)
-    placement = tuple(
-        Slot(node=world.cluster.nodes[i].name, gpus=count, cpus=count * need.cpus_per_gpu)
-        for i, count in gpus
-    )
+    gpus_on = {world.cluster.nodes[i].name: count for i, count in gpus}
+    placement = placement_on(world.cluster, gpus_on, option.mode)
     spreads = {other.spread for other in world.options(job_id) if other.mode == option.mode}
     widest = min(map(WIDEST_FIRST.index, spreads), default=len(WIDEST_FIRST))
     too_far = WIDEST_FIRST.index(span(world.cluster, placement)) < widest

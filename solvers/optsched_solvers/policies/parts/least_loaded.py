@@ -4,7 +4,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 
-from .filling import fill
+from .filling import by_rack, fill, usable
 
 
 class LeastLoaded:
@@ -32,32 +32,17 @@ class LeastLoaded:
     def place(self, job_id: str, option: Option) -> Placement | None:
         """A place for a gang that fits somewhere now; None where the rule finds none."""
         world, gpus = self._world, option.mode.gpus
-        need, order = world.need(job_id, option), world.cluster.node_order
-        free = {
-            node.name: count
-            for node in world.cluster.nodes
-            if (count := world.free.usable(need, node.name)) > 0
-        }
+        free, order = usable(world, world.need(job_id, option)), world.cluster.node_order
         by_load = sorted(free, key=lambda name: (self._load.get(name, 0.0), order[name]))
         groups = [[name] for name in by_load if free[name] >= gpus]
         if option.spread != "node":
             if gpus <= self._kappa and option.spread == "cluster":
                 groups.insert(0, by_load)
-            racks: dict[str, list[str]] = {}
-            for name in by_load:
-                rack = world.cluster.node[name].rack
-                if rack is not None:
-                    racks.setdefault(rack, []).append(name)
-            groups.extend(
-                sorted(
-                    racks.values(),
-                    key=lambda names: sum(self._load.get(name, 0.0) for name in names),
-                )
+            racks = [names for key, names in by_rack(world, by_load).items() if key[0] == "rack"]
+            groups += sorted(
+                racks, key=lambda names: sum(self._load.get(name, 0.0) for name in names)
             )
             if option.spread == "cluster":
                 groups.append(by_load)
-        for names in groups:
-            placement = fill(world, need, names, free)
-            if placement is not None and world.free.holds(need, placement):
-                return placement
-        return None
+        placements = (fill(world, job_id, option, names, free) for names in groups)
+        return next((placement for placement in placements if placement is not None), None)

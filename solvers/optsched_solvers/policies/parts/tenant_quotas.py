@@ -1,6 +1,6 @@
 """GPUs that jobs of one tenant may be given together."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from optsched.driver.world import World
 
@@ -10,25 +10,19 @@ Quota = tuple[tuple[int, ...], int]
 """Positions of the jobs of one tenant, and the GPUs that they may have together."""
 
 
-def quotas_left(world: World, besides: Collection[str]) -> dict[str | None, int]:
-    """GPUs of each quota that no running job holds `besides` these."""
+def quotas(world: World, jobs: Sequence[str]) -> tuple[Quota, ...]:
+    """Return the quotas that limit `jobs`, less what other running jobs hold."""
     left: dict[str | None, int] = dict(world.instance.gpu_cap.items())
-    moving = set(besides) if left else ()
+    moving = set(jobs) if left else ()
     for job_id, job in world.running.items() if left else ():
         if job.tenant in left and job_id not in moving:
             left[job.tenant] -= world.hold(job_id).need.gpus
-    return left
-
-
-def quotas(world: World, jobs: Sequence[str]) -> tuple[Quota, ...]:
-    """The quotas that limit `jobs`, less what other running jobs hold."""
-    caps = quotas_left(world, jobs)
-    members: dict[str, list[int]] = {}
+    members: dict[str | None, list[int]] = {}
     for i, job_id in enumerate(jobs):
         tenant = world.job(job_id).tenant
-        if tenant is not None and tenant in caps:
+        if tenant in left:
             members.setdefault(tenant, []).append(i)
-    return tuple((tuple(own), max(0, caps[tenant])) for tenant, own in members.items())
+    return tuple((tuple(own), max(0, left[tenant])) for tenant, own in members.items())
 
 
 def rows(world: World, jobs: Sequence[str], pool: GpuPool) -> tuple[list[int], dict[int, int]]:
