@@ -128,10 +128,7 @@ class Coda:
         category = job.profile.name or job.command or job.user or ""
         found: list[Option] = []
         for ways in core_ways(options, self._shares):
-            rates: dict[int, float] = {}
-            for option in ways.every:
-                cores = option.mode.cpus_per_gpu
-                rates[cores] = max(option.rate, rates.get(cores, 0.0))
+            rates = ways.rates()
             if len(rates) > 1:
                 cores = self.search.cores(
                     category, ways.gpus, rates, ways.fair[0].mode.cpus_per_gpu

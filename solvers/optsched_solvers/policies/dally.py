@@ -203,12 +203,15 @@ class Dally:
         if narrower < 0:
             return False
         patience = Patience(rack_s=0.0 if narrower else math.inf, cluster_s=math.inf)
-        outlook = Outlook(world, world.saving)
-        outlook.release(job_id)
-        found = self._gate.find(world, job_id, patience, 0.0, outlook.room)
-        own = _exposure(world, job_id)
-        others = (
-            sorted(
+        outlook = Outlook(world, (*world.saving, job_id))
+
+        def find() -> Fit | None:
+            return self._gate.find(world, job_id, patience, 0.0, outlook.room)
+
+        found, victims = find(), list[str]()
+        if found is None:
+            own = _exposure(world, job_id)
+            others = sorted(
                 (exposure, world.held_gpus(other), world.order(other), other)
                 for other in world.running
                 if other != job_id
@@ -217,24 +220,20 @@ class Dally:
                 and world.job(other).priority <= world.job(job_id).priority
                 and (exposure := _exposure(world, other)) < own
             )
-            if found is None
-            else []
-        )
-        victims, _ = outlook.release_until(
-            lambda: self._gate.find(world, job_id, patience, 0.0, outlook.room) is not None,
-            (other for *_, other in others),
-        )
-        found = found or self._gate.find(world, job_id, patience, 0.0, outlook.room)
+            victims, _ = outlook.release_until(
+                lambda: find() is not None, (other for *_, other in others)
+            )
+            found = find()
         if found is None or span(world.cluster, found[1]) == span(world.cluster, hold.placement):
             return False
         for other in victims[:-1]:  # the last was needed
             outlook.put_back(other)
-            again = self._gate.find(world, job_id, patience, 0.0, outlook.room)
+            again = find()
             if again is None:
                 outlook.release(other)
             else:
                 found = again
-                victims = [one for one in victims if one != other]
+                victims.remove(other)
         if not self._pays(world, job_id, found, victims):
             return False
         for other in (job_id, *victims):

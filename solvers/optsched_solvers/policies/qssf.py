@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
 from optsched.plugins.options import PluginOptions, Share
 
-from .parts.demand_queue import Entry, arrival_key
+from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.rolling_gpu_time import RollingGpuTime
 from .sources import SOURCES
@@ -45,7 +44,7 @@ class Qssf:
         self.rolling = RollingGpuTime()
         self.model = Learned() if find_spec("sklearn") is not None else None
         self._gate = LocalityGate()
-        self._queues: dict[str | None, list[Entry]] = {}
+        self._queue = DemandQueue()
         self.expected_gpu_s: dict[str, float] = {}
         self._begun = False
         self._completed = 0
@@ -62,20 +61,15 @@ class Qssf:
                 self._learn(world, job_id)
         for job_id in world.take_arrived():
             key = arrival_key(world, job_id, self._expect(world, job_id))
-            heappush(self._queues.setdefault(world.job(job_id).tenant, []), (key, job_id))
-        heads = [(queue[0], i) for i, queue in enumerate(self._queues.values()) if queue]
-        queues = list(self._queues.values())
-        heads.sort()
-        while heads:
-            (_, job_id), i = heads.pop(0)
-            found = self._gate.find(world, job_id, CONSOLIDATED, 0.0)
-            if found is None:
-                continue
-            world.start(job_id, *found)
-            heappop(queues[i])
-            if queues[i]:
-                heads.append((queues[i][0], i))
-                heads.sort()
+            self._queue.push(key, job_id, world.job(job_id).tenant)
+        self._queue.unblock()
+        self._queue.serve(lambda job_id: self._start(world, job_id))
+
+    def _start(self, world: World, job_id: str) -> bool:
+        fit = self._gate.find(world, job_id, CONSOLIDATED, 0.0)
+        if fit is not None:
+            world.start(job_id, *fit)
+        return fit is not None
 
     def facts(self) -> dict[str, float]:
         """Return how good the predictions were: the mean absolute error of the logarithm of the GPU

@@ -94,10 +94,7 @@ def most_throughput(jobs: list[CoreWays], cores: int) -> list[int]:
 def _choices(ways: CoreWays) -> list[tuple[int, float, int]]:
     """(cores in all, relative rate, cores per GPU) of the counts that are not below the share, the
     fewest first."""
-    rates: dict[int, float] = {}
-    for option in ways.every:
-        rates[option.mode.cpus_per_gpu] = max(option.rate, rates.get(option.mode.cpus_per_gpu, 0.0))
-    fair = ways.fair_rate
+    rates, fair = ways.rates(), ways.fair_rate
     return [
         (ways.gpus * cpus, rates[cpus] / fair, cpus)
         for cpus in sorted(rates)
