@@ -4,8 +4,7 @@ from optsched.driver.world import World
 
 from .parts.gang_counts import Allotment, GangCounts
 from .parts.gpu_pool import GpuPool
-from .parts.left_alone import ElasticReallocation
-from .parts.reallocation import Grant, ReallocationOptions, types_of
+from .parts.reallocation import ElasticReallocation, Grant, ReallocationOptions, types_of
 from .sources import SOURCES
 
 

@@ -13,12 +13,11 @@ from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, Share
 
-from .parts.coda_arrays import Arrays
-from .parts.core_search import CoreSearch
+from .parts.coda_arrays import Arrays, CoreSearch
 from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
+from .parts.locality_gate import within
 from .parts.starting import is_free, start_each
-from .parts.within import within
 from .sources import SOURCES
 
 

@@ -10,9 +10,8 @@ from optsched.plugins.options import PositiveDuration
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
-from .parts.gpu_pool import GpuPool
+from .parts.gpu_pool import GpuPool, rows
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
-from .parts.tenant_quotas import rows
 from .sources import SOURCES
 
 TIE = 1e-6

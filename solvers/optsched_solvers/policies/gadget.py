@@ -19,10 +19,8 @@ from optsched.plugins.options import PositiveDuration
 from .parts.demand_queue import Key, arrival_key
 from .parts.gang_counts import by_size
 from .parts.reallocation import IntervalOption, held
-from .parts.ring import Ring, ring_of
-from .parts.ring_choice import Choice, most_utility
-from .parts.seating import Seating, is_seated
-from .parts.seats import Seats
+from .parts.ring import Choice, Ring, most_utility, ring_of
+from .parts.seating import Seating, Seats, is_seated
 from .parts.starting import start_each
 from .sources import SOURCES
 

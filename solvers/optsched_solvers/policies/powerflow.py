@@ -13,10 +13,8 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber
 
 from .parts.configuration_choice import Choice, Configuration, choose
-from .parts.gpu_pool import GpuPool
-from .parts.left_alone import SolvedReallocation, is_left_alone
-from .parts.reallocation import Grant, ReallocationOptions, held
-from .parts.tenant_quotas import rows
+from .parts.gpu_pool import GpuPool, rows
+from .parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held, is_left_alone
 from .sources import SOURCES
 
 Use = tuple[tuple[int, int], ...]

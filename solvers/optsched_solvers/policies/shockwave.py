@@ -12,10 +12,9 @@ from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PositiveDuration
 
-from .parts.counted_cpsat import solved
+from .parts.configuration_choice import solved
 from .parts.gpu_pool import GpuPool
-from .parts.left_alone import ElasticReallocation
-from .parts.reallocation import Grant, ReallocationOptions, held
+from .parts.reallocation import ElasticReallocation, Grant, ReallocationOptions, held
 from .sources import SOURCES
 
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)

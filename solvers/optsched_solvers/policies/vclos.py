@@ -7,7 +7,7 @@ from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
 
-from .parts.filling import by_rack, fill, usable
+from .parts.gang_placement import by_rack, fill, usable
 from .parts.list_scheduling import ListScheduling
 from .parts.locality_gate import LocalityGate, Patience
 from .sources import SOURCES

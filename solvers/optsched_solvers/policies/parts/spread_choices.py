@@ -7,7 +7,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics.modes import Option
 
-from .filling import by_rack, fill, usable
+from .gang_placement import by_rack, fill, usable
 
 MOST_RACKS = 10
 """Sets of racks are enumerated among so many: those whose uplinks have least traffic."""

@@ -11,12 +11,9 @@ from optsched.model.instance import Running
 from optsched.physics import placed_rate, span
 from optsched.plugins.options import Duration
 
-from ..parts.gpu_pool import GpuPool
-from ..parts.growth import Growth
-from ..parts.left_alone import SolvedReallocation
-from ..parts.reallocation import Grant, ReallocationOptions
-from ..parts.restart_factor import restart_factor
-from ..parts.tenant_quotas import quotas
+from ..parts.gpu_pool import GpuPool, quotas
+from ..parts.reallocation import Grant, ReallocationOptions, SolvedReallocation
+from ..parts.restarts import Growth, restart_factor
 from ..sources import SOURCES
 from .exact import best
 from .state import LEAST_SPEEDUP, Candidate, Free, Parts, Size, State
