@@ -1,4 +1,4 @@
-"""Placing gangs otherwise than by best fit: on the emptiest nodes, or node by node in some order."""
+"""Placing gangs otherwise than by best fit: on the emptiest nodes, or node by node in an order."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
