@@ -63,7 +63,7 @@ class Learned:
 
     @property
     def trained(self) -> bool:
-        """Whether there is a model yet."""
+        """Tell whether there is a model yet."""
         return self._model is not None
 
     def work_s(self, job: Job, now_s: float) -> float:

@@ -56,7 +56,7 @@ def probe(setting: Setting, *, gpu_type: str | None = None) -> Measured:
 
 
 def user_name() -> str | None:
-    """Who runs this; None where the user id has no name."""
+    """Return who runs this; None where the user id has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -70,7 +70,7 @@ def _run(setting: Setting, folder: Path, attempt: int, until_steps: int | None) 
 
 
 def failure(watched: Watched) -> str | None:
-    """How a command ended badly though nobody had asked it to end; None where it did not."""
+    """Return how a command ended badly though nobody had asked it to end; None where it did not."""
     if watched.asked_s is not None or watched.exit_status == 0:
         return None
     how = (
