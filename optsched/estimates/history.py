@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..model.job import Elastic, Job
+from ..model.job import Job, gang
 from .commands import similar
 from .unknown import FIRST_GUESS_S
 
@@ -132,10 +132,3 @@ def _groups(like: Likeness) -> Iterator[Group]:
 
 def _likeness(job: Job) -> Likeness:
     return Likeness(user=job.user, command=job.command, gpus=gang(job))
-
-
-def gang(job: Job) -> int:
-    """The GPUs a job asks for: the most of an elastic one, those of the first listed mode."""
-    if job.modes:
-        return job.modes[0].gpus
-    return job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from ..model.job import Job
+from ..model.job import Job, gang
 from .commands import similar
-from .history import Group, History, Rolling, gang
+from .history import Group, History, Rolling
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

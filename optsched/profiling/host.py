@@ -5,11 +5,9 @@ import os
 import re
 import signal
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
 from ..executors.supervision.processes import proportional_bytes, resident_bytes
 
 KIB = 1024
@@ -23,12 +21,6 @@ class HostSample:
     at_s: float
     cpu_s: float
     memory_bytes: int
-
-
-def require_psutil() -> None:
-    """Raises InputError where psutil is not installed."""
-    if find_spec("psutil") is None:
-        raise InputError("profiling needs psutil, which is not installed; pip install optsched")
 
 
 def sample(root: Any, at_s: float) -> tuple[HostSample, int] | None:

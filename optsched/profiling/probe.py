@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ..errors import OptschedError
 from .facts import Facts
-from .host import require_psutil
 from .measured import Measured
 from .run import Setting, Watched, run
 
@@ -29,7 +28,6 @@ def probe(setting: Setting, *, gpu_type: str | None = None) -> Measured:
 
     Raises InputError where the command cannot be started, ProbeError where it fails.
     """
-    require_psutil()
     with tempfile.TemporaryDirectory(prefix="optsched-profile-") as name:
         folder = Path(name)
         again = replace(setting, for_s=2 * setting.for_s)

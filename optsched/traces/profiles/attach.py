@@ -12,10 +12,9 @@ from hashlib import blake2b
 from itertools import accumulate
 from operator import attrgetter
 
-from ...estimates.history import gang
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
-from ...model.job import Elastic, Job
+from ...model.job import Elastic, Job, gang
 from ...model.profile import Locality, Profile, Sharing
 from ...physics import interpolate
 from .measured import BOARD_W, FAMILIES, TRAINING_SHARE, Family, family_of, known_type

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ....estimates.history import gang
 from ....model.instance import Instance
+from ....model.job import gang
 from ...tables.table import Row, Table
 from .arrivals import DAY_S, HOUR_S
 from .distribution import Floats

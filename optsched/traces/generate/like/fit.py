@@ -8,8 +8,8 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from ....estimates.history import gang
 from ....model.instance import Instance
+from ....model.job import gang
 from .columns import Columns
 from .distribution import Floats
 from .model import Model
