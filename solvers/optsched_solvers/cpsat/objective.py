@@ -405,19 +405,15 @@ class _Builder:
 
 
 def _common_unit(coefficients: Sequence[float]) -> Fraction | None:
-    """Greatest common divisor of decimal numbers; None where it is too fine to be of use."""
+    """Return the greatest common divisor of decimal numbers; None where it is too fine to be of
+    use."""
     unit = Fraction(0)
-    for coefficient in coefficients:
-        if coefficient:
-            unit = _gcd(unit, Fraction(repr(coefficient)))
-            if unit.denominator > 10**15:
-                return None
+    for coefficient in filter(None, coefficients):
+        c = Fraction(repr(coefficient))
+        unit = Fraction(
+            math.gcd(unit.numerator * c.denominator, c.numerator * unit.denominator),
+            unit.denominator * c.denominator,
+        )
+        if unit.denominator > 10**15:
+            return None
     return unit or None
-
-
-def _gcd(a: Fraction, b: Fraction) -> Fraction:
-    common = a.denominator * b.denominator // math.gcd(a.denominator, b.denominator)
-    return Fraction(
-        math.gcd(a.numerator * (common // a.denominator), b.numerator * (common // b.denominator)),
-        common,
-    )
