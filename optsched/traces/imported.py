@@ -36,7 +36,7 @@ SwitchTable = Annotated[Path | None, "The cluster, as a table of switches and no
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One trace format, a plug-in (entry points `optsched.importers`): `read(source, jobs=, track=,
-    **options)`, whose other keyword-only parameters declare its options.
+    **options)`, whose other parameters declare its options.
 
     `profiled` formats come with measured profiles (or need none); to jobs of the others `optsched
     import` attaches measured ones.
@@ -49,7 +49,7 @@ class Format:
     @property
     def Options(self) -> type[PluginOptions]:
         """What may be set."""
-        return declared_by(self.read, "jobs", "track")
+        return declared_by(self.read, "source", "jobs", "track")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,7 @@ class Rounds:
         self._changed = True
 
     def _note(self, world: World, kinds: Kinds) -> None:
-        """Who has come, who is gone."""
+        """Note who has come and who is gone."""
         active = self._active
         gone = []
         for job_id in dict.fromkeys(world.take_released()):

@@ -71,7 +71,7 @@ class _Master(PairLp):
         self.values.append(float(self.worth[k]) * float(sum(rates)))
 
     def solve(self) -> bool:
-        """Whether the needs can be met; the solution then has the largest sum."""
+        """Return whether the needs can be met; the solution then has the largest sum."""
         if self.missing:
             for variable in self.missing:
                 self.objective.SetCoefficient(variable, -1.0)

@@ -104,5 +104,5 @@ class GavelSlo(GavelThroughput):
         return found
 
     def facts(self) -> dict[str, float | str]:
-        """How often the deadlines could not all be met."""
+        """Return how often the deadlines could not all be met."""
         return {"deadlines_dropped": self._dropped}

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.mixed import placement_on
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Running
+from optsched.model.instance import Running
 from optsched.physics import placed_rate, span
-from optsched.physics.modes import Option
 from optsched.plugins.options import Duration
 
 from ..parts.gpu_pool import GpuPool
@@ -131,7 +131,7 @@ class Pollux(SolvedReallocation):
         )
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps the very GPUs it holds."""
+        """Return whether a running job keeps the very GPUs it holds."""
         return job_id in self._stays
 
     def _start(self, world: World) -> None:
@@ -159,7 +159,7 @@ class _View:
         self.gpus = sum(node.gpus for node in nodes)
 
     def now(self, job_id: str) -> Parts:
-        """What a running or saving job holds; nothing for one that waits."""
+        """Return what a running or saving job holds; nothing for one that waits."""
         if job_id not in self.world.running and job_id not in self.world.saving:
             return ()
         slots = self.world.hold(job_id).placement
@@ -182,7 +182,7 @@ class _View:
 
 def _as_planned(
     world: World, grant: Grant, job_id: str, parts: tuple[tuple[str, int], ...]
-) -> tuple[Option, Placement] | None:
+) -> Fit | None:
     """The option and placement that the solution means, if all of it is free."""
     gpus = sum(count for _, count in parts)
     for option in grant:
