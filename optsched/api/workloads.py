@@ -213,15 +213,18 @@ class Packed:
         """What `optsched pack --json` prints."""
         from ..packing.result import summary
 
-        return summary(
-            self.instance, self.problem, self.packing, self.points, self.rule, self.load, self.seed
-        )
+        return summary(self._heading(), self.problem, self.packing, self.points)
 
     def as_file(self) -> str:
         """Return the text of the packing file."""
         from ..packing.result import as_file
 
-        return as_file(self.instance, self.problem, self.packing, self.rule, self.load, self.seed)
+        return as_file(self._heading(), self.problem, self.packing)
+
+    def _heading(self) -> dict[str, Any]:
+        from ..packing.result import heading
+
+        return heading(self.instance, self.rule, self.load, self.seed)
 
 
 def pack(
@@ -245,10 +248,10 @@ def pack(
     from ..packing.verify import violations
     from . import checked_instance
 
-    rules.checked(rule)
+    made = rules.rule(rule)
     loaded = checked_instance(instance, accept_never=True)
     asked = problem(loaded)
-    packed = pack(asked, arrivals(asked, load, seed), rules.rule(rule, asked, seed), seed)
+    packed = pack(asked, arrivals(asked, load, seed), made(asked, seed), seed)
     wrong = violations(loaded, placements(asked, packed))
     if wrong:
         raise PolicyError(f"the packing of {rule} does not pass the check: {wrong[0]}")

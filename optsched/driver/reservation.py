@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from ..model.instance import Placement
+from ..model.instance import Placement, Slot
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
 from .outlook import Outlook
@@ -56,12 +56,16 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
     order of their expected end until it fits. None where it never does.
 
     Who saves or runs on a node of which something is `claimed` leaves it, for this, when the claim
-    does.
+    does; a node that is lost gives no place.
     """
+    nodes = (world.cluster.node[name] for name in world.lost)
+    lost = (
+        ((Slot(node=node.name, gpus=node.gpus, cpus=node.cpus or 0),), math.inf) for node in nodes
+    )
     outlook = Outlook(world)
     until_s: dict[str, float] = {}
     ends: list[tuple[float, str, tuple[str, int, int] | None]] = []
-    for placement, end_s in claimed:
+    for placement, end_s in (*claimed, *lost):
         for slot in placement:
             until_s[slot.node] = max(end_s, until_s.get(slot.node, 0.0))
             ends.append(
@@ -89,6 +93,12 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
     return None if found is None else Reservation(job_id, found[0], found[1], due_s)
 
 
+def _ripe_s(world: World, job_id: str) -> float:
+    """When the patience of a waiting job is over if it waits on."""
+    wait_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id))
+    return world.now_s + wait_s - world.waited_s(job_id)
+
+
 class Reservations:
     """At most one reservation at a time: for the job that was submitted first of those whose
     patience is over.
@@ -114,9 +124,7 @@ class Reservations:
         """See when the patience of those ends that did not start as soon as they came."""
         for job_id in self._new:
             if job_id in world.waiting:
-                wait_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id))
-                ripe_s = world.now_s + wait_s - world.waited_s(job_id)
-                heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id))
+                heappush(self._ripens, (_ripe_s(world, job_id), world.job(job_id).submit_s, job_id))
         self._new.clear()
 
     def renew(
@@ -145,7 +153,10 @@ class Reservations:
             self.current = earliest(world, job_id, claimed)
             if self.current is not None:
                 return True
-            self._nowhere[job_id] = lost
+            if all(
+                world.expected_release_s(job) < math.inf for job in (*world.running, *world.saving)
+            ):
+                self._nowhere[job_id] = lost
         return before is not None
 
     def entitled(self, world: World) -> list[str]:
@@ -153,7 +164,11 @@ class Reservations:
         self._look_at_new(world)
         while self._ripens and self._ripens[0][0] <= world.now_s:
             _, submit_s, job_id = heappop(self._ripens)
-            if job_id in world.waiting:
+            if job_id not in world.waiting:
+                continue
+            if world.waits_pause and (ripe_s := _ripe_s(world, job_id)) > world.now_s:
+                heappush(self._ripens, (ripe_s, submit_s, job_id))
+            else:
                 heappush(self._ripe, (submit_s, job_id))
         while self._ripe and self._ripe[0][1] not in world.waiting:
             heappop(self._ripe)

@@ -26,7 +26,6 @@ __all__ = [
     "OptionNumbers",
     "RowCost",
     "Swap",
-    "explain",
     "explain_inactive",
 ]
 
@@ -37,14 +36,6 @@ KINDS = {
     Kind.BESIDE: "share",
     Kind.ALONE: "stay alone",
 }
-
-
-def explain(model: RoundModel, solution: RoundSolution, job_id: str) -> Explanation:
-    """Return the numbers behind one decision of a round. For many jobs make one `Explainer`.
-
-    Raises InputError where `solution` is no round of this model, or the instance has no such job.
-    """
-    return Explainer(model, solution).job(job_id)
 
 
 class Explainer:

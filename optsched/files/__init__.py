@@ -1,8 +1,10 @@
 """Instance and plan files: JSON in and out, JSON Schema, every fault with its path and remedy."""
 
 import codecs
+import csv
 import gzip
 import hashlib
+import io
 import json
 import os
 import tempfile
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
+from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
@@ -38,7 +41,7 @@ class InstanceFile(Instance):
     format: Literal["optsched/1"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InstanceRef:
     """Which instance a plan belongs to."""
 
@@ -46,7 +49,7 @@ class InstanceRef:
     hash: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ObjectiveValue:
     """Value, proven bound and gap of a plan; `levels` only where there is more than one
     objective."""
@@ -60,7 +63,7 @@ class ObjectiveValue:
     levels: tuple[Level, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanFile:
     """A plan as it stands in a file."""
 
@@ -353,6 +356,13 @@ def plan_object(solution: Solution) -> dict[str, Any]:
         **({"replay": True} if solution.replay else {}),
         "jobs": None if solution.plan is None else [plain(entry) for entry in solution.plan.jobs],
     }
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as comma-separated text, all digits of every number."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -1,7 +1,7 @@
 """The modes in which a job can run on a cluster, as planners see them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..model.cluster import Cluster, Node
@@ -67,24 +67,14 @@ def with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
     its GPUs draw."""
     if mode.duration_s is None:
         resources = held_resources(cluster, job, mode, mode.gpu_type)
-        return (
-            replace(mode, resources=resources, budgets=job.budgets)
-            if resources or job.budgets
-            else mode
-        )
-    if not job.resources and not job.budgets:
-        return mode
-    return replace(
-        mode,
-        resources={
-            name: job.resources.get(name, 0.0) + mode.resources.get(name, 0.0)
-            for name in {**job.resources, **mode.resources}
-        },
-        budgets={
-            name: job.budgets.get(name, 0.0) + mode.budgets.get(name, 0.0)
-            for name in {**job.budgets, **mode.budgets}
-        },
-    )
+    else:
+        resources = _sum(job.resources, mode.resources)
+    budgets = _sum(job.budgets, mode.budgets)
+    return replace(mode, resources=resources, budgets=budgets) if resources or budgets else mode
+
+
+def _sum(a: Mapping[str, float], b: Mapping[str, float]) -> Mapping[str, float]:
+    return {name: a.get(name, 0.0) + b.get(name, 0.0) for name in {**a, **b}}
 
 
 def room_on(node: Node, job: Job, mode: Mode) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..model.instance import Instance
 from ..plugins.options import Flag, PluginOptions, declared_by
 
-Track = Callable[[Sequence[str]], Iterable[str]]
+Track = Callable[[Sequence[Any]], Iterable[Any]]
 """Goes through the lines of a source one by one, showing progress on the way."""
 
 ClusterText = Annotated[

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..model.instance import Instance
 from ..model.plan import JobPlan, Plan, Segment
 from ..objectives import Objective, values
-from .capacity import node_capacity, shared_capacity, sharing
+from .capacity import budgets, neighbours, node_capacity, quotas, rack_uplinks, resources, sharing
 from .contention import Crowding
 from .fetches import fetches
 from .progress import check_job, decision_now
@@ -16,6 +16,9 @@ from .structure import precedence, structure
 from .violation import Violation
 
 __all__ = ["Report", "Violation", "decision_now", "held_faults", "running_faults", "verify"]
+
+
+CHECKS = (precedence, node_capacity, resources, rack_uplinks, quotas, neighbours, budgets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ def verify(instance: Instance, plan: Plan, objective: Objective, *, replay: bool
         crowding, fetched = Crowding(instance, plan), fetches(instance, plan)
         for entry in plan.jobs:
             found.extend(check_job(instance, entry, crowding, fetched, replay=replay))
-        for check in (precedence, node_capacity, shared_capacity):
+        for check in CHECKS:
             found.extend(check(instance, plan))
         found.extend(sharing(instance, plan, replay=replay))
     if found:

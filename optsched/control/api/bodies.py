@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from annotated_types import MaxLen, MinLen
@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from ...executors.base import JOB_NAME
 from ...files import NOUNS, adapter
 from ...files.shape_faults import WORDS, duplicate_keys
+from ...frozen import frozen
 from ...model.cluster import Label
 from ...model.job import Elastic
 from ...model.profile import Profile
@@ -37,7 +38,7 @@ Image = Annotated[
 PAGE = rf"^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?,{JOB_NAME.pattern}$"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SubmitBody:
     """A job to be run: `argv` in `directory` (absolute) with `environment` added to the
     controller's.
@@ -95,7 +96,7 @@ class SubmitBody:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Hypothetical:
     """A job that is only asked about: `duration_s` on `gpus` GPUs, or on `cpus` cores where that is
     0."""
@@ -107,7 +108,7 @@ class Hypothetical:
     weight: Weight = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WhatIfBody:
     """What is to be otherwise, all of it at once, and the `job` asked about: so many more GPUs (of
     `gpu_type`), no preemption, without a job, a node down, one more job. The answer takes at most
@@ -126,7 +127,7 @@ class WhatIfBody:
 Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobsQuery:
     """Which jobs: the caller's or everybody's, those that have not finished or those that have.
     `page` is the `next` of the answer before."""
@@ -137,7 +138,7 @@ class JobsQuery:
     page: Annotated[str, Field(max_length=200, pattern=PAGE)] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoundsQuery:
     """The newest rounds, with `before` those of smaller numbers."""
 
@@ -145,7 +146,7 @@ class RoundsQuery:
     before: Annotated[int, Field(ge=1, le=10**12)] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutputQuery:
     """The last `tail` KiB of what an attempt (the last one) printed, or with `start` what follows
     from that byte on."""
@@ -156,7 +157,7 @@ class OutputQuery:
     start: Annotated[int, Field(ge=0, le=2**62)] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HistoryQuery:
     """How far back."""
 

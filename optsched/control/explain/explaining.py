@@ -2,12 +2,12 @@
 would change that."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...duration import human
 from ...errors import InputError
 from ...executors.base import SAVED_AND_STOPPED
+from ...frozen import frozen
 from ...model.instance import Running
 from ...model.job import Job
 from ...physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, unsaved_s
@@ -29,7 +29,7 @@ STOPPED_FOR = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Explained:
     """Sentences for people, the most important first, and the numbers in them for machines."""
 

@@ -16,6 +16,7 @@ from ...objectives import parse
 from ...physics import may_preempt
 from ...round.build import build
 from ...round.model import RoundModel
+from ...round.plan import BY_POLICY
 from ..journal.state import LiveJob
 from ..names import Names
 from ..what_if.snapshot import Snapshot
@@ -26,8 +27,8 @@ def round_says(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: b
     instance, solution = snapshot.instance, snapshot.solution
     if instance is None or solution is None or job.id not in instance.job:
         return [] if job.live is not None else ["The next round decides about it."]
-    if snapshot.policy is not None:
-        return [f"Policy {snapshot.policy.name} says who starts."]
+    if solution.by_policy:
+        return [f"Policy {solution.solver.removeprefix(BY_POLICY)} says who starts."]
     seen = Names(snapshot.state, job, names)
     try:
         model = build(

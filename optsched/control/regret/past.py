@@ -1,10 +1,11 @@
 """Rounds as they were decided, read back from the journal."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...errors import InputError
 from ...files import load_instance
+from ...frozen import frozen
 from ...model.instance import Instance, Placement
 from ...round.files import load_round
 from ...round.plan import RoundSolution
@@ -14,7 +15,7 @@ from ..journal.state import State
 from ..what_if.snapshot import blocked_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PastRound:
     """A round of a journal: its number, what was decided of which instance, and what was not to be
     given away then."""

@@ -2,27 +2,28 @@
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...driver.blocked import Amounts, amounts, beneath, blocked_places
 from ...executors.base import AttemptKey, NodeStatus, Progress
+from ...frozen import frozen
 from ...model.cluster import Cluster, Tenant
 from ...model.instance import Instance, Placement, Slot
 from ...round.plan import RoundSolution
 from ..controller import Controller
 from ..journal.state import State
 from ..out_of_order import idle_out
-from ..policy_driver import NamedPolicy
+from ..round_driver import NamedPolicy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Snapshot:
     """The state at `now_s` (Unix time), what is seen of nodes and attempts, and the last round with
     its instance.
 
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and
-    was decided without the jobs of `left_out`, each with the reason. `objective`, `round_s` and
-    `preempt_unsaved` are those of the rounds, `policy` decides in their place. `said` is what the
+    was decided without the jobs of `left_out`, each with the reason. `objective` and
+    `preempt_unsaved` are those of the rounds, which `policy` decides. `said` is what the
     cluster manager says of attempts that it does not start yet, `short_of_disk` why
     nothing at all is started, None where jobs are.
     """
@@ -35,8 +36,7 @@ class Snapshot:
     said: Mapping[AttemptKey, str] = field(default_factory=dict)
     now_s: float
     objective: str
-    round_s: float
-    policy: NamedPolicy | None
+    policy: NamedPolicy
     preempt_unsaved: bool
     instance: Instance | None = None
     solution: RoundSolution | None = None
@@ -63,8 +63,7 @@ def snapshot(controller: Controller) -> Snapshot:
         },
         now_s=controller.clock.now_s(),
         objective=controller.settings.objective,
-        round_s=float(controller.settings.length),
-        policy=None if controller.policy is None else controller.policy.named,
+        policy=controller.driver(controller.clock.now_s()).named,
         preempt_unsaved=controller.settings.preempt_unsaved,
         instance=controller.last_instance,
         solution=controller.last_round,

@@ -5,6 +5,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from annotated_types import Ge
+
 from optsched.driver.demand import Demand
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
 from optsched.driver.snapshot import Snapshot, snapshot
@@ -18,15 +20,13 @@ from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, 
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
-from .parts.gang_weights import GangWeights
+from .parts.gang_weights import GANG, GangWeights
 
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
 clock."""
 CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
-SOON_S = 300.0
-"""How far ahead a place is held for a gang."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
 
@@ -54,7 +54,7 @@ class Optsched:
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more. For
     a gang that the round values most of all waiting jobs its place is kept in the same way if that
-    comes free within `SOON_S`: it is not worth preempting for, yet would be delayed by what starts
+    comes free within `soon_s`: it is not worth preempting for, yet would be delayed by what starts
     now.
 
     With `pace` a long time is seen roughly, but quickly, and its beginning as it is: what comes
@@ -87,29 +87,39 @@ class Optsched:
             Duration,
             "While nobody waits, it is looked this often whether running jobs should move.",
         ] = 60.0
+        soon_s: Annotated[
+            Duration, "How far ahead a place is held for the gang that is worth most; 0: never."
+        ] = 300.0
+        gangs: Annotated[
+            float,
+            Ge(0),
+            "Under wct the weight of a gang is raised by this times its share of all GPUs of a "
+            "type.",
+        ] = GANG
 
     def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
         self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
         self.budget_s, self.gap, self.moves_s = options.budget_s, options.gap, options.moves_s
+        self.soon_s = options.soon_s
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         unhurried = self.budget_s >= NO_LIMIT_S and self.solver == "price"
         self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
         self.decided: tuple[Snapshot, RoundSolution] | None = None
         self.rounds: list[RoundRecord] = []
         self._last: RoundSolution | None = None
-        self._reservations = Reservations()
+        self.reservations = Reservations()
         self._soon: Reservation | None = None
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
-        self._gangs = GangWeights()
+        self._gangs = GangWeights(options.gangs)
         self._moves_s = self._paced_s = -math.inf
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
         self.decided = None
         for job_id in world.take_arrived():
-            self._reservations.arrived(world, job_id)
+            self.reservations.arrived(world, job_id)
         self._start_claimed(world)
         self._start_reserved(world)
         waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
@@ -131,6 +141,7 @@ class Optsched:
         posed = (
             self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
         )
+        pinned = self._kept(world)
         found = decide(
             posed,
             self.objective,
@@ -140,11 +151,11 @@ class Optsched:
             gap=self.gap,
             blocked=now.blocked,
             reserved=self._reserved(world),
-            keep=self._kept(world),
+            keep=pinned,
             last=self._last,
             options=self._options,
         )
-        self._last, self.decided = found, (replace(now, instance=posed), found)
+        self._last, self.decided = found, (replace(now, instance=posed, pinned=pinned), found)
         self.rounds.append(
             RoundRecord(
                 world.now_s,
@@ -173,7 +184,7 @@ class Optsched:
             demand = world.demand(job_id)
             if demand in full:
                 continue
-            found = self._reservations.fit(world, job_id, room, kept=self._kept_place)
+            found = self.reservations.fit(world, job_id, room, kept=self._kept_place)
             if found is None:
                 full.add(demand)
                 continue
@@ -198,8 +209,8 @@ class Optsched:
         """Keep a place for who has waited too long, else for the gang that is worth most if its
         place is near."""
         self._soon = None
-        self._reservations.renew(world, but=world.claims, claimed=self._claimed(world))
-        kept = self._reservations.current
+        self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
+        kept = self.reservations.current
         if kept is None:
             waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
             if not waiting:
@@ -207,16 +218,16 @@ class Optsched:
             best = min(
                 waiting, key=lambda job_id: (-self._density(world, job_id), *world.order(job_id))
             )
-            if world.service_gpus(best) > 1:
+            if self.soon_s and world.service_gpus(best) > 1:
                 kept = earliest(world, best)
-                if kept is not None and kept.due_s <= world.now_s + SOON_S:
+                if kept is not None and kept.due_s <= world.now_s + self.soon_s:
                     self._soon = kept
         if kept is not None and world.now_s < kept.due_s < math.inf:
             world.wake_at(kept.due_s)
 
     @property
     def _kept_place(self) -> Reservation | None:
-        return self._reservations.current or self._soon
+        return self.reservations.current or self._soon
 
     def _density(self, world: World, job_id: str) -> float:
         return world.job(job_id).weight / (
@@ -240,7 +251,7 @@ class Optsched:
         """Start those for whom a place is kept, as soon as there is room that nobody has
         claimed."""
         while True:
-            self._reservations.renew(world, but=world.claims, claimed=self._claimed(world))
+            self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
             kept = self._kept_place
             if kept is None or kept.job not in world.waiting or kept.job in world.claims:
                 return
