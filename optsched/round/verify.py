@@ -9,13 +9,23 @@ from ..model.instance import Instance, Placement
 from ..model.plan import JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, may_preempt, memory_gib, placed_rate
 from ..physics.contention import planned_uplinks_gbps
-from ..verify.capacity import minds_neighbours, shared_capacity, sharing
+from ..verify.capacity import (
+    budgets,
+    minds_neighbours,
+    neighbours,
+    quotas,
+    rack_uplinks,
+    resources,
+    sharing,
+)
 from ..verify.segments import check_segment, same_hold, same_place
 from ..verify.violation import Violation, broken
 from .plan import JobRound, decision
 
 AMOUNT_TOLERANCE = 1e-6
 """Relative excess of a fractional amount that counts as rounding."""
+TOGETHER = (sharing, resources, rack_uplinks, quotas, neighbours, budgets)
+"""The plan verifier's checks of what jobs do to each other, other than on single nodes."""
 
 
 def verify_round(
@@ -48,8 +58,9 @@ def verify_round(
         found.extend(_too_much_of_nodes(instance, holding, blocked))
         if _may_meet(instance, holding):
             plan = _as_plan(instance.now_s, holding)
-            found.extend(sharing(instance, plan))
-            found.extend(shared_capacity(_with_planned_uplinks(instance), plan))
+            planned = _with_planned_uplinks(instance)
+            for check in TOGETHER:
+                found.extend(check(planned, plan))
     return tuple(found)
 
 
