@@ -250,8 +250,7 @@ def declaration(plug_in: object) -> type[PluginOptions]:
     declared: Any = getattr(plug_in, "Options", None)
     if declared is None and isinstance(plug_in, FunctionType):
         declared = plug_in.__annotations__.get("options")
-    found: type[PluginOptions] = declared or PluginOptions
-    return found
+    return declared or PluginOptions
 
 
 def declared_by(function: Callable[..., Any], *own: str) -> type[PluginOptions]:
@@ -402,10 +401,9 @@ def _validated(
             value if option is None else _parted(option.hint, value)
         )
     try:
-        found: Declared = _adapter(declared).validate_python(values)
+        return _adapter(declared).validate_python(values), []
     except ValidationError as error:
         return None, list(error.errors(include_url=False))
-    return found, []
 
 
 def _parted(hint: Any, value: object) -> object:
