@@ -78,12 +78,11 @@ class DurationModel:
         if self.samples < FEW:
             return None
         if self.kind == "forest":
-            found: Floats = self._forest.predict(features)
-            return found
+            prediction: Floats = self._forest.predict(features)
+            return prediction
         if self._weights is None:
             self._weights = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
-        predicted: Floats = features @ self._weights
-        return predicted
+        return features @ self._weights
 
 
 def _forest_of_sklearn() -> Any:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.world import World
 from optsched.model.cluster import POWER_CAP
@@ -23,8 +23,7 @@ WATT_PARTS = 1000
 """Limits are counted in thousandths, so that they are whole numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """A configuration of a job: the seconds that it then still needs, GPU type, GPUs and clock (by
     rank, the slowest 0), what it takes of the limit (`drawn`), and of all rows (`use`: GPUs by
     type, quota, limit)."""

@@ -3,8 +3,8 @@ fairness and makespan."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Ge, Le
 
@@ -30,8 +30,7 @@ SCALE = 1e6
 ROUNDING = 1e-5
 
 
-@dataclass(frozen=True, slots=True)
-class Bidder:
+class Bidder(NamedTuple):
     """A job in the market: GPUs, progress (0 to 1), progress of one round, seconds that it has left
     when it runs, and the weight of its utility."""
 
@@ -220,7 +219,7 @@ class Shockwave(ElasticReallocation):
                 for ratio, job in zip(late, bidders, strict=True)
             ]
             weighed = [
-                replace(job, weight=weight) for job, weight in zip(bidders, priority, strict=True)
+                job._replace(weight=weight) for job, weight in zip(bidders, priority, strict=True)
             ]
             rounds = plan(weighed, gpus, self.window, round_s) or [0] * len(jobs)
         chosen = [i for i in range(len(jobs)) if rounds[i]]

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from annotated_types import Ge
@@ -25,8 +25,7 @@ PARTS = 4
 """A lease is cut by hidden payments to whole quarters, so that auctions stay rounds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bid:
+class Bid(NamedTuple):
     """A job that asks for `gpus`; `gain` is the logarithm of how much better off it is with
     them."""
 
@@ -35,8 +34,7 @@ class Bid:
     gain: float
 
 
-@dataclass(frozen=True, slots=True)
-class Win:
+class Win(NamedTuple):
     """A job that gets its GPUs; `keeps` is the share of its allocation that is left after its
     hidden payment."""
 

@@ -1,8 +1,7 @@
 """Xion: preempt only where it pays."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
@@ -23,8 +22,7 @@ SCALE = 1000
 """Whole units of a second in the model over several nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(NamedTuple):
     """A job that could be preempted: it pauses for `pause_s` and takes `load_s` to come back.
     `delayed` is false for one whose delay does not count."""
 
@@ -256,7 +254,7 @@ class _Moment(Moment):
         world = self.world
         finish_s = world.fastest_finish_s(job_id)
         victims = {
-            other[1]: victim if other[0][0] == key[0] else replace(victim, delayed=False)
+            other[1]: victim if other[0][0] == key[0] else victim._replace(delayed=False)
             for other, victim in self._preemptible()
             if gives_way(other[0], key)
             and (other[0][0] != key[0] or pays(other[0][1], finish_s, victim))

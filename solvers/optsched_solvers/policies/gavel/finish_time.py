@@ -1,7 +1,7 @@
 """Gavel's finish-time fairness (Themis' objective over GPU types)."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ HALVED = 0.7
 """Power of the distance of ratio and bound to which a step should bring it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fairest:
+class Fairest(NamedTuple):
     """`rho` is the largest ratio under the allocation; none has a smaller one than `bound`."""
 
     allocation: Allocation

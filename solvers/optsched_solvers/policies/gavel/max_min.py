@@ -40,5 +40,4 @@ class GavelMaxMin(LpRounds):
 
 def normalised(program: Program, weight: Floats) -> Floats:
     """Rates in units of the proportional share, times GPUs, over weight."""
-    found: Floats = program.rate * program.gpus / (program.equal_rate() * weight)[:, None]
-    return found
+    return program.rate * program.gpus / (program.equal_rate() * weight)[:, None]

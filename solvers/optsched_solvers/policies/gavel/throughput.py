@@ -57,8 +57,8 @@ class GavelThroughput(LpRounds):
         )
         if not self.priced or not (price > 0).any():
             return np.ones(len(gpu_types))
-        found: Floats = np.maximum(price, price[price > 0].min() / DEAREST)
-        return found
+        prices: Floats = np.maximum(price, price[price > 0].min() / DEAREST)
+        return prices
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The optimal shares."""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
@@ -25,8 +25,7 @@ LATER = 1.0 + 1e-9
 """A running job only moves where it ends earlier by more than rounding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """What a job gets in a round; `option` None: it stays where it is. `done_s` is how long it then
     takes."""
 
