@@ -13,7 +13,6 @@ from optsched.plugins.options import PluginOptions
 
 from .parts.by_score import ByScore
 from .parts.pair_sharing import duty
-from .sources import SOURCES
 
 POPULAR = 0.95
 """Share of the jobs whose tasks count as typical, as in the public experiments."""
@@ -112,8 +111,6 @@ class Fgd(ByScore):
 
     name = "fgd"
     title = "each job goes where the idle GPUs that typical jobs cannot use grow least"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -18,7 +18,6 @@ from optsched.plugins.options import PluginOptions
 
 from .parts.by_score import ByScore
 from .parts.locality_gate import within
-from .sources import SOURCES
 
 MOST_PLACES = 100
 """Places that are looked at, the least loaded; Kubernetes too scores a sample of a large
@@ -113,8 +112,6 @@ class NetAware(ByScore):
 
     name = "netaware"
     title = "each job goes where a regressor, taught by telemetry, predicts the shortest run"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

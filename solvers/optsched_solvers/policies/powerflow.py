@@ -15,7 +15,6 @@ from optsched.plugins.options import PositiveNumber
 from .parts.configuration_choice import Choice, Configuration, choose
 from .parts.gpu_pool import GpuPool, rows
 from .parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held, is_left_alone
-from .sources import SOURCES
 
 Use = tuple[tuple[int, int], ...]
 """Rows, and how much is taken of each."""
@@ -131,8 +130,6 @@ class PowerFlow(SolvedReallocation):
 
     name = "powerflow"
     title = "GPU counts and clocks of elastic jobs for the least waiting under a limit on power or energy"  # noqa: E501
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):

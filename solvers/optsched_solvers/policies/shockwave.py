@@ -15,7 +15,6 @@ from optsched.plugins.options import Duration, PositiveDuration
 from .parts.configuration_choice import solved
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import ElasticReallocation, Grant, ReallocationOptions, held
-from .sources import SOURCES
 
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Progress at which the logarithm is exact; between them it is a line."""
@@ -146,8 +145,6 @@ class Shockwave(ElasticReallocation):
 
     name = "shockwave-style"
     title = "rounds of a window by Nash welfare of progress, finish-time fairness and makespan"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):

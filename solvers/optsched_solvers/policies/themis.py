@@ -17,7 +17,6 @@ from optsched.plugins.options import Duration, PluginOptions, Share
 from .parts.demand_queue import arrival_key
 from .parts.reallocation import may_move
 from .parts.starting import is_free, start_each, start_fitting, wake
-from .sources import SOURCES
 
 ALWAYS = 1e6
 """Added to the gain of the job that must win."""
@@ -99,7 +98,6 @@ class Themis:
 
     name = "themis"
     title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

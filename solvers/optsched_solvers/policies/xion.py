@@ -12,7 +12,6 @@ from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, 
 from .parts.configuration_choice import solved
 from .parts.demand_queue import Entry, arrival_key
 from .parts.preemptive import Moment, Preemptive, gives_way
-from .sources import SOURCES
 from .srtf import Srtf
 
 EFFORT = 0.5
@@ -233,7 +232,6 @@ class Xion(Srtf):
 
     name = "xion"
     title = "shortest remaining time first, preempting only where pausing and loading again are worth it"  # noqa: E501
-    source = SOURCES[name]
     reserves = False
 
     def moment(self, world: World) -> Moment:

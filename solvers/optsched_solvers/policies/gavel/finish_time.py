@@ -7,7 +7,6 @@ import numpy as np
 
 from optsched.driver.world import World
 
-from ..sources import SOURCES
 from .active import Floats
 from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program, most
@@ -80,7 +79,6 @@ class GavelFinishTimeFairness(LpRounds):
     name = "gavel-finish-time-fairness"
     title = "Gavel's finish-time fairness over GPU types, in rounds"
     Options = LpOptions
-    source = SOURCES[name]
 
     def __init__(self, options: LpOptions) -> None:
         super().__init__(options)

@@ -18,7 +18,6 @@ from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNu
 from ..parts.demand_queue import arrival_key
 from ..parts.reallocation import may_move
 from ..parts.starting import is_free, start_what_fits
-from ..sources import SOURCES
 from .places import Shelves, Utility, Way, best_rate, offers, prices, ways_of
 
 LATER = 1.0 + 1e-9
@@ -71,8 +70,6 @@ class Hadar:
 
     name = "hadar"
     title = "gangs on mixes of GPU types by payoff at prices that rise with the use of each node"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
