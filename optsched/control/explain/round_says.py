@@ -9,7 +9,7 @@ import numpy as np
 
 from ...duration import human
 from ...errors import InputError
-from ...explain import Explainer, Explanation, Leaver
+from ...explain import Explainer, Explanation, Victim
 from ...explain.inactive import with_sentence
 from ...files import plain
 from ...objectives import parse
@@ -152,13 +152,13 @@ def _masked(found: Explanation, seen: Names) -> Explanation:
     )
 
 
-def _together(leavers: Sequence[Leaver], preempted: bool) -> Leaver:
+def _together(leavers: Sequence[Victim], preempted: bool) -> Victim:
     many = len(leavers)
 
     def total(name: str) -> float:
         return float(sum(getattr(one, name) for one in leavers))
 
-    return Leaver(
+    return Victim(
         id=f"{many} job{'s' * (many != 1)} of other users",
         preempted=preempted,
         gpus=int(total("gpus")),
