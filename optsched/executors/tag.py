@@ -9,7 +9,7 @@ from .supervision import records
 
 
 def tag_of(path: Path) -> str:
-    """The tag that is kept in the file `path`, made now if there is none. Raises InputError,
+    """Return the tag that is kept in the file `path`, made now if there is none. Raises InputError,
     OSError."""
     records.write_first(path, {"tag": secrets.token_hex(4)})
     found = records.read(path)

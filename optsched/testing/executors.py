@@ -35,7 +35,7 @@ COUNTING_JOB = str(Path(__file__).with_name("counting_job.py"))
 
 
 def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
-    """What `true` returns once that is not false."""
+    """Return what `true` returns once that is not false."""
     end_s = time.monotonic() + patience_s
     while not (found := true()):
         assert time.monotonic() < end_s, "it never happened"
@@ -55,7 +55,7 @@ class Place(ABC):
 
     @abstractmethod
     def open(self) -> Executor:
-        """An executor on the same state as the last one."""
+        """Return an executor on the same state as the last one."""
 
     def reopen(self) -> None:
         """As after `kill -9` of the controller: nothing of the old executor is left but what it
@@ -140,7 +140,7 @@ class Conformance:
 
     @pytest.fixture
     def place(self, open_place: Callable[[Path], Place]) -> Iterator[Place]:
-        """The executor that is tested."""
+        """Return the executor that is tested."""
         with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
             Path(name).chmod(0o755)
             made = open_place(Path(name))

@@ -50,7 +50,7 @@ class Volume(PluginOptions):
     read_only: bool = False
 
     def source(self) -> dict[str, Any]:
-        """What a pod says of it."""
+        """Return what a pod says of it."""
         only_read = {"readOnly": True} if self.read_only else {}
         if self.claim is not None:
             return {"persistentVolumeClaim": {"claimName": self.claim, **only_read}}
@@ -95,7 +95,7 @@ class Site(PluginOptions):
         return [{"key": self.gpu, "operator": "Exists"}, *self.pod.get("tolerations", ())]
 
     def mounted(self, path: str) -> Volume | None:
-        """The volume on which `path` is in each pod."""
+        """Return the volume on which `path` is in each pod."""
         found = [
             volume for volume in self.volumes if PurePosixPath(path).is_relative_to(volume.mount)
         ]
@@ -135,7 +135,7 @@ class Site(PluginOptions):
 
 
 def _faults(volume: Volume) -> Iterator[str]:
-    """What is wrong with a volume by itself."""
+    """Return what is wrong with a volume by itself."""
     given = [name for name in ("claim", "nfs", "host") if getattr(volume, name) is not None]
     if len(given) != 1:
         said = f"has {' and '.join(given)}" if given else "has none of claim, nfs and host"

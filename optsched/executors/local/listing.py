@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 def listing() -> "dict[str, object]":
-    """What is there now."""
+    """Return what is there now."""
     try:
         import pynvml
     except ImportError:
@@ -35,7 +35,8 @@ def listing() -> "dict[str, object]":
 
 
 def _parts(pynvml: ModuleType, gpu: object) -> "list[tuple[str, str]]":
-    """The GPU itself; of one that is divided its instances, and nothing where it has none."""
+    """Return the GPU itself; of one that is divided its instances, and nothing where it has
+    none."""
     try:
         divided = bool(pynvml.nvmlDeviceGetMigMode(gpu)[0])
     except pynvml.NVMLError as error:

@@ -26,8 +26,8 @@ class RayNode:
 def found_nodes(
     listed: Iterable[Mapping[str, Any]], label: str, declared: Sequence[Node]
 ) -> dict[str, RayNode]:
-    """Nodes by name, in the order of `declared`; without any declared, all that carry `label`, by
-    name.
+    """Return nodes by name, in the order of `declared`; without any declared, all that carry
+    `label`, by name.
 
     A declared node is usable if exactly one node of Ray that is alive carries its name and has the
     GPUs and cores declared.

@@ -62,7 +62,8 @@ class SlurmJob:
 
 
 def ask_jobs(client: SlurmClient, which: tuple[str, ...]) -> list[SlurmJob]:
-    """All jobs with a key in their comment, of those that the options `which` of squeue leave.
+    """Return all jobs with a key in their comment, of those that the options `which` of squeue
+    leave.
 
     Raises NoAnswerError, RefusedError. `squeue --json` would take ten times as long, and in Slurm
     22.05 leaves nothing out.
@@ -77,7 +78,8 @@ def ask_jobs(client: SlurmClient, which: tuple[str, ...]) -> list[SlurmJob]:
 
 
 def read_jobs(text: str, mark: str) -> Iterator[SlurmJob]:
-    """Jobs in what squeue prints, lines that begin with `mark`; jobs without a key are left out."""
+    """Return jobs in what squeue prints, lines that begin with `mark`; jobs without a key are left
+    out."""
     line = re.compile(
         rf"{re.escape(mark)}\|(\d+)\|([A-Z_]+)\|(\d+)\|([^|]*)\|([^|]*)\|(.*)\|([^|]*)\|([^|]*)"
     )

@@ -22,27 +22,20 @@ def parents() -> dict[str, str]:
     found: dict[str, str] = {}
     own = _own()
     for kind, point, mine in _mounts():
-        folders = (
-            [point + own[mine], os.path.dirname(point + own[mine]), point]
-            if mine in own
-            else [point]
-        )
+        ours = point + own.get(mine, "")
+        folders = [
+            folder
+            for folder in dict.fromkeys((ours, os.path.dirname(ours), point))
+            if folder.startswith(point) and os.access(folder, os.W_OK) and os.path.isdir(folder)
+        ]
+        if kind != "unified":
+            found.update({kind: folders[0]} if folders and kind not in found else {})
+            continue
         for folder in folders:
-            if (
-                not folder.startswith(point)
-                or not os.access(folder, os.W_OK)
-                or not os.path.isdir(folder)
-            ):
-                continue
-            if kind != "unified":
-                found.setdefault(kind, folder)
-                break
             kinds = _delegated(folder)
-            if kinds == ["kill"] and folder != folders[-1]:
-                continue  # one further up may have more
-            for each in kinds:
-                found[each] = folder
-            break
+            if kinds != ["kill"] or folder == point:  # else one further up may have more
+                found.update(dict.fromkeys(kinds, folder))
+                break
     return found
 
 
@@ -74,8 +67,8 @@ def _mounts() -> list[tuple[str, str, str]]:
 
 
 def _own() -> dict[str, str]:
-    """The group of this process by controller, "" for version 2, as a path below the mount ("" for
-    its top)."""
+    """Return the group of this process by controller, "" for version 2, as a path below the mount
+    ("" for its top)."""
     found = {}
     with open("/proc/self/cgroup") as file:
         for line in file:
@@ -86,8 +79,8 @@ def _own() -> dict[str, str]:
 
 
 def _delegated(folder: str) -> list[str]:
-    """What groups below a folder of version 2 can do; controllers that are there are switched
-    on."""
+    """Return what groups below a folder of version 2 can do; controllers that are there are
+    switched on."""
     kinds = ["kill"]
     try:
         offered = _read(f"{folder}/cgroup.controllers").split()
@@ -131,7 +124,7 @@ class Groups:
                     _remove(lost)
 
     def limits_memory(self) -> bool:
-        """Whether the kernel holds the memory limit."""
+        """Return whether the kernel holds the memory limit."""
         return "memory" in self.folders
 
     def add(self, pid: int) -> None:
@@ -145,7 +138,7 @@ class Groups:
                     _remove(folder)
 
     def memory_exceeded(self) -> bool:
-        """Whether the kernel killed a process for the memory limit."""
+        """Return whether the kernel killed a process for the memory limit."""
         for name in ("memory.events", "memory.oom_control"):
             try:
                 lines = _read(f"{self.folders['memory']}/{name}").splitlines()

@@ -96,7 +96,7 @@ class Output:
 
 
 def _written(file: int, data: bytes) -> int:
-    """How many bytes could be written: on a full disk fewer, and the command goes on all the
+    """Return how many bytes could be written: on a full disk fewer, and the command goes on all the
     same."""
     done = 0
     with suppress(OSError):

@@ -45,13 +45,13 @@ def identity(pid: int) -> Identity | None:
 
 
 def alive(process: Identity) -> bool:
-    """Whether it still runs; one that has ended and waits for its parent does not."""
+    """Return whether it still runs; one that has ended and waits for its parent does not."""
     fields = _stat(process[0])
     return fields is not None and int(fields[19]) == process[1] and fields[0] not in "ZX"
 
 
 def open_pidfd(process: Identity) -> int | None:
-    """A descriptor that becomes readable when the process ends, None if it has."""
+    """Return a descriptor that becomes readable when the process ends, None if it has."""
     try:
         descriptor = os.pidfd_open(process[0])
     except OSError:
@@ -84,7 +84,7 @@ def send_all(pids: list[int], number: int) -> None:
 
 
 def every() -> list[int]:
-    """All process ids."""
+    """Return all process ids."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
