@@ -37,8 +37,8 @@ class AttemptKey:
     @classmethod
     def parse(cls, text: str) -> "AttemptKey | None":
         """Return the key whose text this is, None if it is none."""
-        found = KEY.fullmatch(text)
-        return None if found is None else cls(found.group(1), int(found.group(2)))
+        match = KEY.fullmatch(text)
+        return None if match is None else cls(match.group(1), int(match.group(2)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

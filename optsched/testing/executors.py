@@ -37,10 +37,10 @@ COUNTING_JOB = str(Path(__file__).with_name("counting_job.py"))
 def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
     """Return what `true` returns once that is not false."""
     end_s = time.monotonic() + patience_s
-    while not (found := true()):
+    while not (result := true()):
         assert time.monotonic() < end_s, "it never happened"
         time.sleep(0.02)
-    return found
+    return result
 
 
 class Place(ABC):
@@ -475,9 +475,11 @@ class Conformance:
         try:
             seen = place.end(gone)
             assert seen.exit_status is None and seen.reason
-            found = until(lambda: [one for one in place.executor.inventory() if not one.usable])
-            assert [status.node.name for status in found] == [lost]
-            assert found[0].reason
+            unusable = until(
+                lambda: [status for status in place.executor.inventory() if not status.usable]
+            )
+            assert [status.node.name for status in unusable] == [lost]
+            assert unusable[0].reason
             assert place.see(stays).state is AttemptState.RUNNING
         finally:
             place.return_node(lost)

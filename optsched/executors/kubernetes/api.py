@@ -113,8 +113,8 @@ class KubernetesApi:
         except RejectedError as error:
             if error.status != CONFLICT:
                 raise
-            found = self._ask("GET", self._path(name))
-            if found["spec"].get("nodeName") != binding["target"]["name"]:
+            pod = self._ask("GET", self._path(name))
+            if pod["spec"].get("nodeName") != binding["target"]["name"]:
                 raise
 
     def delete(self, name: str, options: Mapping[str, Any]) -> None:
@@ -172,9 +172,9 @@ class KubernetesApi:
         A list from the server's cache, which resourceVersion=0 allows, comes in no order.
         """
         try:
-            found = self._ask("GET", path, None, resourceVersion="0", **query)
-            items = sorted(found["items"], key=_full_name)
-            return items, str(found["metadata"]["resourceVersion"])
+            answer = self._ask("GET", path, None, resourceVersion="0", **query)
+            items = sorted(answer["items"], key=_full_name)
+            return items, str(answer["metadata"]["resourceVersion"])
         except RejectedError as error:
             raise self._silence(f"does not list {what}: {error}") from None
         except (KeyError, TypeError):

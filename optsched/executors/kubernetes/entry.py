@@ -129,13 +129,13 @@ def _gpus(wanted: int) -> "tuple[list[str], str]":
         return [], ""
     numbered = ",".join(map(str, range(wanted)))
     for variable in VISIBLE:
-        found = [each for each in os.environ.get(variable, "").split(",") if each]
-        if len(found) == wanted and found[0] not in ("all", "none", "void"):
+        gpu_ids = [each for each in os.environ.get(variable, "").split(",") if each]
+        if len(gpu_ids) == wanted and gpu_ids[0] not in ("all", "none", "void"):
             # numbers of the node's begin anew in a container
-            by_number = variable != VISIBLE[0] and all(map(str.isdecimal, found))
-            return found, numbered if by_number else ",".join(found)
-    found = _listed_gpus()
-    return (found, ",".join(found)) if len(found) == wanted else ([], numbered)
+            by_number = variable != VISIBLE[0] and all(map(str.isdecimal, gpu_ids))
+            return gpu_ids, numbered if by_number else ",".join(gpu_ids)
+    gpu_ids = _listed_gpus()
+    return (gpu_ids, ",".join(gpu_ids)) if len(gpu_ids) == wanted else ([], numbered)
 
 
 def _listed_gpus() -> "list[str]":
@@ -147,8 +147,8 @@ def _listed_gpus() -> "list[str]":
         ).stdout
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return []
-    found = LISTED.findall(said)
-    return [each for each in found if each.startswith("MIG-")] or found
+    listed = LISTED.findall(said)
+    return [each for each in listed if each.startswith("MIG-")] or listed
 
 
 def _oom_kills() -> int:

@@ -82,11 +82,11 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
         """Return all attempts that were started or killed and are not forgotten. Raises
         NoAnswerError."""
         with self._lock:
-            found = super().observe()
+            observations = super().observe()
             self._soon = any(
                 attempt.soon for attempt in self._attempts.values() if attempt.ended is None
             )
-            return found
+            return observations
 
     def refresh(self) -> None:
         """Ask Kubernetes, unless nothing has changed."""

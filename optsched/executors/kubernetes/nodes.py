@@ -92,34 +92,34 @@ def held_by_others(
     return held
 
 
-def with_room_for(found: KubernetesNode, gpus: int, cpus: int, memory_gib: float) -> KubernetesNode:
+def with_room_for(there: KubernetesNode, gpus: int, cpus: int, memory_gib: float) -> KubernetesNode:
     """Return the node with no less than our own attempts hold there; not usable where it has less
     than that now, as when a GPU has broken or the kubelet has just begun."""
-    node = found.status.node
+    node = there.status.node
     if gpus > node.gpus:
         why = f"has only {node.gpus} GPUs left of the {gpus} that its jobs hold"
     elif cpus > (node.cpus or cpus) or memory_gib > (node.memory_gib or memory_gib):
         why = "has less cores or memory left than its jobs hold"
     else:
-        return found
+        return there
     more = replace(
         node,
         gpus=max(gpus, node.gpus),
         cpus=None if node.cpus is None else max(cpus, node.cpus),
         memory_gib=None if node.memory_gib is None else max(memory_gib, node.memory_gib),
     )
-    reason = found.status.reason or why
-    return replace(found, status=NodeStatus(node=more, usable=False, reason=reason))
+    reason = there.status.reason or why
+    return replace(there, status=NodeStatus(node=more, usable=False, reason=reason))
 
 
 @lru_cache(maxsize=4096)
 def quantity(text: str) -> float:
     """Return a Kubernetes quantity, as `500m`, `4Gi` or `1e3`, in units (API conventions,
     "Quantity"). Raises ValueError."""
-    found = QUANTITY.fullmatch(text)
-    if found is None:
+    match = QUANTITY.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no quantity")
-    return float(found[1]) * SUFFIXES[found[2]]
+    return float(match[1]) * SUFFIXES[match[2]]
 
 
 def requests(spec: Mapping[str, Any]) -> dict[str, float]:

@@ -96,10 +96,10 @@ class Site(PluginOptions):
 
     def mounted(self, path: str) -> Volume | None:
         """Return the volume on which `path` is in each pod."""
-        found = [
+        volumes = [
             volume for volume in self.volumes if PurePosixPath(path).is_relative_to(volume.mount)
         ]
-        return max(found, key=lambda volume: len(PurePosixPath(volume.mount).parts), default=None)
+        return max(volumes, key=lambda volume: len(PurePosixPath(volume.mount).parts), default=None)
 
     def check(self, shared: str) -> None:
         """Raises InputError for what no pod can be made of, or pods that would not have the folder

@@ -66,7 +66,7 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
         """Return all nodes; one that Ray does not have, or has twice, or that is dead, is not
         usable. Raises NoAnswerError."""
         with self._lock:
-            return tuple(found.status for found in self._ask().nodes.values())
+            return tuple(node.status for node in self._ask().nodes.values())
 
     def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
         """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""

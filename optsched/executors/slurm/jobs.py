@@ -83,12 +83,12 @@ def read_jobs(text: str, mark: str) -> Iterator[SlurmJob]:
     line = re.compile(
         rf"{re.escape(mark)}\|(\d+)\|([A-Z_]+)\|(\d+)\|([^|]*)\|([^|]*)\|(.*)\|([^|]*)\|([^|]*)"
     )
-    for found in map(line.fullmatch, text.split("\n")):
-        if found is None:
+    for match in map(line.fullmatch, text.split("\n")):
+        if match is None:
             continue
-        key = AttemptKey.parse(found[8])
+        key = AttemptKey.parse(match[8])
         if key is not None:
-            nodes, name, directory, reason = found.group(4, 5, 6, 7)
+            nodes, name, directory, reason = match.group(4, 5, 6, 7)
             yield SlurmJob(
-                int(found[1]), found[2], int(found[3]), nodes, name, directory, reason, key
+                int(match[1]), match[2], int(match[3]), nodes, name, directory, reason, key
             )

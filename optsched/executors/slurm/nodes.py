@@ -92,9 +92,9 @@ def words(value: Any) -> list[str]:
 def gpus(gres: str) -> list[tuple[str | None, int]]:
     """Return types and counts of GPUs in a text as "gpu:a100:4(S:0-1),shard:8"."""
     return [
-        (found[1], int(found[2]))
-        for found in map(GPU.fullmatch, re.split(r",(?![^(]*\))", gres))
-        if found
+        (match[1], int(match[2]))
+        for match in map(GPU.fullmatch, re.split(r",(?![^(]*\))", gres))
+        if match
     ]
 
 

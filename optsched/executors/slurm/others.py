@@ -141,8 +141,8 @@ def read_reservations(text: str) -> list[Reservation]:
         r"^ReservationName=(\S+) StartTime=(\d+) EndTime=(\d+) .*?\bNodes=(\S+)", re.MULTILINE
     )
     return [
-        Reservation(found[1], float(found[2]), float(found[3]), frozenset(split_nodes(found[4])))
-        for found in line.finditer(text)
+        Reservation(match[1], float(match[2]), float(match[3]), frozenset(split_nodes(match[4])))
+        for match in line.finditer(text)
     ]
 
 

@@ -67,12 +67,12 @@ class Site(Rules):
         if self.reservation is None:
             return None
         text = client.ask("scontrol", "--oneliner", "show", "reservation", self.reservation)
-        found = re.search(r"(?:^|\s)Nodes=(\S+)", text)
-        if found is None:
+        match = re.search(r"(?:^|\s)Nodes=(\S+)", text)
+        if match is None:
             raise NoAnswerError(
                 f"scontrol does not say which nodes reservation {self.reservation} has"
             )
-        return frozenset(split_nodes(found[1]))
+        return frozenset(split_nodes(match[1]))
 
     def gives_up_s(self, reason: str) -> float:
         """Return for how long Slurm may have a job wait for that reason."""

@@ -19,7 +19,7 @@ PATIENCE_S = 1.0
 def parents() -> dict[str, str]:
     """Folders below which groups can be made, by kind; a kind that nobody here may use is left
     out."""
-    found: dict[str, str] = {}
+    by_kind: dict[str, str] = {}
     own = _own()
     for kind, point, mine in _mounts():
         ours = point + own.get(mine, "")
@@ -29,14 +29,14 @@ def parents() -> dict[str, str]:
             if folder.startswith(point) and os.access(folder, os.W_OK) and os.path.isdir(folder)
         ]
         if kind != "unified":
-            found.update({kind: folders[0]} if folders and kind not in found else {})
+            by_kind.update({kind: folders[0]} if folders and kind not in by_kind else {})
             continue
         for folder in folders:
             kinds = _delegated(folder)
             if kinds != ["kill"] or folder == point:  # else one further up may have more
-                found.update(dict.fromkeys(kinds, folder))
+                by_kind.update(dict.fromkeys(kinds, folder))
                 break
-    return found
+    return by_kind
 
 
 def below(parents: "dict[str, str]", job: str, folder: str) -> "dict[str, str]":
@@ -49,33 +49,33 @@ def below(parents: "dict[str, str]", job: str, folder: str) -> "dict[str, str]":
 
 def _mounts() -> list[tuple[str, str, str]]:
     """Kind, where it is mounted, and the key of our own group in it; version 2 first."""
-    found = []
+    mounts = []
     with open("/proc/self/mountinfo") as file:
         for line in file:
             left, right = line.split(" - ")
             kind, _, options = right.split()[:3]
             point = left.split()[4]
             if kind == "cgroup2":
-                found.append(("unified", point, ""))
+                mounts.append(("unified", point, ""))
             elif kind == "cgroup":
-                found += [
+                mounts += [
                     (name, point, name)
                     for name in options.split(",")
                     if name in ("memory", "cpuset")
                 ]
-    return sorted(found, key=lambda entry: entry[0] != "unified")
+    return sorted(mounts, key=lambda entry: entry[0] != "unified")
 
 
 def _own() -> dict[str, str]:
     """Return the group of this process by controller, "" for version 2, as a path below the mount
     ("" for its top)."""
-    found = {}
+    groups = {}
     with open("/proc/self/cgroup") as file:
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
             for name in controllers.split(","):
-                found[name] = path.rstrip("/")
-    return found
+                groups[name] = path.rstrip("/")
+    return groups
 
 
 def _delegated(folder: str) -> list[str]:
@@ -149,13 +149,13 @@ class Groups:
 
     def pids(self) -> list[int]:
         """Processes in any of the groups."""
-        found: dict[int, None] = {}
+        pids: dict[int, None] = {}
         for folder in self.folders.values():
             try:
-                found.update(dict.fromkeys(map(int, _read(f"{folder}/cgroup.procs").split())))
+                pids.update(dict.fromkeys(map(int, _read(f"{folder}/cgroup.procs").split())))
             except OSError:
                 continue
-        return list(found)
+        return list(pids)
 
     def kill(self) -> None:
         """SIGKILL to all processes of the group at once, where the kernel can."""

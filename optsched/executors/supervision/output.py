@@ -54,7 +54,7 @@ class Output:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, opened in (
             (0, nothing),
-            *((i + 1, one[2]) for i, one in enumerate(self._streams)),
+            *((i + 1, writes) for i, (_, _, writes) in enumerate(self._streams)),
         ):
             os.dup2(opened, descriptor)
 
