@@ -62,14 +62,11 @@ def command(
     check_outputs({"-o": output}, instances[0])
     found = [load(source, accept_never=False) for source in instances]
     words = ["optsched", "learn", policy, *(Path(source).name for source in instances)]
-    for name, value, usual in (
-        ("--objective", objective, "bounded-slowdown"),
-        ("--base", base, "fifo"),
-        ("--seed", seed, 0),
-        ("--generations", generations, 30),
-    ):
-        if value != usual:
-            words += [name, str(value)]
+    context = click.get_current_context()
+    for own in context.command.params:
+        value = context.params.get(str(own.name))
+        if own.name in ("objective", "base", "seed", "generations") and value != own.default:
+            words += [own.opts[0], str(value)]
     about = {
         "command": " ".join(words),
         "instances": [instance_hash(instance) for instance in found],

@@ -1,5 +1,6 @@
 """`optsched setup`: what a site adds to its cluster manager."""
 
+import re
 from pathlib import Path
 
 import click
@@ -7,19 +8,49 @@ import click
 from .parts.arguments import flag_option, option, path_option
 from .parts.out import Out, answers
 
-NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+def site_name(value: str) -> str:
+    """Read an option that is a name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+        words = f"{value!r} is no name; use letters, digits, dots, dashes and underscores"
+        raise click.BadParameter(words)
+    return value
+
+
+def hostlist(value: str) -> str:
+    """Read an option that is a list of nodes."""
+    from ..executors.slurm.site import split_nodes
+
+    try:
+        split_nodes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if re.search(r"[^A-Za-z0-9.,_\[\]-]", value):
+        raise click.BadParameter(f"{value!r} is no list of nodes; write gpu-[0-3,7]")
+    return value
 
 
 @click.command("setup")
 @click.argument("manager", type=click.Choice(["slurm"]), metavar="slurm")
-@option("--nodes HOSTLIST", "The nodes to hand to optsched, such as gpu-[0-3].", required=True)
+@option(
+    "--nodes HOSTLIST",
+    "The nodes to hand to optsched, such as gpu-[0-3].",
+    required=True,
+    type=hostlist,
+)
 @option(
     "--user NAME",
     "The user who will run `optsched run`; root to run the jobs of all users.",
     required=True,
+    type=site_name,
 )
-@option("--partition NAME", "Put the nodes into a partition of this name.", default="optsched")
-@option("--reservation NAME", "Use a reservation instead, which changes no file.")
+@option(
+    "--partition NAME",
+    "Put the nodes into a partition of this name.",
+    default="optsched",
+    type=site_name,
+)
+@option("--reservation NAME", "Use a reservation instead, which changes no file.", type=site_name)
 @flag_option("--sbatch", "Let optsched also run what users submit to that partition with sbatch.")
 @path_option("--shared DIR", "Folder for attempts, which all nodes see under this name.")
 @path_option(
@@ -49,22 +80,9 @@ def command(
     optsched setup slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup
     optsched setup slurm --nodes gpu-[0-3] --user root --partition gpu --sbatch -o setup
     """
-    import re
-
     from ..errors import InputError
     from ..executors.slurm.setup import setup, setup_sbatch
-    from ..executors.slurm.site import split_nodes
 
-    for what, text in (("user", user), ("partition", partition), ("reservation", reservation)):
-        if text is not None and not re.fullmatch(NAMES, text):
-            words = f"{text!r} is no name; use letters, digits, dots, dashes and underscores"
-            raise click.BadParameter(words, param_hint=f"--{what}")
-    try:
-        split_nodes(nodes)
-        if re.search(r"[^A-Za-z0-9.,_\[\]-]", nodes):
-            raise ValueError(f"{nodes!r} is no list of nodes; write gpu-[0-3,7]")
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--nodes") from None
     if reservation is not None and user == "root":
         raise InputError(
             "a reservation is for jobs of its own users only; for a controller of root make a "

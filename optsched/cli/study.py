@@ -152,8 +152,8 @@ def progress(
     def start(total: int, done: int) -> None:
         bar.update(task, total=total, completed=done)
 
-    def result(one: "Result") -> None:
-        bar.update(task, advance=1, description=f"{one.run.instance} / {one.run.method}")
+    def result(done: "Result") -> None:
+        bar.update(task, advance=1, description=f"{done.run.instance} / {done.run.method}")
 
     with bar:
         yield start, result

@@ -82,15 +82,11 @@ def room_on(node: Node, job: Job, mode: Mode) -> int:
     fits)."""
     if not capacity.serves(node, job, mode) or (mode.gpus and node.gpu_type != mode.gpu_type):
         return 0  # a gang does not mix types: `gpu_type` None stands for GPUs of no named type here
+    cpus, memory_gib = capacity.or_inf(node.cpus), capacity.or_inf(node.memory_gib)
     if mode.gpus == 0:
-        cores_fit = node.cpus is None or mode.cpus <= node.cpus
-        return int(cores_fit and (node.memory_gib is None or job.memory_gib <= node.memory_gib))
-    most = min(node.gpus, mode.gpus)
-    if node.cpus is not None and mode.cpus_per_gpu:
-        most = min(most, node.cpus // mode.cpus_per_gpu)
-    if node.memory_gib is not None and job.profile.memory_gib_per_gpu:
-        most = int(min(most, node.memory_gib / job.profile.memory_gib_per_gpu + 1e-9))
-    return most
+        return int(mode.cpus <= cpus and job.memory_gib <= memory_gib)
+    gpus, per_gpu = min(node.gpus, mode.gpus), job.profile.memory_gib_per_gpu
+    return capacity.gpus_that_fit(gpus, cpus, memory_gib, mode.cpus_per_gpu, per_gpu)
 
 
 def demands(job: Job) -> tuple[object, ...]:

@@ -41,16 +41,16 @@ def verify(instance: Instance, plan: Plan, objective: Objective, *, replay: bool
     O(S log S) for S segment pieces. Rules: see `docs/concepts.md`; each violation names job, node
     and time.
     """
-    found = list(structure(instance, plan))
-    if not found:
+    violations = list(structure(instance, plan))
+    if not violations:
         crowding, fetched = Crowding(instance, plan), fetches(instance, plan)
         for entry in plan.jobs:
-            found.extend(check_job(instance, entry, crowding, fetched, replay=replay))
+            violations.extend(check_job(instance, entry, crowding, fetched, replay=replay))
         for check in CHECKS:
-            found.extend(check(instance, plan))
-        found.extend(sharing(instance, plan, replay=replay))
-    if found:
-        return Report(tuple(found), None)
+            violations.extend(check(instance, plan))
+        violations.extend(sharing(instance, plan, replay=replay))
+    if violations:
+        return Report(tuple(violations), None)
     computed = values(objective, instance, plan)
     if not all(math.isfinite(value) for value in computed):
         message = f"the objective {objective.name} is not finite in this plan"

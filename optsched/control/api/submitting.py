@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ...errors import InputError
+from ...estimates.history import gang
 from ...executors.base import JOB_NAME
 from ...files.shape_faults import FaultyFileError
 from ...model.cluster import Cluster
@@ -291,8 +292,7 @@ def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> N
 
 def _on_more_nodes(cluster: Cluster, job: Job) -> str:
     """What to add where it could run on several nodes."""
-    most = job.gpus if isinstance(job.gpus, int) else job.gpus.max
-    for count in range(2, min(most, len(cluster.nodes)) + 1):
+    for count in range(2, min(gang(job), len(cluster.nodes)) + 1):
         if Catalogue.of(cluster).fits_somewhere(replace(job, min_nodes=count, max_nodes=count)):
             return f"; if its command is to run on each of {count} nodes, add --nodes {count} (min_nodes in a request)"  # noqa: E501
     return ""

@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import field
 
-from ...driver.blocked import Amounts, amounts, beneath, blocked_places
 from ...executors.base import AttemptKey, NodeStatus, Progress
 from ...frozen import frozen
 from ...model.cluster import Cluster, Tenant
-from ...model.instance import Instance, Placement, Slot
+from ...model.instance import Instance, Placement
 from ...round.plan import RoundSolution
 from ..controller import Controller
 from ..journal.state import State
-from ..out_of_order import idle_out
 from ..round_driver import NamedPolicy
 
 
@@ -46,21 +44,16 @@ class Snapshot:
 
 
 def snapshot(controller: Controller) -> Snapshot:
-    """What the controller knows now; nothing in it changes when the controller goes on. O(jobs) and
-    quick: for `Loop.ask`."""
+    """Return what the controller knows now; nothing in it changes when the controller goes on.
+    O(jobs) and quick: for `Loop.ask`."""
+    seen = controller.observed.items()
     return Snapshot(
         state=_copied(controller.state),
         cluster=controller.cluster,
         tenants=controller.tenants,
         statuses=controller.statuses,
-        progress={
-            key: seen.progress
-            for key, seen in controller.observed.items()
-            if seen.progress is not None
-        },
-        said={
-            key: seen.reason for key, seen in controller.observed.items() if seen.reason is not None
-        },
+        progress={key: own.progress for key, own in seen if own.progress is not None},
+        said={key: own.reason for key, own in seen if own.reason is not None},
         now_s=controller.clock.now_s(),
         objective=controller.settings.objective,
         policy=controller.driver(controller.clock.now_s()).named,
@@ -74,53 +67,13 @@ def snapshot(controller: Controller) -> Snapshot:
 
 
 def _copied(state: State) -> State:
-    """Jobs that have finished and attempts that have ended do not change any more, and are
-    shared."""
-    found = State()
-    found.jobs = dict(state.jobs)
+    """Return a copy. Jobs that have finished and attempts that have ended do not change any more,
+    and are shared."""
+    copied = copy(state)
+    for name in ("jobs", "open", "claims", "nodes", "barred"):
+        setattr(copied, name, dict(getattr(state, name)))
     for name, job in state.open.items():
         mine = copy(job)
-        mine.attempts = [copy(one) if one.ended is None else one for one in job.attempts]
-        found.jobs[name] = found.open[name] = mine
-    found.claims, found.stay, found.round = dict(state.claims), state.stay, state.round
-    found.nodes, found.now_s, found.barred = dict(state.nodes), state.now_s, dict(state.barred)
-    return found
-
-
-def blocked_at(state: State, instance: Instance, solution: RoundSolution) -> tuple[Placement, ...]:
-    """What was not there to be given away when a round was decided (see `present`), told from a
-    state after it: exact for the state right after it, and but for claims and nodes that came or
-    went since for later ones."""
-    at_s = instance.now_s
-    order = instance.cluster.node_order
-    given = {
-        entry.id
-        for entry in solution.jobs
-        if entry.mode is not None and entry.decision != "continue"
-    }
-    taken: Amounts = {}
-    claimed: Amounts = {}
-    for job in state.jobs.values():
-        for attempt in reversed(job.attempts):
-            if attempt.ended_s is not None and attempt.ended_s <= at_s:
-                break
-            if attempt.intended_s < at_s and job.id not in instance.running_job:
-                amounts([attempt.placement], taken)
-            elif (
-                attempt.intended_s >= at_s
-                and job.id not in given
-                and job.id not in instance.running_job
-            ):
-                amounts([attempt.placement], claimed)  # a claim of an earlier round
-    amounts((one.placement for one in state.claims.values() if one.job not in given), claimed)
-    taken = beneath(taken, claimed)
-    kept = amounts(entry.placement for entry in instance.running)
-    for node in instance.cluster.nodes:
-        if node.name in state.nodes and not state.nodes[node.name].usable:
-            gpus, cpus = kept.get(node.name, [0, 0])
-            taken[node.name] = [node.gpus - gpus, max(0, (node.cpus or 0) - cpus)]
-        elif node.name in state.nodes:
-            free = node.gpus - kept.get(node.name, [0, 0])[0] - taken.get(node.name, [0, 0])[0]
-            out = idle_out(state, node.name, free)
-            amounts([(Slot(node=node.name, gpus=out),)] if out else [], taken)
-    return blocked_places(taken, order)
+        mine.attempts = [own if own.ended else copy(own) for own in job.attempts]
+        copied.jobs[name] = copied.open[name] = mine
+    return copied

@@ -46,8 +46,8 @@ class FollowedAttempt(ABC, Generic[Seen]):
 
     @property
     def made_s(self) -> float:
-        """When it was to be started, Unix time."""
-        return time.time() if self.folder.spec is None else float(self.folder.spec["made_s"])
+        """Return when it was to be started, Unix time."""
+        return float(self.folder.spec.get("made_s", time.time()))
 
     def held(self) -> list[dict[str, Any]]:
         """Return its nodes with what it holds of each, until it has ended."""
@@ -66,14 +66,10 @@ class FollowedAttempt(ABC, Generic[Seen]):
 
     def may_start(self) -> bool:
         """Return whether something of it may still have to be started."""
-        return self.ended is None and self.folder.spec is not None and self.stop_record() is None
+        return self.ended is None and bool(self.folder.spec) and self.stop_record() is None
 
     def write_stop(
-        self,
-        grace_s: float | None,
-        overdue: str | None = None,
-        lost: str | None = None,
-        retry_s: float | None = None,
+        self, grace_s: float | None, lost: str | None = None, retry_s: float | None = None
     ) -> None:
         """Have its supervisors end it, after `grace_s` by force: they keep the deadline, each by
         its own clock.
@@ -81,23 +77,16 @@ class FollowedAttempt(ABC, Generic[Seen]):
         `lost` is why, where nobody asked for it, and `retry_s` is set where its manager declined
         it. Raises OSError.
         """
-        record = {
-            "asked_s": time.time(),
-            "grace_s": grace_s,
-            "until_monotonic_s": self.until_s(grace_s),
-            "overdue": overdue,
-            "lost": lost,
-            "retry_s": retry_s,
-        }
-        self.folder.write_stop(record)
-        if self.folder.spec is not None and self.folder.spec["user"] is not None:
+        until = {"until_monotonic_s": self.until_s(grace_s), "retry_s": retry_s}
+        self.folder.write_stop({**records.stop(grace_s, lost), **until})
+        if self.folder.spec.get("user") is not None:
             os.chmod(self.folder.path / "stop.json", 0o644)
 
     def give_up(
         self, why: str, grace_s: float = LOST_GRACE_S, retry_s: float | None = None
     ) -> None:
         """Have all of it end although nobody asked for it. Raises OSError."""
-        self.write_stop(grace_s, lost=why, retry_s=retry_s)
+        self.write_stop(grace_s, why, retry_s)
 
     def until_s(self, grace_s: float | None) -> float | None:
         """Return when it is ended by force on the clock of its nodes, None where these keep the
@@ -114,7 +103,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
         return True
 
     def overdue_s(self) -> float:
-        """For how long it should have ended; negative before."""
+        """Return for how long it should have ended; negative before."""
         stop = self.stop_record()
         if stop is None:
             return -float("inf")
@@ -153,16 +142,16 @@ class FollowedAttempt(ABC, Generic[Seen]):
         self.ended = seen
         return seen
 
-    def end_with(
-        self, status: int | None, reason: str | None, retry_s: float | None = None
-    ) -> Observation:
+    def end_with(self, status: int | None, reason: str | None) -> Observation:
         """Keep that it ended so, with what its supervisors said that its commands used."""
+        seen = self.observed(AttemptState.ENDED)
+        retry_s = (self.stop_record() or {}).get("retry_s") if seen.started_s is None else None
         ends, peaks, used = (
             [ending[name] for ending in self._endings.values() if ending.get(name) is not None]
             for name in ("ended_s", "peak_memory_gib", "cpu_s")
         )
         ended = replace(
-            self.observed(AttemptState.ENDED),
+            seen,
             ended_s=max(ends, default=None),
             exit_status=status,
             reason=reason,
@@ -214,7 +203,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
 
     def failed(self) -> dict[str, Any] | None:
         """Return which node failed first, as supervisors say that run as the user of the job."""
-        return records.read(str(self.folder.progress_path.with_name("failed.json")))
+        return records.read(self.folder.progress_path.with_name("failed.json"))
 
     def on(self, name: str, reason: str) -> str:
         """Return the reason, with the node where there are several."""
@@ -253,7 +242,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
     def read_once(self, name: str, file: str) -> dict[str, Any] | None:
         """Return a file of a node's that does not change once it is there."""
         if (name, file) not in self._records:
-            there = records.read(str(self.folder.path / name / file))
+            there = records.read(self.folder.path / name / file)
             if there is None:
                 return None
             self._records[name, file] = there
@@ -284,7 +273,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
     def take(self, name: str) -> bool:
         """See to it that nothing begins on a node any more; False if it has."""
         claim = {"by": "executor", "at_s": time.time()}
-        return records.write_first(str(self.folder.path / name / "claim.json"), claim)
+        return records.write_first(self.folder.path / name / "claim.json", claim)
 
     def end_node(self, name: str, reason: str | None, status: int | None = None) -> AttemptState:
         """Say in its supervisor's stead how a command ended."""
@@ -355,7 +344,7 @@ class AttemptByNode(FollowedAttempt[Seen]):
         not wanted any more or never will begin, as soon as its manager has let go of it (`held`)
         there."""
         if self.stop_record() is None and self.failed() is None:
-            timeout_s = (self.folder.spec or {})["start_timeout_s"]
+            timeout_s = self.folder.spec["start_timeout_s"]
             if why_never is None and time.time() > self.made_s + timeout_s:
                 why_never = f"{self.late} {timeout_s:g} s: {waits_for}"
             if why_never is None:

@@ -42,7 +42,7 @@ class BatchAttempt(AttemptByNode[Mapping[str, BatchJob]]):
     """An attempt that is a job on each of its nodes."""
 
     def job_names(self) -> list[str]:
-        """The names of its jobs, by rank: no other attempt anywhere has them."""
+        """Return the names of its jobs, by rank: no other attempt anywhere has them."""
         place = hashlib.sha256(str(self.folder.path).encode()).hexdigest()[:12]
         return [f"optsched-{place}-{rank}" for rank in range(len(self.names))]
 
@@ -135,7 +135,6 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
     def submit(self, attempt: BatchAttempt, fresh: bool) -> None:
         """Submit a job for each node that has none. Raises RefusedError, NoAnswerError."""
         spec = attempt.folder.spec
-        assert spec is not None
         if not fresh:
             self.refresh(anew=True)
         submitted = 0
@@ -151,7 +150,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
                 if fresh and not submitted:
                     self.drop(attempt)
                 else:
-                    self._write_stop(attempt, None, None)
+                    self._write_stop(attempt)
                 raise
             submitted += 1
             self._jobs_s = -float("inf")

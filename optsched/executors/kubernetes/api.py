@@ -14,10 +14,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from ...errors import InputError
-from ..base import NoAnswerError, RefusedError
+from ..base import NoAnswerError, RefusedError, because, in_one_line
 
 PIECE_BYTES = 1 << 16
-SAID_CHARACTERS = 400
 NOT_NOW = (401, 408, 429)
 """Statuses between 400 and 499 of which nobody knows whether they stay."""
 GONE, NOT_FOUND, CONFLICT = 410, 404, 409
@@ -64,9 +63,8 @@ class KubernetesApi:
                 given = None if kubeconfig is None else str(kubeconfig.expanduser())
                 load_kube_config(given, context, client_configuration=made, persist_config=False)
         except Exception as error:  # the package, and whatever a site's own programs for tokens do
-            said = " ".join(str(error).split())[:SAID_CHARACTERS]
             raise InputError(
-                f"kubernetes.kubeconfig: nothing says how to reach the cluster: {said}"
+                f"kubernetes.kubeconfig: nothing says how to reach the cluster{because(error)}"
             ) from None
         self._configuration = made
         if (
@@ -82,7 +80,7 @@ class KubernetesApi:
     # --- what is asked
 
     def nodes(self, selector: str | None) -> list[dict[str, Any]]:
-        """All nodes that `selector` matches. Raises NoAnswerError."""
+        """Return all nodes that `selector` matches. Raises NoAnswerError."""
         return self._list("/api/v1/nodes", "nodes", labelSelector=selector)[0]
 
     def bound_pods(self) -> list[dict[str, Any]]:
@@ -115,8 +113,8 @@ class KubernetesApi:
         except RejectedError as error:
             if error.status != CONFLICT:
                 raise
-            found = self._ask("GET", self._path(name))
-            if found["spec"].get("nodeName") != binding["target"]["name"]:
+            pod = self._ask("GET", self._path(name))
+            if pod["spec"].get("nodeName") != binding["target"]["name"]:
                 raise
 
     def delete(self, name: str, options: Mapping[str, Any]) -> None:
@@ -154,14 +152,15 @@ class KubernetesApi:
                         )
                     yield event
         except ValueError as error:
-            raise NoAnswerError(
-                f"what the API server at {self.address} says of changes is no JSON: {error}"
-            ) from None
+            raise self._silence(f"says of changes what is no JSON: {error}") from None
         finally:
             answer.close()
 
     # ----------------------------------------------------------------------------------------------
     # --- how
+
+    def _silence(self, how: str) -> NoAnswerError:
+        return NoAnswerError(f"the API server at {self.address} {how}")
 
     def _path(self, name: str | None = None) -> str:
         there = f"/api/v1/namespaces/{quote(self.namespace, safe='')}/pods"
@@ -173,13 +172,11 @@ class KubernetesApi:
         A list from the server's cache, which resourceVersion=0 allows, comes in no order.
         """
         try:
-            found = self._ask("GET", path, None, resourceVersion="0", **query)
-            items = sorted(found["items"], key=_full_name)
-            return items, str(found["metadata"]["resourceVersion"])
+            answer = self._ask("GET", path, None, resourceVersion="0", **query)
+            items = sorted(answer["items"], key=_full_name)
+            return items, str(answer["metadata"]["resourceVersion"])
         except RejectedError as error:
-            raise NoAnswerError(
-                f"the API server at {self.address} does not list {what}: {error}"
-            ) from None
+            raise self._silence(f"does not list {what}: {error}") from None
         except (KeyError, TypeError):
             raise NoAnswerError(
                 f"what answers at {self.address} is no API server of Kubernetes"
@@ -205,14 +202,14 @@ class KubernetesApi:
     def _open(
         self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> Any:
-        """The answer, to be read."""
+        """Return the answer, to be read."""
         import urllib3
 
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Accept": "application/json", "Content-Type": kind, "User-Agent": "optsched"}
         try:
-            for one in self._configuration.auth_settings().values():
-                headers[str(one["key"])] = str(one["value"])
+            for setting in self._configuration.auth_settings().values():
+                headers[str(setting["key"])] = str(setting["value"])
             answer = self._pool.request(
                 method,
                 self.address + path,
@@ -223,18 +220,14 @@ class KubernetesApi:
                 preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswerError(
-                f"the API server at {self.address} does not answer: {_why(error)}"
-            ) from None
+            raise self._silence(f"does not answer: {_why(error)}") from None
         if 200 <= answer.status < 300:
             return answer
         text = b"".join(self._pieces(answer, time.monotonic() + self._timeout_s))
         said = _message(text) or str(answer.reason or "without a word")
         if 400 <= answer.status < 500 and answer.status not in NOT_NOW:
             raise RejectedError(answer.status, said)
-        raise NoAnswerError(
-            f"the API server at {self.address} answered with status {answer.status}: {said}"
-        )
+        raise self._silence(f"answered with status {answer.status}: {said}")
 
     def _pieces(self, answer: Any, until_s: float) -> Iterator[bytes]:
         import urllib3
@@ -243,18 +236,14 @@ class KubernetesApi:
             while piece := answer.read1(PIECE_BYTES):
                 yield piece
                 if time.monotonic() > until_s:
-                    raise NoAnswerError(
-                        f"the API server at {self.address} takes too long to answer"
-                    )
+                    raise self._silence("takes too long to answer")
             answer.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswerError(
-                f"the API server at {self.address} does not answer: {_why(error)}"
-            ) from None
+            raise self._silence(f"does not answer: {_why(error)}") from None
 
 
 def refused(error: RejectedError) -> RefusedError:
-    """What the server said, as an executor's own word."""
+    """Return what the server said, as an executor's own word."""
     return RefusedError(f"Kubernetes refused it: {error}")
 
 
@@ -264,12 +253,11 @@ def _full_name(item: Mapping[str, Any]) -> tuple[str, str]:
 
 def _why(error: BaseException) -> str:
     words = str(getattr(error, "reason", None) or error)
-    return " ".join(words.rpartition(": ")[2].split())[:SAID_CHARACTERS] or type(error).__name__
+    return in_one_line(words.rpartition(": ")[2]) or type(error).__name__
 
 
-def _message(text: bytes) -> str | None:
+def _message(text: bytes) -> str:
     try:
-        said = json.loads(text).get("message")
+        return in_one_line(json.loads(text).get("message"))
     except (ValueError, AttributeError):
-        said = text.decode(errors="replace")
-    return " ".join(str(said).split())[:SAID_CHARACTERS].rstrip(".") if said else None
+        return in_one_line(text.decode(errors="replace"))

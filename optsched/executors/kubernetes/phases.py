@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from ..base import because
 from .nodes import FINAL
 from .pods import CONTAINER
 
@@ -20,34 +21,34 @@ HOPELESS = (
     "RegistryUnavailable",
 )
 """Why a container waits that nobody need wait for if it stays so."""
-SAID_CHARACTERS = 300
 RAN_OUT = "OutOf"
 """So begin the words of a kubelet that has not what a pod asks for."""
 OOM_KILLED = "OOMKilled"
 
 
 def final(pod: Mapping[str, Any] | None) -> bool:
-    """Whether nothing of it runs any more, and its node has its GPUs back."""
+    """Return whether nothing of it runs any more, and its node has its GPUs back."""
     return pod is None or (pod.get("status") or {}).get("phase") in FINAL
 
 
 def stopped(pod: Mapping[str, Any]) -> bool:
-    """Whether its container has ended, though others that a site adds to each pod may run on."""
+    """Return whether its container has ended, though others that a site adds to each pod may run
+    on."""
     return final(pod) or "terminated" in _state(pod)
 
 
 def node_of(pod: Mapping[str, Any]) -> str | None:
-    """To which node it is bound."""
+    """Return to which node it is bound."""
     return pod["spec"].get("nodeName") or None
 
 
 def leaving(pod: Mapping[str, Any]) -> bool:
-    """Whether it has been deleted, and is given time to end."""
+    """Return whether it has been deleted, and is given time to end."""
     return pod["metadata"].get("deletionTimestamp") is not None
 
 
 def overdue_s(pod: Mapping[str, Any]) -> float:
-    """For how long it should have ended; negative before, by the clock of this host."""
+    """Return for how long it should have ended; negative before, by the clock of this host."""
     until = pod["metadata"].get("deletionTimestamp")
     return (
         -float("inf") if until is None else time.time() - datetime.fromisoformat(until).timestamp()
@@ -55,34 +56,33 @@ def overdue_s(pod: Mapping[str, Any]) -> float:
 
 
 def hopeless(pod: Mapping[str, Any], for_good: bool = False) -> str | None:
-    """Why its container will hardly begin, or, with `for_good`, never will; None where it may."""
+    """Return why its container will hardly begin, or, with `for_good`, never will; None where it
+    may."""
     waits = _state(pod).get("waiting") or {}
     if waits.get("reason") not in (AT_ONCE if for_good else HOPELESS):
         return None
-    return f"its container cannot begin: {waits['reason']}{_said(waits)}"
+    return f"its container cannot begin: {waits['reason']}{because(waits.get('message'))}"
 
 
 def waits_for(pod: Mapping[str, Any] | None) -> str:
-    """What is known of why it has not begun."""
+    """Return what is known of why it has not begun."""
     if pod is None:
         return "Kubernetes does not have its pod"
     if node_of(pod) is None:
         return "its pod is not bound to its node"
     waits = _state(pod).get("waiting") or {}
-    return (
-        f"its container waits: {waits['reason']}{_said(waits)}"
-        if waits.get("reason")
-        else ("its node has not begun with its pod")
-    )
+    if waits.get("reason"):
+        return f"its container waits: {waits['reason']}{because(waits.get('message'))}"
+    return "its node has not begun with its pod"
 
 
 def ran(pod: Mapping[str, Any]) -> bool:
-    """Whether its container ever ran."""
+    """Return whether its container ever ran."""
     return any(name in _state(pod) for name in ("running", "terminated"))
 
 
 def out_of_memory(pod: Mapping[str, Any] | None) -> bool:
-    """Whether the kernel ended its container for want of memory."""
+    """Return whether the kernel ended its container for want of memory."""
     return pod is not None and (_state(pod).get("terminated") or {}).get("reason") == OOM_KILLED
 
 
@@ -90,10 +90,10 @@ def removed_by(pod: Mapping[str, Any]) -> str | None:
     """Who has it end although it was not asked to from here; None if nobody says."""
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
-        return f"its node evicted it{_said(status)}"
+        return f"its node evicted it{because(status.get('message'))}"
     for condition in status.get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return f"Kubernetes removed its pod: {condition.get('reason') or 'without a word'}{_said(condition)}"  # noqa: E501
+            return f"Kubernetes removed its pod: {condition.get('reason') or 'without a word'}{because(condition.get('message'))}"  # noqa: E501
     return None
 
 
@@ -105,28 +105,21 @@ def how_it_ended(pod: Mapping[str, Any]) -> str:
         return by
     reason = str(status.get("reason") or "")
     if reason.startswith(RAN_OUT):
-        return f"its node has too little left ({reason}){_said(status)}"
+        return f"its node has too little left ({reason}){because(status.get('message'))}"
     if reason:
-        return f"its node would not have it: {reason}{_said(status)}"
+        return f"its node would not have it: {reason}{because(status.get('message'))}"
     if leaving(pod):
         return "its pod was deleted by somebody else"
     if ended:
         return (
             f"its container ended with status {ended.get('exitCode')} "
             f"({ended.get('reason') or 'no reason'}), and "
-            f"its supervisor said nothing{_said(ended)}"
+            f"its supervisor said nothing{because(ended.get('message'))}"
         )
     return "its pod failed without a word"
 
 
 def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    for one in (pod.get("status") or {}).get("containerStatuses") or ():
-        if one.get("name") == CONTAINER:
-            state: Mapping[str, Any] = one.get("state") or {}
-            return state
-    return {}
-
-
-def _said(what: Mapping[str, Any]) -> str:
-    words = " ".join(str(what.get("message") or "").split())[:SAID_CHARACTERS].rstrip(".")
-    return f": {words}" if words else ""
+    listed = (pod.get("status") or {}).get("containerStatuses") or ()
+    states = (each.get("state") or {} for each in listed if each.get("name") == CONTAINER)
+    return next(states, {})

@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,12 @@ SAID_CHARACTERS = 300
 
 class RejectedError(Exception):
     """The server understood and did not do it; the message is the last thing it said."""
+
+
+def last_line(lines: Iterable[str]) -> str:
+    """Return the last that says something: tracebacks end in lines of one dot."""
+    telling = [line.strip() for line in lines if len(line.strip()) > 1]
+    return telling[-1][:SAID_CHARACTERS] if telling else ""
 
 
 class JobServer:
@@ -44,24 +50,23 @@ class JobServer:
         self._timeout_s = timeout_s
 
     def nodes(self) -> list[dict[str, Any]]:
-        """All nodes that Ray knows, dead ones among them. Raises NoAnswerError."""
+        """Return all nodes that Ray knows, dead ones among them. Raises NoAnswerError."""
         try:
             answer = self._call("GET", f"/api/v0/nodes?detail=true&limit={MOST_NODES}")
             return [dict(node) for node in answer["data"]["result"]["result"]]
         except (KeyError, TypeError, ValueError, RejectedError) as error:
-            raise NoAnswerError(
-                f"Ray's head at {self.address} did not list its nodes: {error}"
-            ) from None
+            raise self._silence(f"did not list its nodes: {error}") from None
 
     def jobs(self) -> dict[str, dict[str, Any]]:
-        """All submitted jobs that Ray keeps, by submission id. Raises NoAnswerError."""
+        """Return all submitted jobs that Ray keeps, by submission id. Raises NoAnswerError."""
         try:
             answer = self._call("GET", "/api/jobs/")
             return {job["submission_id"]: dict(job) for job in answer if job.get("submission_id")}
         except (AttributeError, KeyError, TypeError, ValueError, RejectedError) as error:
-            raise NoAnswerError(
-                f"Ray's head at {self.address} did not list its jobs: {error}"
-            ) from None
+            raise self._silence(f"did not list its jobs: {error}") from None
+
+    def _silence(self, how: str) -> NoAnswerError:
+        return NoAnswerError(f"Ray's head at {self.address} {how}")
 
     def submit(self, job: Mapping[str, Any]) -> None:
         """Submit a job; nothing if its submission id is taken. Raises NoAnswerError,
@@ -103,7 +108,7 @@ class JobServer:
                 raise self._refusal(error) from None
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
-            raise NoAnswerError(f"Ray's head at {self.address} does not answer: {why}") from None
+            raise self._silence(f"does not answer: {why}") from None
         try:
             return json.loads(text) if text else None
         except ValueError:
@@ -114,20 +119,12 @@ class JobServer:
             lines = error.read(1 << 20).decode(errors="replace").splitlines()
         except (OSError, http.client.HTTPException):
             lines = []
-        words = [
-            line.strip() for line in lines if len(line.strip()) > 1
-        ]  # tracebacks end in lines of one dot
-        said = (words[-1] if words else str(error.reason))[:SAID_CHARACTERS]
+        said = last_line(lines) or str(error.reason)
         if error.code in (401, 403):
-            return NoAnswerError(
-                f"Ray's head at {self.address} wants another token ({said}); see token_file in "
-                "[ray]"
-            )
+            return self._silence(f"wants another token ({said}); see token_file in [ray]")
         if 400 <= error.code < 500 and error.code not in (408, 429):
             return RejectedError(said)
-        return NoAnswerError(
-            f"Ray's head at {self.address} answered with status {error.code}: {said}"
-        )
+        return self._silence(f"answered with status {error.code}: {said}")
 
     def _all_headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "User-Agent": "optsched", **self._headers}

@@ -4,13 +4,9 @@ from optsched.driver.world import World
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
-from .parts.gpu_pool import GpuPool
-from .parts.growth import Growth
-from .parts.left_alone import SolvedReallocation
-from .parts.reallocation import Grant, ReallocationOptions, held
-from .parts.restart_factor import restart_factor
-from .parts.tenant_quotas import rows
-from .sources import SOURCES
+from .parts.gpu_pool import GpuPool, rows
+from .parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held
+from .parts.restarts import Growth, restart_factor
 
 POWER = -0.5
 NO_ALLOCATION = 1.1
@@ -40,8 +36,6 @@ class Sia(SolvedReallocation):
     title = (
         "one GPU type and count for each elastic job by an integer program over normalised goodput"
     )
-
-    source = SOURCES[name]
 
     Options = ReallocationOptions
 

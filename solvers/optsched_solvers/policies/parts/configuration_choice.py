@@ -3,13 +3,10 @@ optimum."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from .counted_cpsat import solved
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,16 +25,27 @@ LARGEST_COURSE = 4096
 """Room up to which a single row is solved by dynamic programming."""
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+def solved(model: Any, effort: float) -> tuple[Any | None, bool]:
+    """Return the solver with the best solution found within the effort (deterministic time, about
+    as many seconds), None without one, and whether that is proven optimal."""
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_deterministic_time = effort
+    status = solver.solve(model)
+    solution = solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
+    return solution, status == cp_model.OPTIMAL
+
+
+class Configuration(NamedTuple):
     """A way to treat a job: its cost, and what it takes, as (row, whole amount)."""
 
     cost: float
     use: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The position of the configuration chosen for each job, and whether it is proven that no
     choice is cheaper."""
 
