@@ -53,11 +53,10 @@ class ListSearch:
     def __init__(self, progress: Progress, guide: Guide | None) -> None:
         assert progress.schedule is not None
         self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
-        known = dict(enumerate(progress.schedule))
         self.list = List(
             *(guide or list_of(self.problem, progress.schedule)),
-            preempted_in(self.problem, known),
-            starts_that_matter(self.problem, known),
+            preempted_in(self.problem, progress.schedule),
+            starts_that_matter(self.problem, progress.schedule),
         )
         self.rng = random.Random(self.budget.seed + 1)
         self.value = math.inf

@@ -134,7 +134,7 @@ class _Builder:
 
     def __init__(self, model: Model, snug: bool) -> None:
         self.model, self.problem, self.horizon = model.cp, model.problem, model.horizon
-        self.ends, self.chosen, self.on_node = model.end, model.chosen, model.on_node()
+        self.ends, self.chosen, self.on_node = model.end, model.chosen, model.placing
         self.start, self.snug = model.start, snug
         self.tick_s = self.problem.tick.length_s
         self.certain: list[float] = []

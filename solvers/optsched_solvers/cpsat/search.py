@@ -95,7 +95,7 @@ def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
     read = schedule_of(problem, plan)
     if read is None or problem.tick.exact:
         return read
-    return replay(problem, dict(enumerate(read)))
+    return replay(problem, read)
 
 
 def _improve(progress: Progress, guide: Guide | None) -> None:
@@ -186,7 +186,7 @@ def _price(progress: Progress) -> Guide:
         kind = kinds[activity.index]
         if kind is not None and (found := by_type(activity, prices.types[kind])):
             ways[activity.index] = found
-    preempted = preempted_in(problem, dict(enumerate(progress.schedule)))
+    preempted = preempted_in(problem, progress.schedule)
     guided: Schedule | None = generate(problem, order, preempted, ways)
     free = generate(problem, order, preempted)
     progress.offer(guided)

@@ -78,7 +78,7 @@ class Variables(Mapping[str, JobVariables]):
         model = self._model
         nodes = model.problem.instance.cluster.nodes
         uses: dict[int, dict[str, list[tuple[Any, int]]]] = {j: {} for j in self._index.values()}
-        for (j, _, n), use in model.on_node().items():
+        for (j, _, n), use in model.placing.items():
             uses[j].setdefault(nodes[n].name, []).append(use)
         for activity in model.problem.activities:
             for a, alternative in enumerate(activity.alternatives):

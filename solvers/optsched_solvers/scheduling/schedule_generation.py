@@ -6,7 +6,7 @@ whole length.
 """
 
 import heapq
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import WIDEST_FIRST
@@ -62,43 +62,39 @@ def generate(
     return made.schedule()
 
 
-def replay(
-    problem: Problem, choices: Mapping[int, Choice], anywhere: Container[int] = ()
-) -> Schedule | None:
+def replay(problem: Problem, choices: Schedule, *, anywhere: bool = False) -> Schedule | None:
     """Generate the schedule of `choices` anew in the order of their starts: the same alternatives,
-    each job on its nodes if it is not one that may be `anywhere`."""
+    each job on its nodes unless all may be `anywhere`."""
     return generate(
         problem,
-        [float(choices[a.index].start) for a in problem.activities],
+        [float(choice.start) for choice in choices],
         preempted_in(problem, choices),
-        {j: (choice.alternative,) for j, choice in choices.items()},
+        {j: (choice.alternative,) for j, choice in enumerate(choices)},
         {
             j: dict.fromkeys((node for node, _ in choice.split), FAR)
-            for j, choice in choices.items()
-            if choice.split and j not in anywhere
+            for j, choice in enumerate(choices)
+            if choice.split and not anywhere
         },
         starts_that_matter(problem, choices),
     )
 
 
-def preempted_in(problem: Problem, choices: Mapping[int, Choice]) -> frozenset[int]:
+def preempted_in(problem: Problem, choices: Schedule) -> frozenset[int]:
     """Return the running jobs that choices preempt."""
     return frozenset(
         a.index for a in problem.activities if a.preempts(choices[a.index].alternative)
     )
 
 
-def starts_that_matter(problem: Problem, choices: Mapping[int, Choice]) -> dict[int, int]:
+def starts_that_matter(problem: Problem, choices: Schedule) -> dict[int, int]:
     """Return the starts before which jobs are not to start: none where no job gains by waiting."""
-    return {j: choice.start for j, choice in choices.items()} if problem.changes_s else {}
+    return {j: choice.start for j, choice in enumerate(choices)} if problem.changes_s else {}
 
 
-def start_in_order(
-    problem: Problem, choices: Mapping[int, Choice], preempted: frozenset[int]
-) -> Schedule | None:
+def start_in_order(problem: Problem, choices: Schedule) -> Schedule | None:
     """Return the schedule of every job as in `choices` and on the same nodes, in the order of their
     starts, each as early as it then fits."""
-    made = _Partial(problem, preempted)
+    made = _Partial(problem, preempted_in(problem, choices))
     for activity in sorted(problem.in_order, key=lambda a: choices[a.index].start):
         if activity.index not in made.found:
             made.place(activity, made.as_early_as_fits(activity, choices[activity.index]))
