@@ -30,8 +30,8 @@ from .objective import LevelExpression, build
 
 @dataclass(slots=True)
 class Progress:
-    """What one solve has found: the best schedule so far and its values, and the bounds that are
-    `proved` of levels; `offer` reports what improves it."""
+    """The results of one solve so far: the best schedule so far and its values, and the bounds that
+    are `proved` of levels; `offer` reports what improves it."""
 
     problem: Problem
     evaluator: Evaluator

@@ -1,4 +1,4 @@
-"""What `cpsat` does with its time: list schedules, prices, then the whole model or list search, by
+"""Use of the time of `cpsat`: list schedules, prices, then the whole model or list search, by
 size."""
 
 import math
@@ -29,7 +29,7 @@ MOST_WAITS = 24
 CELLS = 150
 """Cells of the time grid of prices."""
 PRICE_WORK = 2e-8
-"""What pricing one candidate start once counts for, in CP-SAT's unit of work."""
+"""Work of pricing one candidate start once, in CP-SAT's unit of work."""
 
 
 def search(request: Request, report: Report) -> None:

@@ -13,7 +13,7 @@ from .model import Model
 
 @dataclass(frozen=True)
 class JobVariables:
-    """What the model decides of one job; times are ticks (see `Variables.tick`).
+    """The decisions of the model on one job; times are ticks (see `Variables.tick`).
 
     `modes` pairs every way to run the job with the literal that chooses it. `gpus` gives, for each
     node that the job may use, the GPUs that it holds there; `on` whether it uses the node.

@@ -14,7 +14,7 @@ MOST_HALVINGS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Core:
-    """What is left to decide: `options` of the jobs that are not decided, of which those that
+    """The choices left to make: `options` of the jobs that are not decided, of which those that
     `must_run` do; `fixed` has the option of each decided job."""
 
     fixed: Ints
@@ -47,7 +47,7 @@ def near_core(model: RoundModel, reduced: Floats, difference: float, most: int) 
     so many options open. No bound comes of it."""
     for _ in range(MOST_HALVINGS):
         difference /= 2
-        found = core(model, reduced, difference)
-        if len(found.options) <= most:
+        part = core(model, reduced, difference)
+        if len(part.options) <= most:
             break
-    return found
+    return part

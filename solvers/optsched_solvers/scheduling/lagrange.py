@@ -42,7 +42,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def applies(problem: Problem) -> bool:
-    """Whether the first level of the objective is a sum over jobs."""
+    """Return whether the first level of the objective is a sum over jobs."""
     return len(problem.changes_s) <= MOST_CHANGES and not any(
         isinstance(term, RankOfJobs) for _, term in problem.objective.levels[0]
     )
@@ -256,7 +256,7 @@ class PriceBound:
         return prices
 
     def _slopes(self, activities: list[Activity], ends_s: Floats) -> Floats:
-        """How fast each job's cost grows around its completion."""
+        """Return how fast each job's cost grows around its completion."""
         step_s = max(1e-3, float(self.grid_s[-1]) / 50)
         slopes = np.zeros(len(activities))
         for weight, term in self.problem.objective.levels[0]:

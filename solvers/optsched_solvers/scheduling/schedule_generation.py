@@ -112,8 +112,9 @@ class _Partial:
         self.found: dict[int, Choice] = {}
         leaves = {i for i in preempted if problem.activities[i].hold is not None}
         for activity in problem.activities:
-            if activity.running is not None and activity.index in leaves:
-                self._capacity.preempt(activity)
+            hold = activity.hold
+            if hold is not None and activity.index in leaves:
+                self._capacity.take(0, hold.up, problem.demands(activity, hold, hold.rooms))
             elif activity.running is not None:
                 alone = problem.partner.get(activity.index) in leaves
                 self.place(activity, activity.stays(alone=alone))
@@ -157,7 +158,7 @@ class _Partial:
         """Return how a job completes first on `nodes`; None where it fits nowhere."""
         not_before = max(from_tick, self._not_before(activity))
         best: Choice | None = None
-        limit: int | None = None
+        limit = FAR
         for which in ways:
             alternative = activity.alternatives[which]
             if alternative.fixed or any(
