@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.round.exact import Program, program
 from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 
 SLACK = 1e-9
@@ -20,9 +19,6 @@ class Core:
     fixed: Ints
     options: Ints
     must_run: Ints
-
-    def program(self, model: RoundModel) -> Program:
-        return program(model, self.options, self.fixed, self.must_run)
 
 
 def core(model: RoundModel, reduced: Floats, difference: float) -> Core:
