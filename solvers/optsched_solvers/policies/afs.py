@@ -5,7 +5,6 @@ from optsched.driver.world import World
 from .parts.gang_counts import Allotment, GangCounts
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import ElasticReallocation, Grant, ReallocationOptions, types_of
-from .sources import SOURCES
 
 
 class Share(Allotment):
@@ -35,12 +34,12 @@ class Share(Allotment):
 def first(shares: list[Share]) -> Share:
     """Return who gets the next step: each is compared with the best of those before it."""
     best = shares[0]
-    for one in shares[1:]:
-        if one.left_s < best.left_s:
-            if one.gain > best.loss:
-                best = one
-        elif not best.gain > one.loss:
-            best = one
+    for share in shares[1:]:
+        if share.left_s < best.left_s:
+            if share.gain > best.loss:
+                best = share
+        elif not best.gain > share.loss:
+            best = share
     return best
 
 
@@ -66,8 +65,6 @@ class Afs(ElasticReallocation):
     title = (
         "elastic jobs get GPUs one by one by comparing the shorter job's gain with the longer one's"
     )
-
-    source = SOURCES[name]
 
     Options = ReallocationOptions
 

@@ -20,7 +20,6 @@ from optsched.plugins.options import Duration, PluginOptions
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
 from .parts.starting import is_free, wake
-from .sources import SOURCES
 
 UNHURT = 0.98
 """A job at this share of its rate alone on one node is not worth moving."""
@@ -79,7 +78,6 @@ class Dally:
 
     name = "dally-style"
     title = "delay timers for one machine, then one rack; those the network hurts most go first and may move"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -310,7 +308,7 @@ def _exposure(world: World, job_id: str) -> float:
     worst = 1.0
     if locality is not None and locality.node > 0 and best.mode.gpus > 1:
         widest = next(
-            (one for one in (locality.cluster, locality.rack) if one is not None), locality.node
+            (rate for rate in (locality.cluster, locality.rack) if rate is not None), locality.node
         )
         worst = widest / locality.node
     if profile.network_gbps and best.mode.gpus > 1 and world.cluster.uplinks == "shared":

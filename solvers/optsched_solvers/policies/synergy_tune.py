@@ -16,7 +16,6 @@ from .parts.gpu_pool import GpuPool
 from .parts.reallocation import IntervalOption, held
 from .parts.seating import Seating, Seats, resized
 from .parts.starting import start_each
-from .sources import SOURCES
 
 Chosen = dict[str, CoreWays]
 """The jobs that run in the next round, in order, each with the ways on the GPUs it was given."""
@@ -63,8 +62,6 @@ class SynergyTune(Seating):
     name = "synergy-tune"
     title = "cores by sensitivity, cut back to the proportional share where others lack theirs"
 
-    source = SOURCES[name]
-
     Options: type[SynergyOptions] = TuneOptions
 
     def __init__(self, options: SynergyOptions) -> None:
@@ -82,7 +79,7 @@ class SynergyTune(Seating):
 
         def give(job_id: str) -> bool:
             modes = [ways.fair for ways in self.ways(world, job_id)]
-            modes.append(tuple(one for one in world.options(job_id) if not one.mode.gpus))
+            modes.append(tuple(option for option in world.options(job_id) if not option.mode.gpus))
             # A running job that finds no place says nothing of those that wait.
             return any(seats.give(job_id, mode) for mode in modes) or job_id in world.running
 
@@ -138,7 +135,7 @@ class SynergyTune(Seating):
                 break
             own = held(world, job_id) if job_id in world.running else None
             for ways in sorted(
-                self.ways(world, job_id), key=lambda one: (one.gpu_type, one.gpus) != own
+                self.ways(world, job_id), key=lambda option: (option.gpu_type, option.gpus) != own
             ):
                 if pool.take(job_id, ways.gpu_type, ways.gpus):
                     found[job_id] = ways

@@ -1,8 +1,7 @@
 """Xion: preempt only where it pays."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
@@ -13,7 +12,6 @@ from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, 
 from .parts.configuration_choice import solved
 from .parts.demand_queue import Entry, arrival_key
 from .parts.preemptive import Moment, Preemptive, gives_way
-from .sources import SOURCES
 from .srtf import Srtf
 
 EFFORT = 0.5
@@ -23,8 +21,7 @@ SCALE = 1000
 """Whole units of a second in the model over several nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(NamedTuple):
     """A job that could be preempted: it pauses for `pause_s` and takes `load_s` to come back.
     `delayed` is false for one whose delay does not count."""
 
@@ -94,12 +91,12 @@ def cheapest(
             found = _on_several(world, soon, need, victims, finish_s) or found
         if found is None:
             continue
-        for one in found:
-            soon.release(one)
+        for other in found:
+            soon.release(other)
         if world.fit(job_id, soon.room) is not None:
             return found
-        for one in found:
-            soon.put_back(one)
+        for other in found:
+            soon.put_back(other)
     return None
 
 
@@ -122,7 +119,7 @@ def _on_one_node(
             continue
         if (
             best is not None
-            and at_least_s(_count(here, missing), [one for one, _ in here], finish_s) > best[0]
+            and at_least_s(_count(here, missing), [other for other, _ in here], finish_s) > best[0]
         ):
             continue
         cost, jobs = _cover(here, missing, finish_s)
@@ -235,7 +232,6 @@ class Xion(Srtf):
 
     name = "xion"
     title = "shortest remaining time first, preempting only where pausing and loading again are worth it"  # noqa: E501
-    source = SOURCES[name]
     reserves = False
 
     def moment(self, world: World) -> Moment:
@@ -256,7 +252,7 @@ class _Moment(Moment):
         world = self.world
         finish_s = world.fastest_finish_s(job_id)
         victims = {
-            other[1]: victim if other[0][0] == key[0] else replace(victim, delayed=False)
+            other[1]: victim if other[0][0] == key[0] else victim._replace(delayed=False)
             for other, victim in self._preemptible()
             if gives_way(other[0], key)
             and (other[0][0] != key[0] or pays(other[0][1], finish_s, victim))
@@ -270,12 +266,12 @@ class _Moment(Moment):
             chosen = self.needed(job_id, victims)
         if chosen is None:
             return False
-        if not self._pays(job_id, [victims[one] for one in chosen], finish_s):
-            for one in chosen:
-                self.look_ahead().put_back(one)
+        if not self._pays(job_id, [victims[name] for name in chosen], finish_s):
+            for name in chosen:
+                self.look_ahead().put_back(name)
             return False
-        for one in chosen:
-            world.preempt(one)
+        for name in chosen:
+            world.preempt(name)
         self._known = [
             (other, victim) for other, victim in self._preemptible() if other[1] in world.running
         ]
@@ -285,7 +281,7 @@ class _Moment(Moment):
     def _starts_sooner_anyway(self, job_id: str, victims: list[Victim], finish_s: float) -> bool:
         """Return whether the job would start by itself before even the cheapest thinkable set of
         victims paid."""
-        if not all(one.delayed and one.costs for one in victims):
+        if not all(other.delayed and other.costs for other in victims):
             return False
         count = fewest(self.world, job_id, self.look_ahead(), victims)
         return self._fits_by(job_id, at_least_s(count, victims, finish_s))
@@ -308,27 +304,27 @@ class _Moment(Moment):
         world = self.world
         outlook = self.look_ahead()
         until_s = world.now_s + seconds + TIME_TOLERANCE_S
-        gone = [one for one in world.running if world.expected_release_s(one) <= until_s]
-        for one in gone:
-            outlook.release(one)
+        gone = [other for other in world.running if world.expected_release_s(other) <= until_s]
+        for other in gone:
+            outlook.release(other)
         fits = world.fit(job_id, outlook.room) is not None
-        for one in gone:
-            outlook.put_back(one)
+        for other in gone:
+            outlook.put_back(other)
         return fits
 
     def _preemptible(self) -> list[tuple[Entry, Victim]]:
         if self._known is None:
             world = self.world
             found = []
-            for one in world.running:
-                if world.may_preempt(one):
+            for other in world.running:
+                if world.may_preempt(other):
                     found.append(
                         (
-                            (arrival_key(world, one, self.rule.rank(world, one)), one),
-                            _victim(world, one),
+                            (arrival_key(world, other, self.rule.rank(world, other)), other),
+                            _victim(world, other),
                         )
                     )
-                elif world.now_s < (at_s := world.preemptible_at_s(one)):
+                elif world.now_s < (at_s := world.preemptible_at_s(other)):
                     self.recheck_s = min(self.recheck_s, at_s)
             self._known = sorted(found, key=lambda entry: entry[0], reverse=True)
         return self._known
