@@ -3,19 +3,21 @@
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from ..driver.blocked import Amounts, amounts
 from ..driver.layout import Need
 from ..driver.snapshot import Snapshot
 from ..driver.state import Ending, JobState, Run
 from ..driver.world import World
-from ..model.instance import Instance, Placement, Running
+from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
 from .journal.events import Claim
 from .journal.state import Attempt, LiveJob, State
 
+Entry = TypeVar("Entry", Running, Suspended)
 SAME = 1e-6
 """A job whose work or set-up left differs by less (in seconds, or relative to its work) from what
 was foreseen goes on as foreseen."""
@@ -57,10 +59,25 @@ class LiveWorld(World):
         return self._live.waited_s(self._live.jobs[job_id], self.now_s)
 
     def seen(self, jobs: Iterable[str]) -> Snapshot | None:
-        """The present as it was given, unless a policy has made it another."""
+        """Return the present as it was given, with work left as foreseen where that differs by
+        rounding; None where a policy has made it another."""
         present = self._present.instance
-        same = self.running.keys() == present.running_job.keys() and not self.stopped
-        return self._present if same and all(name in present.job for name in jobs) else None
+        if (
+            self.stopped
+            or self.running.keys() != present.running_job.keys()
+            or not all(name in present.job for name in jobs)
+        ):
+            return None
+        instance = replace(
+            present,
+            running=tuple(self._foreseen(entry) for entry in present.running),
+            suspended=tuple(self._foreseen(entry) for entry in present.suspended),
+        )
+        return replace(self._present, instance=instance)
+
+    def _foreseen(self, entry: Entry) -> Entry:
+        left_s = self.remaining_work_s(entry.job)
+        return replace(entry, remaining_s=left_s) if 0 < left_s != entry.remaining_s else entry
 
     def held_by_others(self) -> Amounts:
         """What is held by others than the jobs that are known here."""
