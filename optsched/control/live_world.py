@@ -47,15 +47,17 @@ class LiveWorld(World):
         self._next_index = len(instance.jobs)
 
     def next_wake_s(self, after_s: float) -> float:
-        """When the policy wants to decide again even if nothing happens; infinite for never."""
+        """Return when the policy wants to decide again even if nothing happens; infinite for
+        never."""
         return min((time_s for time_s in self._wakes if time_s > after_s), default=math.inf)
 
     def has_left(self, job_id: str) -> bool:
-        """Whether a job was preempted and holds nothing any more, or is to start elsewhere."""
+        """Return whether a job was preempted and holds nothing any more, or is to start
+        elsewhere."""
         return job_id in self.stopped and job_id not in self.saving
 
     def waited_s(self, job_id: str) -> float:
-        """How long the job has waited in all, by the journal."""
+        """Return how long the job has waited in all, by the journal."""
         return self._live.waited_s(self._live.jobs[job_id], self.now_s)
 
     def seen(self, jobs: Iterable[str]) -> Snapshot | None:
@@ -80,7 +82,7 @@ class LiveWorld(World):
         return replace(entry, remaining_s=left_s) if 0 < left_s != entry.remaining_s else entry
 
     def held_by_others(self) -> Amounts:
-        """What is held by others than the jobs that are known here."""
+        """Return what is held by others than the jobs that are known here."""
         return {name: [*taken] for name, taken in self._taken.items()}
 
     def preempt(self, job_id: str) -> None:
@@ -154,7 +156,7 @@ class LiveWorld(World):
         self.lost |= dict.fromkeys(name for name in closed if name not in self.lost)
 
     def _known(self, job: Job, left_s: float) -> JobState:
-        """The state of a job, with what is now believed of it."""
+        """Return the state of a job, with what is now believed of it."""
         state = self._state.get(job.id)
         if state is None:
             state = self._add(self._next_index, job, left_s)
@@ -209,7 +211,7 @@ class LiveWorld(World):
             run.stops_s = max(self.now_s, min(run.stops_s or math.inf, ends_s))
 
     def _comes_back(self, job: LiveJob | None) -> bool:
-        """Whether a job that is being stopped waits as soon as it has ended."""
+        """Return whether a job that is being stopped waits as soon as it has ended."""
         return (
             job is not None
             and job.live is not None
