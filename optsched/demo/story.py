@@ -38,11 +38,11 @@ def tell(controller: Controller) -> Story:
     instance, plan = history(controller.state, controller.cluster, (), name="optsched demo")
     asked = tuple(
         replace(
-            jobs[one.name].submission.job,
-            submit_s=instance.job[one.name].submit_s,
-            profile=jobs[one.name].profile,
+            jobs[arrival.name].submission.job,
+            submit_s=instance.job[arrival.name].submit_s,
+            profile=jobs[arrival.name].profile,
         )
-        for one in ARRIVALS
+        for arrival in ARRIVALS
     )
     stated = Instance(name="demo", cluster=controller.cluster, jobs=asked)
     measured = {
@@ -64,8 +64,8 @@ def tell(controller: Controller) -> Story:
 
 
 def _as_solution(instance: Instance, plan: Plan, sentences: tuple[str, ...]) -> Solution:
-    """What happened, for a picture, with a limit on what any schedule of the measured work could
-    have reached."""
+    """Return what happened, for a picture, with a limit on what any schedule of the measured work
+    could have reached."""
     value = sum(entry.completion_s - instance.job[entry.id].submit_s for entry in plan.jobs)
     [bound] = lower_bounds(instance, parse("wct"))
     return Solution(

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..executors.base import SAVED_AND_STOPPED, Progress
+from ..executors.attempts.folder import Report
+from ..executors.base import SAVED_AND_STOPPED, AttemptKey, Order, Progress
+from ..executors.orders import told, told_on_node
+from ..executors.supervision.processes import marked, send_all
+from ..model.instance import Slot
 from .gpus import Gpus, GpuSample
-from .host import HostSample, end_group, end_marked, sample
-from .reports import HOOK, HookReport, read_hook, read_progress, steps_of_hook
+from .host import HostSample, end_group, sample
+from .reports import HOOK, HookReport, read_hook, steps_of_hook
 
 LOOK_EVERY_S = 0.02
 SAMPLE_EVERY_S = 0.2
@@ -77,7 +81,7 @@ class Watched:
 
     @property
     def saves(self) -> list[tuple[float, float, int | None]]:
-        """What the hook saw it save."""
+        """Return what the hook saw it save."""
         return [] if self.hook is None else self.hook.saves
 
 
@@ -95,27 +99,29 @@ def run(
     with output.open("wb") as out:
         started_s, offset_s = time.monotonic(), time.time() - time.monotonic()
         process = _start(setting, environment, out)
-    found = Watched(started_s=started_s)
+    watched = Watched(started_s=started_s)
     try:
         with _ended(process.pid) as ended:
-            _watch(setting, process, ended, found, reported, hook, offset_s, until_steps)
+            _watch(setting, process, ended, watched, reported, hook, offset_s, until_steps)
     finally:
         end_group(process.pid)
         process.wait()
-        found.left_behind = end_marked("OPTSCHED_PROFILE", str(hook))
-    found.exit_status = process.returncode
-    found.hook = read_hook(hook)
-    if found.asked_s is not None:
-        found.saved_bytes = _written_since(checkpoints, found.asked_s + offset_s)
-    found.output = _tail(output)
-    return found
+        left = marked(f"OPTSCHED_PROFILE={hook}".encode())
+        send_all(left, signal.SIGKILL)
+        watched.left_behind = len(left)
+    watched.exit_status = process.returncode
+    watched.hook = read_hook(hook)
+    if watched.asked_s is not None:
+        watched.saved_bytes = _written_since(checkpoints, watched.asked_s + offset_s)
+    watched.output = _tail(output)
+    return watched
 
 
 def _watch(
     setting: Setting,
     process: "subprocess.Popen[bytes]",
     ended: Any,
-    found: Watched,
+    watched: Watched,
     reported: Path,
     hook: Path,
     offset_s: float,
@@ -123,70 +129,68 @@ def _watch(
 ) -> None:
     import psutil
 
-    root = psutil.Process(process.pid)
-    deadline_s, sample_at_s = found.started_s + setting.for_s, found.started_s
+    root, report = psutil.Process(process.pid), Report(reported)
+    deadline_s, sample_at_s = watched.started_s + setting.for_s, watched.started_s
     latest: Progress | None = None
     steps = 0
     while True:
         gone = bool(ended.poll(LOOK_EVERY_S * 1000))
         now_s = time.monotonic()
-        progress = read_progress(reported)
+        progress = report.progress()
         if progress is not None and progress != latest:
             latest = progress
-            found.progress.append((min(progress.at_s - offset_s, now_s), progress))
+            watched.progress.append((min(progress.at_s - offset_s, now_s), progress))
         if gone:
-            found.ended_s = now_s
+            watched.ended_s = now_s
             return
         if now_s >= sample_at_s:
             seen = sample(root, now_s)
             if seen is not None:
-                found.host.append(seen[0])
-                found.peak_bytes = max(found.peak_bytes, seen[0].memory_bytes, seen[1])
+                watched.host.append(seen[0])
+                watched.peak_bytes = max(watched.peak_bytes, seen[0].memory_bytes, seen[1])
             if setting.nvml is not None:
-                found.gpus.extend(setting.nvml.sample(now_s))
+                watched.gpus.extend(setting.nvml.sample(now_s))
             took_s = time.monotonic() - now_s
             sample_at_s = now_s + max(SAMPLE_EVERY_S, 20 * took_s)
             if until_steps is not None and steps < until_steps:
                 steps = max(steps, steps_of_hook(hook))
         if latest is not None:
             steps = max(steps, latest.step - latest.first_step)
-        if found.asked_s is None:
+        if watched.asked_s is None:
             if now_s >= deadline_s or (until_steps is not None and steps >= until_steps):
-                found.asked_s, deadline_s = now_s, now_s + setting.grace_s
+                watched.asked_s, deadline_s = now_s, now_s + setting.grace_s
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGTERM)
-        elif now_s >= deadline_s and not found.killed:
-            found.killed = True
+        elif now_s >= deadline_s and not watched.killed:
+            watched.killed = True
             end_group(process.pid)
 
 
 def _environment(
     setting: Setting, reported: Path, hook: Path, checkpoints: Path, attempt: int
 ) -> dict[str, str]:
-    """What an executor would set, and what the hook needs."""
-    found = {**os.environ, **setting.environment}
-    path = found.get("PYTHONPATH")
-    host = socket.gethostname()
-    found |= {
-        "OPTSCHED_JOB": "profile",
-        "OPTSCHED_ATTEMPT": str(attempt),
-        "OPTSCHED_KEY": f"optsched:profile:{attempt}",
-        "OPTSCHED_CHECKPOINT_DIR": str(checkpoints),
-        "OPTSCHED_PROGRESS": str(reported),
-        "OPTSCHED_NODES": host,
-        "OPTSCHED_NODE_COUNT": "1",
-        "OPTSCHED_NODE": host,
-        "OPTSCHED_NODE_RANK": "0",
-        "OPTSCHED_GPUS_PER_NODE": str(setting.gpus),
+    """Return what an executor would set, and what the hook needs."""
+    whole = Order(
+        key=AttemptKey("profile", attempt),
+        placement=(Slot(node=socket.gethostname(), gpus=setting.gpus, cpus=len(setting.cores)),),
+        argv=setting.argv,
+        directory=os.getcwd(),
+        checkpoint_directory=str(checkpoints),
+    )
+    variables = {
+        **os.environ,
+        **setting.environment,
+        **told(whole, reported),
+        **told_on_node(whole, 0),
         "OPTSCHED_PROFILE": str(hook),
-        "OMP_NUM_THREADS": str(len(setting.cores)),
-        "PYTHONPATH": str(HOOK) + (os.pathsep + path if path else ""),
     }
+    paths = (str(HOOK), variables.get("PYTHONPATH"))
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     if setting.nvml is not None:
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(setting.nvml.ids)
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(setting.nvml.ids)
     elif setting.gpus == 0:
-        found["CUDA_VISIBLE_DEVICES"] = ""
-    return found
+        variables["CUDA_VISIBLE_DEVICES"] = ""
+    return variables
 
 
 def _start(setting: Setting, environment: dict[str, str], output: Any) -> "subprocess.Popen[bytes]":

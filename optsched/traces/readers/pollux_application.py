@@ -68,7 +68,7 @@ class Application:
 
     @property
     def epochs(self) -> int:
-        """How many epochs a training has: those measured for every batch size."""
+        """Return how many epochs a training has: those measured for every batch size."""
         return len(self._progress)
 
     def run_s(self, batch: int, shape: Shape) -> float:
@@ -77,9 +77,8 @@ class Application:
         gpus = sum(shape)
         local, accumulated = self._division(batch, gpus)
         step_s, sync_s = self._step(shape, local)
-        return self._steps(gpus * local * (accumulated + 1)) * (
-            step_s + accumulated * (step_s - sync_s)
-        )
+        steps = float(self._steps(np.array([gpus * local * (accumulated + 1)])).sum())
+        return steps * (step_s + accumulated * (step_s - sync_s))
 
     @cached_property
     def limits(self) -> Limits:
@@ -104,26 +103,34 @@ class Application:
     def _adaptive(self, shape: Shape) -> Floats:
         gpus = sum(shape)
         local, passes = self.limits.divisions(gpus)
-        times = np.array([self._step(shape, one) for one in local.tolist()]).reshape(-1, 2)
+        times = np.array(
+            [self._step(shape, local_batch) for local_batch in local.tolist()]
+        ).reshape(-1, 2)
         step_s = times[:, 0] + passes * (times[:, 0] - times[:, 1])
-        batch = gpus * local * (passes + 1)
+        needed = self._steps(gpus * local * (passes + 1))
+        seconds: Floats = (needed * step_s).min(axis=1)
+        return seconds
+
+    def _steps(self, batch: Ints) -> Floats:
+        """Return the steps of each epoch (rows) with each batch: they count for more, the larger
+        the batch, by the gradient noise."""
         square, variance = self._gradients(batch)
-        gain = (variance + square) / (variance * self.smallest_batch / batch + square)
-        progress = np.diff([0.0, *self._progress])
-        found: Floats = progress * (step_s / gain).min(axis=1)
-        return found
+        scale = batch / self.smallest_batch
+        progress = np.diff([0.0, *self._progress])[:, None]
+        needed: Floats = progress * ((variance / scale + square) / (variance + square))
+        return needed
 
     def _gradients(self, batch: Ints) -> tuple[Floats, Floats]:
         """Squared norm and variance of the gradient, by epoch and batch size."""
         sizes = sorted(self._epochs)
         tables = np.array([self._epochs[size][: self.epochs] for size in sizes])
-        found = [
+        gradients = [
             np.array(
                 [np.interp(batch, sizes, tables[:, epoch, column]) for epoch in range(self.epochs)]
             )
             for column in (1, 2)
         ]
-        return found[0], found[1]
+        return gradients[0], gradients[1]
 
     def _division(self, batch: int, gpus: int) -> tuple[int, int]:
         """Batch of one GPU in one pass, and how many passes a step makes before the one that
@@ -137,33 +144,21 @@ class Application:
         local = math.ceil(own / (accumulated + 1))
         return min(local, self.largest_batch // (gpus * (accumulated + 1))), accumulated
 
-    def _steps(self, batch: int) -> float:
-        """Steps to the end of training: each counts for more, the larger the batch, by the gradient
-        noise."""
-        scale = batch / self.smallest_batch
-        steps = done = 0.0
-        for epoch, progress in enumerate(self._progress):
-            square, variance = self._gradient(batch, epoch)
-            steps += (progress - done) * (variance / scale + square) / (variance + square)
-            done = progress
-        return steps
-
     @cached_property
     def _progress(self) -> list[float]:
         """Progress by the end of each epoch."""
-        found = [
+        progress = [
             min(epoch[0] for epoch in epochs)
             for epochs in zip(*self._epochs.values(), strict=False)
         ]
-        if any(later <= earlier for earlier, later in zip([0.0, *found], found, strict=False)):
+        if any(
+            later <= earlier for earlier, later in zip([0.0, *progress], progress, strict=False)
+        ):
             raise InputError(
                 f"{self.name}: the progress in its validation tables does not rise from epoch to "
                 "epoch"
             )
-        return found
-
-    def _gradient(self, batch: int, epoch: int) -> Times:
-        return _between({size: epochs[epoch][1:] for size, epochs in self._epochs.items()}, batch)
+        return progress
 
     def _step(self, shape: Shape, local: int) -> Times:
         """Times of one pass and its synchronisation: measured for the shape, else for as many nodes
@@ -188,15 +183,15 @@ class Application:
 
 def _within(shape: Shape) -> list[Shape]:
     """The placement, and those of fewer of its GPUs on the fewest of its nodes."""
-    found = []
+    placements = []
     for gpus in range(1, sum(shape) + 1):
         left, fewer = gpus, []
         for on_node in shape:
             if left > 0:
                 fewer.append(min(left, on_node))
                 left -= on_node
-        found.append(tuple(fewer))
-    return found
+        placements.append(tuple(fewer))
+    return placements
 
 
 def _between(points: Mapping[int, Times], at: float) -> Times:
@@ -219,11 +214,11 @@ def _by_size(shapes: Mapping[str, ByBatch]) -> dict[int, dict[int, ByBatch]]:
     for shape, measured in shapes.items():
         for local, times in measured.items():
             alike[len(shape), sum(map(int, shape)), local].append(times)
-    found: dict[int, dict[int, ByBatch]] = defaultdict(lambda: defaultdict(dict))
+    by_size: dict[int, dict[int, ByBatch]] = defaultdict(lambda: defaultdict(dict))
     for (nodes, gpus, local), several in alike.items():
         step_s, sync_s = (math.fsum(column) / len(several) for column in zip(*several, strict=True))
-        found[nodes][gpus][local] = step_s, sync_s
-    return found
+        by_size[nodes][gpus][local] = step_s, sync_s
+    return by_size
 
 
 def _rows(path: Path, *columns: str) -> Iterator[Row]:

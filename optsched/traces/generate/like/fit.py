@@ -8,8 +8,8 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from ....estimates.history import gang
 from ....model.instance import Instance
+from ....model.job import gang
 from .columns import Columns
 from .distribution import Floats
 from .model import Model
@@ -54,14 +54,14 @@ def total_variation(a: Mapping[str, float], b: Mapping[str, float]) -> float:
 def distances(model: Model, made: Columns, real: Columns | None) -> list[Distance]:
     """Return every marginal that the real trace has, and the causes of failures against the
     published counts."""
-    found = [] if real is None else [*_to_trace(made, real)]
+    known = [] if real is None else [*_to_trace(made, real)]
     if made.after_s:
         counts = published_causes(model)
         attempts = {kind: float(len(after_s)) for kind, after_s in made.after_s.items()}
         against = f"counts of {model.failing.source}, all sizes"
         value, of = total_variation(attempts, counts), round(sum(counts.values()))
-        found.append(Distance("causes of failures", "tv", value, against, of))
-    return found
+        known.append(Distance("causes of failures", "tv", value, against, of))
+    return known
 
 
 def _to_trace(made: Columns, real: Columns) -> Iterator[Distance]:
@@ -102,7 +102,7 @@ def published_causes(model: Model) -> dict[str, float]:
 
 
 def gang_class(gpus: Ints, smallest: int, largest: int) -> NDArray[np.bool_]:
-    """Which jobs have a gang in this range."""
+    """Tell which jobs have a gang in this range."""
     return (gpus >= smallest) & (gpus <= largest)
 
 
@@ -124,7 +124,7 @@ def gap_ratios(submit_s: Floats) -> Floats:
 
 
 def sizes(gpus: Ints) -> dict[str, float]:
-    """How many jobs have each gang size."""
+    """Return how many jobs have each gang size."""
     values, counts = np.unique(gpus, return_counts=True)
     return {str(value): float(count) for value, count in zip(values, counts, strict=True)}
 
