@@ -117,6 +117,9 @@ class Reservations:
         for job_id in self._new:
             if job_id in world.waiting:
                 wait_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id))
+                import os
+                K=float(os.environ.get("KK","4"))
+                wait_s += K*sum(world.service_gpus(j)*world.fastest_finish_s(j) for j in (*world.waiting,*world.running))/world.cluster.total_gpus
                 ripe_s = world.now_s + wait_s - world.waited_s(job_id)
                 heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id))
         self._new.clear()

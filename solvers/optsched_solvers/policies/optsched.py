@@ -2,17 +2,22 @@
 problem."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from optsched.driver.blocked import amounts, beneath, blocked_places
 from optsched.driver.demand import Demand
+from optsched.driver.outlook import Outlook
+from optsched.driver.playout import Playouts
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
 from optsched.driver.snapshot import Snapshot, snapshot
+from optsched.driver.trial import Trial
 from optsched.driver.world import World
 from optsched.model.instance import Instance, Placement
 from optsched.model.job import Job, Mode
-from optsched.objectives import Objective, parse
+from optsched.objectives import Objective, Usage, parse
+from optsched.physics import hold_to_save_s
 from optsched.physics.modes import Option
 from optsched.plugins import registry
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share
@@ -20,6 +25,7 @@ from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
 from .parts.gang_weights import GangWeights
+from .xion import Xion
 
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
@@ -30,10 +36,28 @@ GAP = 0.01
 """A proven gap at which a round is good enough."""
 MOVES_S = 60.0
 """While nobody waits, it is looked this often whether running jobs should move."""
-SOON_S = 300.0
+SOON_S = -1.0
 """How far ahead a place is held for a gang."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
+
+
+NEARLY_FREE = 0.01
+"""Where saving and restoring take less than this share of what jobs have left, preemptions are
+decided by price alone."""
+import os
+LIST_POWERS = eval(os.environ.get("LP","(0.0,0.5,1.0)"))
+"""Orders in which lists start jobs: by seconds to completion times GPUs to these powers."""
+
+Places = dict[str, tuple[Option, Placement]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A first step, and the places that are kept for who waits until others are saved."""
+
+    trial: Trial
+    claims: Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +114,7 @@ class Optsched:
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         self._options = {"core": str(CORE_OPTIONS)} if self.solver == "price" else {}
         self.rounds: list[RoundRecord] = []
-        self._claims: dict[str, tuple[Option, Placement]] = {}
+        self._claims: Places = {}
         self._last: RoundSolution | None = None
         self._reservations = Reservations()
         self._soon: Reservation | None = None
@@ -120,6 +144,90 @@ class Optsched:
             return
         self._moves_s = world.now_s + MOVES_S
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
+        best = self._best_step(world, waiting)
+        best.trial.carry_out()
+        self._claims = best.claims
+        if self._unripe is not None:
+            self._unripe.update(best.trial.started, best.trial.joined)
+        self._start_claimed(world)
+        self._keep_places(world)
+        if world.waiting and self.objective.changes(world.instance.cluster):
+            world.wake_at(world.now_s + self.round_s)
+
+    def _best_step(self, world: World, waiting: list[str]) -> Step:
+        """Return the first step that leads furthest."""
+        pinned = self._kept(world)
+        priced = self._priced_step(world, waiting, pinned)
+        if not waiting or not self._looks_ahead(world):
+            return priced
+        steps = [priced]
+        if priced.trial.victims:
+            steps.insert(0, self._priced_step(world, waiting, {*pinned, *world.running}))
+        for power in LIST_POWERS:
+            trial = Trial(world, pinned)
+            self._fill(trial, waiting, power)
+            steps.append(Step(trial, dict(self._claims)))
+        if (xion := self._xion_step(world, pinned)).trial.victims:
+            steps.append(xion)
+        playouts = Playouts(world, self.objective)
+        costs = [playouts.cost(step.trial, step.claims) for step in steps]
+        return steps[min(range(len(steps)), key=costs.__getitem__)]
+
+    def _looks_ahead(self, world: World) -> bool:
+        """Return whether what preemptions cost matters."""
+        if any(isinstance(term, Usage) for term in self.objective.terms):
+            return False
+        jobs = [*world.waiting, *world.running]
+        swap_s = sum(
+            hold_to_save_s(world.job(job_id)) + world.job(job_id).profile.restore_s
+            for job_id in jobs
+        )
+        return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
+
+    def _xion_step(self, world: World, pinned: Collection[str]) -> Step:
+        """Return what Xion does now, and what it would start once its victims are saved."""
+        trial = Trial(world, pinned)
+        seized = []
+        for job_id, (_, placement) in self._claims.items():
+            trial.waiting.pop(job_id, None)
+            seized += [
+                (slot.node, *trial.free.seize(slot.node, slot.gpus, slot.cpus))
+                for slot in placement
+            ]
+        if self._claims:
+            trial.saving.clear()
+        trial.take_arrived()
+        rule = Xion()
+        rule.reservations = self._reservations
+        rule.put_in_order(trial, trial.waiting)
+        rule.decide(trial)
+        claims = dict(self._claims)
+        if trial.victims:
+            outlook = Outlook(trial, [one for one in trial.victims if one in trial.saving])
+            full: set[Demand] = set()
+            for job_id in sorted(
+                trial.waiting, key=lambda one: (trial.fastest_finish_s(one), trial.order(one))
+            ):
+                demand = trial.demand(job_id)
+                if demand in full:
+                    continue
+                fit = trial.fit(job_id, outlook.room)
+                if fit is None:
+                    full.add(demand)
+                    continue
+                outlook.room.take(trial.need(job_id, fit[0]), fit[1])
+                claims[job_id] = fit
+        for amounts_ in seized:
+            trial.free.let_go(*amounts_)
+        if self._claims:
+            trial.saving.update(world.saving)
+            for job_id in self._claims:
+                if job_id in world.waiting:
+                    trial.waiting[job_id] = world.waiting[job_id]
+        return Step(trial, claims)
+
+    def _priced_step(self, world: World, waiting: list[str], pinned: Collection[str]) -> Step:
+        """Return the step of the round as one optimization problem in which `pinned` go on."""
         now = snapshot(world, jobs=waiting, known=self._known)
         posed = (
             self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
@@ -133,7 +241,7 @@ class Optsched:
             gap=GAP,
             blocked=self._blocked(world, now),
             reserved=self._reserved(world),
-            keep=self._kept(world),
+            keep=pinned,
             last=self._last,
             options=self._options,
         )
@@ -148,20 +256,18 @@ class Optsched:
                 found.wall_s or 0.0,
             )
         )
-        self._carry_out(world, posed, found)
-        self._keep_places(world)
-        if world.waiting and self.objective.changes(world.instance.cluster):
-            world.wake_at(world.now_s + self.round_s)
+        trial = Trial(world)
+        return Step(trial, self._carried_out(trial, posed, found))
 
-    def _fill(self, world: World, waiting: list[str]) -> None:
-        """Start whatever fits beside what is claimed and reserved, the most weight per GPU and
-        second first."""
+    def _fill(self, world: World, waiting: list[str], power: float = 1.0) -> None:
+        """Start whatever fits beside what is claimed and reserved, the most weight per second and
+        GPU^`power` first."""
         room = world.free.copy()
         for node in {slot.node for _, placement in self._claims.values() for slot in placement}:
             room.lose(node)
         full: set[Demand] = set()
         for job_id in sorted(
-            waiting, key=lambda one: (-self._density(world, one), world.order(one))
+            waiting, key=lambda one: (-self._density(world, one, power), world.order(one))
         ):
             demand = world.demand(job_id)
             if demand in full:
@@ -211,9 +317,9 @@ class Optsched:
     def _kept_place(self) -> Reservation | None:
         return self._reservations.current or self._soon
 
-    def _density(self, world: World, job_id: str) -> float:
+    def _density(self, world: World, job_id: str, power: float = 1.0) -> float:
         return world.job(job_id).weight / (
-            world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+            math.pow(world.service_gpus(job_id), power) * world.fastest_finish_s(job_id)
         )
 
     def _claimed(self, world: World) -> list[Claimed]:
@@ -248,31 +354,36 @@ class Optsched:
             else:
                 self._reservations.protected.add(kept.job)
 
-    def _carry_out(self, world: World, known: Instance, found: RoundSolution) -> None:
+    def _carried_out(self, trial: Trial, known: Instance, found: RoundSolution) -> Places:
+        """Do what the round says; return what is claimed then."""
         ends: set[str] = set()  # of whom the round could not know that they end this very instant
+        claims = dict(self._claims)
         for entry in found.jobs:
             if entry.decision in ("preempt", "migrate", "resize"):
-                if world.may_preempt(entry.id):
-                    world.preempt(entry.id)
+                if trial.may_preempt(entry.id):
+                    trial.preempt(entry.id)
                 else:
                     ends.add(entry.id)
         for entry in found.jobs:
             if entry.mode is None or entry.decision == "continue" or entry.id in ends:
                 continue
             if entry.mode.share_with is not None:
-                self._join(world, known, entry)
+                self._join(trial, known, entry)
                 continue
-            option = _option(world, known, entry.id, entry.mode)
-            self._claims[entry.id] = option, entry.placement
-        self._start_claimed(world)
+            option = _option(trial, known, entry.id, entry.mode)
+            if entry.id in trial.waiting and trial.free.holds(
+                trial.need(entry.id, option), entry.placement
+            ):
+                trial.start(entry.id, option, entry.placement)
+            else:
+                claims[entry.id] = option, entry.placement
+        return claims
 
-    def _join(self, world: World, known: Instance, entry: JobRound) -> None:
+    def _join(self, trial: Trial, known: Instance, entry: JobRound) -> None:
         assert entry.mode is not None and entry.mode.share_with is not None
-        option = _option(world, known, entry.id, entry.mode.unshared)
-        if world.may_share(entry.id, option, entry.mode.share_with):
-            world.start_sharing(entry.id, option, entry.mode.share_with)
-            if self._unripe is not None:
-                self._unripe.add(entry.id)
+        option = _option(trial, known, entry.id, entry.mode.unshared)
+        if trial.may_share(entry.id, option, entry.mode.share_with):
+            trial.start_sharing(entry.id, option, entry.mode.share_with)
 
     def _start_claimed(self, world: World) -> None:
         saving = {slot.node for job_id in world.saving for slot in world.hold(job_id).placement}
