@@ -32,7 +32,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched.traces.readers import shockwave
 from optsched.traces.readers.batch_sizes import batch_size, steps_of_epoch
-from optsched.traces.readers.throughputs import find_table
+from optsched.traces.readers.throughputs import find_table, read_table, steps_per_s
 
 DATA = Path(os.environ.get("OPTSCHED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRACE = DATA / "shockwave_tacc32" / "120jobs_32gpus.trace"
@@ -157,7 +157,8 @@ class Theirs:
 
 def their_jobs() -> list[Theirs]:
     """The trace with its table."""
-    table = shockwave._table(find_table(TRACE, None, shockwave.TABLE_NAMES, "Shockwave"))["v100"]
+    path = find_table(TRACE, None, shockwave.TABLE_NAME, "Shockwave")
+    table = read_table(path, "Shockwave")
     imported = shockwave.read(TRACE).instance.job
     found = []
     for i, text in enumerate(TRACE.read_text().splitlines()):
@@ -165,7 +166,10 @@ def their_jobs() -> list[Theirs]:
         model, given = cells[0].split(" (batch size ")
         first, gpus = int(given.rstrip(")")), int(cells[6])
         sizes = [first << power for power in range(15)]
-        rates = {size: table.get(f"('{model} (batch size {size})', {gpus})", 0.0) for size in sizes}
+        rates = {
+            size: steps_per_s(table, path, "v100", f"('{model} (batch size {size})', {gpus})")
+            for size in sizes
+        }
         rates = {size: rate for size, rate in rates.items() if rate > 0}
         job = Theirs(
             model,

@@ -10,8 +10,8 @@ LONGEST_S = 1e10
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `5m`, `2h`, `1h30m`, `500ms`, `1d`. Raises ValueError with what is
-    right."""
+    """Return the seconds of `90`, `90s`, `5m`, `2h`, `1h30m`, `500ms`, `1d`. Raises ValueError with
+    what is right."""
     pieces = PIECE.findall(text.strip())
     rest = PIECE.sub("", text.strip())
     if not pieces or rest or (len(pieces) > 1 and any(not unit for _, unit in pieces)):
@@ -26,8 +26,8 @@ def parse_duration(text: str) -> float:
 
 
 def human(seconds: float) -> str:
-    """A length of time in its two largest units: `45 s`, `5 min 20 s`, `2 h 5 min`, `3 d 4 h`, `12
-    ms`."""
+    """Return a length of time in its two largest units: `45 s`, `5 min 20 s`, `2 h 5 min`, `3 d 4
+    h`, `12 ms`."""
     if seconds < 0:
         return "-" + human(-seconds)
     if seconds == 0:

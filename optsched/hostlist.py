@@ -10,7 +10,7 @@ MAX_NODES = 200_000
 
 
 def expand_hostlist(expression: str) -> list[str]:
-    """The names that an expression stands for; `n[08-11]` keeps its zeros. ValueError for a
+    """Return the names that an expression stands for; `n[08-11]` keeps its zeros. ValueError for a
     malformed one."""
     names = [""]
     for part in re.split(r"(\[[^\]]*\])", expression):

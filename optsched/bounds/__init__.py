@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..model.instance import Instance
 from ..objectives import Objective, Term
+from .mode_table import ModeTable, tabulate
 from .terms import Outlook, look, term_bounds
-from .ways import Ways, tabulate
 
 if TYPE_CHECKING:
     from ..files.certificate import Certificate
@@ -36,7 +36,8 @@ class Bound:
 
 
 def lower_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
-    """The best bound on each level of `objective` that holds for every plan the verifier accepts.
+    """Return the best bound on each level of `objective` that holds for every plan the verifier
+    accepts.
 
     `instance` is taken to be sound (`faults.find_faults`). Raises InputError for a job that fits
     nowhere.
@@ -45,7 +46,7 @@ def lower_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
 
 
 def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
-    """The best bound on each level among plans of the plan class. Raises InputError as
+    """Return the best bound on each level among plans of the plan class. Raises InputError as
     `lower_bounds`."""
     return _best(all_bounds(instance, objective))
 
@@ -53,9 +54,9 @@ def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
 def priced_bound(
     instance: Instance, objective: Objective, steps: int | None = None, target: float | None = None
 ) -> "tuple[Bound, Certificate]":
-    """The bound by the prices on GPU time that so many steps of a search find, and its certificate;
-    where `lower_bounds` knows a better one, that one, which the certificate falls short of. Seconds
-    to minutes, the same on every machine.
+    """Return the bound by the prices on GPU time that so many steps of a search find, and its
+    certificate; where `lower_bounds` knows a better one, that one, which the certificate falls
+    short of. Seconds to minutes, the same on every machine.
 
     `objective` is "wct", "makespan" or "ftf" alone; `target` is the value of a plan, which tells
     the search how far it may get. Raises InputError for other objectives and as `lower_bounds`.
@@ -81,10 +82,10 @@ def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True
     any_plan = tabulate(instance, preemptive=True)
     found = _every(instance, objective, any_plan)
     if plan_class:
-        ways = tabulate(instance, preemptive=False)
-        if instance.running or any_plan.mixes or _may_differ(ways):
+        modes = tabulate(instance, preemptive=False)
+        if instance.running or any_plan.mixes or _may_differ(modes):
             known = {(bound.level, bound.source): bound.value for bound in found}
-            for bound in _every(instance, objective, ways):
+            for bound in _every(instance, objective, modes):
                 value = known.get((bound.level, bound.source), -math.inf)
                 if bound.value > value + 1e-12 * abs(bound.value):
                     found.append(bound)
@@ -92,9 +93,9 @@ def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True
     return found
 
 
-def _may_differ(ways: Ways) -> bool:
-    elastic = bool((ways.most_gpus != ways.gpus).any() or (ways.most_cores != ways.cores).any())
-    return elastic or len(ways.job) > len(ways.first)
+def _may_differ(modes: ModeTable) -> bool:
+    elastic = any((held.most != held.starting).any() for held in (modes.gpus, modes.cores))
+    return elastic or len(modes.job) > len(modes.first)
 
 
 def _best(bounds: list[Bound]) -> tuple[Bound, ...]:
@@ -105,10 +106,10 @@ def _best(bounds: list[Bound]) -> tuple[Bound, ...]:
     return tuple(best.values())
 
 
-def _every(instance: Instance, objective: Objective, ways: Ways) -> list[Bound]:
-    outlook = look(instance, ways)
+def _every(instance: Instance, objective: Objective, modes: ModeTable) -> list[Bound]:
+    outlook = look(instance, modes)
     return [
-        Bound(level=number, value=value, source=source, preemptive=ways.preemptive)
+        Bound(level=number, value=value, source=source, preemptive=modes.preemptive)
         for number, level in enumerate(objective.levels)
         for source, value in _level(instance, level, outlook).items()
     ]
@@ -117,8 +118,8 @@ def _every(instance: Instance, objective: Objective, ways: Ways) -> list[Bound]:
 def _level(
     instance: Instance, level: tuple[tuple[float, Term], ...], outlook: Outlook
 ) -> dict[str, float]:
-    """Bounds on one level by source. A weighted sum of terms is at least the weighted sum of their
-    bounds."""
+    """Return bounds on one level by source. A weighted sum of terms is at least the weighted sum of
+    their bounds."""
     if len(level) == 1:
         [(weight, term)] = level
         found: dict[str, float] = {}

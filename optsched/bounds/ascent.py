@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .ways import Floats
+from .mode_table import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,9 @@ from .ascent import ascend
 from .deadlines import Deadlines
 from .fluid import fluid, resampled, thinned
 from .market import Market, market
+from .mode_table import Floats
 from .priced import Prices
 from .refutation import Refutation
-from .ways import Floats
 
 STEPS = 120
 INTERVALS = (24, 48, 96)
@@ -151,7 +151,8 @@ def timed(time_limit_s: float) -> Stop:
 def concluded(
     instance: Instance, objective: Objective, found: Found | None
 ) -> tuple[Bound, Certificate]:
-    """The result of a search, or of none, as `priced_bound` gives it. Raises InputError as that."""
+    """Return the result of a search, or of none, as `priced_bound` gives it. Raises InputError as
+    that."""
     term = check_objective(objective)
     grid = [0.0, 1.0] if found is None else found.grid_s.tolist()
     count = len(instance.cluster.gpu_types) if instance.jobs else 0
@@ -170,8 +171,8 @@ def certified(
     prices: list[list[float]],
     value: float | None,
 ) -> Certificate:
-    """The certificate of prices: with the bound they prove, or of a largest cost with `value`,
-    which they refute."""
+    """Return the certificate of prices: with the bound they prove, or of a largest cost with
+    `value`, which they refute."""
     found = 0.0
     if instance.jobs:
         made = market(instance)

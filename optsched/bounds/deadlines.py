@@ -23,8 +23,8 @@ class Deadlines:
         self._before = chains(instance)[::-1]
 
     def at(self, value: float) -> list[float]:
-        """The latest completion of each job that keeps its cost at most `value`, and in time for
-        those after it."""
+        """Return the latest completion of each job that keeps its cost at most `value`, and in time
+        for those after it."""
         due = [
             origin + value / per_s
             for origin, per_s in zip(self._origin_s, self._per_s, strict=True)

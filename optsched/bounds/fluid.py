@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .market import Market
-from .ways import Floats
+from .mode_table import Floats
 
 INSTANTS = 400
 """About how many instants the fluid schedule looks at while jobs still come."""
@@ -30,8 +30,8 @@ class Fluid:
     value: float
 
     def grid(self, intervals: int) -> Floats:
-        """At most so many intervals from now to the last end: half of their ends share out the
-        time, half the heads and ends of jobs."""
+        """Return at most so many intervals from now to the last end: half of their ends share out
+        the time, half the heads and ends of jobs."""
         points = np.unique(np.concatenate([[0.0], self.heads_s, self.ends_s]))
         even = np.linspace(0, float(points[-1]), intervals - intervals // 2 + 1)
         points = np.unique(np.concatenate([thinned(points, intervals // 2 + 1), even]))
@@ -40,7 +40,7 @@ class Fluid:
         return found
 
     def on(self, grid_s: Floats) -> Floats:
-        """The prices at the middle of each interval of a grid."""
+        """Return the prices at the middle of each interval of a grid."""
         return resampled(self.prices, np.append(self.instants_s, np.inf), grid_s)
 
 
@@ -53,8 +53,8 @@ def thinned(points: Floats, most: int) -> Floats:
 
 
 def resampled(prices: Floats, old_s: Floats, new_s: Floats) -> Floats:
-    """Prices on another grid: those that hold at the middle of each of its intervals, 0 beyond the
-    old one."""
+    """Return the prices on another grid: those that hold at the middle of each of its intervals, 0
+    beyond the old one."""
     at = np.searchsorted(old_s, (new_s[:-1] + new_s[1:]) / 2, side="right") - 1
     found: Floats = np.where(
         at < prices.shape[1], prices[:, np.minimum(at, prices.shape[1] - 1)], 0.0
@@ -65,30 +65,26 @@ def resampled(prices: Floats, old_s: Floats, new_s: Floats) -> Floats:
 def fluid(market: Market) -> Fluid:
     """Serve at each instant the jobs of the highest weight by GPU-second first, none faster than
     its gang. Some job must have a weight."""
-    kept = [one for one in market.buyers if one.weight > 0]
+    buyers = [buyer for buyer in market.buyers if buyer.weight > 0]
     worth = worth_of_types(market)
     pool = float(worth @ np.array(market.capacity)) if market.capacity else 0.0
     size = np.array(
         [
             min(
-                (worth[way.gpu_type] * way.gpus if way.gpu_type >= 0 else 0.0) / way.speed
-                for way in one.ways
+                (worth[own.gpu_type] * own.gpus if own.gpu_type >= 0 else 0.0) / own.speed
+                for own in buyer.alternatives
             )
-            for one in kept
+            for buyer in buyers
         ]
     )
-    weight = np.array([one.weight for one in kept])
-    head, work = np.array([one.head_s for one in kept]), np.array([one.work_s for one in kept])
+    weight, head, work = (
+        np.array([getattr(buyer, name) for buyer in buyers])
+        for name in ("weight", "head_s", "work_s")
+    )
     with np.errstate(divide="ignore"):
         density = np.where(size > 0, weight / (size * work), np.inf)
     order = np.argsort(-density, kind="stable")
-    size, weight, head, work, density = (
-        size[order],
-        weight[order],
-        head[order],
-        work[order],
-        density[order],
-    )
+    size, weight, head, work = (column[order] for column in (size, weight, head, work))
     earned = np.where(size > 0, weight / work, 0.0)
     points = thinned(np.unique(np.concatenate([[0.0], head])), INSTANTS)
     left, ends = work.copy(), head + work
@@ -136,12 +132,14 @@ def fluid(market: Market) -> Fluid:
 
 
 def worth_of_types(market: Market) -> Floats:
-    """What a GPU of each type is worth beside the best one: how few GPU-seconds jobs take there, on
-    average."""
+    """Return what a GPU of each type is worth beside the best one: how few GPU-seconds jobs take
+    there, on average."""
     best, own = np.zeros(len(market.capacity)), np.zeros(len(market.capacity))
-    for one in market.buyers:
+    for buyer in market.buyers:
         areas = {
-            way.gpu_type: one.work_s * way.gpus / way.speed for way in one.ways if way.gpu_type >= 0
+            own.gpu_type: buyer.work_s * own.gpus / own.speed
+            for own in buyer.alternatives
+            if own.gpu_type >= 0
         }
         for gpu_type, area in areas.items():
             best[gpu_type] += min(areas.values())

@@ -7,8 +7,11 @@ import numpy as np
 
 from ..model.cluster import POWER_CAP
 from ..model.instance import Instance
-from .shape import TOLERANCE
-from .ways import Flags, Floats, Ints, Ways
+from ..physics.capacity import Capacity
+from ..physics.catalogue import catalogue_of
+from .empty_cluster import TOLERANCE, forgiven
+from .mode_table import Flags, Floats, Ints, ModeTable
+from .relaxed_modes import Density
 
 MOST_CLASSES = 32
 """Classes of jobs by the GPU types they can use that are looked at one by one."""
@@ -34,46 +37,43 @@ class Family:
     machines: tuple[Machine, ...]
 
 
-def families(instance: Instance, ways: Ways, seconds: Floats) -> Iterator[Family]:
+def families(instance: Instance, modes: ModeTable, seconds: Floats) -> Iterator[Family]:
     """GPUs (of connected types; of each class of jobs; by speed), large gangs, cores, resources,
     quotas.
 
     `seconds` is the shortest time that each job holds something.
     """
-    yield from _gpus(ways, seconds)
-    if ways.shape.has_all_cores and ways.cores.any():
-        density = ways.cores, ways.area_cores, ways.most_cores
-        yield Family("cores", (_machine("cores", ways, float(ways.shape.cores), *density),))
-    for name, amount in ways.resources.items():
+    table = catalogue_of(instance).capacity
+    yield from _gpus(modes, seconds)
+    cores = [table.rows[row].capacity for row in table.cores if row is not None]
+    if cores and len(cores) == len(table.cores) and modes.cores.starting.any():
+        yield Family("cores", (_machine("cores", modes, float(sum(cores)), modes.cores),))
+    for name, amount in modes.resources.items():
         capacity = instance.cluster.resources.get(name, 0.0)
-        working = most = amount
+        held = Density.steady(amount)
         if name == POWER_CAP:
-            working = amount + ways.capped_w * (ways.area_gpus - ways.gpus)
-            most = amount + ways.capped_w * (ways.most_gpus - ways.gpus)
+            held = Density(
+                *(
+                    amount + modes.capped_w * (gpus - modes.gpus.starting)
+                    for gpus in (modes.gpus.starting, modes.gpus.working, modes.gpus.most)
+                )
+            )
         is_whole = float(capacity).is_integer() and not any(
-            (amounts != np.floor(amounts)).any() for amounts in (amount, ways.capped_w)
+            (amounts != np.floor(amounts)).any() for amounts in (amount, modes.capped_w)
         )
-        if (
-            not is_whole or capacity >= 1 / TOLERANCE
-        ):  # the verifier forgives this much of fractional amounts
-            capacity += TOLERANCE * max(1.0, capacity)
+        if not is_whole or capacity >= 1 / TOLERANCE:
+            capacity = forgiven(capacity)
         if capacity > 0:
-            yield Family(name, (_machine(name, ways, capacity, amount, working, most),))
-            yield from _one_at_a_time(name, ways, seconds, amount, capacity)
-    yield from _quotas(instance, ways)
+            yield Family(name, (_machine(name, modes, capacity, held),))
+            yield from _one_at_a_time(name, modes, seconds, amount, capacity)
+    yield from _quotas(instance, table, modes)
 
 
 def _machine(
-    name: str,
-    ways: Ways,
-    capacity: float,
-    starting: Floats,
-    working: Floats,
-    most: Floats,
-    among: Flags | None = None,
+    name: str, modes: ModeTable, capacity: float, density: Density, among: Flags | None = None
 ) -> Machine:
-    area = ways.least(starting, working)
-    busiest = np.maximum.reduceat(most, ways.first) if area.size else area
+    area = modes.least(density)
+    busiest = np.maximum.reduceat(density.most, modes.first)
     jobs = np.flatnonzero(area > 0)
     if among is not None:
         jobs = jobs[among[jobs]]
@@ -81,34 +81,34 @@ def _machine(
 
 
 def _one_at_a_time(
-    name: str, ways: Ways, seconds: Floats, held: Floats, capacity: float
+    name: str, modes: ModeTable, seconds: Floats, held: Floats, capacity: float
 ) -> Iterator[Family]:
     """Jobs that always hold more than half cannot overlap."""
-    jobs = np.flatnonzero(np.minimum.reduceat(held, ways.first) * 2 > capacity * (1 + TOLERANCE))
+    jobs = np.flatnonzero(np.minimum.reduceat(held, modes.first) * 2 > capacity * (1 + TOLERANCE))
     if len(jobs) > 1:
         name = f"more than half of {name}"
         yield Family(name, (Machine(name, jobs, seconds[jobs], seconds[jobs]),))
 
 
-def _gpus(ways: Ways, seconds: Floats) -> Iterator[Family]:
-    types = ways.shape.types
-    if not types or not ways.job.size or not ways.gpus.any():
+def _gpus(modes: ModeTable, seconds: Floats) -> Iterator[Family]:
+    types = modes.empty.types
+    if not types or not modes.gpus.starting.any():
         return
-    usable = _usable_types(ways)
+    usable = _usable_types(modes)
     needs = usable != 0
     classes = [int(mask) for mask in np.unique(usable[needs])]
     components = _components(classes)
     plain = np.ones(len(types))
-    yield Family("GPUs", tuple(_gpu_machine(ways, mask, plain) for mask in components))
+    yield Family("GPUs", tuple(_gpu_machine(modes, mask, plain) for mask in components))
     if len(classes) > len(components) and len(classes) <= MOST_CLASSES:
         yield Family(
             "GPUs of each class of jobs",
-            tuple(_gpu_machine(ways, mask, plain, usable == mask) for mask in classes),
+            tuple(_gpu_machine(modes, mask, plain, usable == mask) for mask in classes),
         )
     if len(types) > 1:
-        speed = _speeds(ways, needs)
+        speed = _speeds(modes, needs)
         if (speed < 1).any():
-            by_speed = (_gpu_machine(ways, mask, speed) for mask in components)
+            by_speed = (_gpu_machine(modes, mask, speed) for mask in components)
             yield Family(
                 "GPUs by speed",
                 tuple(replace(machine, name=f"{machine.name} by speed") for machine in by_speed),
@@ -117,21 +117,21 @@ def _gpus(ways: Ways, seconds: Floats) -> Iterator[Family]:
         members = _members(mask, len(types))
         inside = np.zeros(len(types))
         inside[members] = 1.0
-        held = np.where(ways.shares, 0.0, ways.on_types(inside) * ways.gpus)
-        capacity = float(sum(ways.shape.capacity[t] for t in members))
-        yield from _one_at_a_time(_title(ways, mask), ways, seconds, held, capacity)
+        held = np.where(modes.shares, 0.0, modes.on_types(inside) * modes.gpus.starting)
+        capacity = float(sum(modes.empty.capacity[t] for t in members))
+        yield from _one_at_a_time(_title(modes, mask), modes, seconds, held, capacity)
 
 
-def _usable_types(ways: Ways) -> Ints:
-    """For each job a bit mask of the GPU types it can run on; 0 for a job that can do without a
-    GPU."""
-    if len(ways.shape.types) > 62:
-        return (np.minimum.reduceat(ways.gpus, ways.first) > 0).astype(np.int64)
-    bits = np.where(ways.gpu_type >= 0, np.int64(1) << np.maximum(ways.gpu_type, 0), 0)
-    for way, share in ways.mixed.items():
-        bits[way] = sum(1 << t for t in np.flatnonzero(share).tolist())
-    masks = np.bitwise_or.reduceat(bits, ways.first)
-    return np.where(np.minimum.reduceat(ways.gpus, ways.first) > 0, masks, 0)
+def _usable_types(modes: ModeTable) -> Ints:
+    """Return for each job a bit mask of the GPU types it can run on; 0 for a job that can do
+    without a GPU."""
+    if len(modes.empty.types) > 62:
+        return (np.minimum.reduceat(modes.gpus.starting, modes.first) > 0).astype(np.int64)
+    bits = np.where(modes.gpu_type >= 0, np.int64(1) << np.maximum(modes.gpu_type, 0), 0)
+    for mode, share in modes.mixed.items():
+        bits[mode] = sum(1 << t for t in np.flatnonzero(share).tolist())
+    masks = np.bitwise_or.reduceat(bits, modes.first)
+    return np.where(np.minimum.reduceat(modes.gpus.starting, modes.first) > 0, masks, 0)
 
 
 def _components(classes: list[int]) -> list[int]:
@@ -148,57 +148,57 @@ def _members(mask: int, types: int) -> list[int]:
     return list(range(types)) if types > 62 else [t for t in range(types) if mask >> t & 1]
 
 
-def _title(ways: Ways, mask: int) -> str:
-    names = [ways.shape.types[t] for t in _members(mask, len(ways.shape.types))]
+def _title(modes: ModeTable, mask: int) -> str:
+    names = [modes.empty.types[t] for t in _members(mask, len(modes.empty.types))]
     return f"{', '.join(name for name in names if name)} GPUs".strip()
 
 
-def _gpu_machine(ways: Ways, mask: int, speed: Floats, among: Flags | None = None) -> Machine:
-    """The GPUs of the types in `mask` for the jobs that can use no others, each counted by its
-    speed."""
-    members = _members(mask, len(ways.shape.types))
-    inside = np.zeros(len(ways.shape.types))
+def _gpu_machine(modes: ModeTable, mask: int, speed: Floats, among: Flags | None = None) -> Machine:
+    """Return the GPUs of the types in `mask` for the jobs that can use no others, each counted by
+    its speed."""
+    members = _members(mask, len(modes.empty.types))
+    inside = np.zeros(len(modes.empty.types))
     inside[members] = speed[members]
-    capacity = float(sum(ways.shape.capacity[t] * speed[t] for t in members))
+    capacity = float(sum(modes.empty.capacity[t] * speed[t] for t in members))
     return _machine(
-        _title(ways, mask), ways, capacity, *ways.gpu_density(inside, halved=True), among
+        _title(modes, mask), modes, capacity, modes.gpu_density(inside, halved=True), among
     )
 
 
-def _speeds(ways: Ways, needs: Flags) -> Floats:
-    """How much of a job's work a GPU of each type does beside the best one, on average over
+def _speeds(modes: ModeTable, needs: Flags) -> Floats:
+    """Return how much of a job's work a GPU of each type does beside the best one, on average over
     GPU-seconds.
 
     Any positive numbers give a valid bound; these make it tight where all jobs agree on them.
     """
-    area = ways.gpus * ways.setup_s + ways.area_gpus * ways.run_s
-    best = np.minimum.reduceat(np.where(ways.gpus > 0, area, np.inf), ways.first)[ways.job]
-    counts = (ways.gpus > 0) & needs[ways.job]
-    speed = np.ones(len(ways.shape.types))
+    area = modes.gpus.starting * modes.setup_s + modes.gpus.working * modes.run_s
+    best = np.minimum.reduceat(np.where(modes.gpus.starting > 0, area, np.inf), modes.first)[
+        modes.job
+    ]
+    counts = (modes.gpus.starting > 0) & needs[modes.job]
+    speed = np.ones(len(modes.empty.types))
     for t in range(len(speed)):
-        here = counts & (ways.gpu_type == t)
+        here = counts & (modes.gpu_type == t)
         if here.any():
             speed[t] = np.sum(best[here] ** 2 / area[here]) / np.sum(best[here])
     relative: Floats = np.maximum(speed / speed.max(), 1e-6)
     return relative
 
 
-def _quotas(instance: Instance, ways: Ways) -> Iterator[Family]:
-    """Each tenant's quota of GPUs and all quotas together; a shared GPU counts fully for both
+def _quotas(instance: Instance, table: Capacity, modes: ModeTable) -> Iterator[Family]:
+    """Yield each tenant's quota of GPUs and all quotas together; a shared GPU counts fully for both
     jobs."""
-    caps = {tenant: float(gpus) for tenant, gpus in instance.gpu_cap.items() if gpus}
-    if not caps or not len(ways.shape.types):
+    rows = [row for number in table.quotas.values() if (row := table.rows[number]).capacity]
+    if not rows or not modes.empty.types:
         return
-    index = {tenant: i for i, tenant in enumerate(caps, start=1)}
-    owner = np.array([index.get(job.tenant or "", 0) for job in instance.jobs], np.int64)
-    density = ways.gpu_density(np.ones(len(ways.shape.types)), halved=False)
-    yield Family(
-        "quotas",
-        tuple(
-            _machine(f"the quota of {tenant}", ways, gpus, *density, owner == index[tenant])
-            for tenant, gpus in caps.items()
-        ),
+    index = {row.of: i for i, row in enumerate(rows, start=1)}
+    owner = np.array([index.get(job.tenant or "", 0) for job in instance.jobs])
+    density = modes.gpu_density(np.ones(len(modes.empty.types)), halved=False)
+    machines = (
+        _machine(f"the {row.name}", modes, float(row.capacity), density, owner == i)
+        for i, row in enumerate(rows, start=1)
     )
-    if instance.quota_pool:
-        together = _machine("all quotas", ways, float(instance.quota_pool), *density, owner > 0)
-        yield Family("all quotas", (together,))
+    yield Family("quotas", tuple(machines))
+    if table.pool is not None and (pool := table.rows[table.pool]).capacity:
+        together = _machine(pool.name, modes, float(pool.capacity), density, owner > 0)
+        yield Family(pool.name, (together,))

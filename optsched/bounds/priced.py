@@ -2,7 +2,7 @@
 
 Relax "at most m_c GPUs of type c are held at any instant" with a price lambda_ck >= 0 for a
 GPU-second of type c in interval k of time, and 0 after the last. Then every job buys its own work
-where it is cheapest, one way at a time, in as many pieces as it likes. For sums of weighted
+where it is cheapest, one alternative at a time, in as many pieces as it likes. For sums of weighted
 completion times a job also pays for the end of its last piece:
 
     bound(lambda) = sum_j min over k of [ w_j (t_k + s) + cheapest price of the work of j, done in
@@ -32,7 +32,7 @@ import math
 from bisect import bisect_right, insort
 from dataclasses import dataclass
 
-from .market import Buyer, Market, Way
+from .market import Alternative, Buyer, Market
 
 ROUNDING = 1e-11
 """Sums are taken this much, relative to the terms in them, to the safe side: far more than floats
@@ -68,7 +68,7 @@ class Prices:
         self._market = market
         self._grid_s = grid_s
         self._prices = prices
-        self._steps: dict[tuple[tuple[Way, ...], float], list[tuple[Step, ...]]] = {}
+        self._steps: dict[tuple[tuple[Alternative, ...], float], list[tuple[Step, ...]]] = {}
 
     def bound(self) -> float:
         """No plan has a smaller sum of weighted completion times, counted from submission."""
@@ -89,14 +89,14 @@ class Prices:
         return total - worth > ROUNDING * (total + worth)
 
     def cut(self, grid_s: list[float]) -> "Prices":
-        """The same prices where the grid ends at another instant, for due dates before it; made at
-        next to no cost."""
+        """Return the same prices where the grid ends at another instant, for due dates before it;
+        made at next to no cost."""
         found = Prices(self._market, grid_s, self._prices)
         found._steps = self._steps
         return found
 
     def worth(self) -> float:
-        """What all GPU-seconds of the grid are worth."""
+        """Return what all GPU-seconds of the grid are worth."""
         grid = self._grid_s
         return math.fsum(
             gpus * price * (grid[k + 1] - grid[k])
@@ -105,14 +105,14 @@ class Prices:
         )
 
     def by(self, buyer: Buyer, due_s: float, bought: Cells | None = None) -> float:
-        """The least that a job can pay for all its work between its head and `due_s`; infinite
-        where it cannot do it. The GPU-seconds for it are added to `bought`."""
+        """Return the least that a job can pay for all its work between its head and `due_s`;
+        infinite where it cannot do it. The GPU-seconds for it are added to `bought`."""
         grid, last = self._grid_s, len(self._grid_s) - 1
         free_s = max(0.0, due_s - max(grid[last], buyer.head_s))  # at full speed and for nothing
         need = buyer.work_s - free_s
         if need <= EXACT * buyer.work_s:
             return 0.0
-        plain = self._offered(buyer.ways, 0.0)
+        plain = self._offered(buyer.alternatives, 0.0)
         offers: list[Offer] = []
         for k in range(self._interval(buyer.head_s), last):
             if grid[k] >= due_s:
@@ -123,17 +123,21 @@ class Prices:
         return paid if missing <= IN_TIME * buyer.work_s else math.inf
 
     def _interval(self, at_s: float) -> int:
-        """The interval in which an instant lies; the number of them for one after the grid."""
+        """Return the interval in which an instant lies; the number of them for one after the
+        grid."""
         return bisect_right(self._grid_s, at_s) - 1
 
     def least(self, buyer: Buyer, bought: Cells | None = None) -> float:
-        """The least that a job can pay for its work and its weighted completion. The GPU-seconds
-        for it are added to `bought`."""
+        """Return the least that a job can pay for its work and its weighted completion. The
+        GPU-seconds for it are added to `bought`."""
         weight, head_s, work_s = buyer.weight, buyer.head_s, buyer.work_s
         if weight == 0:
             return 0.0
         grid, last = self._grid_s, len(self._grid_s) - 1
-        plain, final = self._offered(buyer.ways, 0.0), self._offered(buyer.ways, weight)
+        plain, final = (
+            self._offered(buyer.alternatives, 0.0),
+            self._offered(buyer.alternatives, weight),
+        )
         best = cheapest = math.inf
         end = first = self._interval(head_s)
         chosen: list[
@@ -176,13 +180,13 @@ class Prices:
     def _add(self, buyer: Buyer, first: int, end: int, bought: Cells) -> None:
         """What a job buys that completes in interval `end`."""
         grid, last = self._grid_s, len(self._grid_s) - 1
-        plain = self._offered(buyer.ways, 0.0)
+        plain = self._offered(buyer.alternatives, 0.0)
         offers: list[Offer] = []
         for k in range(first, end):
             length_s = grid[k + 1] - max(grid[k], buyer.head_s)
             offers.extend((step.price, k, step.work * length_s, step) for step in plain[k])
         length_s = grid[end + 1] - max(grid[end], buyer.head_s) if end < last else math.inf
-        final = self._offered(buyer.ways, buyer.weight)[end]
+        final = self._offered(buyer.alternatives, buyer.weight)[end]
         offers.extend((step.price, end, step.work * length_s, step) for step in final)
         _taken(offers, buyer.work_s, bought)
 
@@ -194,8 +198,8 @@ class Prices:
         chosen: list[tuple[float, float]],
         enough: float,
     ) -> float | None:
-        """What is paid besides that for `chosen` to complete in an interval, whose work may replace
-        some of it; None where it cannot be done."""
+        """Return what is paid besides that for `chosen` to complete in an interval, whose work may
+        replace some of it; None where it cannot be done."""
         cost, at = 0.0, len(chosen)
         spare = chosen[-1][1] if chosen else 0.0
         for step in steps:
@@ -213,22 +217,22 @@ class Prices:
                     spare = chosen[at - 1][1] if at else 0.0
         return cost if need <= enough else None
 
-    def _offered(self, ways: tuple[Way, ...], per_s: float) -> list[tuple[Step, ...]]:
-        """For each interval, and after the grid, what work costs a job that pays `per_s` for each
-        second that it works there: a second is spent in one way, so that dearer and faster ways
-        come after cheaper and slower ones."""
-        key = ways, per_s
+    def _offered(self, own: tuple[Alternative, ...], per_s: float) -> list[tuple[Step, ...]]:
+        """Return for each interval, and after the grid, what work costs a job that pays `per_s` for
+        each second that it works there: a second is spent in one alternative, so that dearer and
+        faster ones come after cheaper and slower ones."""
+        key = own, per_s
         if key not in self._steps:
             count = len(self._prices[0]) if self._prices else len(self._grid_s) - 1
             at = [tuple(prices[k] for prices in self._prices) for k in range(count)]
             free = tuple([0.0] * len(self._prices))
-            self._steps[key] = [_steps(ways, per_s, now) for now in (*at, free)]
+            self._steps[key] = [_steps(own, per_s, now) for now in (*at, free)]
         return self._steps[key]
 
 
 def _taken(offers: list[Offer], need: float, bought: Cells | None) -> tuple[float, float]:
-    """What the cheapest of `offers` cost that make up `need` seconds of work, and how much of it
-    they leave. What they use is added to `bought`, where it lies in its intervals."""
+    """Return what the cheapest of `offers` cost that make up `need` seconds of work, and how much
+    of it they leave. What they use is added to `bought`, where it lies in its intervals."""
     offers.sort(key=_price_of)
     paid = []
     for price, k, amount, step in offers:
@@ -248,31 +252,24 @@ def _price_of(offer: Offer) -> float:
     return offer[0]
 
 
-def _steps(ways: tuple[Way, ...], per_s: float, prices: tuple[float, ...]) -> tuple[Step, ...]:
-    """The lower convex hull of work and cost of the ways, from (0, 0) on, as steps of rising
-    price."""
+def _steps(
+    own: tuple[Alternative, ...], per_s: float, prices: tuple[float, ...]
+) -> tuple[Step, ...]:
+    """Return the lower convex hull of work and cost of the alternatives, from (0, 0) on, as steps
+    of rising price."""
     points = [
         (one.speed, per_s + (prices[one.gpu_type] * one.gpus if one.gpu_type >= 0 else 0.0), one)
-        for one in ways
+        for one in own
     ]
-    if len(points) == 1:
-        speed, cost, way = points[0]
-        return (Step(cost / speed, speed, _uses(way, None, speed)),)
     steps: list[Step] = []
     speed = cost = 0.0
-    before: Way | None = None
+    before: Alternative | None = None
     while ahead := [point for point in points if point[0] > speed]:
-        price, _, way = min(((y - cost) / (x - speed), -x, way) for x, y, way in ahead)
-        more = way.speed - speed
-        steps.append(Step(price, more, _uses(way, before, more)))
-        speed, cost, before = way.speed, cost + price * more, way
+        price, _, best = min(((y - cost) / (x - speed), -x, point) for x, y, point in ahead)
+        more = best.speed - speed
+        uses = [(best.gpu_type, best.gpus / more)] if best.gpu_type >= 0 else []
+        if before is not None and before.gpu_type >= 0:  # in whose place it is
+            uses.append((before.gpu_type, -before.gpus / more))
+        steps.append(Step(price, more, tuple(uses)))
+        speed, cost, before = best.speed, cost + price * more, best
     return tuple(steps)
-
-
-def _uses(way: Way, before: Way | None, more: float) -> tuple[tuple[int, float], ...]:
-    """GPU-seconds for a second of the work that a way does `more` than the one before it, in its
-    place."""
-    found = [(way.gpu_type, way.gpus / more)] if way.gpu_type >= 0 else []
-    if before is not None and before.gpu_type >= 0:
-        found.append((before.gpu_type, -before.gpus / more))
-    return tuple(found)

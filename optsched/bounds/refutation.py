@@ -8,8 +8,8 @@ from .ascent import USUAL
 from .deadlines import Deadlines
 from .fluid import thinned, worth_of_types
 from .market import Market
+from .mode_table import Floats
 from .priced import Cells, Prices
-from .ways import Floats
 
 NEAR = 1e-8
 """Relative difference of values at which a bisection ends."""
@@ -28,7 +28,7 @@ class Refutation:
         self._instants_s = instants_s
 
     def grid(self, value: float) -> Floats:
-        """The instants before the last due date for `value`, and that."""
+        """Return the instants before the last due date for `value`, and that."""
         last = max(self._deadlines.at(value), default=0.0)
         found: Floats = np.append(self._instants_s[self._instants_s < last], max(last, 1e-9))
         return found
@@ -39,15 +39,15 @@ class Refutation:
 
     @staticmethod
     def cells(prices: Floats, grid_s: Floats) -> Cells:
-        """Prices of the intervals of a grid that was cut off; the last goes on where it was
-        prolonged."""
+        """Return the prices of the intervals of a grid that was cut off; the last goes on where it
+        was prolonged."""
         wanted = np.minimum(np.arange(len(grid_s) - 1), prices.shape[1] - 1)
         found: Cells = prices[:, wanted].tolist()
         return found
 
     def largest(self, prices: Floats, known: float, step: float) -> tuple[float, float]:
-        """The largest value found that `prices` refute, or `known`, and one next to it that they do
-        not."""
+        """Return the largest value found that `prices` refute, or `known`, and one next to it that
+        they do not."""
         priced = Prices(self._market, self._instants_s.tolist(), prices.tolist())
         low, more = known, step
         while self._refutes(priced, low + more):
@@ -107,8 +107,8 @@ class Refutation:
                 mean, best_margin = bought / there - 1, margin
 
     def _margin(self, prices: Floats, value: float) -> tuple[float, Floats, Floats]:
-        """What jobs pay beyond the worth of all GPU time, as a share of that; what they buy; what
-        there is. Intervals beyond the last due date have next to nothing of it."""
+        """Return what jobs pay beyond the worth of all GPU time, as a share of that; what they buy;
+        what there is. Intervals beyond the last due date have next to nothing of it."""
         grid = self.grid(value)
         cells = self.cells(prices, grid)
         priced = Prices(self._market, grid.tolist(), cells)

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .ways import Floats, Ints
+from .mode_table import Floats, Ints
 
 
 def first_come_ends(heads_s: Floats, work_s: Floats) -> Floats:
-    """When each job ends if they are served in the order of their heads: one schedule, so no bound,
-    but a limit on how good a bound by sums of ends can be."""
+    """Return when each job ends if they are served in the order of their heads: one schedule, so no
+    bound, but a limit on how good a bound by sums of ends can be."""
     order = np.argsort(heads_s, kind="stable")
     done = np.cumsum(work_s[order])
     ends = np.empty(len(work_s))
@@ -19,8 +19,8 @@ def first_come_ends(heads_s: Floats, work_s: Floats) -> Floats:
 
 
 def mean_busy_cost(heads_s: Floats, work_s: Floats, weights: Floats) -> float:
-    """Least sum of weight x mean busy time: the job of largest weight / work that is there goes
-    first.
+    """Return the least sum of weight x mean busy time: the job of largest weight / work that is
+    there goes first.
 
     Goemans, A supermodular relaxation for scheduling with release dates, IPCO 1996. With all heads
     equal this is Smith's rule less half of each job, hence the bound of Eastman, Even and Isaacs
@@ -42,15 +42,15 @@ def mean_busy_cost(heads_s: Floats, work_s: Floats, weights: Floats) -> float:
 
 
 def srpt_cost(heads_s: Floats, work_s: Floats) -> float:
-    """Least sum of completion times: shortest remaining work first (Schrage, Operations Research
-    1968)."""
+    """Return the least sum of completion times: shortest remaining work first (Schrage, Operations
+    Research 1968)."""
     pieces = _served(heads_s, work_s, work_s, shrinks=True)
     return sum((start_s + step_s for _, start_s, step_s, ends in pieces if ends), 0.0)
 
 
 def edd_lateness(heads_s: Floats, work_s: Floats, due_s: Floats) -> float:
-    """Least largest lateness: earliest due date first (Horn, Naval Research Logistics Quarterly
-    1974)."""
+    """Return the least largest lateness: earliest due date first (Horn, Naval Research Logistics
+    Quarterly 1974)."""
     due = due_s.tolist()
     pieces = _served(heads_s, work_s, due_s)
     late_s = (start_s + step_s - due[job] for job, start_s, step_s, ends in pieces if ends)
@@ -90,8 +90,8 @@ def _served(
 
 
 def last_end_s(heads_s: Floats, work_s: Floats, tails_s: Floats) -> float:
-    """Least largest completion + tail: the longest tail first (Jackson's preemptive schedule;
-    Carlier, EJOR 1982)."""
+    """Return the least largest completion + tail: the longest tail first (Jackson's preemptive
+    schedule; Carlier, EJOR 1982)."""
     if tails_s.any():
         return edd_lateness(heads_s, work_s, -tails_s)
     return float(first_come_ends(heads_s, work_s).max())

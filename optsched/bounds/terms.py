@@ -11,8 +11,9 @@ from ..model.instance import Instance
 from ..model.job import Elastic, Job, Mode
 from ..objectives import Hinge, JobCost, RankOfJobs, Relaxation, Square, Term, Usage
 from .machines import Family, families
+from .mode_table import Floats, Ints, ModeTable
 from .relaxations import edd_lateness, first_come_ends, last_end_s, mean_busy_cost, srpt_cost
-from .ways import Floats, Ints, Ways
+from .relaxed_modes import Density
 
 Found = tuple[float, str]
 """A bound and what proves it."""
@@ -29,7 +30,7 @@ class Outlook:
     """When each job can start at the earliest (counted from now), how long it takes alone, and how
     long the jobs take that wait for it."""
 
-    ways: Ways
+    modes: ModeTable
     heads_s: Floats
     seconds: Floats
     tails_s: Floats
@@ -42,10 +43,10 @@ class Outlook:
         return self.heads_s + self.seconds
 
 
-def look(instance: Instance, ways: Ways) -> Outlook:
-    """Heads and tails along the longest chains of `after`, and the machines that jobs compete
-    for."""
-    seconds = ways.least(np.ones(len(ways.job)))
+def look(instance: Instance, modes: ModeTable) -> Outlook:
+    """Return the heads and tails along the longest chains of `after`, and the machines that jobs
+    compete for."""
+    seconds = modes.least(Density.steady(np.ones(len(modes.job))))
     heads = np.array([max(0.0, job.submit_s - instance.now_s) for job in instance.jobs], np.float64)
     tails = np.zeros(len(heads))
     order = chains(instance)
@@ -55,7 +56,7 @@ def look(instance: Instance, ways: Ways) -> Outlook:
         for i in before:
             tails[i] = max(tails[i], seconds[j] + tails[j])
     return Outlook(
-        ways, heads, seconds, tails, bool(order), tuple(families(instance, ways, seconds))
+        modes, heads, seconds, tails, bool(order), tuple(families(instance, modes, seconds))
     )
 
 
@@ -74,7 +75,7 @@ def chains(instance: Instance) -> list[tuple[int, list[int]]]:
 def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Found]:
     """Yield every bound on `term`, at least one."""
     if isinstance(term, Usage):
-        yield cheapest(term, instance, outlook.ways), "the cheapest way of each job"
+        yield cheapest(term, instance, outlook.modes), "the cheapest way of each job"
         return
     counted, cost = term.costs(instance, instance.jobs)
     by_itself = alone(cost, outlook.ends_s[counted], instance.now_s)
@@ -102,11 +103,10 @@ def alone(cost: JobCost, ends_s: Floats, now_s: float) -> Floats:
     return np.asarray(cost.at(ends_s + now_s), np.float64)
 
 
-def cheapest(term: Usage, instance: Instance, ways: Ways) -> float:
+def cheapest(term: Usage, instance: Instance, modes: ModeTable) -> float:
     """Return the sum over jobs of the cheapest way to do what is left, at the lowest price of each
     GPU type and, at the most that the job can use in a second, at the cheapest times."""
-    per_gpu_s = price_per_gpu_s(term, instance, ways)
-    units = ways.least(per_gpu_s * ways.gpus, per_gpu_s * ways.area_gpus)
+    units = modes.least(usage(term, instance, modes))
     tariff = term.tariff(instance.cluster)
     if tariff.is_constant:
         return tariff.rates[0] * float(np.sum(units))
@@ -130,11 +130,11 @@ def _most_per_s(term: Usage, instance: Instance, job: Job) -> float:
     )
 
 
-def price_per_gpu_s(term: Usage, instance: Instance, ways: Ways) -> Floats:
-    """Return the lowest cost of a GPU for a second in each way."""
+def usage(term: Usage, instance: Instance, modes: ModeTable) -> Density:
+    """Return the lowest cost of a second in each mode."""
     price = instance.cluster.lowest_gpu_price_per_h
-    by_type = np.array([price[gpu_type] for gpu_type in ways.shape.types])
-    return np.asarray(term.per_s(ways.power_w, ways.on_types(by_type)))
+    by_type = np.array([price[gpu_type] for gpu_type in modes.empty.types])
+    return modes.gpus.times(term.per_s(modes.power_w, modes.on_types(by_type)))
 
 
 def _spread(count: int, which: Ints, values: Floats) -> Floats:
@@ -191,16 +191,16 @@ def _last_end(outlook: Outlook) -> Iterator[Found]:
 def _sum(
     outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, cost_alone: Floats
 ) -> float:
-    """Sum of scale x (completion - origin), or of its positive part, whichever `cost_alone` was
-    made of.
+    """Return the sum of scale x (completion - origin), or of its positive part, whichever
+    `cost_alone` was made of.
 
     Each machine stands for its jobs where that is better than each of them alone.
     """
-    ways = outlook.ways
+    modes = outlook.modes
     one_piece = None
-    if not ways.preemptive:
-        one_piece = np.minimum.reduceat(ways.setup_s + ways.run_s, ways.first)
-        one_piece[ways.job[ways.shares]] = 0.0
+    if not modes.preemptive:
+        one_piece = np.minimum.reduceat(modes.setup_s + modes.run_s, modes.first)
+        one_piece[modes.job[modes.shares]] = 0.0
     total = float(np.sum(cost_alone))
     for machine in family.machines:
         heavy = scale[machine.jobs] > 0

@@ -12,8 +12,8 @@ from ..model.instance import Instance
 from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, RankOfJobs, SumOfJobs, Term, Usage
 from ..physics import TIME_TOLERANCE_S
-from .terms import Outlook, alone, cheapest, look, price_per_gpu_s
-from .ways import tabulate
+from .mode_table import tabulate
+from .terms import Outlook, alone, cheapest, look, usage
 
 INSTANT_S, CLOCK_ULPS = 1e-9, 4
 """Rounding of an instant in a plan: so many seconds, and so many of the steps in which the clock
@@ -38,7 +38,7 @@ class Yardstick:
         return abs(a - b) > self._rounding(max(abs(a), abs(b)))
 
     def keeps(self, value: float) -> float:
-        """The largest value that differs from `value` by rounding alone."""
+        """Return the largest value that differs from `value` by rounding alone."""
         return value + self._rounding(abs(value))
 
     def is_closed(self, value: float | None, bound: float | None) -> bool:
@@ -59,7 +59,7 @@ class Yardstick:
 
 
 def yardsticks(instance: Instance, objective: Objective, any_plan: bool) -> tuple[Yardstick, ...]:
-    """One for each level, for plans of the plan class or for any plan."""
+    """Return one for each level, for plans of the plan class or for any plan."""
     if not instance.jobs:
         return tuple(Yardstick(0.0, 0.0, 0.0) for _ in objective.levels)
     try:
@@ -84,10 +84,10 @@ def _term(term: Term, instance: Instance, outlook: Outlook, last_s: float) -> tu
     """Return what every plan pays, and what a second is worth by which all jobs complete later or
     hold more."""
     if isinstance(term, Usage):
-        ways = outlook.ways
-        per_s = price_per_gpu_s(term, instance, ways) * ways.gpus
-        per_s *= max(term.tariff(instance.cluster).rates)
-        return cheapest(term, instance, ways), float(np.maximum.reduceat(per_s, ways.first).sum())
+        modes = outlook.modes
+        per_s = usage(term, instance, modes).starting * max(term.tariff(instance.cluster).rates)
+        most_per_s = np.maximum.reduceat(per_s, modes.first)
+        return cheapest(term, instance, modes), float(most_per_s.sum())
     counted, cost = term.costs(instance, instance.jobs)
     ends_s = outlook.ends_s[counted]
     least = term.combine(alone(cost, ends_s, instance.now_s).tolist())

@@ -167,8 +167,7 @@ class Intake:
             if self._weight(request) == request.job.weight * asked
             else [
                 f"weight={asked:g}: its user may ask for {self._most_weight(request):g} at the "
-                "most (max_weight in "
-                "cluster.toml); QOS and account may weigh more"
+                "most (max_weight in cluster.toml); QOS and account may weigh more"
             ]
         )
 

@@ -25,7 +25,6 @@ MOST_TRIES = 4
 SUSPECT_S, BRIEFLY_S = 600.0, 0.1
 """How long jobs with which deciding fails by a bug are left out, and the wall clock for finding out
 which these are."""
-ENDED_AS = {"failed": "failed", "cancelled": "was cancelled"}
 
 
 class Deciding(Acting):
@@ -218,16 +217,12 @@ class Deciding(Acting):
         self.left_out = left_out
 
     def _drop_orphans(self) -> None:
-        """Jobs whose predecessor will never complete are cancelled."""
+        """Cancel jobs whose predecessor will never complete."""
         for job in [*self.state.open.values()]:
-            for name in job.submission.job.after:
-                before = self.state.jobs.get(name)
-                ended = "is unknown" if before is None else ENDED_AS.get(before.status)
-                if ended is not None:
-                    self.record(
-                        Cancelled(job=job.id, reason=f"{name}, which it comes after, {ended}")
-                    )
-                    break
+            predecessor = self.state.lost_predecessor(job)
+            if predecessor is not None:
+                name, ended = predecessor
+                self.record(Cancelled(job=job.id, reason=f"{name}, which it comes after, {ended}"))
 
     def _drop_stale_claims(self, now_s: float) -> None:
         """Claims whose place will not come free by itself: what it lacks is up to the next

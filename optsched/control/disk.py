@@ -19,9 +19,8 @@ def short_of_disk(settings: Settings) -> str | None:
         free_gib = float("inf") if folder is None else _free_gib(folder)
         if free_gib < settings.keep_free_gib:
             return (
-                f"the disk of the {what} has {free_gib * MIB_PER_GIB:.0f} MiB free, and nothing "
-                "is started below "
-                f"{settings.keep_free_gib * MIB_PER_GIB:g} MiB (keep_free_gib)"
+                f"the disk of the {what} has {free_gib * MIB_PER_GIB:.0f} MiB free, and nothing is "
+                f"started below {settings.keep_free_gib * MIB_PER_GIB:g} MiB (keep_free_gib)"
             )
     return None
 

@@ -7,7 +7,7 @@ from ..model.cluster import Cluster, Tenant
 from ..model.instance import Instance
 from ..model.job import Job
 from ..model.plan import JobPlan, Plan, Segment
-from .journal.state import Attempt, LiveJob, State
+from .journal.state import LiveJob, State
 from .present import LEAST_WORK_S
 
 
@@ -38,18 +38,13 @@ def _segments(job: LiveJob, start_s: float) -> tuple[Segment, ...]:
     return tuple(
         Segment(
             start_s=attempt.started_s - start_s,
-            end_s=max(attempt.started_s, _end_s(attempt)) - start_s,
+            end_s=max(attempt.started_s, attempt.end_s or 0.0) - start_s,
             mode=attempt.mode,
             placement=attempt.placement,
         )
         for attempt in job.attempts
         if attempt.started_s is not None and attempt.ended is not None
     )
-
-
-def _end_s(attempt: Attempt) -> float:
-    assert attempt.ended is not None and attempt.ended_s is not None
-    return attempt.ended_s if attempt.ended.ended_s is None else attempt.ended.ended_s
 
 
 def work_done_s(job: LiveJob) -> float:
@@ -62,7 +57,9 @@ def work_done_s(job: LiveJob) -> float:
         profile = job.profile
         setup_s = profile.startup_s + (profile.restore_s if i else 0.0)
         save_s = profile.checkpoint_s if attempt.leaving else 0.0
-        work_s += max(0.0, _end_s(attempt) - attempt.started_s - setup_s - save_s) * attempt.rate
+        work_s += (
+            max(0.0, (attempt.end_s or 0.0) - attempt.started_s - setup_s - save_s) * attempt.rate
+        )
     return max(LEAST_WORK_S, work_s)
 
 

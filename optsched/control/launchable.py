@@ -4,6 +4,7 @@ rounds."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..driver.blocked import amounts
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance, Placement, Running, Suspended
@@ -14,7 +15,7 @@ from ..round.verify import verify_round
 from .journal.events import Claim
 from .journal.state import State
 from .out_of_order import idle_out
-from .present import LEAST_WORK_S, as_running, as_waiting, may_start, ran_before
+from .present import as_running, as_suspended, as_waiting, may_start, ran_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ def launchable(
     now_s: float,
     strangers: Sequence[Placement] = (),
 ) -> list[Launchable]:
-    """Claims whose place is free now and on usable nodes, in order; each counts for those after it.
+    """Return claims whose place is free now and on usable nodes, in order; each counts for those
+    after it.
 
     Whatever is still there counts as held: attempts that are being stopped, those nobody has an
     answer for, and `strangers`, which the state does not know. Where more is held than there is,
@@ -62,9 +64,7 @@ def launchable(
         live_job = state.jobs[claim.job]
         jobs.append(as_waiting(live_job))
         if ran_before(live_job):
-            suspended.append(
-                Suspended(job=claim.job, remaining_s=max(LEAST_WORK_S, live_job.left_s))
-            )
+            suspended.append(as_suspended(live_job))
     instance = Instance(
         now_s=now_s,
         cluster=replace(cluster, nodes=tuple(_in_order(state, status) for status in statuses)),
@@ -78,7 +78,7 @@ def launchable(
         for entry in running
     ]
     known = {str(fault) for fault in verify_round(instance, going_on, strangers)}
-    found: list[Launchable] = []
+    free: list[Launchable] = []
 
     def begin(claims: Sequence[Claim]) -> None:
         """Take all claims if they are free together, else those of each half that are: what is held
@@ -92,34 +92,26 @@ def launchable(
             )
             for claim in claims
         ]
-        if all(
-            str(fault) in known for fault in verify_round(instance, [*going_on, *begun], strangers)
-        ):
+        faults = verify_round(instance, [*going_on, *begun], strangers)
+        if all(str(fault) in known for fault in faults):
             going_on.extend(begun)
-            found.extend(
-                Launchable(
-                    claim,
-                    placed_rate(instance, instance.job[claim.job], claim.mode, claim.placement),
-                )
-                for claim in claims
-            )
+            for claim in claims:
+                job = instance.job[claim.job]
+                rate = placed_rate(instance, job, claim.mode, claim.placement)
+                free.append(Launchable(claim, rate))
         elif len(claims) > 1:
             begin(claims[: len(claims) // 2])
             begin(claims[len(claims) // 2 :])
 
     begin(wanted)
-    return found
+    return free
 
 
 def _in_order(state: State, status: NodeStatus) -> Node:
-    """The node without GPUs that are out and that nobody holds."""
+    """Return the node without GPUs that are out and that nobody holds."""
     node = status.node
     if not status.out:
         return node
-    held = sum(
-        slot.gpus
-        for one in state.live_attempts()
-        for slot in one.placement
-        if slot.node == node.name
-    )
-    return replace(node, gpus=node.gpus - idle_out(state, node.name, node.gpus - held))
+    held = amounts(attempt.placement for attempt in state.live_attempts())
+    idle = node.gpus - held.get(node.name, [0])[0]
+    return replace(node, gpus=node.gpus - idle_out(state, node.name, idle))

@@ -15,7 +15,7 @@ from ..profiling.durations import Durations, Past
 from ..profiling.estimate import estimate
 from ..profiling.likeness import name_of
 from ..profiling.store import Store, Stored
-from .journal.events import AttemptEnded, Event, key
+from .journal.events import AttemptEnded, Event
 from .journal.state import Attempt, LiveJob, State
 from .regret.spent import useful_work_s
 
@@ -50,7 +50,7 @@ class Learning:
         """Learn from attempts that ended by their own doing."""
         if not isinstance(event, AttemptEnded) or event.exit_status is None:
             return
-        job, attempt = self._state.jobs[event.job], self._state.attempt(event.job, event.number)
+        job, attempt = self._state.jobs[event.job], self._state.attempt(event.key)
         if job.finished == "completed":
             self._add(job)
         if event.progress is None and event.peak_memory_gib is None:
@@ -58,7 +58,7 @@ class Learning:
         try:
             self._learn(job, attempt, event)
         except (InputError, OSError) as error:
-            self._complain(f"nothing was learned from {key(event)}: {error}")
+            self._complain(f"nothing was learned from {event.key}: {error}")
 
     def costs(self, user: str | None, command: str | None) -> Profile:
         """A profile with what starting and saving took jobs alike."""

@@ -4,8 +4,8 @@ from .journal.state import Attempt, State
 
 
 def idle_out(state: State, node: str, room: int) -> int:
-    """How many of the `room` GPUs that no attempt holds there are none to be given away: those that
-    are out and that no attempt is known to hold."""
+    """Return how many of the `room` GPUs that no attempt holds there are not to be given away:
+    those that are out and that no attempt is known to hold."""
     seen = state.nodes.get(node)
     if seen is None or not seen.out:
         return 0
@@ -14,7 +14,7 @@ def idle_out(state: State, node: str, room: int) -> int:
 
 
 def out_of(state: State, attempt: Attempt) -> tuple[str, ...]:
-    """GPUs that an attempt holds and that are out, each with its node."""
+    """Return the GPUs that an attempt holds and that are out, each with its node."""
     return tuple(
         f"{gpu} on {node}"
         for node, ids in attempt.gpu_ids.items()

@@ -2,7 +2,7 @@
 reason, and the rest goes on."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..executors.base import NodeStatus
@@ -78,11 +78,17 @@ def at_fault(instance: Instance, fails: Callable[[Instance], bool]) -> list[str]
     return names
 
 
-def only(instance: Instance, names: set[str]) -> Instance:
-    """Return the instance with these jobs alone."""
+def only(instance: Instance, names: Collection[str]) -> Instance:
+    """Return the instance with these jobs alone, as if the others had completed."""
+    jobs = (job for job in instance.jobs if job.id in names)
     return replace(
         instance,
-        jobs=tuple(job for job in instance.jobs if job.id in names),
+        jobs=tuple(
+            replace(job, after=tuple(name for name in job.after if name in names))
+            if job.after
+            else job
+            for job in jobs
+        ),
         running=tuple(entry for entry in instance.running if entry.job in names),
         suspended=tuple(entry for entry in instance.suspended if entry.job in names),
     )

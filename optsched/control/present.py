@@ -96,7 +96,7 @@ def present(
                 )
             )
             if ran_before(live_job):
-                suspended.append(_suspended(live_job))
+                suspended.append(as_suspended(live_job))
     taken = beneath(taken, amounts(claim.placement for claim in state.claims.values()))
     amounts(strangers, taken)
     amounts((one.live.placement for one in aside if one.live is not None), taken)
@@ -116,18 +116,15 @@ def present(
 
 
 def may_start(state: State, job: LiveJob, now_s: float) -> bool:
-    """Whether a job that does not run is free to: not held, its pause after a failure over, its
-    predecessors done, and its manager not known to decline it."""
+    """Tell whether a job that does not run is free to: not held, its pause after a failure over,
+    its predecessors done, and its manager not known to decline it."""
     return (
         job.live is None
         and job.held is None
         and job.finished is None
         and job.ready_s <= now_s
         and job.id not in state.barred
-        and all(
-            name in state.jobs and state.jobs[name].finished == "completed"
-            for name in job.submission.job.after
-        )
+        and not state.awaited(job)
     )
 
 
@@ -185,8 +182,8 @@ def guarded(job: Job, live_job: LiveJob, preempt_unsaved: bool) -> Job:
 
 
 def ran_before(job: LiveJob) -> bool:
-    """Whether a new attempt goes on from a checkpoint: it has less to do than the whole job, or was
-    preempted."""
+    """Tell whether a new attempt goes on from a checkpoint: it has less to do than the whole job,
+    or was preempted."""
     return job.preemptions > 0 or job.left_s < job.submission.job.work_s
 
 
@@ -200,7 +197,8 @@ def memory_of(job: Job, mode: Mode, placement: Placement) -> tuple[float, ...]:
     return tuple(memory_gib(job, mode, slot.gpus) for slot in placement)
 
 
-def _suspended(job: LiveJob) -> Suspended:
+def as_suspended(job: LiveJob) -> Suspended:
+    """Return what a job that ran before has to do yet."""
     return Suspended(job=job.id, remaining_s=_within(job.left_s), preemptions=job.preemptions)
 
 

@@ -2,7 +2,6 @@
 
 import math
 from bisect import insort
-from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -18,8 +17,6 @@ from .trial import Trial
 from .view import Hold
 from .world import World
 
-Claims = Mapping[str, tuple[Option, Placement]]
-"""Waiting jobs and the places kept for them, which jobs that are being saved still hold in part."""
 Entry = tuple[float, tuple[float, int], str]
 """A waiting job in order: rank, arrival, id."""
 MOST_STARTS = 500
@@ -58,9 +55,9 @@ class Playouts:
             for job_id in (*world.running, *world.saving)
         )
 
-    def cost(self, trial: Trial, claims: Claims) -> tuple[float, ...]:
+    def cost(self, trial: Trial) -> tuple[float, ...]:
         """Return what each level of the objective comes to over the jobs that are here."""
-        ends = self.completions_s(trial, claims)
+        ends = self.completions_s(trial)
         return tuple(
             sum(
                 weight * term.combine(cost.at(ends[counted]).tolist())
@@ -69,10 +66,10 @@ class Playouts:
             for level in self._levels
         )
 
-    def completions_s(self, trial: Trial, claims: Claims) -> NDArray[np.float64]:
+    def completions_s(self, trial: Trial) -> NDArray[np.float64]:
         """Return when each job completes, in the order in which the world names them: those that
         wait, run and are being saved."""
-        return _Playout(self, trial, claims).run()
+        return _Playout(self, trial).run()
 
     def entry(self, job_id: str) -> Entry:
         world = self._world
@@ -85,8 +82,8 @@ class _Playout:
     """One trial played forward. `holders` are (end, arrival, job) of those that hold something;
     an entry of another end than `holding` says is out of date."""
 
-    def __init__(self, common: Playouts, trial: Trial, claims: Claims) -> None:
-        self.common, self.trial, self.claims = common, trial, dict(claims)
+    def __init__(self, common: Playouts, trial: Trial) -> None:
+        self.common, self.trial, self.claims = common, trial, dict(trial.claims)
         self.now_s, self.room = trial.now_s, trial.free.copy()
         self.ends_s = np.full(len(common.place), math.nan)
         self.kept: list[Aside] = []

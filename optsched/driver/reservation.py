@@ -94,13 +94,12 @@ class Reservations:
     patience is over.
 
     It is kept until its job starts, there or elsewhere, or a node of it is lost; so it is due after
-    a finite time, and two jobs never wait for each other. What starts by it is `protected`: nobody
-    of its priority evicts it.
+    a finite time, and two jobs never wait for each other. What starts by it is protected
+    (`World.protected`): nobody of its priority evicts it.
     """
 
     def __init__(self) -> None:
         self.current: Reservation | None = None
-        self.protected: set[str] = set()
         self._new: list[str] = []
         self._ripens: list[tuple[float, float, str]] = []
         self._ripe: list[tuple[float, str]] = []
@@ -109,8 +108,7 @@ class Reservations:
     def arrived(self, world: World, job_id: str) -> None:
         """A job has come to wait."""
         self._new.append(job_id)
-        if self.protected:
-            self.protected.discard(job_id)
+        world.protected.discard(job_id)
 
     def _look_at_new(self, world: World) -> None:
         """See when the patience of those ends that did not start as soon as they came."""
@@ -166,14 +164,15 @@ class Reservations:
 
     def _takes_too_much(self, world: World, job_id: str) -> bool:
         """Whether no place is kept for the job before others that started on theirs are done."""
-        held = sum(world.held_gpus(one) for one in self.protected if one in world.running)
+        held = sum(world.held_gpus(job) for job in world.protected if job in world.running)
         return too_much(held, world.fewest_gpus(job_id), world.cluster.total_gpus)
 
     def protects(self, world: World, running: str, waiting: str) -> bool:
         """Whether one has started on its reservation and is evicted for none but a higher priority
         than its own."""
         return (
-            running in self.protected and world.job(waiting).priority <= world.job(running).priority
+            running in world.protected
+            and world.job(waiting).priority <= world.job(running).priority
         )
 
     def place(self, world: World) -> tuple[Option, Placement] | None:

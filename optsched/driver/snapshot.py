@@ -8,22 +8,24 @@ from ..files.faults import REMAINING_TOLERANCE
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, first_come
+from .blocked import amounts, beneath, blocked_places
 from .view import PolicyError
 from .world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The present, and what jobs that are being preempted still block: (job, what it holds, until
-    when).
+    """The present, and what is not there to be given away.
 
-    Those are not among the jobs of `instance`. GPUs that two jobs share are named only once: not
-    with a saving job whose partner is in `instance`, and of two saving ones with the one that
-    leaves later.
+    `saving` are jobs that are being preempted, which are not among the jobs of `instance`: (job,
+    what it holds, until when). GPUs that two jobs share are named only once: not with a saving job
+    whose partner is in `instance`, and of two saving ones with the one that leaves later.
+    `blocked` is what these hold, what is claimed, and nodes that are lost.
     """
 
     instance: Instance
-    saving: tuple[tuple[str, Placement, float], ...]
+    saving: tuple[tuple[str, Placement, float], ...] = ()
+    blocked: tuple[Placement, ...] = ()
 
 
 def snapshot(
@@ -44,6 +46,9 @@ def snapshot(
 
     Raises PolicyError where one of `jobs` neither waits nor runs.
     """
+    seen = world.seen(world.waiting if jobs is None else jobs)
+    if seen is not None:
+        return seen
     wanted = (
         [*world.waiting]
         if jobs is None
@@ -76,7 +81,8 @@ def snapshot(
         running=tuple(entry for entry in entries if isinstance(entry, Running)),
         suspended=tuple(entry for entry in entries if isinstance(entry, Suspended)),
     )
-    return Snapshot(instance, tuple(_blocked(world, job_id) for job_id in world.saving))
+    saving = tuple(_saving(world, job_id) for job_id in world.saving)
+    return Snapshot(instance, saving, _blocked(world, [placement for _, placement, _ in saving]))
 
 
 def _as_known(
@@ -134,7 +140,18 @@ def _with_budgets_left(world: World, jobs: list[str]) -> Cluster:
     return replace(cluster, budgets=budgets)
 
 
-def _blocked(world: World, job_id: str) -> tuple[str, Placement, float]:
+def _blocked(world: World, saving: list[Placement]) -> tuple[Placement, ...]:
+    """What is being saved, lost or claimed, on each node the more: claims are mostly on what is
+    being saved."""
+    taken = amounts(saving)
+    for name in world.lost:
+        node = world.cluster.node[name]
+        taken[name] = [node.gpus, node.cpus or 0]
+    claimed = amounts(placement for _, placement in world.claims.values())
+    return blocked_places(beneath(taken, claimed), world.cluster.node_order)
+
+
+def _saving(world: World, job_id: str) -> tuple[str, Placement, float]:
     hold, until_s = world.hold(job_id), world.expected_release_s(job_id)
     placement = hold.placement
     if hold.partner is not None:

@@ -27,6 +27,7 @@ class Trial(World):
         self.pinned = pinned
         self.waiting, self.running = dict(world.waiting), dict(world.running)
         self.saving, self.free = dict(world.saving), world.free.copy()
+        self.claims, self.protected = dict(world.claims), set(world.protected)
         self.victims: list[str] = []
         self.started: dict[str, tuple[Option, Placement]] = {}
         self.joined: dict[str, tuple[Option, str]] = {}
@@ -51,6 +52,10 @@ class Trial(World):
         self._holds[job_id] = Hold(need, placement, None)
         self.started[job_id] = option, placement
         self._commands.append(lambda world: world.start(job_id, option, placement))
+
+    def claim(self, job_id: str, option: Option, placement: Placement) -> None:
+        super().claim(job_id, option, placement)
+        self._commands.append(lambda world: world.claim(job_id, option, placement))
 
     def start_sharing(
         self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False

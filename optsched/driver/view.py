@@ -18,6 +18,8 @@ from .placement import Room
 from .sharing import why_not_share
 from .state import JobState, Run, gpus_counted
 
+Fit = tuple[Option, Placement]
+"""How a job could start, and where."""
 WORK_TOLERANCE = 1e-9
 """Share of a job's work that counts as rounding."""
 
@@ -276,7 +278,7 @@ class ClusterView:
         run = self._held(job_id)
         return Hold(run.need, run.placement, None if run.partner is None else run.partner.job.id)
 
-    def fit(self, job_id: str, room: Room | None = None) -> tuple[Option, Placement] | None:
+    def fit(self, job_id: str, room: Room | None = None) -> Fit | None:
         """The fastest option that fits `room` (default: what is free now), and the best-fit place
         for it."""
         state = self._state[job_id]

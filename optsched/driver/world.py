@@ -1,7 +1,9 @@
 """The cluster that a policy drives: what it may do with it, and what that means for its jobs."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..estimates import Estimates
 from ..model.instance import Instance, Placement, Running
@@ -20,6 +22,9 @@ from .sharing import sharing_placement
 from .state import Ending, JobState, Run, gpus_counted
 from .view import ClusterView, PolicyError
 
+if TYPE_CHECKING:
+    from .snapshot import Snapshot
+
 
 class World(ClusterView):
     """What a policy is given: the view, with what it may do.
@@ -27,6 +32,10 @@ class World(ClusterView):
     In virtual time (`simulate.virtual.VirtualWorld`) what is begun takes its course; on real nodes
     (`control.live_world.LiveWorld`) jobs follow what is seen of them. By itself a world stands
     still.
+
+    `claims` are places of jobs that wait until those who are being saved there have left;
+    `protected` are the jobs that have started on the place that was kept for them (see
+    `reservation`).
     """
 
     def __init__(self, instance: Instance, estimates: Estimates | None = None) -> None:
@@ -34,6 +43,8 @@ class World(ClusterView):
         self._arrived: list[str] = []
         self._released: list[str] = []
         self._wakes: set[float] = set()
+        self.claims: dict[str, tuple[Option, Placement]] = {}
+        self.protected: set[str] = set()
         self._open()
         if self.instance.cluster.budgets:
             self._set_least_budgets_aside()
@@ -103,6 +114,30 @@ class World(ClusterView):
             begin_s = self._caches.begin_s(placement, begin_s)
         self.free.take(need, placement)
         self._begin(state, begin_s, option.mode, placement, need, speed)
+
+    def claim(self, job_id: str, option: Option, placement: Placement) -> None:
+        """Promise a job the place of jobs that are being preempted; `start_claimed` starts it."""
+        self.claims[job_id] = option, placement
+
+    def start_claimed(self) -> list[str]:
+        """Start and return the jobs whose claims have come free; drop the claims that will not."""
+        saving = {slot.node for job_id in self.saving for slot in self.hold(job_id).placement}
+        started = []
+        for job_id, (option, placement) in [*self.claims.items()]:
+            if job_id not in self.waiting:
+                continue  # it moves, and is still being saved
+            if self.free.holds(self.need(job_id, option), placement):
+                self.start(job_id, option, placement)
+                started.append(job_id)
+            elif any(slot.node in saving for slot in placement):
+                continue
+            # else what it lacks (a budget, a licence) will not come with its place
+            del self.claims[job_id]
+        return started
+
+    def seen(self, jobs: Iterable[str]) -> "Snapshot | None":
+        """The present with these waiting jobs, where it is known already as an instance."""
+        return None
 
     def start_sharing(
         self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False

@@ -129,8 +129,8 @@ def _can_travel(constrain: Constrain) -> bool:
 def _choose(
     solver: str | Solver, instance: Instance, objective: Objective, given: Mapping[str, object]
 ) -> tuple[tuple[str, ...], Solver | None, str | None, PluginOptions]:
-    """Policies to simulate, the exact solver to run afterwards if there is one, if there is none
-    why, and the options of the solver.
+    """Return the policies to simulate, the exact solver to run afterwards if there is one, if there
+    is none why, and the options of the solver.
 
     Raises InputError for options that the solver does not take, before any work.
     """

@@ -92,7 +92,7 @@ def _remove(folder: str) -> None:
 
 
 def _wait(solver_pid: int, request_fd: int, engine_pid: int) -> int | None:
-    """Exit status of the solver, or None once the engine hung up or died."""
+    """Return the exit status of the solver, or None once the engine hung up or died."""
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.signal(
@@ -130,7 +130,7 @@ def _adopt_orphans() -> None:
 
 
 def _children() -> list[int]:
-    """Processes whose parent this one is; none where the system does not tell."""
+    """Return the processes whose parent this one is; none where the system does not tell."""
     with suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as listing:
         return [int(pid) for pid in listing.read().split()]
     return []

@@ -40,7 +40,7 @@ KINDS = {
 
 
 def explain(model: RoundModel, solution: RoundSolution, job_id: str) -> Explanation:
-    """The numbers behind one decision of a round. For many jobs make one `Explainer`.
+    """Return the numbers behind one decision of a round. For many jobs make one `Explainer`.
 
     Raises InputError where `solution` is no round of this model, or the instance has no such job.
     """
@@ -84,7 +84,7 @@ class Explainer:
         self._comers, self._goers = self._changes()
 
     def _changes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-        """Who comes to each node where those who leave were in the way, and who leaves each
+        """Return who comes to each node where those who leave were in the way, and who leaves each
         node."""
         model = self._model
         comers: dict[str, list[str]] = defaultdict(list)
@@ -104,62 +104,66 @@ class Explainer:
                     ):
                         left[slot.node][i] += amount
         for node, amounts in left.items():
-            n = model.instance.cluster.node_order[node]
-            free = self._room.gpus[n], self._room.cpus[n], self._room.memory[n]
+            free = self._room.free[model.instance.cluster.node_order[node]]
             if all(there >= amount for there, amount in zip(free, amounts, strict=True)):
                 comers.pop(node, None)
         return comers, goers
 
     def jobs(self) -> list[Explanation]:
-        """Every job of the instance, in its order."""
+        """Return every job of the instance, in its order."""
         return [self.job(job.id) for job in self._model.instance.jobs]
 
     def job(self, job_id: str) -> Explanation:
-        """One job. Raises InputError where the instance has none of this id."""
+        """Return one job. Raises InputError where the instance has none of this id."""
         instance, model = self._model.instance, self._model
         if job_id not in self._index:
-            found = explain_inactive(instance, job_id)
-            assert found is not None
-            return found
+            explanation = explain_inactive(instance, job_id)
+            assert explanation is not None
+            return explanation
         j = self._index[job_id]
-        decided, running = self._decided[job_id], model.running[j]
+        decided = self._decided[job_id]
+        explanation = Explanation(
+            id=job_id,
+            state=decided.decision,
+            chosen=self._numbers(int(self._chosen[j])) if self._chosen[j] >= 0 else None,
+            nodes=tuple(slot.node for slot in decided.placement),
+        )
         ranked = model.options.ranked(j, self._reduced)
-        best = ranked[0]
-        chosen = int(self._chosen[j])
-        blocked, waits_for, swap = False, (), None  # type: bool, tuple[str, ...], Swap | None
         if decided.decision == "wait":
-            best = next(o for o in ranked if model.hold(o) is None)  # on GPUs of its own
-            blocked, waits_for = self._waits_for(best)
-            swap = self._swap(j, best)
-        left, taken = (), ()  # type: tuple[str, ...], tuple[str, ...]
-        if running is not None and decided.decision != "continue":
-            left = tuple(slot.node for slot in running.placement)
-        if decided.decision not in ("continue", "preempt", "wait"):
-            taken = tuple(slot.node for slot in decided.placement if slot.node in self._comers)
-        elif swap is not None and not swap.leavers:
-            taken = swap.nodes
-        return with_sentence(
-            instance,
-            Explanation(
-                id=job_id,
-                state=decided.decision,
-                reason=None,
-                chosen=None if chosen < 0 else self._numbers(chosen),
-                best=self._numbers(best),
-                keep=None if running is None else self._numbers(int(model.options.first[j])),
-                nodes=tuple(slot.node for slot in decided.placement),
-                waits_for=waits_for,
-                blocked=blocked,
-                margin=None if running is None else float(self._reduced[model.options.first[j]]),
-                must_stay=self._must_stay(j, running)
-                if running is not None and model.must[j] and decided.decision == "continue"
-                else None,
-                leaver=None if running is None else self._leaver(j, preempted=True),
-                swap=swap,
+            explanation = self._waiting(j, ranked, explanation)
+        else:
+            taken = explanation.nodes if decided.decision not in ("continue", "preempt") else ()
+            explanation = replace(
+                explanation,
+                best=self._numbers(ranked[0]),
+                takes_from=_others(job_id, taken, self._goers, self._comers),
+            )
+        if (running := model.running[j]) is not None:
+            first, stays = int(model.options.first[j]), decided.decision == "continue"
+            left = () if stays else tuple(slot.node for slot in running.placement)
+            explanation = replace(
+                explanation,
+                keep=self._numbers(first),
+                margin=float(self._reduced[first]),
+                must_stay=self._must_stay(j, running) if stays and model.must[j] else None,
+                leaver=self._leaver(j, preempted=True),
                 makes_way_for=_others(job_id, left, self._comers),
-                takes_from=_others(job_id, taken, self._goers),
-                sentence="",
-            ),
+            )
+        return with_sentence(instance, explanation)
+
+    def _waiting(self, j: int, ranked: list[int], explanation: Explanation) -> Explanation:
+        """Return what keeps a waiting job from its best option on GPUs of its own."""
+        best = next(option for option in ranked if self._model.hold(option) is None)
+        blocked, waits_for = self._waits_for(best)
+        swap = self._swap(j, best)
+        taken = swap.nodes if swap is not None and not swap.leavers else ()
+        return replace(
+            explanation,
+            best=self._numbers(best),
+            blocked=blocked,
+            waits_for=waits_for,
+            swap=swap,
+            takes_from=_others(explanation.id, taken, self._goers),
         )
 
     def _numbers(self, option: int) -> OptionNumbers:
@@ -211,7 +215,7 @@ class Explainer:
             return False, tuple(one.row for one in numbers.rows)
         short = self._room.short(p)
         pattern = model.fresh(best)
-        most, total = self._room.free(p, model.jobs[int(model.options.job[best])])
+        most, total = self._room.room(p, model.jobs[int(model.options.job[best])])
         if most >= max(pattern.gpus, 1):
             return True, short
         where = " or ".join(numbers.node_classes)
@@ -228,8 +232,8 @@ class Explainer:
         )
 
     def _swap(self, j: int, best: int) -> Swap | None:
-        """Who would have to leave for a waiting job: for its best option, or the next best for
-        which that can be."""
+        """Return who would have to leave for a waiting job: for its best option, or the next best
+        for which that can be."""
         model = self._model
         for option in (best, *model.options.ranked(j, self._reduced)):
             if model.hold(option) is not None:
@@ -248,7 +252,7 @@ class Explainer:
         return None
 
     def _leaver(self, j: int, preempted: bool) -> Leaver:
-        """What it costs that a job leaves: the value is that of what was decided, or of its
+        """Return what it costs that a job leaves: the value is that of what was decided, or of its
         keeping."""
         model = self._model
         job, entry = model.jobs[j], model.running[j]
@@ -271,7 +275,7 @@ class Explainer:
         )
 
     def _must_stay(self, j: int, entry: Running) -> str:
-        """Which rule of `round.build.build` keeps a running job."""
+        """Return which rule of `round.build.build` keeps a running job."""
         model = self._model
         instance, job = model.instance, model.jobs[j]
         if not may_preempt(instance, entry):
@@ -321,8 +325,8 @@ ROUNDING = 1e-4
 
 
 def _prices_of(model: RoundModel, solution: RoundSolution) -> Floats:
-    """The prices of the model's rows. Rows of one name (classes that differ in cores only) are told
-    apart by order."""
+    """Return the prices of the model's rows. Rows of one name (classes that differ in cores only)
+    are told apart by order."""
     known: dict[str, list[float]] = defaultdict(list)
     for row in solution.prices:
         known[row.name].append(row.price)
@@ -336,8 +340,11 @@ def _prices_of(model: RoundModel, solution: RoundSolution) -> Floats:
     return found
 
 
-def _others(job_id: str, nodes: tuple[str, ...], on: dict[str, list[str]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one for node in nodes for one in on.get(node, ()) if one != job_id))
+def _others(job_id: str, nodes: tuple[str, ...], *on: dict[str, list[str]]) -> tuple[str, ...]:
+    """Return the other jobs that the first table has on those of `nodes` that all tables have."""
+    there = (node for node in nodes if all(node in table for table in on))
+    others = (other for node in there for other in on[0][node] if other != job_id)
+    return tuple(dict.fromkeys(others))
 
 
 def _forbidden(job: Job, entry: Running) -> str:

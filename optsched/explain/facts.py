@@ -91,17 +91,17 @@ class Explanation:
 
     id: str
     state: State
-    reason: str | None
-    chosen: OptionNumbers | None
-    best: OptionNumbers | None
-    keep: OptionNumbers | None
-    nodes: tuple[str, ...]
-    waits_for: tuple[str, ...]
-    blocked: bool
-    margin: float | None
-    must_stay: str | None
-    leaver: Leaver | None
-    swap: Swap | None
-    makes_way_for: tuple[str, ...]
-    takes_from: tuple[str, ...]
-    sentence: str
+    reason: str | None = None
+    chosen: OptionNumbers | None = None
+    best: OptionNumbers | None = None
+    keep: OptionNumbers | None = None
+    nodes: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    blocked: bool = False
+    margin: float | None = None
+    must_stay: str | None = None
+    leaver: Leaver | None = None
+    swap: Swap | None = None
+    makes_way_for: tuple[str, ...] = ()
+    takes_from: tuple[str, ...] = ()
+    sentence: str = ""

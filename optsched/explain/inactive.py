@@ -6,61 +6,38 @@ from ..errors import InputError
 from ..model.instance import Instance
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
-from .facts import Explanation, State
+from .facts import Explanation
 from .words import sentence
 
 
 def explain_inactive(instance: Instance, job_id: str) -> Explanation | None:
-    """Of a job that can never run, or cannot run yet, why; None of the others, which a round
+    """Return of a job that can never run, or cannot run yet, why; None of the others, which a round
     decides. Needs no round.
 
     Raises InputError where the instance has no such job.
     """
-    job = instance.job.get(job_id)
+    job, running = instance.job.get(job_id), instance.running_job
     if job is None:
         raise InputError(f"job {job_id!r} is not in the instance")
-    if job_id in instance.running_job:
+    if job_id in running:
         return None
-    reason = why_never(catalogue_of(instance), job)
-    if reason is not None:
-        return with_sentence(instance, _bare(job_id, "never", reason=reason))
-    if job.after:
-        lost = [
-            one
-            for one in job.after
-            if one not in instance.running_job
-            and why_never(catalogue_of(instance), instance.job[one])
-        ]
-        reason = f"{lost[0]} can never run" if lost else None
-        return with_sentence(instance, _bare(job_id, "later", waits_for=job.after, reason=reason))
-    if job.submit_s > instance.now_s:
-        return with_sentence(instance, _bare(job_id, "later"))
-    return None
+    catalogue = catalogue_of(instance)
+    explanation = None
+    if reason := why_never(catalogue, job):
+        explanation = Explanation(id=job_id, state="never", reason=reason)
+    elif job.after:
+        lost = (
+            before
+            for before in job.after
+            if before not in running and why_never(catalogue, instance.job[before])
+        )
+        reason = next((f"{before} can never run" for before in lost), None)
+        explanation = Explanation(id=job_id, state="later", waits_for=job.after, reason=reason)
+    elif job.submit_s > instance.now_s:
+        explanation = Explanation(id=job_id, state="later")
+    return explanation and with_sentence(instance, explanation)
 
 
-def _bare(
-    job_id: str, state: State, *, reason: str | None = None, waits_for: tuple[str, ...] = ()
-) -> Explanation:
-    return Explanation(
-        id=job_id,
-        state=state,
-        reason=reason,
-        chosen=None,
-        best=None,
-        keep=None,
-        nodes=(),
-        waits_for=waits_for,
-        blocked=False,
-        margin=None,
-        must_stay=None,
-        leaver=None,
-        swap=None,
-        makes_way_for=(),
-        takes_from=(),
-        sentence="",
-    )
-
-
-def with_sentence(instance: Instance, found: Explanation) -> Explanation:
-    """An explanation whose numbers are complete, put in words."""
-    return replace(found, sentence=sentence(instance, found))
+def with_sentence(instance: Instance, explanation: Explanation) -> Explanation:
+    """Return an explanation whose numbers are complete, put in words."""
+    return replace(explanation, sentence=sentence(instance, explanation))

@@ -1,8 +1,9 @@
 """What is free on real nodes after a round, and who would have to leave for more."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from math import inf
 
 from ..model.instance import Placement
 from ..model.job import Job, Mode
@@ -27,106 +28,83 @@ class Leaving:
     lost: float
 
 
-@dataclass(slots=True)
-class _Hold:
-    job: int
-    gpus: int
-    cpus: int
-    memory: float
-
-
 class Room:
     """`held` is what each job (by index in the model) holds from now on, `chosen` its option or -1.
-    Jobs that must be kept never leave."""
+    Mandatory jobs never leave. `free` are the GPUs, cores and memory left on each node."""
 
     def __init__(
         self, model: RoundModel, chosen: Ints, held: dict[int, tuple[Mode, Placement]]
     ) -> None:
         self._model = model
-        self.gpus: list[int] = model.held.room_gpus.tolist()
-        self.cpus: list[float] = model.held.room_cpus.tolist()
-        self.memory: list[float] = model.held.room_memory_gib.tolist()
-        self.holders: list[list[_Hold]] = [[] for _ in self.gpus]
-        self.on: dict[int, list[int]] = {}
-        self.value = {
-            j: float(model.options.value[o]) for j, o in enumerate(chosen.tolist()) if o >= 0
-        }
-        order = model.instance.cluster.node_order
-        for j, (mode, placement) in held.items():
-            self.on[j] = []
-            for slot in placement:
-                n = order[slot.node]
-                self._put(
-                    n, _Hold(j, slot.gpus, slot.cpus, memory_gib(model.jobs[j], mode, slot.gpus))
-                )
-                self.on[j].append(n)
-        self._takes = model.rows.shared
-        shared = [r for r, row in enumerate(model.rows.limits) if row.what not in NODE_ROWS]
-        used = model.usage(chosen[chosen >= 0])
-        self._left = {r: float(model.rows.capacity[r] - used[r]) for r in shared}
-        self._pattern = {
-            j: int(model.options.pattern[o]) for j, o in enumerate(chosen.tolist()) if o >= 0
-        }
-        self._users: dict[int, list[tuple[int, float]]] = defaultdict(list)
-        for j, p in self._pattern.items():
-            for r, amount in self._takes.get(p, ()):
-                self._users[r].append((j, amount))
+        room = model.held.room_gpus, model.held.room_cpus, model.held.room_memory_gib
+        self.free = [list(own) for own in zip(*(column.tolist() for column in room), strict=True)]
+        self._holders: list[dict[int, tuple[int, int, float]]] = [{} for _ in self.free]
+        self._on: dict[int, list[int]] = {}
         self._domains = model.held.domains.copy()
-        for j in held:
-            self._domains.take(self._domains.ties(model.jobs[j]), self.on[j])
+        for j, (mode, placement) in held.items():
+            job = model.jobs[j]
+            self._on[j] = [model.instance.cluster.node_order[slot.node] for slot in placement]
+            self._domains.take(self._domains.ties(job), self._on[j])
+            for n, slot in zip(self._on[j], placement, strict=True):
+                own = slot.gpus, slot.cpus, memory_gib(job, mode, slot.gpus)
+                self._holders[n][j] = own
+                self.free[n] = [
+                    there - amount for there, amount in zip(self.free[n], own, strict=True)
+                ]
+        self._takes = model.rows.shared
+        used = model.usage(chosen[chosen >= 0])
+        self._left = {
+            r: float(model.rows.capacity[r] - used[r])
+            for r, row in enumerate(model.rows.limits)
+            if row.what not in NODE_ROWS
+        }
+        self.value: dict[int, float] = {}
+        self._users: dict[int, dict[int, float]] = defaultdict(dict)
+        for j, option in enumerate(chosen.tolist()):
+            if option >= 0:
+                self.value[j] = float(model.options.value[option])
+                for r, amount in self._takes.get(int(model.options.pattern[option]), ()):
+                    self._users[r][j] = amount
         self._known: dict[object, Leaving | None] = {}
 
-    def _put(self, n: int, hold: _Hold) -> None:
-        self.holders[n].append(hold)
-        self.gpus[n] -= hold.gpus
-        self.cpus[n] -= hold.cpus
-        self.memory[n] -= hold.memory
-
     def short(self, p: int) -> tuple[str, ...]:
-        """The shared rows of which too little is left for a pattern."""
+        """Return the shared rows of which too little is left for a pattern."""
         return tuple(
             self._model.rows.limits[r].name
             for r, amount in self._takes.get(p, ())
             if not self._enough(r, amount)
         )
 
-    def _enough(self, r: int, amount: float, back: float = 0.0) -> bool:
-        return amount <= self._left[r] + back + SLACK * max(
-            1.0, float(self._model.rows.capacity[r])
-        )
+    def _enough(self, r: int, amount: float, gone: Collection[int] = ()) -> bool:
+        """Return whether enough of a shared row is left once `gone` have left."""
+        capacity, users = float(self._model.rows.capacity[r]), self._users[r]
+        back = sum(users[j] for j in users if j in gone)
+        return amount <= self._left[r] + back + SLACK * max(1.0, capacity)
 
-    def free(self, p: int, job: Job) -> tuple[int, int]:
-        """GPUs free for a pattern: the most that lie as it needs them (on one node, in one rack,
-        anywhere), and all. For one without GPUs 1 where a node has its cores and memory free."""
+    def room(self, p: int, job: Job) -> tuple[int, int]:
+        """Return the GPUs free for a pattern: the most that lie as it needs them (on one node, in
+        one rack, anywhere), and all. For one without GPUs 1 where a node has its cores and memory
+        free."""
         pattern = self._model.patterns.fresh[p]
         if not pattern.classes:
             return 1, 1
-        most = [0]
-        for region in self._regions(pattern, self._domains.ties(job)):
-            most.append(sum(self._usable(pattern, n, ()) for n in region))
-        total = sum(
-            self.gpus[n]
-            for one in self._model.classes
-            if one.bit & pattern.classes
-            for n in one.nodes
-        )
-        return max(most), total
+        regions = self._regions(pattern, self._domains.ties(job))
+        most = max((self._usable(pattern, region) for region in regions), default=0)
+        return most, sum(self.free[n][0] for n in self._nodes_of(pattern))
+
+    def _nodes_of(self, pattern: Pattern) -> list[int]:
+        kinds = (kind for kind in self._model.classes if kind.bit & pattern.classes)
+        return [n for kind in kinds for n in kind.nodes]
 
     def cheapest(self, p: int, job: Job) -> Leaving | None:
-        """Who would have to leave for a pattern, at the least value that was found; None where
-        those who may leave are too few. What they would give back of uplinks is not counted."""
+        """Return who would have to leave for a pattern, at the least value that was found; None
+        where those who may leave are too few. What they would give back of uplinks is not
+        counted."""
         pattern = self._model.patterns.fresh[p]
         takes, ties = tuple(self._takes.get(p, ())), self._domains.ties(job)
-        key = (
-            pattern.classes,
-            pattern.together,
-            pattern.gpus,
-            pattern.cpus,
-            pattern.memory_gib,
-            ("node" if pattern.together else pattern.option.spread),
-            takes,
-            ties,
-        )
+        amounts = pattern.gpus, pattern.cpus, pattern.memory_gib
+        where = pattern.classes, pattern.together, pattern.option.spread
+        key = amounts, where, takes, ties
         if key not in self._known:
             self._known[key] = self._cheapest(p, pattern, ties)
         return self._known[key]
@@ -134,27 +112,20 @@ class Room:
     def _cheapest(self, p: int, pattern: Pattern, ties: Ties | None) -> Leaving | None:
         first: list[int] = []
         for r, amount in self._takes.get(p, ()):
-            users = sorted(
-                ((j, much) for j, much in self._users[r] if self._may_leave(j)),
-                key=lambda one: (self.value[one[0]] / one[1], one[0]),
-            )
-            back = sum(much for j, much in users if j in first)
-            for j, much in users:
-                if self._enough(r, amount, back):
+            users = self._users[r]
+            for j in sorted(users, key=lambda j: (self.value[j] / users[j], j)):
+                if self._enough(r, amount, first):
                     break
-                if j not in first:
+                if j not in first and self._may_leave(j):
                     first.append(j)
-                    back += much
-            if not self._enough(r, amount, back):
+            if not self._enough(r, amount, first):
                 return None
-        gone = frozenset(first)
         best = Leaving((), (), 0.0) if not pattern.classes else None
         for region in self._regions(pattern, ties) if pattern.classes else ():
-            found = self._in_region(
-                pattern, region, gone, float("inf") if best is None else best.lost
-            )
-            if found is not None and (best is None or found.lost < best.lost):
-                best = found
+            limit = inf if best is None else best.lost
+            leaving = self._in_region(pattern, region, frozenset(first), limit)
+            if leaving is not None and (best is None or leaving.lost < best.lost):
+                best = leaving
                 if not best.jobs:
                     break
         if best is None:
@@ -166,11 +137,9 @@ class Room:
         return j in self.value and not self._model.must[j]
 
     def _regions(self, pattern: Pattern, ties: Ties | None) -> list[list[int]]:
-        """Where a pattern may lie: single nodes, racks, or all nodes of its classes whose uplinks
-        have room."""
-        inside = [
-            n for kind in self._model.classes if kind.bit & pattern.classes for n in kind.nodes
-        ]
+        """Return where a pattern may lie: single nodes, racks, or all nodes of its classes whose
+        uplinks have room."""
+        inside = self._nodes_of(pattern)
         spread, slow = pattern.option.spread, 0
         if ties is not None:
             closed, slow = self._domains.closed(ties), self._domains.behind_slow_uplinks(ties)
@@ -184,69 +153,77 @@ class Room:
         racks = [[n for n in rack if n in members] for rack in self._model.held.racks]
         return racks if spread == "rack" else [*racks, [n for n in inside if not slow >> n & 1]]
 
-    def _usable(self, pattern: Pattern, n: int, gone: Collection[int]) -> int:
-        """GPUs of a pattern that node `n` has room for once `gone` have left; 1 for a pattern
-        without GPUs."""
-        gpus, cpus, memory = self.gpus[n], self.cpus[n], self.memory[n]
+    def _usable(self, pattern: Pattern, nodes: Iterable[int], gone: Collection[int] = ()) -> int:
+        """Return the GPUs of a pattern that nodes have room for once `gone` have left; of one
+        without GPUs how many nodes have room for it."""
+        return sum(self._usable_on(pattern, n, gone) for n in nodes)
+
+    def _usable_on(self, pattern: Pattern, n: int, gone: Collection[int]) -> int:
+        gpus, cpus, memory = self.free[n]
         if gone:
-            for hold in self.holders[n]:
-                if hold.job in gone:
-                    gpus, cpus, memory = gpus + hold.gpus, cpus + hold.cpus, memory + hold.memory
-        slack = SLACK * max(1.0, pattern.memory_gib)
+            for j, held in self._holders[n].items():
+                if j in gone:
+                    gpus, cpus, memory = gpus + held[0], cpus + held[1], memory + held[2]
+        memory += SLACK * max(1.0, pattern.memory_gib)
         if not pattern.gpus:
-            return int(cpus >= pattern.cpus and memory + slack >= pattern.memory_gib)
+            return int(cpus >= pattern.cpus and memory >= pattern.memory_gib)
         each, per_gpu = pattern.cpus // pattern.gpus, pattern.memory_gib / pattern.gpus
-        most = max(0, gpus)
+        most: int = max(0, gpus)
         if each:
             most = int(min(most, max(0, cpus) // each))
         if per_gpu:
-            most = int(min(most, max(0.0, memory + slack) // per_gpu))
+            most = int(min(most, max(0.0, memory) // per_gpu))
         return most
+
+    def _has_room(self, pattern: Pattern, nodes: Iterable[int], gone: Collection[int]) -> bool:
+        return self._usable(pattern, nodes, gone) >= max(pattern.gpus, 1)
 
     def _in_region(
         self, pattern: Pattern, region: list[int], gone: frozenset[int], limit: float
     ) -> Leaving | None:
-        """The cheapest to leave in a region, if their value is below `limit`."""
-        need = max(pattern.gpus, 1)
-        have = sum(self._usable(pattern, n, gone) for n in region)
-        if have >= need:
+        """Return the cheapest to leave in a region, if their value is below `limit`."""
+        if self._has_room(pattern, region, gone):
             return Leaving(self._nodes(pattern, region, gone), (), 0.0)
-        users: dict[int, int] = {}
+        users: dict[int, int] = defaultdict(int)
         for n in region:
-            for hold in self.holders[n]:
-                if hold.job not in gone and self._may_leave(hold.job):
-                    users[hold.job] = users.get(hold.job, 0) + hold.gpus
+            for j, (gpus, _, _) in self._holders[n].items():
+                if j not in gone and self._may_leave(j):
+                    users[j] += gpus
         if not users or min(self.value[j] for j in users) >= limit:
             return None
-        if sum(self._usable(pattern, n, gone | users.keys()) for n in region) < need:
+        if not self._has_room(pattern, region, gone | users.keys()):
             return None
+        by_value = sorted(users, key=lambda j: (self.value[j], j))
         if len(region) == 1 and len(users) <= MOST_EXACT:
-            jobs = self._by_trying(
-                pattern, region[0], gone, sorted(users, key=lambda j: (self.value[j], j)), limit
-            )
+            jobs = self._by_trying(pattern, region, gone, by_value, limit)
         else:
             by_density = sorted(users, key=lambda j: (self.value[j] / max(users[j], 0.1), j))
-            jobs = self._by_density(pattern, region, gone, by_density)
+            jobs = self._by_density(pattern, region, gone, by_value, by_density)
         lost = sum(self.value[j] for j in jobs)
         if not jobs or lost >= limit:
             return None
         return Leaving(self._nodes(pattern, region, gone.union(jobs)), jobs, lost)
 
     def _by_trying(
-        self, pattern: Pattern, n: int, gone: frozenset[int], users: list[int], limit: float
+        self,
+        pattern: Pattern,
+        node: list[int],
+        gone: frozenset[int],
+        users: list[int],
+        limit: float,
     ) -> tuple[int, ...]:
-        """The cheapest of all sets of `users` whose leaving makes room on node `n`, if below
-        `limit`; else nothing."""
-        need, best, least = max(pattern.gpus, 1), (), limit  # type: int, tuple[int, ...], float
+        """Return the cheapest of all sets of `users`, which come by value, whose leaving makes room
+        on a node, if below `limit`; else nothing."""
+        best, least = (), limit  # type: tuple[int, ...], float
 
         def extend(i: int, taken: tuple[int, ...], lost: float) -> None:
             nonlocal best, least
             for k in range(i, len(users)):
                 more = lost + self.value[users[k]]
-                if more >= least:  # users come by value: no later one is cheaper
+                if more >= least:  # no later one is cheaper
                     return
                 with_it = (*taken, users[k])
-                if self._usable(pattern, n, gone.union(with_it)) >= need:
+                if self._has_room(pattern, node, gone.union(with_it)):
                     best, least = with_it, more
                     return
                 extend(k + 1, with_it, more)
@@ -255,79 +232,71 @@ class Room:
         return best
 
     def _by_density(
-        self, pattern: Pattern, region: list[int], gone: frozenset[int], users: list[int]
+        self,
+        pattern: Pattern,
+        region: list[int],
+        gone: frozenset[int],
+        by_value: list[int],
+        by_density: list[int],
     ) -> tuple[int, ...]:
-        """Users in the given order until there is room, then without those that are not needed
-        after all; or one alone, if that is cheaper."""
-        need, left = max(pattern.gpus, 1), set(gone)
-        room = {n: self._usable(pattern, n, gone) for n in region}
-        total = sum(room.values())
+        """Return users by density until there is room, then without those that are not needed after
+        all; or one alone, if that is cheaper."""
+        need, left, inside = max(pattern.gpus, 1), set(gone), set(region)
+        total = self._usable(pattern, region, gone)
 
-        def change(j: int) -> int:
-            """GPUs more or less once what `left` has of job `j` has changed."""
-            before = sum(room[n] for n in self.on[j] if n in room)
-            for n in self.on[j]:
-                if n in room:
-                    room[n] = self._usable(pattern, n, left)
-            return sum(room[n] for n in self.on[j] if n in room) - before
-
-        found: list[int] = []
-        alone: int | None = None
-        for j in sorted(users, key=lambda j: (self.value[j], j)):
-            left.add(j)
-            more = change(j)
+        def gain(j: int) -> int:
+            """Return the GPUs more once job `j` has left, too; it is in `left` afterwards."""
+            mine = [n for n in self._on[j] if n in inside]
             left.discard(j)
-            change(j)
-            if total + more >= need:
+            before = self._usable(pattern, mine, left)
+            left.add(j)
+            return self._usable(pattern, mine, left) - before
+
+        alone: int | None = None
+        for j in by_value:
+            is_enough = total + gain(j) >= need
+            left.discard(j)
+            if is_enough:
                 alone = j
                 break
-        for j in users:
+        chosen: list[int] = []
+        for j in by_density:
             if total >= need:
                 break
-            left.add(j)
-            found.append(j)
-            total += change(j)
-        for j in sorted(found, key=lambda j: (-self.value[j], j)):
-            left.discard(j)
-            less = change(j)
-            if total + less >= need:
-                total += less
-                found.remove(j)
-            else:
-                left.add(j)
-                change(j)
-        if alone is not None and self.value[alone] <= sum(self.value[j] for j in found):
+            total += gain(j)
+            chosen.append(j)
+        for j in sorted(chosen, key=lambda j: (-self.value[j], j)):
+            more = gain(j)
+            if total - more >= need:
+                total -= more
+                left.discard(j)
+                chosen.remove(j)
+        if alone is not None and self.value[alone] <= sum(self.value[j] for j in chosen):
             return (alone,)
-        return tuple(found)
+        return tuple(chosen)
 
     def _nodes(self, pattern: Pattern, region: list[int], gone: frozenset[int]) -> tuple[int, ...]:
-        """Nodes of a region on which a pattern would lie, those with most room first, in the
-        cluster's order."""
-        left, found = max(pattern.gpus, 1), []
-        room = {n: self._usable(pattern, n, gone) for n in region}
+        """Return the nodes of a region on which a pattern would lie, those with most room first, in
+        the cluster's order."""
+        missing, nodes = max(pattern.gpus, 1), []
+        room = {n: self._usable_on(pattern, n, gone) for n in region}
         for n in sorted(region, key=lambda n: -room[n]):
-            if left <= 0 or not room[n]:
+            if missing <= 0 or not room[n]:
                 break
-            found.append(n)
-            left -= room[n]
-        return tuple(sorted(found))
+            nodes.append(n)
+            missing -= room[n]
+        return tuple(sorted(nodes))
 
     def _needed(
         self, p: int, pattern: Pattern, nodes: tuple[int, ...], jobs: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """Those of `jobs` without whose leaving there would be too little, the dearest left out
-        first."""
+        """Return those of `jobs` without whose leaving there would be too little, the dearest left
+        out first."""
         needed = list(jobs)
         for j in sorted(jobs, key=lambda j: (-self.value[j], j)):
             rest = frozenset(needed) - {j}
-            if (
-                sum(self._usable(pattern, n, rest) for n in nodes) < max(pattern.gpus, 1)
-                and pattern.classes
-            ):
-                continue
-            if all(
-                self._enough(r, amount, sum(much for k, much in self._users[r] if k in rest))
-                for r, amount in self._takes.get(p, ())
+            if (self._has_room(pattern, nodes, rest) or not pattern.classes) and all(
+                self._enough(r, amount, rest) for r, amount in self._takes.get(p, ())
             ):
                 needed.remove(j)
         return tuple(needed)

@@ -14,7 +14,7 @@ EQUAL = 1e-6
 
 
 def sentence(instance: Instance, found: Explanation) -> str:
-    """What an explanation says, for people."""
+    """Return what an explanation says, for people."""
     says = {
         "never": _never,
         "later": _later,
@@ -126,7 +126,7 @@ def _swap(found: Explanation, swap: Swap | None) -> str:
 
 
 def _overhead(leaver: Leaver) -> str:
-    """`1 min (20 s to save, 10 s to start up, 30 s to restore)`."""
+    """Return a text as `1 min (20 s to save, 10 s to start up, 30 s to restore)`."""
     parts = [
         f"{human(seconds)} {what}"
         for seconds, what in (
@@ -148,7 +148,7 @@ def _where(found: Explanation) -> str:
 
 
 def _mode(mode: Mode) -> str:
-    """`4 a100 GPUs with 8 cores each`; nothing for a job that needs no node."""
+    """Return a text as `4 a100 GPUs with 8 cores each`; nothing for a job that needs no node."""
     if not mode.gpus:
         return f"{mode.cpus} core{'s' if mode.cpus != 1 else ''}" if mode.cpus else ""
     kind = f"{mode.gpu_type} " if mode.gpu_type else ""
@@ -160,7 +160,7 @@ def _mode(mode: Mode) -> str:
 
 
 def _worth(numbers: OptionNumbers | None, what: str, it: str = "it is") -> str:
-    """Value and price of an option."""
+    """Return the value and price of an option."""
     if numbers is None:
         return ""
     price = (
@@ -172,7 +172,7 @@ def _worth(numbers: OptionNumbers | None, what: str, it: str = "it is") -> str:
 
 
 def _shares(numbers: OptionNumbers) -> str:
-    """The rows behind a price, with their shares where there are several."""
+    """Return the rows behind a price, with their shares where there are several."""
     if len(numbers.rows) <= 1:
         return "".join(f" ({row.row})" for row in numbers.rows)
     shown = [f"{row.row} {100 * row.share:.0f} %" for row in numbers.rows[:MOST_NAMES]]
@@ -181,7 +181,7 @@ def _shares(numbers: OptionNumbers) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b, c and 4 more`."""
+    """Return a text as `a`, `a and b`, `a, b, c and 4 more`."""
     if len(names) > MOST_NAMES:
         return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]

@@ -62,15 +62,15 @@ class Tenant(Value):
 
 
 def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
-    """All quotas together, which bound what their tenants hold together; None where nobody borrows,
-    so that each quota alone says as much."""
+    """Return all quotas together, which bound what their tenants hold together; None where nobody
+    borrows, so that each quota alone says as much."""
     if not any(tenant.borrow_gpus for tenant in tenants):
         return None
     return sum(tenant.gpu_quota or 0 for tenant in tenants)
 
 
 def gpu_caps(tenants: tuple[Tenant, ...]) -> dict[str, int]:
-    """For each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones
+    """Return for each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones
     included."""
     pool = quota_pool(tenants)
     return {

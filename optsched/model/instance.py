@@ -154,11 +154,11 @@ class Instance(Value):
         return replace(self, failures=(), outages=()) if self.failures or self.outages else self
 
     def release_s(self, job: Job) -> float:
-        """Earliest instant at which `job` may hold anything."""
+        """Return the earliest instant at which `job` may hold anything."""
         return max(job.submit_s, self.now_s)
 
     def remaining_s(self, job: Job) -> float:
-        """Reference work of `job` still to do at `now_s`."""
+        """Return the reference work of `job` still to do at `now_s`."""
         entry = self.running_job.get(job.id) or self.suspended_job.get(job.id)
         return job.work_s if entry is None else entry.remaining_s
 

@@ -110,6 +110,6 @@ class Job(Value):
 
 
 def first_come(job: Job) -> tuple[float, str]:
-    """The order among equal jobs, wherever one has to be first: submission, then id as text
+    """Return the order among equal jobs, wherever one has to be first: submission, then id as text
     (`job-10` before `job-2`). The order in which jobs are listed plays no role."""
     return job.submit_s, job.id

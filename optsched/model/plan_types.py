@@ -36,7 +36,7 @@ INSIDE = {"jobs": JobPlan, "segments": Segment, "placement": Slot}
 
 
 def malformed(plan: object) -> str | None:
-    """What in `plan` has not the type it must have, as a clause, or None. Never raises."""
+    """Return what in `plan` has not the type it must have, as a clause, or None. Never raises."""
     return _wrong(plan, Plan, "the plan")
 
 

@@ -1,10 +1,11 @@
 """Run times of a job by itself, to which some objectives relate its time."""
 
+from collections.abc import Callable
+
 from ..errors import InputError
 from ..model.instance import Instance
 from ..model.job import Job
 from ..physics.catalogue import catalogue_of
-from ..physics.modes import Option
 
 
 def fastest_s(instance: Instance, job: Job) -> float:
@@ -13,10 +14,7 @@ def fastest_s(instance: Instance, job: Job) -> float:
 
     Raises InputError where the job fits nowhere.
     """
-    return min(
-        (option.run_s(job, job.work_s) for option in _options_that_fit(instance, job)),
-        default=job.work_s,
-    )
+    return _least_s(instance, job, lambda gpus: 1.0)
 
 
 def isolated_s(instance: Instance, job: Job) -> float:
@@ -24,19 +22,14 @@ def isolated_s(instance: Instance, job: Job) -> float:
     (finish-time fairness, Mahajan et al., Themis, NSDI 2020): a gang larger than the share runs
     proportionally slower. Raises InputError as `fastest_s`."""
     share = instance.cluster.total_gpus / max(1, len(instance.jobs))
-    return min(
-        (
-            option.run_s(job, job.work_s)
-            * (max(1.0, option.mode.gpus / share) if option.mode.gpus else 1.0)
-            for option in _options_that_fit(instance, job)
-        ),
-        default=job.work_s,
-    )
+    return _least_s(instance, job, lambda gpus: max(1.0, gpus / share) if gpus else 1.0)
 
 
-def _options_that_fit(instance: Instance, job: Job) -> tuple[Option, ...]:
-    """Return the options of a job; none of one that runs where it could not be started."""
+def _least_s(instance: Instance, job: Job, slower: Callable[[int], float]) -> float:
+    """Return the least run time of the options, times `slower` for a gang of so many GPUs; that of
+    the reference for a job that runs where it could not be started."""
     fitting = catalogue_of(instance).options(job)
     if not fitting and job.id not in instance.running_job:
         raise InputError(f"job {job.id} fits nowhere on the cluster")
-    return fitting
+    times_s = (option.run_s(job, job.work_s) * slower(option.mode.gpus) for option in fitting)
+    return min(times_s, default=job.work_s)

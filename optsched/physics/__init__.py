@@ -25,8 +25,8 @@ the least."""
 
 
 def interpolate(table: Mapping[int, float], count: int) -> float:
-    """Rate at `count`: linear between the table's points, on the line to the origin below the
-    first, the last rate beyond the last. An empty table is 1."""
+    """Return the rate at `count`: linear between the table's points, on the line to the origin
+    below the first, the last rate beyond the last. An empty table is 1."""
     if not table:
         return 1.0
     if count in table:
@@ -41,7 +41,7 @@ def interpolate(table: Mapping[int, float], count: int) -> float:
 
 
 def span(cluster: Cluster, placement: Placement) -> Span:
-    """How far a placement is spread. Nodes without a rack share none."""
+    """Return how far a placement is spread. Nodes without a rack share none."""
     if len(placement) <= 1:
         return "node"
     racks = {cluster.node[slot.node].rack for slot in placement}
@@ -49,7 +49,8 @@ def span(cluster: Cluster, placement: Placement) -> Span:
 
 
 def locality_rate(profile: Profile, spread: Span) -> float:
-    """Rate by span; a span without a measurement has the rate of the next narrower one."""
+    """Return the rate by span; a span without a measurement has the rate of the next narrower
+    one."""
     locality = profile.locality
     if locality is None:
         return 1.0
@@ -62,7 +63,8 @@ def locality_rate(profile: Profile, spread: Span) -> float:
 
 
 def sharing_rate(profile: Profile, partner: Profile) -> float:
-    """Rate of a job beside `partner` on the same GPUs; 0 where nothing is known of the pair.
+    """Return the rate of a job beside `partner` on the same GPUs; 0 where nothing is known of the
+    pair.
 
     Measured where `partner`'s name is listed, else both duties time-sliced: 1 / max(1, duty +
     duty).
@@ -77,14 +79,15 @@ def sharing_rate(profile: Profile, partner: Profile) -> float:
 
 
 def gpu_type_rate(profile: Profile, gpu_type: str | None) -> float:
-    """Rate on a GPU type; a type missing from a table that has others is unmeasured, so 0."""
+    """Return the rate on a GPU type; a type missing from a table that has others is unmeasured, so
+    0."""
     if not profile.rate or gpu_type is None:
         return 1.0
     return profile.rate.get(gpu_type, 0.0)
 
 
 def gpus_by_type(cluster: Cluster, placement: Placement) -> dict[str | None, int]:
-    """GPUs of each type that a placement holds, in its order; empty without GPUs."""
+    """Return the GPUs of each type that a placement holds, in its order; empty without GPUs."""
     held: dict[str | None, int] = {}
     for slot in placement:
         if slot.gpus:
@@ -94,8 +97,8 @@ def gpus_by_type(cluster: Cluster, placement: Placement) -> dict[str | None, int
 
 
 def mixed_type_rate(profile: Profile, held: Mapping[str | None, int]) -> float:
-    """Rate by GPU type of a gang that holds GPUs of several: that of the slowest, or with `mixing`
-    "sum" the mean over its GPUs; 0 where it is not known of one of them."""
+    """Return the rate by GPU type of a gang that holds GPUs of several: that of the slowest, or
+    with `mixing` "sum" the mean over its GPUs; 0 where it is not known of one of them."""
     rates = [gpu_type_rate(profile, gpu_type) for gpu_type in held]
     if profile.mixing == "bottleneck" or min(rates) <= 0:
         return min(rates)
@@ -105,16 +108,16 @@ def mixed_type_rate(profile: Profile, held: Mapping[str | None, int]) -> float:
 
 
 def count_rate(job: Job, gpus: int) -> float:
-    """Rate by GPU count; an elastic job without a table scales in proportion, at `max` it has rate
-    1."""
+    """Return the rate by GPU count; an elastic job without a table scales in proportion, at `max`
+    it has rate 1."""
     if not job.profile.gpus and isinstance(job.gpus, Elastic):
         return gpus / job.gpus.max
     return interpolate(job.profile.gpus, gpus)
 
 
 def gang_sizes(job: Job) -> tuple[int, ...]:
-    """GPU counts at which a job may be started: one, or of an elastic job the measured ones, powers
-    of two, ends.
+    """Return the GPU counts at which a job may be started: one, or of an elastic job the measured
+    ones, powers of two, ends.
 
     A job found running with another count may continue with it.
     """
@@ -128,16 +131,16 @@ def gang_sizes(job: Job) -> tuple[int, ...]:
 
 
 def node_counts(job: Job, gpus: int) -> tuple[int, ...] | None:
-    """Over how many nodes a gang of `gpus` may be split, equally; None where it may be split in any
-    way."""
+    """Return over how many nodes a gang of `gpus` may be split, equally; None where it may be split
+    in any way."""
     if job.max_nodes is None or gpus == 0:
         return None
     return tuple(n for n in range(job.min_nodes, min(job.max_nodes, gpus) + 1) if gpus % n == 0)
 
 
 def core_levels(job: Job) -> tuple[int, ...]:
-    """Cores per GPU with which a job may be started: the measured ones; none where none were
-    measured.
+    """Return the cores per GPU with which a job may be started: the measured ones; none where none
+    were measured.
 
     A job found running with another count may continue with it, at the interpolated rate.
     """
@@ -145,13 +148,14 @@ def core_levels(job: Job) -> tuple[int, ...]:
 
 
 def clocks(job: Job) -> tuple[int | None, ...]:
-    """GPU clocks in MHz at which a job may run: the default one (None), and those measured."""
+    """Return the GPU clocks in MHz at which a job may run: the default one (None), and those
+    measured."""
     return (None, *sorted(job.profile.clocks))
 
 
 def clock_rate(profile: Profile, clock_mhz: int | None) -> float:
-    """Rate by GPU clock: 1 at the default one; nothing is known of one that was not measured, so
-    0."""
+    """Return the rate by GPU clock: 1 at the default one; nothing is known of one that was not
+    measured, so 0."""
     if clock_mhz is None:
         return 1.0
     clock = profile.clocks.get(clock_mhz)
@@ -161,7 +165,7 @@ def clock_rate(profile: Profile, clock_mhz: int | None) -> float:
 def rate(
     job: Job, mode: Mode, gpu_type: str | None, spread: Span, partner: Job | None = None
 ) -> float:
-    """Reference work per second of `job` in `mode` on GPUs of `gpu_type`, spread so far.
+    """Return the reference work per second of `job` in `mode` on GPUs of `gpu_type`, spread so far.
 
     The product of the profile's tables (DESIGN 5). A listed mode has its own duration; only the
     spread slows it.
@@ -185,7 +189,7 @@ def _rate(job: Job, mode: Mode, type_rate: float, spread: Span, partner: Job | N
 
 
 def placed_rate(instance: Instance, job: Job, mode: Mode, placement: Placement) -> float:
-    """`rate` of a placement: its GPU types and spread are read off its nodes."""
+    """Return `rate` of a placement: its GPU types and spread are read off its nodes."""
     gpu_type = instance.cluster.node[placement[0].node].gpu_type if placement else None
     partner = None if mode.share_with is None else instance.job[mode.share_with]
     type_rate = gpu_type_rate(job.profile, gpu_type)
@@ -197,8 +201,8 @@ def placed_rate(instance: Instance, job: Job, mode: Mode, placement: Placement) 
 
 
 def run_s(job: Job, mode: Mode, work_s: float, rate_: float) -> float:
-    """Seconds that `work_s` of reference work takes at `rate_`, without rounding where a listed
-    mode runs whole."""
+    """Return the seconds that `work_s` of reference work takes at `rate_`, without rounding where a
+    listed mode runs whole."""
     if (
         mode.duration_s is not None
         and work_s == job.work_s
@@ -209,14 +213,14 @@ def run_s(job: Job, mode: Mode, work_s: float, rate_: float) -> float:
 
 
 def setup_s(job: Job, ran_before: bool) -> float:
-    """Seconds a start takes before work goes on: start-up, plus restore for a job that ran
-    before."""
+    """Return the seconds a start takes before work goes on: start-up, plus restore for a job that
+    ran before."""
     return job.profile.startup_s + (job.profile.restore_s if ran_before else 0.0)
 
 
 def beyond_gpu_memory(cluster: Cluster, job: Job, partner: Job, placement: Placement) -> str | None:
-    """The first node of a placement whose GPUs do not have the memory that two jobs need together,
-    or None."""
+    """Return the first node of a placement whose GPUs do not have the memory that two jobs need
+    together, or None."""
     both_gib = job.profile.gpu_memory_gib + partner.profile.gpu_memory_gib
     for slot in placement:
         gib = cluster.node[slot.node].gpu_memory_gib
@@ -226,20 +230,20 @@ def beyond_gpu_memory(cluster: Cluster, job: Job, partner: Job, placement: Place
 
 
 def runs_out_of_memory_s(job: Job, ran_before: bool) -> float:
-    """Seconds after which a job that was started beside another without the memory for both is
-    stopped: its set-up, or OUT_OF_MEMORY_S."""
+    """Return the seconds after which a job that was started beside another without the memory for
+    both is stopped: its set-up, or OUT_OF_MEMORY_S."""
     return max(setup_s(job, ran_before), OUT_OF_MEMORY_S)
 
 
 def hold_to_save_s(job: Job) -> float:
-    """Seconds for which a preempted job keeps its GPUs: `checkpoint_s`, nothing with periodic
-    checkpoints."""
+    """Return the seconds for which a preempted job keeps its GPUs: `checkpoint_s`, nothing with
+    periodic checkpoints."""
     return job.profile.checkpoint_s if job.profile.checkpoint_every_s is None else 0.0
 
 
 def lost_s(job: Job, productive_s: float) -> float:
-    """Productive seconds lost by a preemption after `productive_s` of them since the last
-    checkpoint or start."""
+    """Return the productive seconds lost by a preemption after `productive_s` of them since the
+    last checkpoint or start."""
     every_s = job.profile.checkpoint_every_s
     if every_s is None:
         return 0.0
@@ -250,8 +254,8 @@ def lost_s(job: Job, productive_s: float) -> float:
 
 
 def unsaved_s(entry: Running, now_s: float) -> float:
-    """Seconds that a running job has worked since its last checkpoint (or its start); none while it
-    sets up."""
+    """Return the seconds that a running job has worked since its last checkpoint (or its start);
+    none while it sets up."""
     if entry.setup_s > 0:
         return 0.0
     since_s = entry.started_s if entry.last_checkpoint_s is None else entry.last_checkpoint_s
@@ -259,8 +263,8 @@ def unsaved_s(entry: Running, now_s: float) -> float:
 
 
 def remaining_after_preemption_s(instance: Instance, entry: Running) -> float:
-    """Reference work to do of a running job that is preempted at `now_s`: what was not saved is
-    lost."""
+    """Return the reference work to do of a running job that is preempted at `now_s`: what was not
+    saved is lost."""
     job = instance.job[entry.job]
     lost = lost_s(job, unsaved_s(entry, instance.now_s))
     if lost == 0.0:
@@ -269,18 +273,21 @@ def remaining_after_preemption_s(instance: Instance, entry: Running) -> float:
     return min(job.work_s, entry.remaining_s + work_lost)
 
 
+def may_ever_preempt(job: Job, entry: Running) -> bool:
+    """Return whether a running job may be preempted once more, now or later."""
+    is_worn = job.max_preemptions is not None and entry.preemptions >= job.max_preemptions
+    return job.preemptible and not is_worn
+
+
 def may_preempt(instance: Instance, entry: Running) -> bool:
-    """Whether the job's own rules allow its preemption at `now_s`."""
+    """Return whether the job's own rules allow its preemption at `now_s`."""
     job = instance.job[entry.job]
-    if not job.preemptible or (
-        job.max_preemptions is not None and entry.preemptions >= job.max_preemptions
-    ):
-        return False
-    return instance.now_s - entry.started_s >= job.min_run_s - TIME_TOLERANCE_S
+    has_run_s = instance.now_s - entry.started_s
+    return may_ever_preempt(job, entry) and has_run_s >= job.min_run_s - TIME_TOLERANCE_S
 
 
 def fits_type(job: Job, mode: Mode, node: Node) -> bool:
-    """Whether GPUs of `node` can serve `mode` at all: type and GPU memory (cores are counted
+    """Return whether GPUs of `node` can serve `mode` at all: type and GPU memory (cores are counted
     elsewhere)."""
     if mode.gpus == 0:
         return True
@@ -290,18 +297,18 @@ def fits_type(job: Job, mode: Mode, node: Node) -> bool:
 
 
 def memory_gib(job: Job, mode: Mode, gpus: int) -> float:
-    """Host memory that `job` takes on a node where it holds `gpus` GPUs."""
+    """Return the host memory that `job` takes on a node where it holds `gpus` GPUs."""
     return job.memory_gib if mode.gpus == 0 else job.profile.memory_gib_per_gpu * gpus
 
 
 def cpus(mode: Mode, gpus: int) -> int:
-    """Cores that `mode` takes on a node where it holds `gpus` GPUs."""
+    """Return the cores that `mode` takes on a node where it holds `gpus` GPUs."""
     return mode.cpus if mode.gpus == 0 else mode.cpus_per_gpu * gpus
 
 
 def power_w(job: Job, mode: Mode, gpu_type: str | None, gpus: int) -> float:
-    """Electric power of `gpus` GPUs of a type under this job at the clock of `mode`; 0 where it was
-    not measured."""
+    """Return the electric power of `gpus` GPUs of a type under this job at the clock of `mode`; 0
+    where it was not measured."""
     watts = 0.0 if gpu_type is None else job.profile.power_w.get(gpu_type, 0.0) * gpus
     clock = None if mode.clock_mhz is None else job.profile.clocks.get(mode.clock_mhz)
     return watts if clock is None else watts * clock.power
@@ -310,8 +317,8 @@ def power_w(job: Job, mode: Mode, gpu_type: str | None, gpus: int) -> float:
 def held_resources(
     cluster: Cluster, job: Job, mode: Mode, gpu_type: str | None
 ) -> Mapping[str, float]:
-    """What `job` holds of the cluster's resources in a mode it does not list: what it asks for, and
-    under a power cap what its GPUs draw."""
+    """Return what `job` holds of the cluster's resources in a mode it does not list: what it asks
+    for, and under a power cap what its GPUs draw."""
     if POWER_CAP not in cluster.resources or not mode.gpus:
         return job.resources
     watts = power_w(job, mode, gpu_type, mode.gpus)
@@ -325,7 +332,7 @@ def held_resources(
 def placed_resources(
     cluster: Cluster, job: Job, mode: Mode, placement: Placement
 ) -> Mapping[str, float]:
-    """`held_resources` of a placement: what its GPUs draw depends on the type of each."""
+    """Return `held_resources` of a placement: what its GPUs draw depends on the type of each."""
     held = gpus_by_type(cluster, placement)
     if len(held) <= 1:
         return held_resources(cluster, job, mode, next(iter(held), None))
@@ -340,8 +347,8 @@ def placed_resources(
 
 
 def crossed_uplinks(cluster: Cluster, placement: Placement) -> tuple[str, ...]:
-    """The racks whose uplink a placement uses: those it touches, if it spans more than one, that
-    have a limit."""
+    """Return the racks whose uplink a placement uses: those it touches, if it spans more than one,
+    that have a limit."""
     if not cluster.rack_uplink_gbps or span(cluster, placement) != "cluster":
         return ()
     racks = dict.fromkeys(cluster.node[slot.node].rack for slot in placement)
@@ -349,6 +356,6 @@ def crossed_uplinks(cluster: Cluster, placement: Placement) -> tuple[str, ...]:
 
 
 def uplinks(cluster: Cluster, job: Job, placement: Placement) -> dict[str, float]:
-    """What `job` takes of rack uplinks on `placement`, in Gbit/s by rack."""
+    """Return what `job` takes of rack uplinks on `placement`, in Gbit/s by rack."""
     gbps = job.profile.network_gbps
     return dict.fromkeys(crossed_uplinks(cluster, placement), gbps) if gbps else {}

@@ -43,7 +43,8 @@ class Row:
         return f"{self.kind} of {self.of}"
 
     def slack(self, relative: float) -> float:
-        """The excess that is taken for rounding; none of what is counted in whole numbers."""
+        """Return the excess that is taken for rounding; none of what is counted in whole
+        numbers."""
         return relative * max(1.0, self.capacity) if self.kind in FRACTIONAL else 0.0
 
 
@@ -79,7 +80,7 @@ class Capacity:
         return {name: self._row(kind, name, amount) for name, amount in capacities.items()}
 
     def on_node(self, job: Job, mode: Mode, node: int, gpus: int) -> Demand:
-        """What `job` holds of the node at this position where it has `gpus` GPUs."""
+        """Return what `job` holds of the node at this position where it has `gpus` GPUs."""
         held: Demand = [(self.gpus[node], gpus)] if gpus else []
         cores, memory = self.cores[node], self.memory[node]
         if cores is not None and (count := cpus(mode, gpus)):
@@ -89,7 +90,7 @@ class Capacity:
         return held
 
     def together(self, job: Job, mode: Mode) -> Demand:
-        """What `job` holds of resources and quotas wherever it is."""
+        """Return what `job` holds of resources and quotas wherever it is."""
         held: Demand = [
             (self.resources[name], amount)
             for name, amount in mode.resources.items()
@@ -102,7 +103,7 @@ class Capacity:
         return held
 
     def used_up(self, mode: Mode) -> Demand:
-        """What a job that completes in `mode` uses of budgets."""
+        """Return what a job that completes in `mode` uses of budgets."""
         return [
             (self.budgets[name], amount)
             for name, amount in mode.budgets.items()
@@ -110,7 +111,7 @@ class Capacity:
         ]
 
     def held(self, job: Job, mode: Mode, placement: Placement) -> Demand:
-        """All that `job` holds on `placement`."""
+        """Return all that `job` holds on `placement`."""
         demand = self.together(job, mode)
         for slot in placement:
             node = self._cluster.node_order[slot.node]
@@ -118,7 +119,8 @@ class Capacity:
         return demand
 
     def allows(self, job: Job, mode: Mode) -> bool:
-        """Whether quotas, resources and budgets would serve `mode` with nothing else there."""
+        """Return whether quotas, resources and budgets would serve `mode` with nothing else
+        there."""
         return all(
             amount <= self.rows[row].capacity
             for row, amount in (*self.together(job, mode), *self.used_up(mode))
@@ -140,8 +142,8 @@ def alike(node: Node) -> tuple[object, ...]:
 
 
 def serves(node: Node, job: Job, mode: Mode) -> bool:
-    """Whether a node is one for `job` however much of it is free: by labels, type and memory of
-    its GPUs."""
+    """Return whether a node is one for `job` however much of it is free: by labels, type and memory
+    of its GPUs."""
     return fits_type(job, mode, node) and all(
         (label in node.labels) == (wanted == "required")
         for label, wanted in job.node_labels.items()
@@ -208,25 +210,25 @@ class Domains:
                 self._members[node.rack] = self._members.get(node.rack, 0) | 1 << n
 
     def ties(self, job: Job) -> Ties | None:
-        """What `job` minds, or others mind of it; None where that is nothing."""
+        """Return what `job` minds, or others mind of it; None where that is nothing."""
         gbps = job.profile.network_gbps if self._limit else 0.0
         if gbps or job.labels or job.affinity or job.anti_affinity:
             return Ties(gbps, job.labels, job.affinity, job.anti_affinity)
         return None
 
     def minds(self, job: Job) -> bool:
-        """Whether it makes a difference to `job` who else is where."""
+        """Return whether it makes a difference to `job` who else is where."""
         ties = self.ties(job)
         return ties is not None and bool(ties.gbps or ties.near or ties.averse)
 
     def copy(self) -> "Domains":
-        """The same, to try things in."""
+        """Return a copy, to try things in."""
         return self._with(
             dict(self.gbps), {mark: dict(counts) for mark, counts in self._marks.items()}
         )
 
     def overlap(self, other: "Domains") -> "Domains":
-        """What jobs mind of one or of the other."""
+        """Return what jobs mind of one or of the other."""
         marks: dict[Mark, dict[int | str, int]] = {}
         for mark in self._marks | other._marks:
             one, two = self._marks.get(mark, {}), other._marks.get(mark, {})
@@ -264,7 +266,7 @@ class Domains:
         return {rack for n in nodes if (rack := self._rack[n]) is not None}
 
     def hold(self, ties: Ties | None, nodes: Sequence[int]) -> bool:
-        """Whether a job may be on these nodes beside those that are there."""
+        """Return whether a job may be on these nodes beside those that are there."""
         if ties is None or not nodes:
             return True
         closed = self.closed(ties)
@@ -275,7 +277,7 @@ class Domains:
         )
 
     def _crossed(self, nodes: Sequence[int]) -> list[str]:
-        """The racks whose uplink a placement uses."""
+        """Return the racks whose uplink a placement uses."""
         if len(nodes) < 2 or not self._limit:
             return []
         racks = dict.fromkeys(self._rack[n] for n in nodes)
@@ -290,7 +292,7 @@ class Domains:
         return _union(self._members[where] for where in self._marks.get(mark, ()))
 
     def _first(self, ties: Ties) -> dict[str, Level]:
-        """The labels that a job wants near, has itself, and would be the first to bring."""
+        """Return the labels that a job wants near, has itself, and would be the first to bring."""
         return {
             label: level
             for label, level in ties.near.items()
@@ -298,7 +300,7 @@ class Domains:
         }
 
     def closed(self, ties: Ties) -> int:
-        """Nodes that a job cannot use at all while those that are there stay."""
+        """Return the nodes that a job cannot use at all while those that are there stay."""
         nodes = _union(self._marked(("has", *tie)) for tie in ties.averse.items())
         for label in ties.labels:
             nodes |= _union(self._marked(("averse", label, level)) for level in LEVELS)
@@ -312,15 +314,16 @@ class Domains:
         return nodes
 
     def widest(self, ties: Ties) -> Span:
-        """How far a job may be spread at most."""
+        """Return how far a job may be spread at most."""
         return min(self._first(ties).values(), key=LEVELS.index, default="cluster")
 
     def opens(self, ties: Ties) -> bool:
-        """Whether a job that comes may open nodes to others."""
+        """Return whether a job that comes may open nodes to others."""
         return bool(ties.labels)
 
     def why_closed(self, ties: Ties, nodes: int) -> str | None:
-        """Why a job can use none of `nodes` while those that are there stay, in one clause."""
+        """Return why a job can use none of `nodes` while those that are there stay, in one
+        clause."""
         if nodes & ~self.closed(ties):
             return None
         for label, level in ties.averse.items():
@@ -335,7 +338,7 @@ class Domains:
         return "each node where it could run lacks a job that it needs beside it, or has one that it avoids"  # noqa: E501
 
     def behind_slow_uplinks(self, ties: Ties | None) -> int:
-        """Nodes that a gang over several racks cannot use."""
+        """Return the nodes that a gang over several racks cannot use."""
         if ties is None:
             return 0
         slow = (rack for rack in self.gbps if self._is_slow(rack, ties.gbps))

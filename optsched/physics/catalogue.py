@@ -1,7 +1,7 @@
 """What follows from a cluster and its tenants alone: derived once, shared by all who plan on it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
@@ -104,20 +104,10 @@ class Catalogue:
         return _once(self._fitting, key, lambda: self._most_gpus(job, mode))
 
     def _most_gpus(self, job: Job, mode: Mode) -> dict[Span, int]:
-        held = [(shape, most) for shape in self.shapes if (most := room_on(shape.node, job, mode))]
-        racks: Counter[str] = Counter()
-        for shape, most in held:
-            for rack, count in shape.racks.items():
-                racks[rack] += most * count
-        one_node = max((most for _, most in held), default=0)
-        one_rack = max(racks.values(), default=0)
-        slow = sum(
-            racks[rack]
-            for rack, gbps in self.cluster.rack_uplink_gbps.items()
-            if gbps < job.profile.network_gbps
-        )
-        every = sum(most * shape.count for shape, most in held) - slow
-        return {"node": one_node, "rack": one_rack, "cluster": max(one_node, one_rack, every)}
+        uplinks = self.cluster.rack_uplink_gbps.items()
+        slow = [rack for rack, gbps in uplinks if gbps < job.profile.network_gbps]
+        most = most_within([(shape, room_on(shape.node, job, mode)) for shape in self.shapes], slow)
+        return most | {"cluster": max(most.values())}
 
     def fits_within(self, job: Job, mode: Mode, spread: Span) -> bool:
         """Return whether the empty cluster holds the gang of `mode` within `spread`, split as the
@@ -171,6 +161,23 @@ class Catalogue:
                 if speed > fastest and self.fits_within(job, mode, spread):
                     yield Option(mode=mode, spread=spread, rate=speed, needs_node=True)
                     fastest = speed
+
+
+def most_within(
+    room: Sequence[tuple[Shape, int]], slow_racks: Iterable[str] = ()
+) -> dict[Span, int]:
+    """Return the most GPUs on one node, in one rack, and on all nodes but those of slow racks,
+    where a node of each shape has room for so many."""
+    racks: Counter[str] = Counter()
+    for shape, most in room:
+        for rack, count in shape.racks.items():
+            racks[rack] += most * count
+    return {
+        "node": max((most for _, most in room), default=0),
+        "rack": max(racks.values(), default=0),
+        "cluster": sum(most * shape.count for shape, most in room)
+        - sum(racks[rack] for rack in slow_racks),
+    }
 
 
 def catalogue_of(instance: Instance) -> Catalogue:

@@ -16,8 +16,8 @@ Channel = tuple[Literal["uplink", "memory"], str]
 def channel_loads(
     cluster: Cluster, job: Job, mode: Mode, placement: Placement
 ) -> dict[Channel, float]:
-    """What `job` takes of each channel on `placement`, in Gbit/s; nothing where it takes nothing or
-    nothing binds."""
+    """Return what `job` takes of each channel on `placement`, in Gbit/s; nothing where it takes
+    nothing or nothing binds."""
     found: dict[Channel, float] = {}
     if cluster.uplinks == "shared":
         found.update(
@@ -32,7 +32,7 @@ def channel_loads(
 
 
 def channel_gbps(cluster: Cluster, channel: Channel) -> float:
-    """The capacity of a channel."""
+    """Return the capacity of a channel."""
     kind, name = channel
     capacity = (
         cluster.rack_uplink_gbps[name] if kind == "uplink" else cluster.node[name].memory_gbps
@@ -42,8 +42,8 @@ def channel_gbps(cluster: Cluster, channel: Channel) -> float:
 
 
 def slowdown(profile: Profile, crowding: Mapping[Channel, float]) -> float:
-    """By how much a job takes longer; `crowding` is load / capacity of the channels of which the
-    job takes something.
+    """Return by how much a job takes longer; `crowding` is load / capacity of the channels of which
+    the job takes something.
 
     The share of a step bound by a channel stretches as its load exceeds its capacity; of several
     uplinks, or of several nodes' memory, the most crowded counts: 1 + network_duty (uplink - 1) +
@@ -59,7 +59,7 @@ def slowdown(profile: Profile, crowding: Mapping[Channel, float]) -> float:
 
 
 def may_contend(instance: Instance) -> bool:
-    """Whether any job could ever take something of a channel."""
+    """Return whether any job could ever take something of a channel."""
     cluster = instance.cluster
     shared = cluster.uplinks == "shared" and bool(cluster.rack_uplink_gbps)
     memory = any(node.memory_gbps is not None for node in cluster.nodes)
@@ -72,7 +72,7 @@ def may_contend(instance: Instance) -> bool:
 
 
 def planned_uplinks_gbps(instance: Instance) -> Mapping[str, float]:
-    """What those who plan may fill of each uplink: its capacity, or of a shared one what the
+    """Return what those who plan may fill of each uplink: its capacity, or of a shared one what the
     running gangs take now if that is more. Nobody who plans makes the crowding worse."""
     cluster = instance.cluster
     if cluster.uplinks == "reserved" or not cluster.rack_uplink_gbps:
@@ -85,8 +85,8 @@ def planned_uplinks_gbps(instance: Instance) -> Mapping[str, float]:
 
 
 def crowded_memory(instance: Instance) -> str | None:
-    """The first node whose memory bandwidth the jobs could exceed, in one clause; None where none
-    could be.
+    """Return the first node whose memory bandwidth the jobs could exceed, in one clause; None where
+    none could be.
 
     A node is taken to be filled with those that take most of it, each with as many GPUs as it ever
     asks for.

@@ -29,12 +29,12 @@ class ModelCaches:
         self._latest_s.clear()
 
     def begin_s(self, placement: Placement, now_s: float) -> float:
-        """When a start of now begins: not before the last one on these nodes, which may be a hair's
-        breadth ahead."""
+        """Return when a start of now begins: not before the last one on these nodes, which may be a
+        hair's breadth ahead."""
         return max([now_s, *(self._latest_s.get(slot.node, now_s) for slot in placement)])
 
     def holds(self, node: str, model: str | None, now_s: float) -> bool:
-        """Whether a start at `now_s` would find the model on the node."""
+        """Return whether a start at `now_s` would find the model on the node."""
         if model is None:
             return False
         if self._latest_s.get(node, now_s) < now_s:
@@ -42,7 +42,7 @@ class ModelCaches:
         return model in self._held[node]
 
     def fetch_s(self, job: Job, placement: Placement, now_s: float) -> float:
-        """Seconds for which a job that starts at `now_s` fetches its model."""
+        """Return the seconds for which a job that starts at `now_s` fetches its model."""
         fetch_s = job.profile.fetch_s
         if not fetch_s or (
             placement and all(self.holds(slot.node, job.profile.name, now_s) for slot in placement)
@@ -69,7 +69,7 @@ class ModelCaches:
         self._entering.pop(node, None)
 
     def evicted_by(self, job: Job, node: str, now_s: float) -> list[str]:
-        """The models that would make room for that of a job started on the node."""
+        """Return the models that would make room for that of a job started on the node."""
         if self.holds(node, job.profile.name, now_s) or job.profile.name is None:
             return []
         held = dict(self._held[node])
@@ -98,10 +98,10 @@ class ModelCaches:
 
 
 def model_caches(instance: Instance) -> ModelCaches | None:
-    """The caches of an instance; None where no job fetches a model."""
+    """Return the caches of an instance; None where no job fetches a model."""
     return None if fetching(instance) is None else ModelCaches(instance)
 
 
 def fetching(instance: Instance) -> str | None:
-    """The first job that may have to fetch its model; None where none does."""
+    """Return the first job that may have to fetch its model; None where none does."""
     return next((job.id for job in instance.jobs if job.profile.fetch_s), None)

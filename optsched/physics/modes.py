@@ -30,27 +30,27 @@ class Option(Value):
     __hash__ = Value.__hash__
 
     def run_s(self, job: Job, work_s: float) -> float:
-        """Seconds that `work_s` of reference work takes."""
+        """Return the seconds that `work_s` of reference work takes."""
         return run_s(job, self.mode, work_s, self.rate)
 
 
 def base_modes(cluster: Cluster, job: Job) -> tuple[Mode, ...]:
-    """Every mode of a job before it is known where it fits: listed ones, or sizes x types x core
-    levels x clocks."""
+    """Return every mode of a job before it is known where it fits: listed ones, or sizes x types x
+    core levels x clocks."""
     return tuple(_base_modes(cluster, job))
 
 
 def _base_modes(cluster: Cluster, job: Job) -> Iterator[Mode]:
     if job.modes:
         for listed in job.modes:
-            mode = _with_shared(cluster, job, listed)
+            mode = with_shared(cluster, job, listed)
             for gpu_type in (
                 cluster.gpu_types if mode.gpus and mode.gpu_type is None else (mode.gpu_type,)
             ):
                 yield replace(mode, gpu_type=gpu_type)
         return
     if job.gpus == 0:
-        yield _with_shared(cluster, job, Mode(cpus=job.cpus))
+        yield with_shared(cluster, job, Mode(cpus=job.cpus))
         return
     for gpu_type in cluster.gpu_types:
         for gpus in gang_sizes(job):
@@ -59,12 +59,12 @@ def _base_modes(cluster: Cluster, job: Job) -> Iterator[Mode]:
                     mode = Mode(
                         gpu_type=gpu_type, gpus=gpus, cpus_per_gpu=level, clock_mhz=clock_mhz
                     )
-                    yield _with_shared(cluster, job, mode)
+                    yield with_shared(cluster, job, mode)
 
 
-def _with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
-    """`mode` with what it holds of the cluster: the job's own, and under a power cap what its GPUs
-    draw."""
+def with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
+    """Return `mode` with what it holds of the cluster: the job's own, and under a power cap what
+    its GPUs draw."""
     if mode.duration_s is None:
         resources = held_resources(cluster, job, mode, mode.gpu_type)
         return (
@@ -88,7 +88,7 @@ def _with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
 
 
 def room_on(node: Node, job: Job, mode: Mode) -> int:
-    """The most GPUs of `mode` that `node` could hold when empty (1 for a CPU-only mode that
+    """Return the most GPUs of `mode` that `node` could hold when empty (1 for a CPU-only mode that
     fits)."""
     if not capacity.serves(node, job, mode) or (mode.gpus and node.gpu_type != mode.gpu_type):
         return 0  # a gang does not mix types: `gpu_type` None stands for GPUs of no named type here
@@ -119,8 +119,8 @@ def demands(job: Job) -> tuple[object, ...]:
 
 
 def spreads(gpus: int, counts: tuple[int, ...] | None) -> tuple[Span, ...]:
-    """How far a gang may be spread that may be split over so many nodes (`node_counts`), the widest
-    first."""
+    """Return how far a gang may be spread that may be split over so many nodes (`node_counts`), the
+    widest first."""
     if counts == ():
         return ()
     if gpus <= 1 or counts == (1,):
@@ -129,8 +129,8 @@ def spreads(gpus: int, counts: tuple[int, ...] | None) -> tuple[Span, ...]:
 
 
 def split_jobs(instance: Instance) -> str | None:
-    """The first job that is to be split equally over nodes, by its id: no engine but rounds and the
-    simulator knows how to; one that stays on one node is none."""
+    """Return the first job that is to be split equally over nodes, by its id: no engine but rounds
+    and the simulator knows how to; one that stays on one node is none."""
     return next(
         (job.id for job in instance.jobs if job.max_nodes is not None and job.max_nodes > 1), None
     )
@@ -153,7 +153,7 @@ def undominated(job: Job, candidates: Iterable[Option]) -> tuple[Option, ...]:
 
 
 def _dominates(job: Job, a: Option, b: Option) -> bool:
-    """Whether `b` is of no use beside `a`, of the same GPU type and count."""
+    """Return whether `b` is of no use beside `a`, of the same GPU type and count."""
     if a is b or a.mode.duration_s is not None:
         return False
     wider = WIDEST_FIRST.index(a.spread) <= WIDEST_FIRST.index(b.spread)

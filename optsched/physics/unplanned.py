@@ -9,7 +9,7 @@ from .modes import split_jobs
 
 
 def unplanned(instance: Instance) -> str | None:
-    """The first thing that such a planner's model does not know, in one clause, or None."""
+    """Return the first thing that such a planner's model does not know, in one clause, or None."""
     if (job := split_jobs(instance)) is not None:
         return f"job {job} is to be split equally over nodes, which its model does not know"
     if (job := on_uplinks(instance)) is not None:

@@ -44,7 +44,7 @@ def _why_never(catalogue: Catalogue, job: Job) -> str | None:
 
 
 def _beyond_shares(table: Capacity, job: Job, fitting: tuple[Option, ...]) -> str | None:
-    """Why quota, resources and budgets leave none of the options that fit the nodes."""
+    """Return why quota, resources and budgets leave none of the options that fit the nodes."""
     if any(table.allows(job, option.mode) for option in fitting):
         return None
     demands = [
@@ -65,20 +65,30 @@ def _beyond_shares(table: Capacity, job: Job, fitting: tuple[Option, ...]) -> st
 
 
 def _nothing_fits(catalogue: Catalogue, job: Job) -> str:
-    """What the nodes lack; one demand is named where it alone, whatever the others, keeps the job
-    from running."""
-    cluster = catalogue.cluster
+    """Return what the nodes lack; one demand is named where it alone, whatever the others, keeps
+    the job from running."""
     if job.node_labels and catalogue.fits_somewhere(replace(job, node_labels=Table())):
         labels = ", ".join(f"{label} ({wanted})" for label, wanted in job.node_labels.items())
         return f"no node on which it would fit is as its node_labels say: {labels}"
-    modes = base_modes(cluster, job)
+    modes = base_modes(catalogue.cluster, job)
     if modes and all(mode.gpus == 0 for mode in modes):
         return _no_host(catalogue, job, min(mode.cpus for mode in modes))
-    if not cluster.gpu_types:
-        return "it asks for GPUs, no node has any"
+    types = catalogue.cluster.gpu_types
     on_gpus = [mode for mode in modes if mode.gpus]
-    have = ", ".join(str(name or "GPUs of no named type") for name in cluster.gpu_types)
-    there = [mode for mode in on_gpus if mode.gpu_type in cluster.gpu_types]
+    there = [mode for mode in on_gpus if mode.gpu_type in types]
+    able = [mode for mode in there if _widest(job, mode) is not None]
+    if not able:
+        return _no_mode(job, types, on_gpus, there)
+    return _too_large(catalogue, job, able) or _limited(catalogue, job, able)
+
+
+def _no_mode(
+    job: Job, types: tuple[str | None, ...], on_gpus: list[Mode], there: list[Mode]
+) -> str:
+    """Return why none of the modes on GPUs makes progress on those that are there."""
+    if not types:
+        return "it asks for GPUs, no node has any"
+    have = ", ".join(str(name or "GPUs of no named type") for name in types)
     if not there:
         wanted = ", ".join(sorted({str(mode.gpu_type) for mode in on_gpus}))
         return f"it asks for {wanted}, the cluster has {have}"
@@ -87,103 +97,101 @@ def _nothing_fits(catalogue: Catalogue, job: Job) -> str:
     if job.max_nodes is not None and all(node_counts(job, mode.gpus) == () for mode in there):
         wanted = ", ".join([*dict.fromkeys(_gpus(mode.gpus) for mode in there)][:3])
         return f"{wanted} cannot be split equally over {_nodes(job)}"
-    able = [mode for mode in there if _widest(job, mode) is not None]
-    if not able:
-        return "its profile gives it the rate 0 in every mode"
+    return "its profile gives it the rate 0 in every mode"
+
+
+def _too_large(catalogue: Catalogue, job: Job, able: list[Mode]) -> str | None:
+    """Return why the smallest gang is larger than what there is of GPUs of one type, or where it
+    makes progress; None where it is not."""
     types = dict.fromkeys(mode.gpu_type for mode in able)
     smallest = min(mode.gpus for mode in able)
     most = max(
-        sum(
-            shape.node.gpus * shape.count
-            for shape in catalogue.shapes
-            if shape.node.gpu_type == gpu_type
-        )
+        sum(own.node.gpus * own.count for own in catalogue.shapes if own.node.gpu_type == gpu_type)
         for gpu_type in types
     )
     if smallest > most:
-        only = next(iter(types)) if len(types) == 1 and len(cluster.gpu_types) > 1 else None
+        only = (
+            next(iter(types)) if len(types) == 1 and len(catalogue.cluster.gpu_types) > 1 else None
+        )
         kind = only or "one type"
         return f"it needs {_gpus(smallest)} of {kind}, the cluster has at most {most}"
     if job.max_nodes is not None and catalogue.fits_somewhere(
         replace(job, min_nodes=1, max_nodes=None)
     ):
         largest = max(room_on(shape.node, job, mode) for mode in able for shape in catalogue.shapes)
-        return (
-            f"it needs {_gpus(smallest)} on {_nodes(job)}, one node has room for at most {largest}"
-        )
-    spread = _span(job, able)
+        needs = f"it needs {_gpus(smallest)} on {_nodes(job)}"
+        return f"{needs}, one node has room for at most {largest}"
     bare = _without(catalogue, *LIMITS, UPLINKS)
-    if not bare.fits_somewhere(job):
-        largest = max(bare.most_gpus(job, replace(mode, gpus=most))[spread] for mode in able)
-        return (
-            f"it makes progress{WITHIN[spread]} only and needs {_gpus(smallest)} there, the most "
-            "GPUs"
-            f"{WITHIN[spread]} are {largest}"
-        )
+    if bare.fits_somewhere(job):
+        return None
+    spread = _span(job, able)
+    largest = max(bare.most_gpus(job, replace(mode, gpus=most))[spread] for mode in able)
+    needs = f"it makes progress{WITHIN[spread]} only and needs {_gpus(smallest)} there"
+    return f"{needs}, the most GPUs{WITHIN[spread]} are {largest}"
+
+
+def _limited(catalogue: Catalogue, job: Job, able: list[Mode]) -> str:
+    """Return which limits of nodes or uplinks keep a gang from GPUs of which there are enough."""
     for limit in LIMITS:
         others = tuple(other for other in LIMITS if other != limit)
         if not _without(catalogue, *others, UPLINKS).fits_somewhere(job):
             return _short_of(catalogue, job, able, limit)
-    if _without(catalogue, UPLINKS).fits_somewhere(job):
-        return (
-            f"a gang of {_gpus(smallest)} must span racks, whose uplinks are too slow for its "
-            f"{job.profile.network_gbps:.12g} Gbit/s"
-        )
-    return _combined(catalogue, job, able)
+    if not _without(catalogue, UPLINKS).fits_somewhere(job):
+        return _combined(catalogue, job, able)
+    gang = f"a gang of {_gpus(min(mode.gpus for mode in able))}"
+    gbps = f"{job.profile.network_gbps:.12g} Gbit/s"
+    return f"{gang} must span racks, whose uplinks are too slow for its {gbps}"
 
 
 def _no_host(catalogue: Catalogue, job: Job, cpus: int) -> str:
-    """Why no node holds a job without GPUs."""
-    memory = job.memory_gib
-    if not catalogue.cluster.nodes:
-        return "it asks for cores and memory, there is no node"
+    """Return why no node holds a job without GPUs."""
     nodes = [shape.node for shape in catalogue.shapes]
-    cores = max(nodes, key=lambda node: _or_inf(node.cpus))
-    if _or_inf(cores.cpus) < cpus:
-        return f"it needs {cpus} cores on one node, the most are the {cores.cpus} of {cores.name}"
-    largest = max(nodes, key=lambda node: _or_inf(node.memory_gib))
-    if _or_inf(largest.memory_gib) < memory:
-        return (
-            f"it needs {memory:.12g} GiB of memory on one node, the most are the "
-            f"{largest.memory_gib:.12g} of "
-            f"{largest.name}"
-        )
-    nearest = max(
-        (node for node in nodes if _or_inf(node.memory_gib) >= memory),
-        key=lambda node: _or_inf(node.cpus),
+    if not nodes:
+        return "it asks for cores and memory, there is no node"
+    gib = f"{job.memory_gib:.12g} GiB of memory"
+    for limit, need, needs in (
+        ("cpus", cpus, f"{cpus} cores"),
+        ("memory_gib", job.memory_gib, gib),
+    ):
+        largest, most = _largest(nodes, limit)
+        if most < need:
+            return f"it needs {needs} on one node, the most are the {most:.12g} of {largest.name}"
+    nearest, _ = _largest(
+        [node for node in nodes if _or_inf(node.memory_gib) >= job.memory_gib], "cpus"
     )
     return (
-        f"no node has both the {cpus} cores and the {memory:.12g} GiB of memory it asks for, of "
-        "those with the "
-        f"memory {nearest.name} has most cores, {nearest.cpus}"
+        f"no node has both the {cpus} cores and the {gib} it asks for, of those with the memory "
+        f"{nearest.name} has most cores, {nearest.cpus}"
     )
+
+
+def _largest(nodes: Iterable[Node], limit: str) -> tuple[Node, float]:
+    """Return the node with most of something, and how much that is."""
+    largest = max(nodes, key=lambda node: _or_inf(getattr(node, limit)))
+    return largest, _or_inf(getattr(largest, limit))
+
+
+def _needs(job: Job, able: list[Mode]) -> dict[str, tuple[float, str]]:
+    """Return what each GPU needs of what `LIMITS` limits, with its unit."""
+    return {
+        "gpu_memory_gib": (job.profile.gpu_memory_gib, "GiB of GPU memory"),
+        "cpus": (min(mode.cpus_per_gpu for mode in able), "cores"),
+        "memory_gib": (job.profile.memory_gib_per_gpu, "GiB of memory"),
+    }
 
 
 def _short_of(catalogue: Catalogue, job: Job, able: list[Mode], limit: str) -> str:
-    """The nodes have too little of one thing beside, or in, their GPUs."""
+    """Return in which way the nodes have too little of one thing beside, or in, their GPUs."""
     types = {mode.gpu_type for mode in able}
-    nodes = [
-        shape.node for shape in catalogue.shapes if shape.node.gpus and shape.node.gpu_type in types
-    ]
-    nearest: Node = max(nodes, key=lambda node: _or_inf(getattr(node, limit)))
-    most = _or_inf(getattr(nearest, limit))
-    if limit == "gpu_memory_gib":
-        need, unit = job.profile.gpu_memory_gib, "GiB of GPU memory"
-        if need > most:
-            return f"it needs {need:.12g} {unit}, the largest GPU has {most:.12g}"
-        each = f"{need:.12g} {unit} each"
-    elif limit == "cpus":
-        need, unit = min(mode.cpus_per_gpu for mode in able), "cores"
-        each = f"{need} cores beside each"
-    else:
-        need, unit = job.profile.memory_gib_per_gpu, "GiB of memory"
-        each = f"{need:.12g} GiB of memory beside each"
+    nodes = (shape.node for shape in catalogue.shapes if shape.node.gpus)
+    nearest, most = _largest([node for node in nodes if node.gpu_type in types], limit)
+    (need, unit), is_inside = _needs(job, able)[limit], limit == "gpu_memory_gib"
     if need > most:
-        return (
-            f"it needs {need:.12g} {unit} beside each GPU, the most on one node are the "
-            f"{most:.12g} of "
-            f"{nearest.name}"
-        )
+        if is_inside:
+            return f"it needs {need:.12g} {unit}, the largest GPU has {most:.12g}"
+        needs = f"it needs {need:.12g} {unit} beside each GPU"
+        return f"{needs}, the most on one node are the {most:.12g} of {nearest.name}"
+    each = f"{need:.12g} {unit} {'each' if is_inside else 'beside each'}"
     spread, smallest = _span(job, able), min(mode.gpus for mode in able)
     bare = _without(catalogue, *(other for other in LIMITS if other != limit), UPLINKS)
     have = max(bare.most_gpus(job, mode)[spread] for mode in able if mode.gpus == smallest)
@@ -191,31 +199,22 @@ def _short_of(catalogue: Catalogue, job: Job, able: list[Mode], limit: str) -> s
 
 
 def _combined(catalogue: Catalogue, job: Job, able: list[Mode]) -> str:
-    """No one demand is to blame: all of them, and the node that comes nearest."""
-    profile = job.profile
-    smallest, cores = min(mode.gpus for mode in able), min(mode.cpus_per_gpu for mode in able)
-    needs = [
-        text
-        for need, text in (
-            (profile.gpu_memory_gib, f"{profile.gpu_memory_gib:.12g} GiB of GPU memory"),
-            (cores, f"{cores} cores"),
-            (profile.memory_gib_per_gpu, f"{profile.memory_gib_per_gpu:.12g} GiB of memory"),
-        )
-        if need
-    ]
-    have = max(catalogue.most_gpus(job, mode)[_span(job, able)] for mode in able)
-    nearest = max(
-        (shape.node for shape in catalogue.shapes),
-        key=lambda node: max(room_on(node, job, m) for m in able),
-    )
-    room = max(room_on(nearest, job, mode) for mode in able)
-    each = " and ".join(needs)
-    says = f"it needs {_gpus(smallest)}{WITHIN[_span(job, able)]}" + (
+    """Return what all demands together ask for, as none alone is to blame, and the node that comes
+    nearest."""
+    each = " and ".join(f"{need:.12g} {unit}" for need, unit in _needs(job, able).values() if need)
+    spread, smallest = _span(job, able), min(mode.gpus for mode in able)
+    says = f"it needs {_gpus(smallest)}{WITHIN[spread]}" + (
         f" with {each} for each" if each else ""
     )
+    have = max(catalogue.most_gpus(job, mode)[spread] for mode in able)
     if not have:
         return f"{says}, no node has that for one GPU"
-    return f"{says}, there are at most {have}, and at most {room} on one node, {nearest.name}"
+    room = {
+        shape.node.name: max(room_on(shape.node, job, mode) for mode in able)
+        for shape in catalogue.shapes
+    }
+    nearest = max(room, key=lambda name: room[name])
+    return f"{says}, there are at most {have}, and at most {room[nearest]} on one node, {nearest}"
 
 
 def _gpus(count: int) -> str:
@@ -223,14 +222,14 @@ def _gpus(count: int) -> str:
 
 
 def _nodes(job: Job) -> str:
-    """On how many nodes it may be."""
+    """Return on how many nodes it may be."""
     if job.min_nodes == job.max_nodes:
         return "one node" if job.max_nodes == 1 else f"{job.max_nodes} nodes"
     return f"{job.min_nodes} to {job.max_nodes} nodes"
 
 
 def _widest(job: Job, mode: Mode) -> Span | None:
-    """The widest spread over which a job makes progress in a mode."""
+    """Return the widest spread over which a job makes progress in a mode."""
     able = (
         WIDEST_FIRST if job.max_nodes is None else spreads(mode.gpus, node_counts(job, mode.gpus))
     )
@@ -238,8 +237,8 @@ def _widest(job: Job, mode: Mode) -> Span | None:
 
 
 def _span(job: Job, modes: Iterable[Mode]) -> Span:
-    found = {_widest(job, mode) for mode in modes}
-    return next(spread for spread in WIDEST_FIRST if spread in found)
+    spans = {_widest(job, mode) for mode in modes}
+    return next(spread for spread in WIDEST_FIRST if spread in spans)
 
 
 def _without(catalogue: Catalogue, *fields: str) -> Catalogue:

@@ -152,7 +152,7 @@ def _described(field: str, hint: Any, default: object) -> DeclaredOption:
 
 
 def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
-    """The bare type, everything that annotates it, and whether it may be None."""
+    """Return the bare type, everything that annotates it, and whether it may be None."""
     if get_origin(hint) is Annotated:
         inner, *metadata = get_args(hint)
         base, own, may_be_none = _taken_apart(inner)
@@ -174,7 +174,7 @@ KINDS: dict[Any, str] = {
 
 
 def _expected(base: Any, metadata: Sequence[Any], default: object = MISSING) -> str:
-    """What a value of this type is, as in "a whole number of at least 1"."""
+    """Return what a value of this type is, as in "a whole number of at least 1"."""
     if get_origin(base) is Literal:
         return _either(list(map(str, get_args(base))))
     if base is bool:
@@ -323,7 +323,7 @@ def _reason(error: Mapping[str, Any]) -> str:
 def _validated(
     declared: type[Declared], given: Mapping[str, object]
 ) -> tuple[Declared | None, list[Any]]:
-    """The options, or what a validator has against them."""
+    """Return the options, or what a validator has against them."""
     from pydantic import ValidationError
 
     by_name = {option.name: option for option in described(declared)}
@@ -341,7 +341,7 @@ def _validated(
 
 
 def _parted(hint: Any, value: object) -> object:
-    """What a text says where a list or nothing may be meant."""
+    """Return what a text says where a list or nothing may be meant."""
     base, _, may_be_none = _taken_apart(hint)
     if not isinstance(value, str):
         return value

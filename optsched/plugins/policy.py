@@ -53,7 +53,8 @@ class Policy(Protocol):
 
     It may have a `source` (`Source`: who published it), and `facts()`, a dict of numbers and texts
     that it has to say of itself when the simulation is over; `summary.json` has them under
-    `policy_facts`.
+    `policy_facts`. One that solves rounds may have `decided`: the snapshot and the `RoundSolution`
+    of its last decision, None where that needed no round; a live round is written down with them.
     """
 
     name: str

@@ -29,7 +29,7 @@ WHAT: dict[Group, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What `optsched list` says of a plug-in: name, what it is, what may be set, who published it,
+    """A plug-in as `optsched list` shows it: name, what it is, what may be set, who published it,
     and why it cannot be used here, if so."""
 
     name: str
@@ -42,7 +42,7 @@ class Listed:
 
 @cache
 def entries(group: Group) -> dict[str, EntryPoint]:
-    """The entry points of a group by name, sorted."""
+    """Return the entry points of a group by name, sorted."""
     return {
         entry.name: entry
         for entry in sorted(entry_points(group=f"optsched.{group}"), key=lambda e: e.name)
@@ -50,16 +50,17 @@ def entries(group: Group) -> dict[str, EntryPoint]:
 
 
 def names(group: Group) -> tuple[str, ...]:
-    """Registered names, sorted."""
+    """Return the registered names, sorted."""
     return tuple(entries(group))
 
 
-def _load(group: Group, name: str) -> Any:
+def _load(group: Group, name: str, others: tuple[str, ...] = ()) -> Any:
+    """Return a plug-in; `others` are names that would also do."""
     if name not in entries(group):
-        known = entries(group)
-        meant = perhaps(name, known)
+        known = (*names(group), *others)
         raise InputError(
-            f"{WHAT[group]} {name!r} is unknown{meant}; choose from {', '.join(known)}"
+            f"{WHAT[group]} {name!r} is unknown{perhaps(name, known)}; "
+            f"choose from {', '.join(known)}"
         )
     try:
         return entries(group)[name].load()
@@ -69,8 +70,16 @@ def _load(group: Group, name: str) -> Any:
         ) from error
 
 
+def _usable(group: Group, name: str, others: tuple[str, ...] = ()) -> Any:
+    """Return a plug-in whose modules are installed."""
+    plug_in = _load(group, name, others)
+    if missing := missing_modules(plug_in):
+        raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
+    return plug_in
+
+
 def solver(name: str) -> Solver:
-    """The solver of that name; a policy's name gives the solver that simulates it.
+    """Return the solver of that name; a policy's name gives the solver that simulates it.
 
     Raises InputError for an unknown name, SolverUnavailableError where a module it needs is
     missing.
@@ -79,26 +88,12 @@ def solver(name: str) -> Solver:
         from ..simulate.policy_solver import PolicySolver
 
         return PolicySolver(name)
-    if name not in entries("solvers"):
-        known = (*names("solvers"), *names("policies"))
-        raise InputError(
-            f"solver {name!r} is unknown{perhaps(name, known)}; choose from {', '.join(known)}"
-        )
-    found = cast(Solver, _load("solvers", name))
-    missing = missing_modules(found)
-    if missing:
-        raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
-    return found
+    return cast(Solver, _usable("solvers", name, names("policies")))
 
 
 def round_solver(name: str) -> "RoundSolver":
-    """The round solver of that name. Raises InputError for an unknown name, SolverUnavailableError
-    where a module it needs is missing."""
-    found = cast("RoundSolver", _load("rounds", name))
-    missing = missing_modules(found)
-    if missing:
-        raise SolverUnavailableError(f"{name} needs {', '.join(missing)}, which is not installed")
-    return found
+    """Return the round solver of that name. Raises as `solver` does."""
+    return cast("RoundSolver", _usable("rounds", name))
 
 
 def executor(name: str) -> Any:
@@ -156,29 +151,23 @@ def _parameters(made: Any) -> Container[str]:
         return ()
 
 
-def _first_line(plug_in: Any) -> str:
-    return (plug_in.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-
-
 def listed(group: Group) -> list[Listed]:
-    """All entries of a group; a broken one is listed with its reason."""
-    found = []
-    for name in names(group):
-        try:
-            entry = _load(group, name)
-        except SolverUnavailableError as error:
-            found.append(Listed(name, "", "", str(error)))
-            continue
-        missing = missing_modules(entry) if hasattr(entry, "needs") else []
-        reason = f"needs {', '.join(missing)}" if missing else None
-        found.append(
-            Listed(
-                name,
-                getattr(entry, "title", None) or _first_line(entry),
-                getattr(entry, "guarantee", "none"),
-                reason,
-                described(declaration(entry)),
-                getattr(entry, "source", None),
-            )
-        )
-    return found
+    """Return all entries of a group; a broken one is listed with its reason."""
+    return [_listed(group, name) for name in names(group)]
+
+
+def _listed(group: Group, name: str) -> Listed:
+    try:
+        plug_in = _load(group, name)
+    except SolverUnavailableError as error:
+        return Listed(name, "", "", str(error))
+    missing = missing_modules(plug_in) if hasattr(plug_in, "needs") else []
+    first_line = (plug_in.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    return Listed(
+        name,
+        getattr(plug_in, "title", None) or first_line,
+        getattr(plug_in, "guarantee", "none"),
+        f"needs {', '.join(missing)}" if missing else None,
+        described(declaration(plug_in)),
+        getattr(plug_in, "source", None),
+    )

@@ -94,7 +94,7 @@ class Solver(Protocol):
     guarantee: Guarantee
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        """Why this solver cannot plan this, in one clause, or None where it can."""
+        """Return why this solver cannot plan this, in one clause, or None where it can."""
         ...
 
     def solve(self, request: Request, report: Report) -> None:
@@ -107,7 +107,7 @@ class _Needs(Protocol):
 
 
 def missing_modules(solver: _Needs) -> list[str]:
-    """Which of the modules it needs are not installed, found without importing them."""
+    """Return which of the modules it needs are not installed, found without importing them."""
     return [name for name in solver.needs if not _is_installed(name)]
 
 

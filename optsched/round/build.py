@@ -16,7 +16,7 @@ from .deadline import NEVER, Deadline
 from .facts import Facts
 from .held import Held, Hold, held_by
 from .model import Bools, Floats, Ints, Kind, Options, Patterns, RoundModel, is_second
-from .patterns import Alternatives, Columns, NodeClass, Pattern, columns, node_classes
+from .patterns import Alternatives, Columns, NodeClass, columns, node_classes
 from .rows import build_rows
 from .sharing import holds_on_others
 from .spare import swap_costs
@@ -59,38 +59,23 @@ def build(
     """
     facts = Facts(instance, keep, deadline)
     classes, class_of = node_classes(catalogue_of(instance))
-    holds = [_as_it_is(facts, j) for j in facts.kept.tolist()]
-    holds += holds_on_others(instance, facts, deadline)
+    holds = [_as_it_is(facts, j) for j in facts.kept.tolist()] + holds_on_others(facts)
     deadline.check()
     held = held_by(instance, facts.jobs, holds, len(facts.kept), class_of, blocked, around)
     deadline.check()
-    fresh, table, own = _flatten(classes, facts, held, deadline)
-    patterns = Patterns(
-        fresh=fresh,
-        table=table,
-        kept=facts.kept,
-        holds=held.holds,
-        gpus=np.concatenate([table.gpus.astype(float), held.gang]),
-        class_sets=_class_sets(table, held),
-    )
-    extra_s = swap_costs(
-        classes,
-        held,
-        table,
-        (facts.cost_s - facts.setup_left_s)[facts.kept],
-        ~facts.must[facts.kept],
-        deadline,
-    )
-    options = _timed(facts, patterns, _listed(facts, patterns, own), extra_s)
+    patterns, own = _numbered(classes, facts, held)
+    options = _listed(facts, patterns, own)
+    cost_s = (facts.cost_s - facts.setup_left_s)[facts.kept]
+    leaves = ~facts.must[facts.kept]
+    extra_s = swap_costs(classes, held, patterns.table, cost_s, leaves, deadline)
+    options = _timed(facts, patterns, options, extra_s)
     deadline.check()
     if facts.jobs:
-        _value(instance, objective, facts, classes, patterns, options, round_s, refill=refill)
-        _charge_guests(instance, facts, patterns, options)
+        _value(objective, facts, classes, patterns, options, round_s, refill=refill)
+        _charge_guests(facts, patterns, options)
     return RoundModel(
         instance=instance,
         objective=objective,
-        round_s=round_s,
-        refill=refill,
         blocked=tuple(blocked),
         reserved=tuple(reserved),
         classes=classes,
@@ -102,7 +87,7 @@ def build(
         options=options,
         patterns=patterns,
         held=held,
-        rows=build_rows(instance, facts.jobs, classes, fresh, table, held, deadline),
+        rows=build_rows(facts, classes, patterns, held),
     )
 
 
@@ -113,23 +98,28 @@ def _as_it_is(facts: Facts, j: int) -> Hold:
     return Hold(j, Kind.KEEP, entry.mode, entry.placement, rate, is_second(entry))
 
 
-def _flatten(
-    classes: tuple[NodeClass, ...], facts: Facts, held: Held, deadline: Deadline
-) -> tuple[tuple[Pattern, ...], Columns, Ints]:
-    """Return the patterns of all demands one after the other, also as columns, and for each job
-    where its own begin and how many they are. Where no cores can run short, those that only take
-    fewer cores are left out."""
+def _numbered(classes: tuple[NodeClass, ...], facts: Facts, held: Held) -> tuple[Patterns, Ints]:
+    """Return the patterns of all demands one after the other, and for each job where its own begin
+    and how many they are. Where no cores can run short, those that only take fewer cores are left
+    out."""
     number: dict[Alternatives, int] = {}
     which = [number.setdefault(own, len(number)) for own in facts.alternatives]
     demands = list(number)
-    table = columns(demands, deadline)
+    table = columns(demands, facts.deadline)
     if held.running == len(held.holds) and _cores_to_spare(classes, table, held):
         demands = [own.fastest for own in demands]
-        table = columns(demands, deadline)
+        table = columns(demands, facts.deadline)
     sizes = np.array([len(own.patterns) for own in demands], dtype=np.int64)
-    begin = np.cumsum(sizes) - sizes
-    fresh = tuple(pattern for own in demands for pattern in own.patterns)
-    return fresh, table, np.stack([begin, sizes], axis=1)[np.array(which, dtype=np.int64)]
+    patterns = Patterns(
+        fresh=tuple(pattern for own in demands for pattern in own.patterns),
+        table=table,
+        kept=facts.kept,
+        holds=held.holds,
+        gpus=np.concatenate([table.gpus.astype(float), held.gang]),
+        class_sets=_class_sets(table, held),
+    )
+    first_and_count = np.stack([np.cumsum(sizes) - sizes, sizes], axis=1)
+    return patterns, first_and_count[np.array(which, dtype=np.int64)]
 
 
 def _cores_to_spare(classes: tuple[NodeClass, ...], table: Columns, held: Held) -> bool:
@@ -186,18 +176,7 @@ def _listed(facts: Facts, patterns: Patterns, own: Ints) -> Options:
         (host if hold.kind == Kind.BESIDE else rival)[o] = hold.partner
     rate, finish_s, swap_s, value = np.ones((4, len(job)))
     rate[held] = [hold.rate for hold in patterns.holds]
-    return Options(
-        first=first,
-        job=job,
-        kind=kind,
-        pattern=pattern,
-        host=host,
-        rival=rival,
-        rate=rate,
-        finish_s=finish_s,
-        swap_s=swap_s,
-        value=value,
-    )
+    return Options(first, job, kind, pattern, host, rival, rate, finish_s, swap_s, value)
 
 
 def _timed(facts: Facts, patterns: Patterns, options: Options, extra_s: Floats) -> Options:
@@ -223,7 +202,6 @@ def _timed(facts: Facts, patterns: Patterns, options: Options, extra_s: Floats) 
 
 
 def _value(
-    instance: Instance,
     objective: Objective,
     facts: Facts,
     classes: tuple[NodeClass, ...],
@@ -236,17 +214,16 @@ def _value(
     """Say what each option is worth."""
     meters = {term.meter for term in objective.terms if isinstance(term, Usage)}
     none = np.zeros(0)
+    prices = _price_per_h(facts.instance, classes, patterns) if "price" in meters else none
     valuation = Valuation(
-        instance=instance,
+        instance=facts.instance,
         jobs=facts.jobs,
         options=options,
         round_s=round_s,
         refill=refill,
         longest_s=_longest_s(facts, options),
         power_w=_power_w(facts, patterns, options) if "power" in meters else none,
-        price_per_h=_price_per_h(instance, classes, patterns)[options.pattern]
-        if "price" in meters
-        else none,
+        price_per_h=prices[options.pattern] if len(prices) else none,
     )
     options.value[:] = valuation.of(objective)
     options.value[~_pays(facts, options)] = 0.0
@@ -273,7 +250,7 @@ def _pays(facts: Facts, options: Options) -> Bools:
     return pays
 
 
-def _charge_guests(instance: Instance, facts: Facts, patterns: Patterns, options: Options) -> None:
+def _charge_guests(facts: Facts, patterns: Patterns, options: Options) -> None:
     """A job that keeps its GPUs is worth what it is alone; whoever shares them is charged with the
     difference, by the ratio of the times to completion. Changes values, and `host` for jobs that
     share already."""
@@ -289,7 +266,7 @@ def _charge_guests(instance: Instance, facts: Facts, patterns: Patterns, options
         if entry.mode.share_with is None or is_second(entry):
             continue
         mode = entry.mode.unshared
-        alone = placed_rate(instance, facts.jobs[j], mode, entry.placement)
+        alone = placed_rate(facts.instance, facts.jobs[j], mode, entry.placement)
         raised = value[first[j]] * max(1.0, swap_s[first[j]] / slowed_s(j, alone))
         guest = first[facts.position[entry.mode.share_with]]
         options.host[guest] = j

@@ -1,12 +1,23 @@
 """The round as a mixed-integer program over some of its options, exact on the nodes that running
-jobs sit on."""
+jobs sit on.
+
+x[j,o] = 1      job j runs this round by option o: kept where it is, or by a mode on fresh GPUs
+q[n,s]          slots of s GPUs that are left on node n, where running jobs sit
+
+max   sum value x
+s.t.  sum_o x[j,o] <= 1                             each job (= 1 where it must be kept)
+      sum take x <= capacity                        GPUs, cores, memory, resources, budgets, quotas
+      sum floor(size / s) x <= free slots + sum q   gangs on one node, each node class and slot size
+      s q[n,s] + sum_kept GPUs x <= GPUs            each node where running jobs sit
+      x[guest] <= x[host,keep], sum_guests x <= 1   each job that others may share GPUs with
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
-from .model import Floats, Ints, RoundModel
+from .model import NO_OPTION, Floats, Ints, RoundModel
 
 Users = dict[int, list[tuple[int, int]]]
 """(option, GPUs) of the running jobs on each node."""
@@ -16,11 +27,15 @@ Users = dict[int, list[tuple[int, int]]]
 class Program:
     """max value x + offset  s.t.  low <= A x <= high, 0 <= x <= upper, x integer.
 
-    The first `len(options)` columns say whether an option is taken; the others count slots on
-    nodes. A is given by its entries (row, column, amount), sorted.
+    The first `len(options)` columns say whether an option is taken; the others, `slots`, count
+    slots on nodes. The first `len(jobs)` rows are of jobs, by position, the others have the names
+    `rows`. A is given by its entries (row, column, amount), sorted.
     """
 
     options: Ints
+    slots: list[str]
+    jobs: Ints
+    rows: list[str]
     value: Floats
     offset: float
     upper: Floats
@@ -30,10 +45,10 @@ class Program:
     column: Ints
     amount: Floats
 
-    def choice(self, model: RoundModel, fixed: Ints, x: Floats) -> Ints:
+    def choice(self, model: RoundModel, fixed: Ints | None, x: Floats) -> Ints:
         """Return the option of each job, from a solution and the jobs that were fixed
         beforehand."""
-        chosen = fixed.copy()
+        chosen = np.full(len(model.jobs), NO_OPTION) if fixed is None else fixed.copy()
         taken = self.options[x[: len(self.options)] > 0.5]
         chosen[model.options.job[taken]] = taken
         return chosen
@@ -89,18 +104,17 @@ class _Formulation:
         self._value = model.options.value[options]
         self._offset = float(model.options.value[self._taken].sum())
         self._upper: list[float] = []
-        self._low: list[float] = []
-        self._high: list[float] = []
+        self._slot_names: list[str] = []
+        self._row_names: list[str] = []
         self._entries: list[tuple[Ints, Ints, Floats]] = []
         self._single: list[tuple[int, int, float]] = []
 
-    def _row(self, high: float, terms: list[tuple[int, float]], low: float = -np.inf) -> int:
-        """Add a row with (column, amount) terms; return its number."""
-        row = len(self._high)
-        self._low.append(low)
+    def _row(self, name: str, high: float, terms: list[tuple[int, float]]) -> None:
+        """Add a row with (column, amount) terms."""
+        self._row_names.append(name)
+        self._single.extend((len(self._high), column, amount) for column, amount in terms)
+        self._low.append(-np.inf)
         self._high.append(high)
-        self._single.extend((row, column, amount) for column, amount in terms)
-        return row
 
     def one_option_a_job(self, must_run: Ints) -> None:
         """At most one; exactly one of jobs that must run, of which only what is better than the
@@ -108,8 +122,8 @@ class _Formulation:
         options = self._model.options
         jobs, row = np.unique(options.job[self._options], return_inverse=True)
         needs = self._model.must[jobs] | np.isin(jobs, must_run)
-        for need in needs.tolist():
-            self._row(1.0, [], 1.0 if need else -np.inf)
+        self._jobs, self._high = jobs, [1.0] * len(jobs)
+        self._low = np.where(needs, 1.0, -np.inf).tolist()
         self._entries.append((row, np.arange(len(row)), np.ones(len(row))))
         least = np.full(len(jobs), np.inf)
         np.minimum.at(least, row, self._value)
@@ -125,7 +139,8 @@ class _Formulation:
         self._free = self._nodes_left()
         first = len(self._high)
         for r, limit in enumerate(rows.limits):
-            self._row(self._whole_slots(r) if limit.what == "slots" else float(left[r]), [])
+            high = self._whole_slots(r) if limit.what == "slots" else float(left[r])
+            self._row(f"{r}_{limit.name}", high, [])
         entry, position = rows.entries(model.options.pattern[self._options])
         is_slot = np.array([limit.what == "slots" for limit in rows.limits], dtype=bool)
         counts = ~is_slot[rows.row[entry]] | (rows.pattern[entry] < len(model.patterns.fresh))
@@ -190,12 +205,15 @@ class _Formulation:
         if self._is_whole(n, slot):
             self._single.extend((row, column, gpus / slot) for column, gpus in users)
             return
+        name = f"{slot}_on_{n}_{self._model.instance.cluster.nodes[n].name}"
         q, most = len(self._options) + len(self._upper), room // slot
         self._upper.append(float(most))
+        self._slot_names.append(f"slots_of_{name}")
         self._single.append((row, q, -1.0))
-        self._row(room, [(q, slot), *users])
+        self._row(f"node_{name}", room, [(q, slot), *users])
         for column, gpus in users:
-            self._row(most, [(q, 1.0), (column, most - (room - gpus) // slot)])
+            broken = most - (room - gpus) // slot
+            self._row(f"node_{name}_with_{column}", most, [(q, 1.0), (column, broken)])
 
     def sharing(self) -> None:
         """Who shares the GPUs of another job needs it to be kept, and is its only guest; who stays
@@ -206,14 +224,15 @@ class _Formulation:
             host, column = int(options.host[o]), int(self._column[o])
             guests[host].append((column, 1.0))
             if not self._is_fixed(keep := int(options.first[host])):
-                self._row(0.0, [(column, 1.0), *self._term(keep, -1.0)])
+                self._row(f"{o}_beside_{host}", 0.0, [(column, 1.0), *self._term(keep, -1.0)])
         for o in own[options.rival[own] >= 0].tolist():
             keep = int(options.first[int(options.rival[o])])
             high = 0.0 if self._is_fixed(keep) else 1.0
-            self._row(high, [(int(self._column[o]), 1.0), *self._term(keep, 1.0)])
+            terms = [(int(self._column[o]), 1.0), *self._term(keep, 1.0)]
+            self._row(f"alone_{o}", high, terms)
         taken = set(options.host[self._taken].tolist())
         for host, terms in guests.items():
-            self._row(0.0 if host in taken else 1.0, terms)
+            self._row(f"guests_of_{host}", 0.0 if host in taken else 1.0, terms)
 
     def _is_fixed(self, option: int) -> bool:
         return bool(self._fixed[self._model.options.job[option]] == option)
@@ -232,6 +251,9 @@ class _Formulation:
         cells, where = np.unique(row * width + column, return_inverse=True)
         return Program(
             options=self._options,
+            slots=self._slot_names,
+            jobs=self._jobs,
+            rows=self._row_names,
             value=np.concatenate([self._value, np.zeros(len(self._upper))]),
             offset=self._offset,
             upper=np.concatenate([np.ones(len(self._options)), np.array(self._upper)]),

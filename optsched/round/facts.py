@@ -40,11 +40,12 @@ class Facts:
 
     def __init__(self, instance: Instance, keep: Collection[str], deadline: Deadline) -> None:
         """Read an instance; `keep` are running jobs that must be kept for reasons of their own."""
+        self.instance, self.deadline = instance, deadline
         self.jobs: list[Job] = []
         self.running: list[Running | None] = []
         self.alternatives: list[Alternatives] = []
         self.never: list[Job] = []
-        self._find_active(instance, keep, deadline)
+        self._find_active(keep)
         count = len(self.jobs)
         self.position = {job.id: j for j, job in enumerate(self.jobs)}
         self.kept = np.flatnonzero([entry is not None for entry in self.running])
@@ -61,7 +62,7 @@ class Facts:
             self.remaining_s[j] = instance.remaining_s(job) if entry is None else entry.remaining_s
         for j in self.kept.tolist():
             deadline.check()
-            self._read_running(instance, j, self.jobs[j].id in keep)
+            self._read_running(j, self.jobs[j].id in keep)
         self.cost_s = self.save_s + self.load_s + self.lost_s
         unsettled = self.peace_s < SETTLE * self.cost_s - TIME_TOLERANCE_S
         ends_first = self.setup_left_s + self.remaining_s / self.rate <= self.save_s
@@ -71,8 +72,9 @@ class Facts:
             if is_second(entry) and entry.mode.share_with in self.position:
                 self.must[self.position[entry.mode.share_with]] = True
 
-    def _find_active(self, instance: Instance, keep: Collection[str], deadline: Deadline) -> None:
+    def _find_active(self, keep: Collection[str]) -> None:
         """Find the jobs that run or could start, and what they could do."""
+        instance, deadline = self.instance, self.deadline
         catalogue, now_s = catalogue_of(instance), instance.now_s
         deadline.check()
         for job in sorted(instance.jobs, key=first_come):
@@ -89,9 +91,9 @@ class Facts:
             self.running.append(entry)
             self.alternatives.append(alternatives)
 
-    def _read_running(self, instance: Instance, j: int, keep: bool) -> None:
+    def _read_running(self, j: int, keep: bool) -> None:
         """Read what a running job has done and what preempting it would cost."""
-        job, entry = self.jobs[j], self.entry(j)
+        instance, job, entry = self.instance, self.jobs[j], self.entry(j)
         self.rate[j] = placed_rate(instance, job, entry.mode, entry.placement)
         self.save_s[j] = hold_to_save_s(job)
         if job.profile.checkpoint_every_s is not None:

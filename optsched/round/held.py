@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..model.instance import Instance, Placement, Running
+from ..model.instance import Instance, Placement, Running, Slot
 from ..model.job import Job, Mode
 from ..physics import memory_gib
 from ..physics.capacity import Domains
@@ -112,57 +114,65 @@ def held_by(
     """Return the holds of active `jobs` as columns; what jobs that are being saved (`blocked`) and
     those `around` hold is taken off the room."""
     nodes, order = instance.cluster.nodes, instance.cluster.node_order
-    inf = float("inf")
-    entries: list[tuple[int, int, int, int, float]] = []
-    for k, hold in enumerate(holds):
-        job, mode = jobs[hold.job], hold.mode
-        has_memory = job.profile.memory_gib_per_gpu or not mode.gpus
-        for slot in hold.placement:
-            gpus = 0 if hold.is_second else slot.gpus  # the GPUs of a pair count once
-            gib = memory_gib(job, mode, slot.gpus) if has_memory else 0.0
-            entries.append((k, order[slot.node], gpus, slot.cpus, gib))
-    owner, node, gpus_, cpus, memory = zip(*entries, strict=True) if entries else ((),) * 5
-    taken_gpus, taken_cpus, taken_gib = [0] * len(nodes), [0] * len(nodes), [0.0] * len(nodes)
-    for slot in chain.from_iterable(blocked):
-        taken_gpus[order[slot.node]] += slot.gpus
-        taken_cpus[order[slot.node]] += slot.cpus
+    entries = [
+        (k, order[slot.node], *_part(jobs[hold.job], hold.mode, slot, hold.is_second))
+        for k, hold in enumerate(holds)
+        for slot in hold.placement
+    ]
+    taken = [
+        (0, order[slot.node], slot.gpus, slot.cpus, 0.0) for slot in chain.from_iterable(blocked)
+    ]
     domains = Domains(instance.cluster, planned_uplinks_gbps(instance), SLACK)
     for job, entry in around:
-        on = [order[slot.node] for slot in entry.placement]
-        domains.take(domains.ties(job), on)
-        for n, slot in zip(on, entry.placement, strict=True):
-            taken_gpus[n] += 0 if is_second(entry) else slot.gpus
-            taken_cpus[n] += slot.cpus
-            taken_gib[n] += memory_gib(job, entry.mode, slot.gpus)
-    names = dict.fromkeys(node.rack for node in nodes if node.rack is not None)
-    number = {name: i for i, name in enumerate(names)}
-    rack = [-1 if node.rack is None else number[node.rack] for node in nodes]
-    racks: list[list[int]] = [[] for _ in number]
-    for n, place in enumerate(rack):
-        if place >= 0:
-            racks[place].append(n)
+        domains.take(domains.ties(job), [order[slot.node] for slot in entry.placement])
+        taken += [
+            (0, order[slot.node], *_part(job, entry.mode, slot, is_second(entry)))
+            for slot in entry.placement
+        ]
+    owner, node, gpus, cpus, memory = _columns(entries)
+    _, at, *amounts = _columns(taken)
+    taken_gpus, taken_cpus, taken_gib = (
+        np.bincount(at, weights=amount, minlength=len(nodes)).astype(amount.dtype)
+        for amount in amounts
+    )
+    racks: dict[str | None, list[int]] = {}
+    for n, each in enumerate(nodes):
+        if each.rack is not None:
+            racks.setdefault(each.rack, []).append(n)
+    number = {name: i for i, name in enumerate(racks)}
     return Held(
         holds=tuple(holds),
         running=running,
-        owner=np.array(owner, dtype=np.int64),
-        node=np.array(node, dtype=np.int64),
-        gpus=np.array(gpus_, dtype=np.int64),
-        cpus=np.array(cpus, dtype=np.int64),
-        memory_gib=np.array(memory, dtype=float),
+        owner=owner,
+        node=node,
+        gpus=gpus,
+        cpus=cpus,
+        memory_gib=memory,
         gang=np.array([hold.mode.gpus for hold in holds], dtype=float),
         class_of=np.array(class_of, dtype=np.int64),
-        rack=rack,
-        racks=racks,
+        rack=[number.get(each.rack, -1) for each in nodes],
+        racks=list(racks.values()),
         domains=domains,
         around=around,
-        room_gpus=np.array([node.gpus for node in nodes], dtype=np.int64) - np.array(taken_gpus),
-        room_cpus=np.array([inf if node.cpus is None else node.cpus for node in nodes])
-        - np.array(taken_cpus),
-        room_memory_gib=np.array(
-            [inf if node.memory_gib is None else node.memory_gib for node in nodes]
-        )
-        - np.array(taken_gib),
-        taken_gpus=np.array(taken_gpus),
-        taken_cpus=np.array(taken_cpus),
-        taken_gib=np.array(taken_gib),
+        room_gpus=np.array([each.gpus for each in nodes], dtype=np.int64) - taken_gpus,
+        room_cpus=_limits([each.cpus for each in nodes]) - taken_cpus,
+        room_memory_gib=_limits([each.memory_gib for each in nodes]) - taken_gib,
+        taken_gpus=taken_gpus,
+        taken_cpus=taken_cpus,
+        taken_gib=taken_gib,
     )
+
+
+def _part(job: Job, mode: Mode, slot: Slot, second: bool) -> tuple[int, int, float]:
+    """Return GPUs, cores and memory of a job on one node; the GPUs of a pair count once."""
+    return 0 if second else slot.gpus, slot.cpus, memory_gib(job, mode, slot.gpus)
+
+
+def _columns(entries: Sequence[tuple[int, int, int, int, float]]) -> list[NDArray[Any]]:
+    columns = zip(*entries, strict=True) if entries else ((),) * 5
+    kinds = (np.int64, np.int64, np.int64, np.int64, np.float64)
+    return [np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)]
+
+
+def _limits(amounts: Sequence[float | None]) -> NDArray[Any]:
+    return np.array([np.inf if amount is None else amount for amount in amounts])

@@ -44,7 +44,7 @@ def is_second(entry: Running) -> bool:
     return entry.mode.share_with is not None and entry.job > entry.mode.share_with
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Options:
     """What jobs can do, one of it each: the options of job j are `first[j]` to `first[j + 1]`, a
     running job's first is to keep it.
@@ -185,8 +185,6 @@ class RoundModel:
 
     instance: Instance
     objective: Objective
-    round_s: float
-    refill: bool
     blocked: tuple[Placement, ...]
     reserved: tuple[tuple[Placement, float], ...]
     classes: tuple[NodeClass, ...]

@@ -90,6 +90,10 @@ NOTHING = Alternatives(())
 """What jobs can do that must go on as they are."""
 
 
+Key = tuple[int, bool, int, int, float]
+"""The number of a set of node classes, whether one node holds it all, GPUs, cores and memory."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Columns:
     """Patterns as columns. `mask` numbers the sets of node classes (`masks`), `key` says what a
@@ -103,19 +107,19 @@ class Columns:
     in_rack: NDArray[np.bool_]
     rate: NDArray[np.float64]
     mask: NDArray[np.int64]
-    key: tuple[tuple[int, bool, int, int, float], ...]
+    key: tuple[Key, ...]
     masks: list[int]
 
 
 def columns(alternatives: Sequence[Alternatives], deadline: Deadline) -> Columns:
     """Return the patterns of demands, one after the other, as columns."""
     number: dict[int, int] = {}
-    key: list[tuple[int, bool, int, int, float]] = []
+    key: list[Key] = []
     for own in alternatives:
         deadline.check()
-        for one in own.patterns:
-            mask_number = number.setdefault(one.classes, len(number))
-            key.append((mask_number, one.together, one.gpus, one.cpus, one.memory_gib))
+        for each in own.patterns:
+            mask_number = number.setdefault(each.classes, len(number))
+            key.append((mask_number, each.together, each.gpus, each.cpus, each.memory_gib))
     options = [pattern.option for own in alternatives for pattern in own.patterns]
     mask, together, gpus, cpus, memory_gib = (
         np.array(column, dtype=kind)

@@ -5,42 +5,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model.job import Job, Mode
+from ..physics import capacity
+from ..physics.capacity import Demand
 from ..physics.catalogue import catalogue_of
-from .deadline import Deadline
+from .facts import Facts
 from .held import Held
-from .model import Floats, Ints, Row, Rows
-from .patterns import Columns, NodeClass, Pattern
+from .model import Floats, Ints, Patterns, Row, Rows
+from .patterns import Columns, NodeClass
 
 MOST_SETS = 64
 """Sets of node classes for which a row is made."""
 
 
 def build_rows(
-    instance: Instance,
-    jobs: Sequence[Job],
-    classes: tuple[NodeClass, ...],
-    fresh: Sequence[Pattern],
-    table: Columns,
-    held: Held,
-    deadline: Deadline,
+    facts: Facts, classes: tuple[NodeClass, ...], patterns: Patterns, held: Held
 ) -> Rows:
-    """Return all rows. Patterns (`fresh`, `table`) that may use several classes count in the rows
-    of the sets that contain all of them."""
-    builder = _Builder(instance, classes, fresh, table, held)
+    """Return all rows. Patterns that may use several classes count in the rows of the sets that
+    contain all of them."""
+    builder, table = _Builder(facts, classes, patterns, held), patterns.table
     anywhere, with_gpus = builder.sets(table.mask), builder.sets(table.mask[table.gpus > 0])
+    check = facts.deadline.check
     for mask in with_gpus:
-        deadline.check()
+        check()
         builder.gpus(mask)
     for kind in classes:
-        deadline.check()
+        check()
         builder.slots(kind)
     for mask in anywhere:
-        deadline.check()
+        check()
         builder.cores(mask)
         builder.memory(mask)
-    builder.shared(jobs, deadline)
+    builder.shared()
     return Rows.of(tuple(builder.limits), builder.entries)
 
 
@@ -65,17 +61,12 @@ class _Builder:
     """Adds one row after the other."""
 
     def __init__(
-        self,
-        instance: Instance,
-        classes: tuple[NodeClass, ...],
-        fresh: Sequence[Pattern],
-        table: Columns,
-        held: Held,
+        self, facts: Facts, classes: tuple[NodeClass, ...], patterns: Patterns, held: Held
     ) -> None:
         self.limits: list[Row] = []
         self.entries: list[tuple[Ints, Ints, Floats]] = []
-        self._instance, self._classes, self._fresh = instance, classes, fresh
-        self._table, self._held = table, held
+        self._facts, self._classes, self._fresh = facts, classes, patterns.fresh
+        self._table, self._held = patterns.table, held
         self._sets: dict[int, _Set] = {}
 
     def _add(self, limit: Row, fresh: Ints, amounts: Floats | Ints, held: Floats | Ints) -> None:
@@ -173,8 +164,8 @@ class _Builder:
         if None in capacities:
             return
         per_gpu = min(
-            (capacity or 0) / kind.node.gpus if kind.node.gpus else 0.0
-            for capacity, kind in zip(capacities, on.members, strict=True)
+            (most or 0) / kind.node.gpus if kind.node.gpus else 0.0
+            for most, kind in zip(capacities, on.members, strict=True)
         )
         amounts, kept = takes[on.patterns], self._held.total(held, on.entries)
         if (amounts > per_gpu * on.gpus + 1e-9).any() or (
@@ -182,30 +173,35 @@ class _Builder:
         ).any():
             self._add(Row(what, on.name, free, mask), on.patterns, amounts, kept)
 
-    def shared(self, jobs: Sequence[Job], deadline: Deadline) -> None:
+    def shared(self) -> None:
         """Resources, budgets and quotas, as the table of capacity has them."""
-        table = catalogue_of(self._instance).capacity
+        table = catalogue_of(self._facts.instance).capacity
         if not table.shared:
             return
+
+        def demand(job: Job, mode: Mode) -> Demand:
+            return [*table.together(job, mode), *table.used_up(mode)]
+
         takes = [pattern.shared for pattern in self._fresh]
-        for hold in self._held.holds:
-            held = jobs[hold.job], hold.mode
-            takes.append([*table.together(*held), *table.used_up(hold.mode)])
+        takes += [demand(self._facts.jobs[hold.job], hold.mode) for hold in self._held.holds]
         free = [float(row.capacity) for row in table.rows[: table.shared]]
         for job, entry in self._held.around:
-            for r, amount in (*table.together(job, entry.mode), *table.used_up(entry.mode)):
+            for r, amount in demand(job, entry.mode):
                 free[r] -= amount
-        entries: list[list[tuple[int, float]]] = [[] for _ in range(table.shared)]
-        for p, demand in enumerate(takes):
-            for r, amount in demand:
+        entries: list[list[tuple[int, float]]] = [[] for _ in free]
+        for p, amounts in enumerate(takes):
+            for r, amount in amounts:
                 entries[r].append((p, amount))
         order = ("resource", "budget", "quota")
         for r in sorted(range(table.shared), key=lambda r: order.index(table.rows[r].kind)):
-            deadline.check()
-            row = table.rows[r]
-            what, where = row.name, ""
-            if row.kind == "quota":
-                what, where = row.kind, "all tenants" if row.of is None else f"tenant {row.of}"
-            limit = Row(what, where, free[r])
+            self._facts.deadline.check()
             pairs = np.array(entries[r], dtype=float).reshape(-1, 2)
+            limit = Row(*_names(table.rows[r]), free[r])
             self._put(limit, pairs[:, 0].astype(np.int64), pairs[:, 1])
+
+
+def _names(row: capacity.Row) -> tuple[str, str]:
+    """Return what a row limits, and where."""
+    if row.kind != "quota":
+        return row.name, ""
+    return row.kind, "all tenants" if row.of is None else f"tenant {row.of}"

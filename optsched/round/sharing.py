@@ -18,7 +18,6 @@ from ..physics import (
 )
 from ..physics.catalogue import catalogue_of
 from ..physics.modes import Option
-from .deadline import Deadline
 from .facts import Facts
 from .held import Hold
 from .model import Kind, is_second
@@ -31,13 +30,13 @@ MOST_PAIRS = 20_000
 options."""
 
 
-def holds_on_others(instance: Instance, facts: Facts, deadline: Deadline) -> list[Hold]:
+def holds_on_others(facts: Facts) -> list[Hold]:
     """Return all such options, by job."""
-    holds = [hold for j in facts.kept.tolist() if (hold := _alone(instance, facts, j))]
-    return sorted(holds + _guests(instance, facts, deadline), key=lambda hold: hold.job)
+    holds = [hold for j in facts.kept.tolist() if (hold := _alone(facts, j))]
+    return sorted(holds + _guests(facts), key=lambda hold: hold.job)
 
 
-def _alone(instance: Instance, facts: Facts, j: int) -> Hold | None:
+def _alone(facts: Facts, j: int) -> Hold | None:
     """Return the option of the second of two that share GPUs to stay without the first."""
     entry = facts.entry(j)
     if not is_second(entry):
@@ -47,15 +46,15 @@ def _alone(instance: Instance, facts: Facts, j: int) -> Hold | None:
     if facts.must[j] or facts.must[partner]:
         return None
     mode = entry.mode.unshared
-    rate = placed_rate(instance, facts.jobs[j], mode, entry.placement)
+    rate = placed_rate(facts.instance, facts.jobs[j], mode, entry.placement)
     return Hold(j, Kind.ALONE, mode, entry.placement, rate, False, partner)
 
 
-def _guests(instance: Instance, facts: Facts, deadline: Deadline) -> list[Hold]:
+def _guests(facts: Facts) -> list[Hold]:
     """Return the options of waiting jobs to start beside running ones. Hosts that are alike take
     turns, so that not all guests are sent to the same few."""
     hosts: dict[object, list[tuple[int, Running]]] = {}
-    class_of = node_classes(catalogue_of(instance))[1]
+    class_of = node_classes(catalogue_of(facts.instance))[1]
     for j in facts.kept.tolist():
         entry = facts.entry(j)
         if (
@@ -63,7 +62,7 @@ def _guests(instance: Instance, facts: Facts, deadline: Deadline) -> list[Hold]:
             and entry.mode.gpus
             and facts.jobs[j].profile.sharing is not None
         ):
-            key = _host_kind(instance.cluster, class_of, facts.jobs[j], entry)
+            key = _host_kind(facts.instance.cluster, class_of, facts.jobs[j], entry)
             hosts.setdefault(key, []).append((j, entry))
     alike = list(hosts.values())
     pairs_left = MOST_PAIRS if alike else 0
@@ -78,7 +77,7 @@ def _guests(instance: Instance, facts: Facts, deadline: Deadline) -> list[Hold]:
             if pairs_left < max(1, len(alike)):
                 continue
             pairs_left -= len(alike)
-            known[guest] = _offers(instance, facts, j, alike, deadline)
+            known[guest] = _offers(facts, j, alike)
         left = MOST_HOSTS
         for offer in known[guest]:
             own = alike[offer.kind]
@@ -118,16 +117,10 @@ class _Offer:
     partner_rate: float
 
 
-def _offers(
-    instance: Instance,
-    facts: Facts,
-    j: int,
-    alike: Sequence[Sequence[tuple[int, Running]]],
-    deadline: Deadline,
-) -> list[_Offer]:
+def _offers(facts: Facts, j: int, alike: Sequence[Sequence[tuple[int, Running]]]) -> list[_Offer]:
     """Return the kinds of hosts beside which a job can run, first where both together run
     fastest."""
-    job = facts.jobs[j]
+    instance, job = facts.instance, facts.jobs[j]
     sizes = {pattern.gpus for pattern in facts.alternatives[j].patterns}
     offers: list[tuple[float, _Offer]] = []
     for kind, hosts in enumerate(alike):
@@ -137,7 +130,7 @@ def _offers(
             sharing_rate(job.profile, host.profile) and sharing_rate(host.profile, job.profile)
         ):
             continue
-        deadline.check()
+        facts.deadline.check()
         option = _fitting(instance, job, facts.alternatives[j].patterns, host, entry)
         if option is None:
             continue

@@ -1,6 +1,7 @@
 """The clusters of traces that come without a list of machines: nodes from `v100=288,p100=96`."""
 
-import math
+from collections.abc import Sequence
+from typing import Any
 
 from ..errors import InputError
 from ..model.cluster import Cluster, Node
@@ -21,43 +22,71 @@ NODES_PER_RACK = 8
 MAX_GPUS = 1_000_000
 
 
+def sizes(gpus: int, gpus_per_node: int) -> list[int]:
+    """Return the GPUs of the nodes that have so many together; the last may be smaller."""
+    return [min(gpus_per_node, gpus - first) for first in range(0, gpus, gpus_per_node)]
+
+
+def alike(
+    stem: str, gpus: Sequence[int], cpus_per_gpu: int | None = None, **each: Any
+) -> list[Node]:
+    """Return nodes of these sizes, in racks of eight, that have all else in common."""
+    return [
+        Node(
+            name=f"{stem}-{i}",
+            gpus=here,
+            cpus=None if cpus_per_gpu is None else cpus_per_gpu * here,
+            rack=f"{stem}-r{i // NODES_PER_RACK}",
+            **each,
+        )
+        for i, here in enumerate(gpus)
+    ]
+
+
 def cluster_of(
     specification: str, gpus_per_node: int, *, cpus_per_gpu: int | None = None
 ) -> Cluster:
-    """Nodes of `gpus_per_node` GPUs for `v100=288,p100=96` (GPUs by type; the last node of a type
-    may be smaller).
+    """Return nodes of `gpus_per_node` GPUs for `v100=288,p100=96` (GPUs by type; the last node of a
+    type may be smaller).
 
     Racks hold eight nodes of one type. The first type is the reference. Raises InputError saying
     what is wrong.
     """
     expected = "expected GPUs by type, as v100=288,p100=96"
-    nodes: list[Node] = []
+    gpus: dict[str, int] = {}
     for part in specification.split(","):
-        gpu_type, equals, count = (text.strip() for text in part.partition("="))
-        if (
-            not gpu_type
-            or not equals
-            or not (count.isascii() and count.isdecimal())
-            or int(count) < 1
-        ):
+        gpu_type, _, count = (text.strip() for text in part.partition("="))
+        if not gpu_type or not (count.isascii() and count.isdecimal()) or int(count) < 1:
             raise InputError(
                 f"cluster {specification!r}: {part.strip()!r} is no GPU type and count; {expected}"
             )
-        if int(count) > MAX_GPUS or any(node.gpu_type == gpu_type for node in nodes):
+        if int(count) > MAX_GPUS or gpu_type in gpus:
             raise InputError(
                 f"cluster {specification!r}: {gpu_type} appears twice or has over {MAX_GPUS} "
                 f"GPUs; {expected}"
             )
-        for i in range(math.ceil(int(count) / gpus_per_node)):
-            gpus = min(gpus_per_node, int(count) - i * gpus_per_node)
-            nodes.append(
-                Node(
-                    name=f"{gpu_type}-{i}",
-                    gpu_type=gpu_type,
-                    gpus=gpus,
-                    gpu_memory_gib=GPU_MEMORY_GIB.get(gpu_type),
-                    cpus=None if cpus_per_gpu is None else cpus_per_gpu * gpus,
-                    rack=f"{gpu_type}-r{i // NODES_PER_RACK}",
-                )
-            )
-    return Cluster(nodes=tuple(nodes), reference_gpu=nodes[0].gpu_type)
+        gpus[gpu_type] = int(count)
+    nodes = [
+        node
+        for gpu_type, count in gpus.items()
+        for node in alike(
+            gpu_type,
+            sizes(count, gpus_per_node),
+            cpus_per_gpu,
+            gpu_type=gpu_type,
+            gpu_memory_gib=GPU_MEMORY_GIB.get(gpu_type),
+        )
+    ]
+    return Cluster(nodes=tuple(nodes), reference_gpu=next(iter(gpus)))
+
+
+def own_or(given: str | None, gpus_per_node: int | None) -> Cluster | None:
+    """Return the cluster that a user names, None for the trace's own machines. Raises InputError
+    where their size is named."""
+    if given is not None:
+        return cluster_of(given, gpus_per_node or 8)
+    if gpus_per_node is not None:
+        raise InputError(
+            "--gpus-per-node goes with --cluster; the trace's own machines have their sizes"
+        )
+    return None

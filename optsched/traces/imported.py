@@ -1,14 +1,9 @@
-"""What every trace reader shares: how a source is opened, what comes out, and how a fault is
-worded."""
+"""What every trace reader shares: its options, how a source is opened, and what comes out."""
 
-import gzip
-import math
-import re
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 from annotated_types import Ge, Le
 
@@ -18,9 +13,6 @@ from ..plugins.options import Flag, PluginOptions, declared_by
 
 Track = Callable[[Sequence[str]], Iterable[str]]
 """Goes through the lines of a source one by one, showing progress on the way."""
-
-MAX_NUMBER = 1e10
-
 
 ClusterText = Annotated[
     str, "GPUs by type, as v100=288,p100=96; gavel: also 36:36:36 or a cluster_specs.json."
@@ -75,47 +67,18 @@ class Imported:
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a file, unpacked where it is gzip. Raises InputError where it cannot be read."""
+    """Return the text of a file, unpacked where it is gzip. Raises InputError where it cannot be
+    read."""
+    from ..files import read_bytes
+
     try:
-        data = Path(path).read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path}: is not a sound gzip file: {error}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
-    try:
-        return data.decode()
+        return read_bytes(path).decode()
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not a text file; expected UTF-8") from None
 
 
-@dataclass(frozen=True, slots=True)
-class At:
-    """A line of a source, counted from 1, for messages."""
-
-    source: str
-    line: int
-
-    def fail(self, expected: str, found: str) -> NoReturn:
-        """Raise InputError: what stands there and what is expected."""
-        shown = found if len(found) <= 60 else found[:57] + "..."
-        raise InputError(f"{self.source}: line {self.line}: expected {expected}, found {shown!r}")
-
-    def whole(self, text: str, what: str) -> int:
-        """A whole number >= 0."""
-        if re.fullmatch(r"[0-9]{1,9}", text) is None:
-            self.fail(f"{what} as a whole number", text)
-        return int(text)
-
-    def number(self, text: str, what: str) -> float:
-        """A finite number of at most 1e10 in size."""
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not abs(value) <= MAX_NUMBER:
-            self.fail(f"{what} as a number", text)
-        return value
+def found_beside(name: str, *folders: Path) -> Path | None:
+    """Return the first file of this name, or of this name and `.gz`, in the folders; None where
+    there is none."""
+    paths = (folder / (name + packed) for folder in folders for packed in ("", ".gz"))
+    return next(filter(Path.is_file, paths), None)

@@ -56,8 +56,8 @@ def verify(instance: Instance, plan: Plan, objective: Objective, *, replay: bool
 
 
 def held_faults(instance: Instance) -> list[str]:
-    """What is wrong with all running jobs together: nodes that hold too much, sharing without a
-    partner.
+    """Return what is wrong with all running jobs together: nodes that hold too much, sharing
+    without a partner.
 
     Each entry must be without `running_faults`.
     """

@@ -171,7 +171,7 @@ def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def minds_neighbours(instance: Instance) -> bool:
-    """Whether any job says on which nodes it may be, or with whom."""
+    """Return whether any job says on which nodes it may be, or with whom."""
     return any(job.node_labels or job.affinity or job.anti_affinity for job in instance.jobs)
 
 
@@ -235,7 +235,7 @@ class _Stay:
 
 
 def _places(instance: Instance, segment: Segment, level: str) -> set[str | None]:
-    """The nodes, or racks, of a segment; None stands for nodes in no rack."""
+    """Return the nodes, or racks, of a segment; None stands for nodes in no rack."""
     if level == "node":
         return {slot.node for slot in segment.placement}
     return {instance.cluster.node[slot.node].rack for slot in segment.placement}
@@ -396,7 +396,8 @@ def _shared_segment(
 
 
 def _is_filling(instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan) -> bool:
-    """Whether throughout a segment one of the pair, just started, fills the memory of the GPUs."""
+    """Return whether throughout a segment one of the pair, just started, fills the memory of the
+    GPUs."""
     return any(
         _fills(instance, entry, segment, partner, other)
         or _fills(instance, partner, other, entry, segment)

@@ -50,8 +50,8 @@ class Crowding:
             self._from_s[channel], self._ratio[channel] = from_s, ratio
 
     def pieces(self, job: Job, segment: Segment, from_s: float, until_s: float) -> list[Piece]:
-        """The part of `segment` between two instants, in order, cut wherever the job's slow-down
-        may change."""
+        """Return the part of `segment` between two instants, in order, cut wherever the job's
+        slow-down may change."""
         if until_s <= from_s or not self._from_s:
             return [(max(0.0, until_s - from_s), 1.0)]
         loads = channel_loads(self._instance.cluster, job, segment.mode, segment.placement)
@@ -68,6 +68,6 @@ class Crowding:
         return found
 
     def _at(self, channel: Channel, time_s: float) -> float:
-        """Load / capacity from an instant on."""
+        """Return the load / capacity from an instant on."""
         i = bisect_right(self._from_s[channel], time_s) - 1
         return self._ratio[channel][i] if i >= 0 else 0.0

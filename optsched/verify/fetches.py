@@ -12,7 +12,8 @@ Fetches = dict[tuple[str, float], float]
 
 
 def fetches(instance: Instance, plan: Plan) -> Fetches:
-    """The seconds that each start spends on its model, after the rules of `docs/concepts.md`.
+    """Return the seconds that each start spends on its model, after the rules of
+    `docs/concepts.md`.
 
     All starts in time order. Those of one instant see the caches as they were before it, then their
     models enter in the order of the jobs, the one used longest ago leaving first. A lost node loses

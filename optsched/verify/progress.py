@@ -21,7 +21,7 @@ from ..physics import (
 from .contention import Crowding
 from .fetches import Fetches
 from .segments import check_segment, same_hold, same_place, same_size
-from .violation import Violation
+from .violation import Violation, broken
 
 WORK_TOLERANCE = 1e-9
 """Share of a job's work that counts as rounding."""
@@ -53,18 +53,13 @@ def check_job(
     yield from _progress(instance, job, entry, crowding, fetches, replay)
     expected = decision_now(instance, job, entry.segments)
     if entry.decision != expected:
-        yield Violation(
-            "decision",
-            f"job {job.id} is said to {entry.decision} at {instance.now_s:.12g} s, "
-            f"its segments say {expected}",
-            job.id,
-            None,
-            instance.now_s,
-        )
+        said = f"is said to {entry.decision} at {instance.now_s:.12g} s"
+        says = f"{said}, its segments say {expected}"
+        yield broken("decision", job.id, says, instance.now_s)
 
 
 def decision_now(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> Decision:
-    """What a plan's segments mean for `job` at `now_s`."""
+    """Return what a plan's segments mean for `job` at `now_s`."""
     entry = instance.running_job.get(job.id)
     stretches = _stretches(segments)
     first = segments[0]
@@ -86,7 +81,7 @@ def decision_now(instance: Instance, job: Job, segments: tuple[Segment, ...]) ->
 
 
 def _stays(instance: Instance, entry: Running, first: Segment) -> bool:
-    """Whether a running job's first segment holds at `now_s` what the job holds already."""
+    """Return whether a running job's first segment holds at `now_s` what the job holds already."""
     return (
         first.start_s <= instance.now_s + TIME_TOLERANCE_S
         and same_place(first.placement, entry.placement)
@@ -111,19 +106,19 @@ def _stretches(segments: tuple[Segment, ...]) -> list[Stretch]:
 
 
 def starts(instance: Instance, entry: JobPlan) -> list[Segment]:
-    """The segments with which a job starts or comes back."""
+    """Return the segments with which a job starts or comes back."""
     running = instance.running_job.get(entry.id)
     stays = running is not None and _stays(instance, running, entry.segments[0])
     return [stretch[0] for stretch in _stretches(entry.segments)[1 if stays else 0 :]]
 
 
 def goes_on_at_once(entry: JobPlan, segment: Segment) -> bool:
-    """Whether another segment continues this one, beside another job or alone."""
+    """Return whether another segment continues this one, beside another job or alone."""
     return not any(stretch[-1] is segment for stretch in _stretches(entry.segments))
 
 
 def _only_saves(job: Job, stretches: list[Stretch]) -> bool:
-    """Whether the first stretch of a running job is nothing but the checkpoint before its
+    """Return whether the first stretch of a running job is nothing but the checkpoint before its
     preemption."""
     length_s = stretches[0][-1].end_s - stretches[0][0].start_s
     planned = len(stretches) > 1 and stretches[0][-1].stopped_by is None
@@ -138,9 +133,13 @@ def _on(node: str | None) -> str:
     return "" if node is None else f" on node {node}"
 
 
+def _at_node(rule: str, job: Job, node: str | None, says: str, time_s: float) -> Violation:
+    return Violation(rule, f"job {job.id}{_on(node)} {says}", job.id, node, time_s)
+
+
 def fills_memory_s(instance: Instance, entry: JobPlan, segment: Segment) -> float | None:
-    """How long `segment` may last beside a job with which it needs more memory than its GPUs have;
-    None where it does not begin a stay, whose memory was filled before."""
+    """Return how long `segment` may last beside a job with which it needs more memory than its GPUs
+    have; None where it does not begin a stay, whose memory was filled before."""
     running = instance.running_job.get(entry.id)
     first = entry.segments[0]
     ran_before = segment is not first or running is not None or entry.id in instance.suspended_job
@@ -187,13 +186,18 @@ def _progress(
             rate = placed_rate(instance, job, goes_on.mode, goes_on.placement)
             worked.append((unsaved_s(goes_on, instance.now_s), rate))
         goes_on, ran_before = None, True
-        found = list(_incident(instance, job, stretch, last, bool(failing)))
-        if ends == "out_of_memory":
-            found = found or list(_out_of_memory(instance, entry, stretch[-1], replay))
-            if not found:
+        wrong = _incident(instance, job, stretch, last, bool(failing))
+        if wrong is None and ends == "out_of_memory":
+            wrong = _out_of_memory(instance, entry, stretch[-1], replay)
+            if wrong is None:
                 continue
+        if wrong is not None:
+            end_s = stretch[-1].end_s
+            says = f"{wrong} at {end_s:.12g} s"
+            yield _at_node("incident", job, _node(stretch[-1]), says, end_s)
+            return
         before = len(worked)
-        found = found or list(
+        found = list(
             _stretch(instance, job, stretch, crowding, overhead_s, ends, remaining, whole_s, worked)
         )
         if found:
@@ -212,80 +216,57 @@ def _progress(
             remaining += min(_lost_in_outage_s(job, worked), whole_s - remaining)
         elif not last:
             preemptions += 1
-            yield from _may_stop(job, stretch[-1], started_s)
+            stopped_s = stretch[-1].end_s - hold_to_save_s(job)
+            yield from _may_stop(job, _node(stretch[-1]), started_s, stopped_s)
             remaining += min(_lost_work_s(job, worked), whole_s - remaining)
     # What is past counts, but no plan can undo it: a job that was stopped too often only must not
     # be stopped again.
     if job.max_preemptions is not None and preemptions > max(past, job.max_preemptions):
-        yield Violation(
-            "preemptions",
-            f"job {job.id} is preempted {preemptions} times by {entry.completion_s:.12g} s, "
-            f"{job.max_preemptions} are allowed",
-            job.id,
-            None,
-            entry.completion_s,
-        )
+        says = f"is preempted {preemptions} times by {entry.completion_s:.12g} s"
+        allowed = f"{job.max_preemptions} are allowed"
+        yield broken("preemptions", job.id, f"{says}, {allowed}", entry.completion_s)
 
 
 def _incident(
     instance: Instance, job: Job, stretch: Stretch, last: bool, fails: bool
-) -> Iterator[Violation]:
-    """What ended a stretch unplanned is an incident of the instance, and none of those is
-    missing."""
-    end, node = stretch[-1], _node(stretch[-1])
-    what = None
+) -> str | None:
+    """Return what is wrong with the end of a stretch: where it was not planned it is an incident of
+    the instance, and none of those is missing."""
+    end = stretch[-1]
     if any(segment.stopped_by is not None for segment in stretch[:-1]):
-        what = "is stopped and goes on at once"
-    elif last and end.stopped_by is not None:
-        what = f"is stopped by {_AN[end.stopped_by]} and never completes"
-    elif last and fails:
-        what = "completes in an attempt that fails"
-    elif end.stopped_by == "failure" and not fails:
-        what = "is stopped by a failure that the instance does not have"
-    elif end.stopped_by == "outage" and not any(
+        return "is stopped and goes on at once"
+    if last and end.stopped_by is not None:
+        return f"is stopped by {_AN[end.stopped_by]} and never completes"
+    if last and fails:
+        return "completes in an attempt that fails"
+    if end.stopped_by == "failure" and not fails:
+        return "is stopped by a failure that the instance does not have"
+    if end.stopped_by == "outage" and not any(
         abs(outage.start_s - end.end_s) <= TIME_TOLERANCE_S
         for slot in end.placement
         for outage in instance.node_outages.get(slot.node, ())
     ):
-        what = "is stopped by an outage, but none of its nodes is lost then"
-    if what is not None:
-        yield Violation(
-            "incident",
-            f"job {job.id}{_on(node)} {what} at {end.end_s:.12g} s",
-            job.id,
-            node,
-            end.end_s,
-        )
+        return "is stopped by an outage, but none of its nodes is lost then"
+    return None
 
 
-def _out_of_memory(
-    instance: Instance, entry: JobPlan, end: Segment, replay: bool
-) -> Iterator[Violation]:
-    """A start that was stopped by want of GPU memory: what it did counts for nothing, so nothing
-    else is checked."""
-    job, node = instance.job[entry.id], _node(end)
-    partner = None if end.mode.share_with is None else instance.job[end.mode.share_with]
-    after_s = fills_memory_s(instance, entry, end)
-    what = None
+def _out_of_memory(instance: Instance, entry: JobPlan, end: Segment, replay: bool) -> str | None:
+    """Return what is wrong with a start that was stopped by want of GPU memory: what it did counts
+    for nothing, so nothing else is checked."""
+    job, partner = instance.job[entry.id], end.mode.share_with
+    after_s, ran_s = fills_memory_s(instance, entry, end), end.end_s - end.start_s
+    stopped = "is stopped by want of GPU memory"
     if not replay:
-        what = "is stopped by want of GPU memory, which no plan may intend,"
-    elif (
-        partner is None or beyond_gpu_memory(instance.cluster, job, partner, end.placement) is None
+        return f"{stopped}, which no plan may intend,"
+    if partner is None or not beyond_gpu_memory(
+        instance.cluster, job, instance.job[partner], end.placement
     ):
-        what = "is stopped by want of GPU memory, but that suffices"
-    elif after_s is None:
-        what = "is stopped by want of GPU memory, which it had filled before,"
-    elif abs(end.end_s - end.start_s - after_s) > TIME_TOLERANCE_S:
-        ran_s = end.end_s - end.start_s
-        what = f"is stopped by want of GPU memory {ran_s:.12g} s after its start, not {after_s:.12g} s,"  # noqa: E501
-    if what is not None:
-        yield Violation(
-            "incident",
-            f"job {job.id}{_on(node)} {what} at {end.end_s:.12g} s",
-            job.id,
-            node,
-            end.end_s,
-        )
+        return f"{stopped}, but that suffices"
+    if after_s is None:
+        return f"{stopped}, which it had filled before,"
+    if abs(ran_s - after_s) > TIME_TOLERANCE_S:
+        return f"{stopped} {ran_s:.12g} s after its start, not {after_s:.12g} s,"
+    return None
 
 
 def _stretch(
@@ -306,14 +287,9 @@ def _stretch(
         end_s - (hold_to_save_s(job) if ends == "preempted" else 0.0),
     )
     if until_s - from_s < -TIME_TOLERANCE_S and ends != "outage":
-        yield Violation(
-            "overhead",
-            f"job {job.id}{_on(_node(stretch[0]))} holds its resources from {start_s:.12g} to "
-            f"{end_s:.12g} s, which is shorter than its start-up, restore and checkpoint",
-            job.id,
-            _node(stretch[0]),
-            start_s,
-        )
+        holds = f"holds its resources from {start_s:.12g} to {end_s:.12g} s"
+        says = f"{holds}, which is shorter than its start-up, restore and checkpoint"
+        yield _at_node("overhead", job, _node(stretch[0]), says, start_s)
         return
     # rounding of the instants at which jobs on the same channels start, two tolerances each
     others = 0.0
@@ -321,13 +297,8 @@ def _stretch(
         node = _node(segment)
         rate = placed_rate(instance, job, segment.mode, segment.placement)
         if rate <= 0:
-            yield Violation(
-                "rate",
-                f"job {job.id} makes no progress{_on(node)} at {segment.start_s:.12g} s",
-                job.id,
-                node,
-                segment.start_s,
-            )
+            says = f"makes no progress{_on(node)} at {segment.start_s:.12g} s"
+            yield broken("rate", job.id, says, segment.start_s, node)
             return
         pieces = crowding.pieces(
             job, segment, max(segment.start_s, from_s), min(segment.end_s, until_s)
@@ -352,21 +323,21 @@ def _stretch(
                 f"{whole_s:.12g} s of reference work left"
             )
         if what is not None:
-            yield Violation("work", f"job {job.id} {what}", job.id, node, segment.end_s)
+            yield broken("work", job.id, what, segment.end_s, node)
             return
 
 
 def _lost_in_outage_s(job: Job, worked: list[tuple[float, float]]) -> float:
-    """Reference work lost with a node: what no checkpoint holds, on demand there is none in a
-    stay."""
+    """Return the reference work lost with a node: what no checkpoint holds, on demand there is none
+    in a stay."""
     if job.profile.checkpoint_every_s is not None:
         return _lost_work_s(job, worked)
     return math.fsum(seconds * rate for seconds, rate in worked)
 
 
 def _lost_work_s(job: Job, worked: list[tuple[float, float]]) -> float:
-    """Reference work lost by a stop: that of the last seconds, which no periodic checkpoint
-    holds."""
+    """Return the reference work lost by a stop: that of the last seconds, which no periodic
+    checkpoint holds."""
     lost = lost_s(job, math.fsum(seconds for seconds, _ in worked))
     work = 0.0
     for seconds, rate in reversed(worked):
@@ -382,48 +353,21 @@ def _preempted_now(
     """A running job that does not continue: allowed to stop, and saving on its GPUs for `saves_s`
     first."""
     node = running.placement[0].node if running.placement else None
-    now_s = instance.now_s
-    if not job.preemptible:
-        yield _forbidden(job, node, now_s)
-    elif now_s - running.started_s < job.min_run_s - TIME_TOLERANCE_S:
-        yield _too_short(job, node, now_s, now_s - running.started_s)
-    hold_s = hold_to_save_s(job)
+    now_s, hold_s = instance.now_s, hold_to_save_s(job)
+    yield from _may_stop(job, node, running.started_s, now_s)
     if hold_s - saves_s > TIME_TOLERANCE_S:
-        yield Violation(
-            "checkpoint",
-            f"job {job.id} gives up its resources{_on(node)} at {now_s + saves_s:.12g} s, "
-            f"its checkpoint takes until {now_s + hold_s:.12g} s",
-            job.id,
-            node,
-            now_s + saves_s,
-        )
+        gives_up = f"gives up its resources{_on(node)} at {now_s + saves_s:.12g} s"
+        says = f"{gives_up}, its checkpoint takes until {now_s + hold_s:.12g} s"
+        yield broken("checkpoint", job.id, says, now_s + saves_s, node)
 
 
-def _may_stop(job: Job, segment: Segment, started_s: float) -> Iterator[Violation]:
-    node = _node(segment)
-    stopped_s = segment.end_s - hold_to_save_s(job)
+def _may_stop(
+    job: Job, node: str | None, started_s: float, stopped_s: float
+) -> Iterator[Violation]:
+    """A job that is preempted is preemptible, and has run as long as it must."""
+    says, ran_s = f"is preempted at {stopped_s:.12g} s", stopped_s - started_s
     if not job.preemptible:
-        yield _forbidden(job, node, stopped_s)
-    elif stopped_s - started_s < job.min_run_s - TIME_TOLERANCE_S:
-        yield _too_short(job, node, stopped_s, stopped_s - started_s)
-
-
-def _forbidden(job: Job, node: str | None, stopped_s: float) -> Violation:
-    return Violation(
-        "preemption",
-        f"job {job.id}{_on(node)} is preempted at {stopped_s:.12g} s, it is not preemptible",
-        job.id,
-        node,
-        stopped_s,
-    )
-
-
-def _too_short(job: Job, node: str | None, stopped_s: float, ran_s: float) -> Violation:
-    return Violation(
-        "minimum run",
-        f"job {job.id}{_on(node)} is preempted at {stopped_s:.12g} s after {ran_s:.12g} s, "
-        f"its minimum run is {job.min_run_s:.12g} s",
-        job.id,
-        node,
-        stopped_s,
-    )
+        yield _at_node("preemption", job, node, f"{says}, it is not preemptible", stopped_s)
+    elif ran_s < job.min_run_s - TIME_TOLERANCE_S:
+        after = f"after {ran_s:.12g} s, its minimum run is {job.min_run_s:.12g} s"
+        yield _at_node("minimum run", job, node, f"{says} {after}", stopped_s)

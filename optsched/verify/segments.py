@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from ..model.cluster import Node
 from ..model.instance import Instance, Placement, Running
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import Segment
@@ -16,16 +15,16 @@ from ..physics import (
     placed_rate,
     placed_resources,
 )
-from .violation import Violation
+from .violation import Violation, broken
 
 
 def same_size(a: Mode, b: Mode) -> bool:
-    """Whether two modes hold equally many GPUs and cores, at the same clock."""
+    """Return whether two modes hold equally many GPUs and cores, at the same clock."""
     return a.size == b.size
 
 
 def same_hold(a: Mode, b: Mode) -> bool:
-    """Whether going from one mode to the other changes nothing but the sharing partner."""
+    """Return whether going from one mode to the other changes nothing but the sharing partner."""
     return (
         same_size(a, b)
         and a.duration_s == b.duration_s
@@ -35,13 +34,13 @@ def same_hold(a: Mode, b: Mode) -> bool:
 
 
 def same_place(a: Placement, b: Placement) -> bool:
-    """Whether two placements are equal, in whatever order they name their nodes."""
+    """Return whether two placements are equal, in whatever order they name their nodes."""
     return a == b or (len(a) == len(b) and set(a) == set(b))
 
 
 def running_faults(instance: Instance, entry: Running) -> list[str]:
-    """What is wrong with the mode and placement a running job is said to have; empty when nothing
-    is."""
+    """Return what is wrong with the mode and placement a running job is said to have; empty when
+    nothing is."""
     job = instance.job[entry.job]
     start_s = max(instance.now_s, job.submit_s)
     now = Segment(start_s=start_s, end_s=math.inf, mode=entry.mode, placement=entry.placement)
@@ -64,47 +63,27 @@ def check_segment(
     start_s = segment.start_s
     at = f"at {start_s:.12g} s"
     if segment.end_s <= start_s:
-        yield Violation(
-            "time",
-            f"job {job.id} has a segment {at} that does not end after it starts",
-            job.id,
-            None,
-            start_s,
-        )
+        says = f"has a segment {at} that does not end after it starts"
+        yield broken("time", job.id, says, start_s)
     if start_s < before_s - TIME_TOLERANCE_S:
-        yield Violation(
-            "overlap",
-            f"job {job.id} starts a segment {at} before the last one ended at {before_s:.12g} s",
-            job.id,
-            None,
-            start_s,
-        )
+        says = f"starts a segment {at} before the last one ended at {before_s:.12g} s"
+        yield broken("overlap", job.id, says, start_s)
     if start_s < instance.now_s - TIME_TOLERANCE_S:
-        yield Violation(
-            "past",
-            f"job {job.id} runs {at}, before now ({instance.now_s:.12g} s)",
-            job.id,
-            None,
-            start_s,
-        )
+        says = f"runs {at}, before now ({instance.now_s:.12g} s)"
+        yield broken("past", job.id, says, start_s)
     if start_s < job.submit_s - TIME_TOLERANCE_S:
-        yield Violation(
-            "release date",
-            f"job {job.id} runs {at}, before its submission at {job.submit_s:.12g} s",
-            job.id,
-            None,
-            start_s,
-        )
+        says = f"runs {at}, before its submission at {job.submit_s:.12g} s"
+        yield broken("release date", job.id, says, start_s)
     wrong = _wrong_mode(instance, job, segment, kept)
     if wrong is not None:
-        yield Violation("mode", f"job {job.id} {at}: {wrong}", job.id, None, start_s)
+        yield broken("mode", job.id, f"{at}: {wrong}", start_s)
         return
     yield from _placement(instance, job, segment)
 
 
 def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> str | None:
-    """Why a mode is none of the job's, or None; a kept one need not be one in which it could be
-    started."""
+    """Return why a mode is none of the job's, or None; a kept one need not be one in which it could
+    be started."""
     mode = segment.mode
     if job.modes:
         if any(_is_listed(job, listed, mode) for listed in job.modes):
@@ -135,8 +114,8 @@ def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> s
 
 
 def _is_listed(job: Job, listed: Mode, mode: Mode) -> bool:
-    """Whether `mode` is `listed` plus the job's own resources and budgets, on a type that `listed`
-    allows."""
+    """Return whether `mode` is `listed` plus the job's own resources and budgets, on a type that
+    `listed` allows."""
 
     def merged(own: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
         return {name: own.get(name, 0.0) + more.get(name, 0.0) for name in {**own, **more}}
@@ -152,100 +131,48 @@ def _is_listed(job: Job, listed: Mode, mode: Mode) -> bool:
 
 
 def _placement(instance: Instance, job: Job, segment: Segment) -> Iterator[Violation]:
-    mode, start_s = segment.mode, segment.start_s
-    node = instance.cluster.node
-    at = f"at {start_s:.12g} s"
-    names = [slot.node for slot in segment.placement]
-    on = ", ".join(names) or "no node"
-    first = names[0] if names else None
+    mode, placement, node = segment.mode, segment.placement, instance.cluster.node
+    names = [slot.node for slot in placement]
+    on, first = ", ".join(names) or "no node", names[0] if names else None
+
+    def wrong(rule: str, says: str, node: str | None = first) -> Violation:
+        at_s = segment.start_s
+        return broken(rule, job.id, f"at {at_s:.12g} s {says}", at_s, node)
+
     if len(set(names)) < len(names):
-        yield Violation(
-            "placement", f"job {job.id} {at} names a node twice ({on})", job.id, first, start_s
-        )
+        yield wrong("placement", f"names a node twice ({on})")
         return
     needs_node = mode.gpus > 0 or mode.cpus > 0 or job.memory_gib > 0
     if needs_node != bool(names) or (mode.gpus == 0 and len(names) > 1):
         what = "one node" if mode.gpus == 0 and needs_node else "nodes" if needs_node else "no node"
-        yield Violation(
-            "placement", f"job {job.id} {at} is on {on}, it needs {what}", job.id, first, start_s
-        )
+        yield wrong("placement", f"is on {on}, it needs {what}")
         return
-    placed = sum(slot.gpus for slot in segment.placement)
+    placed = sum(slot.gpus for slot in placement)
     if placed != mode.gpus:
-        yield Violation(
-            "gang",
-            f"job {job.id} {at} holds {placed} GPUs on {on}, its gang is {mode.gpus}",
-            job.id,
-            first,
-            start_s,
-        )
+        yield wrong("gang", f"holds {placed} GPUs on {on}, its gang is {mode.gpus}")
     if mode.gpus and mode.gpu_type is not None and len({node[name].gpu_type for name in names}) > 1:
-        yield Violation(
-            "gpu type",
-            f"job {job.id} {at} mixes GPU types on {on}, its mode is for {mode.gpu_type}",
-            job.id,
-            first,
-            start_s,
-        )
+        yield wrong("gpu type", f"mixes GPU types on {on}, its mode is for {mode.gpu_type}")
         return
     if mode.gpus and job.max_nodes is not None:
         if not job.min_nodes <= len(names) <= job.max_nodes:
-            yield Violation(
-                "nodes",
-                f"job {job.id} {at} is on {len(names)} nodes ({on}), it may be on {job.min_nodes} "
-                f"to {job.max_nodes}",
-                job.id,
-                first,
-                start_s,
-            )
-        if len({slot.gpus for slot in segment.placement}) > 1:
-            yield Violation(
-                "nodes",
-                f"job {job.id} {at} has different numbers of GPUs on its nodes ({on}), it takes "
-                "equally many on each",
-                job.id,
-                first,
-                start_s,
-            )
-    for slot in segment.placement:
+            may = f"it may be on {job.min_nodes} to {job.max_nodes}"
+            yield wrong("nodes", f"is on {len(names)} nodes ({on}), {may}")
+        if len({slot.gpus for slot in placement}) > 1:
+            takes = "it takes equally many on each"
+            yield wrong("nodes", f"has different numbers of GPUs on its nodes ({on}), {takes}")
+    for slot in placement:
         if mode.gpus and slot.gpus < 1:
-            yield Violation(
-                "placement",
-                f"job {job.id} {at} is on node {slot.node} without a GPU there",
-                job.id,
-                slot.node,
-                start_s,
-            )
+            yield wrong("placement", f"is on node {slot.node} without a GPU there", slot.node)
         wanted = cpus(mode, slot.gpus)
         if slot.cpus != wanted:
-            yield Violation(
-                "cores",
-                f"job {job.id} {at} holds {slot.cpus} cores on node {slot.node}, its mode takes "
-                f"{wanted}",
-                job.id,
-                slot.node,
-                start_s,
-            )
+            holds = f"holds {slot.cpus} cores on node {slot.node}, its mode takes {wanted}"
+            yield wrong("cores", holds, slot.node)
         if not fits_type(job, mode, node[slot.node]):
-            yield _wrong_gpu(job, node[slot.node], start_s)
-
-
-def _wrong_gpu(job: Job, node: Node, start_s: float) -> Violation:
-    memory = node.gpu_memory_gib
-    if memory is not None and job.profile.gpu_memory_gib > memory:
-        return Violation(
-            "GPU memory",
-            f"job {job.id} at {start_s:.12g} s needs {job.profile.gpu_memory_gib:.12g} GiB of "
-            "each GPU, "
-            f"those of node {node.name} have {memory:.12g}",
-            job.id,
-            node.name,
-            start_s,
-        )
-    return Violation(
-        "gpu type",
-        f"job {job.id} at {start_s:.12g} s cannot run its mode on the GPUs of node {node.name}",
-        job.id,
-        node.name,
-        start_s,
-    )
+            need, have = job.profile.gpu_memory_gib, node[slot.node].gpu_memory_gib
+            if have is not None and need > have:
+                needs = f"needs {need:.12g} GiB of each GPU"
+                there = f"those of node {slot.node} have {have:.12g}"
+                yield wrong("GPU memory", f"{needs}, {there}", slot.node)
+            else:
+                cannot = f"cannot run its mode on the GPUs of node {slot.node}"
+                yield wrong("gpu type", cannot, slot.node)

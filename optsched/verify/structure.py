@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ..model.instance import Instance
 from ..model.plan import JobPlan, Plan
 from ..physics import TIME_TOLERANCE_S
-from .violation import Violation
+from .violation import Violation, broken
 
 
 def structure(instance: Instance, plan: Plan) -> Iterator[Violation]:
@@ -34,35 +34,22 @@ def structure(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 def _segments(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
     for i, segment in enumerate(entry.segments):
+        at = f"at {segment.start_s:.12g} s"
         if not (math.isfinite(segment.start_s) and math.isfinite(segment.end_s)):
-            yield Violation(
-                "time",
+            message = (
                 f"job {entry.id}: segment {i + 1} goes from {segment.start_s:.12g} s to "
-                f"{segment.end_s:.12g} s, which are not both finite",
-                entry.id,
-                None,
-                segment.start_s,
+                f"{segment.end_s:.12g} s, which are not both finite"
             )
+            yield Violation("time", message, entry.id, None, segment.start_s)
         for slot in segment.placement:
             if slot.node not in instance.cluster.node:
-                yield Violation(
-                    "unknown node",
-                    f"job {entry.id} is placed at {segment.start_s:.12g} s on node {slot.node}, "
-                    "which does not exist",
-                    entry.id,
-                    slot.node,
-                    segment.start_s,
-                )
+                says = f"is placed {at} on node {slot.node}, which does not exist"
+                yield broken("unknown node", entry.id, says, segment.start_s, slot.node)
         partner = segment.mode.share_with
         if partner is not None and (partner not in instance.job or partner == entry.id):
             why = "which is itself" if partner == entry.id else "which is not in the instance"
-            yield Violation(
-                "sharing",
-                f"job {entry.id} shares GPUs at {segment.start_s:.12g} s with {partner}, {why}",
-                entry.id,
-                None,
-                segment.start_s,
-            )
+            says = f"shares GPUs {at} with {partner}, {why}"
+            yield broken("sharing", entry.id, says, segment.start_s)
 
 
 def precedence(instance: Instance, plan: Plan) -> Iterator[Violation]:
@@ -72,11 +59,6 @@ def precedence(instance: Instance, plan: Plan) -> Iterator[Violation]:
         start_s = entries[job.id].segments[0].start_s
         for before in job.after:
             if start_s < entries[before].completion_s - TIME_TOLERANCE_S:
-                yield Violation(
-                    "precedence",
-                    f"job {job.id} starts at {start_s:.12g} s, before {before} completes at "
-                    f"{entries[before].completion_s:.12g} s",
-                    job.id,
-                    None,
-                    start_s,
-                )
+                completes = f"before {before} completes at {entries[before].completion_s:.12g} s"
+                says = f"starts at {start_s:.12g} s, {completes}"
+                yield broken("precedence", job.id, says, start_s)

@@ -16,3 +16,8 @@ class Violation:
 
     def __str__(self) -> str:
         return self.message
+
+
+def broken(rule: str, job: str, says: str, time_s: float, node: str | None = None) -> Violation:
+    """Return the violation of a rule by a job; `says` are the words after its name."""
+    return Violation(rule, f"job {job} {says}", job, node, time_s)

@@ -24,8 +24,8 @@ numbers in files."""
 
 
 def recomputed(instance: Instance, certificate: Certificate) -> tuple[float | None, list[str]]:
-    """The bound that the prices of a certificate prove for a sound instance, None if they do not
-    prove any, and what is wrong with the certificate."""
+    """Return the bound that the prices of a certificate prove for a sound instance, None if they do
+    not prove any, and what is wrong with the certificate."""
     wrong = []
     own_hash = instance_hash(instance)
     if certificate.instance.hash != own_hash:
@@ -57,7 +57,7 @@ def recomputed(instance: Instance, certificate: Certificate) -> tuple[float | No
 
 
 def _proved(instance: Instance, certificate: Certificate) -> float | None:
-    """The value that the prices prove, which of a largest cost is the one stated or none."""
+    """Return the value that the prices prove, which of a largest cost is the one stated or none."""
     site = Site(instance.cluster)
     todo = tasks(instance, site)
     own = {one.gpu_type: one.per_gpu_s for one in certificate.prices}
@@ -81,8 +81,8 @@ def _proved(instance: Instance, certificate: Certificate) -> float | None:
 def _due_s(
     instance: Instance, site: Site, todo: list[Task], objective: str, value: float
 ) -> list[float]:
-    """When each job must be done, in seconds after now, for no cost to exceed `value` and for those
-    after it to be in time."""
+    """Return when each job must be done, in seconds after now, for no cost to exceed `value` and
+    for those after it to be in time."""
     due = {
         job.id: value
         if objective == "makespan"

@@ -58,7 +58,7 @@ class FitsNowhereError(ValueError):
 
 
 def tasks(instance: Instance, site: Site) -> list[Task]:
-    """The tasks of all jobs, in order. Raises FitsNowhereError."""
+    """Return the tasks of all jobs, in order. Raises FitsNowhereError."""
     by_id = {job.id: _Alone(instance, site, job) for job in instance.jobs}
     before = {job.id: job.after for job in instance.jobs}
     ready_s: dict[str, float] = {}
@@ -163,9 +163,9 @@ def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Way]:
 
 
 def _pace(profile: Profile, room: Counts, paces: dict[int, float], t: int, gpus: int) -> float:
-    """The best pace of a gang of so many GPUs, one of type `t` at least, where there is this room;
-    0 if it does not fit. As fast as its slowest type it may only be on types that are no slower
-    than that pace."""
+    """Return the best pace of a gang of so many GPUs, one of type `t` at least, where there is this
+    room; 0 if it does not fit. As fast as its slowest type it may only be on types that are no
+    slower than that pace."""
     if not room[t]:
         return 0.0
     allowed = (
@@ -224,7 +224,8 @@ def _started(site: Site, job: Job) -> Iterator[tuple[Mode, dict[int, float], flo
 
 
 def _sizes(job: Job) -> list[int]:
-    """A fixed gang's one; of an elastic one the measured counts, powers of two and the ends."""
+    """Return a fixed gang's one; of an elastic one the measured counts, powers of two and the
+    ends."""
     if not isinstance(job.gpus, Elastic):
         return [job.gpus]
     low, high = job.gpus.min, job.gpus.max
@@ -233,7 +234,7 @@ def _sizes(job: Job) -> list[int]:
 
 
 def _held(site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]) -> Mapping[str, float]:
-    """The least that a gang with a GPU of type `t` holds of the cluster's resources."""
+    """Return the least that a gang with a GPU of type `t` holds of the cluster's resources."""
     if job.modes or POWER_CAP not in site.resources:
         return mode.resources
     watts = {
@@ -251,8 +252,8 @@ def _held(site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]) -> 
 
 
 def _stay(site: Site, job: Job, entry: Running) -> list[Way]:
-    """How a job goes on where it runs, by each GPU type that it holds, with all its GPUs; it may
-    lose its partner."""
+    """Return how a job goes on where it runs, by each GPU type that it holds, with all its GPUs; it
+    may lose its partner."""
     mode, profile = entry.mode, job.profile
     held: dict[int, int] = {}
     for slot in entry.placement:
@@ -286,8 +287,8 @@ def _stay(site: Site, job: Job, entry: Running) -> list[Way]:
 
 
 def isolated_s(instance: Instance, site: Site, job: Job) -> float:
-    """The run time of a whole job that has 1/n of the GPUs, n the jobs of the instance: the unit of
-    fairness."""
+    """Return the run time of a whole job that has 1/n of the GPUs, n the jobs of the instance: the
+    unit of fairness."""
     share = sum(site.gpus) / max(1, len(instance.jobs))
     profile, found = job.profile, []
     for mode, paces, speed in _started(site, job):
@@ -322,8 +323,8 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
 
 
 def _between(table: Mapping[int, float], count: int) -> float:
-    """A rate table at a count: on straight lines from the origin through its points, level after
-    the last."""
+    """Return a rate table at a count: on straight lines from the origin through its points, level
+    after the last."""
     if not table:
         return 1.0
     points = sorted(table)
@@ -341,12 +342,13 @@ def _type_pace(profile: Profile, gpu_type: str | None) -> float:
 
 
 def _beside_others(profile: Profile) -> float:
-    """By how much a partner on its GPUs could speed a job up."""
+    """Return by how much a partner on its GPUs could speed a job up."""
     return max(1.0, *profile.sharing.partners.values(), 1.0) if profile.sharing else 1.0
 
 
 def _spread(locality: Locality | None, spread: str) -> float:
-    """The rate on one node, in one rack, anywhere: as on the narrower one where it is not given."""
+    """Return the rate on one node, in one rack, anywhere: as on the narrower one where it is not
+    given."""
     if locality is None:
         return 1.0
     rate = locality.node

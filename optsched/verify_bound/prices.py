@@ -37,12 +37,12 @@ class Tariff:
     prices: Floats
 
     def worth(self) -> float:
-        """What all GPU time of the grid is worth."""
+        """Return what all GPU time of the grid is worth."""
         return _sum((self.gpus[:, None] * self.prices * np.diff(self.grid_s)).ravel().tolist())
 
     def lengths_s(self, head_s: float, until_s: float, most_s: float) -> Floats:
-        """The seconds from `head_s` to `until_s` in each interval and after the last, at most
-        `most_s` in each."""
+        """Return the seconds from `head_s` to `until_s` in each interval and after the last, at
+        most `most_s` in each."""
         ends_s = np.append(self.grid_s[1:], inf)
         found: Floats = np.clip(
             np.minimum(ends_s, until_s) - np.maximum(self.grid_s, head_s), 0.0, most_s
@@ -50,9 +50,9 @@ class Tariff:
         return found
 
     def offers(self, ways: tuple[Way, ...], per_s: float) -> tuple[Floats, Floats]:
-        """The edges of the hull of `ways`, one row for each, in each interval and after the last,
-        for a job that pays `per_s` for each second that it works: the price of a unit of work, and
-        how much of it is done in a second."""
+        """Return the edges of the hull of `ways`, one row for each, in each interval and after the
+        last, for a job that pays `per_s` for each second that it works: the price of a unit of
+        work, and how much of it is done in a second."""
         padded = np.pad(
             self.prices, ((0, 1), (0, 1))
         )  # nothing is paid after the grid, and by who holds no GPU (-1)
@@ -92,8 +92,8 @@ def bound(tariff: Tariff, tasks: list[Task], offset: float) -> float:
 
 
 def refutes(tariff: Tariff, tasks: list[Task], due_s: list[float]) -> bool:
-    """Whether no plan completes every task by its due date, in seconds after now: there is no time
-    for one of them, or all of them would pay more than all GPU time is worth."""
+    """Return whether no plan completes every task by its due date, in seconds after now: there is
+    no time for one of them, or all of them would pay more than all GPU time is worth."""
     groups: dict[tuple[Way, ...], list[tuple[Task, float]]] = defaultdict(list)
     for task, by_s in zip(tasks, due_s, strict=True):
         groups[task.ways].append((task, by_s))
@@ -148,7 +148,7 @@ class _Completions:
             )
 
     def least(self, task: Task) -> float:
-        """The least that a task pays for its work and its weighted completion."""
+        """Return the least that a task pays for its work and its weighted completion."""
         tariff = self._tariff
         lengths = tariff.lengths_s(task.head_s, inf, task.work / self._slowest)
         ends_s = np.append(tariff.grid_s[1:], inf)
@@ -167,7 +167,8 @@ class _Completions:
 
 
 def _cheapest(price: Floats, amount: Floats, need: float) -> Floats:
-    """What the first of offers in order of price cost that make up `need`, along the last axis."""
+    """Return what the first of offers in order of price cost that make up `need`, along the last
+    axis."""
     there = np.minimum(amount, need)
     before = np.cumsum(there, axis=-1) - there
     found: Floats = (np.clip(need - before, 0.0, there) * price).sum(axis=-1)
@@ -180,7 +181,7 @@ def _rounding(tariff: Tariff, tasks: list[Task]) -> float:
 
 
 def _sum(terms: list[float]) -> float:
-    """A sum without rounding; not a number where a term is none, or it is too large."""
+    """Return a sum without rounding; not a number where a term is none, or it is too large."""
     if not all(map(isfinite, terms)):
         return nan
     try:

@@ -58,8 +58,8 @@ class Site:
         *,
         forgiving: bool = True,
     ) -> tuple[Room, set[Counts]]:
-        """The room for GPUs that each need so much, and the racks that differ; with `forgiving` up
-        to what passes for rounding."""
+        """Return the room for GPUs that each need so much, and the racks that differ; with
+        `forgiving` up to what passes for rounding."""
         key = gpu_memory_gib, memory_gib_per_gpu, cores_per_gpu, forgiving
         if key not in self._rooms:
             room = self._count(*key)
@@ -89,8 +89,8 @@ class Site:
         )
 
     def has_host(self, cores: int, memory_gib: float, *, forgiving: bool = True) -> bool:
-        """Whether some node has so many cores and so much memory; who asks for nothing needs no
-        node."""
+        """Return whether some node has so many cores and so much memory; who asks for nothing needs
+        no node."""
         excess = FORGIVEN if forgiving else 0.0
         return not (cores or memory_gib) or any(
             (have is None or cores <= have)
@@ -99,7 +99,7 @@ class Site:
         )
 
     def has(self, resources: Mapping[str, float]) -> bool:
-        """Whether the cluster has as much of everything."""
+        """Return whether the cluster has as much of everything."""
         return all(
             amount <= (have := self.resources.get(name, 0.0)) + FORGIVEN * max(1.0, have)
             for name, amount in resources.items()

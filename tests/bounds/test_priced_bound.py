@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from optsched.bounds import lower_bounds, priced_bound
 from optsched.bounds.deadlines import Deadlines
-from optsched.bounds.market import Buyer, Market, Way, market
+from optsched.bounds.market import Alternative, Buyer, Market, market
 from optsched.bounds.priced import Prices
 from optsched.cli import main
 from optsched.errors import InputError, OptschedError
@@ -231,9 +231,9 @@ def cheapest_by_lp(
                 until_s = min(until_s, due_s)
             if until_s <= from_s:
                 continue
-            seconds = [solver.NumVar(0.0, until_s - from_s, "") for _ in buyer.ways]
+            seconds = [solver.NumVar(0.0, until_s - from_s, "") for _ in buyer.alternatives]
             solver.Add(sum(seconds) <= until_s - from_s)
-            for x, way in zip(seconds, buyer.ways, strict=True):
+            for x, way in zip(seconds, buyer.alternatives, strict=True):
                 price = (
                     prices[way.gpu_type][k] * way.gpus if way.gpu_type >= 0 and k < last else 0.0
                 )
@@ -260,7 +260,7 @@ def test_a_job_pays_what_linear_programs_say(data: st.DataObject) -> None:
     grid = [sum(lengths[:k]) for k in range(count + 1)]
     prices = [[data.draw(amounts) for _ in range(count)] for _ in range(2)]
     ways = [
-        Way(data.draw(st.integers(-1, 1)), data.draw(st.sampled_from((1.0, 2.0))), speed)
+        Alternative(data.draw(st.integers(-1, 1)), data.draw(st.sampled_from((1.0, 2.0))), speed)
         for speed in (1.0, *data.draw(st.lists(st.sampled_from((0.25, 0.5, 0.8, 1.0)), max_size=3)))
     ]
     buyer = Buyer(

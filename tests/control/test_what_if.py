@@ -13,9 +13,10 @@ from optsched.cli.explain import command as explain_command
 from optsched.cli.what_if import command as what_if_command
 from optsched.control.journal.events import Cancelled, Held
 from optsched.control.what_if.future import Outlook, outlook
-from optsched.control.what_if.process import foretell, told
+from optsched.control.what_if.process import foretell
 from optsched.control.what_if.simulated import Answer, Change, changed_instance, what_if
 from optsched.control.what_if.snapshot import snapshot
+from optsched.control.what_if.words import told
 from optsched.duration import human
 from optsched.errors import InputError
 
@@ -39,6 +40,11 @@ def asked(lab: Lab, **change: Any) -> Answer:
     return what_if(ahead(lab), Change(**change), time_limit_s=120.0)
 
 
+def means(answer: Answer) -> tuple[float | None, float | None]:
+    assert answer.after is not None
+    return answer.before.mean_jct_s, answer.after.mean_jct_s
+
+
 def firm(lab: Lab) -> None:
     """`a` has all 8 GPUs for 100 s, 10 of which have passed, and stays; `b` and `c` of 50 and 20 s
     want them, too."""
@@ -58,8 +64,8 @@ def test_when_a_job_starts_and_ends(lab: Lab) -> None:
         pytest.approx(160.0),
     )
     assert found.before.end_s["c"] == pytest.approx(110.0)
-    words = told(found, 1010.0)["sentences"]
-    assert words == ["b is expected to start in 1 min 50 s, and to end in 2 min 40 s."]
+    words = told(found, 1010.0).sentences
+    assert words == ("b is expected to start in 1 min 50 s, and to end in 2 min 40 s.",)
 
 
 def test_more_gpus(lab: Lab) -> None:
@@ -67,14 +73,14 @@ def test_more_gpus(lab: Lab) -> None:
     found = asked(lab, gpus=8, job="b")
     # as things are: a ends at 90, c at 110, b at 160; with 8 GPUs more c at 20, b at 70, a at 90;
     # all from now
-    assert found.mean_jct_s == (
+    assert means(found) == (
         pytest.approx((100 + 110 + 160) / 3),
         pytest.approx((100 + 20 + 70) / 3),
     )
     assert found.after is not None and found.after.gpus == 16 and found.before.gpus == 8
     assert found.before.gpu_use == pytest.approx(1.0)
     assert found.after.gpu_use == pytest.approx((8 * 90 + 8 * 70) / (16 * 90))
-    rows = {row["what"]: (row["before"], row["after"]) for row in told(found, 0.0)["rows"]}
+    rows = {row["what"]: (row["before"], row["after"]) for row in told(found, 0.0).rows}
     assert rows["b starts"] == ("in 1 min 50 s", "in 20 s") and rows["GPUs"] == ("8", "16")
 
 
@@ -83,7 +89,7 @@ def test_a_job_less_and_a_job_more(lab: Lab) -> None:
     found = asked(lab, without="a")
     assert found.after is not None and "a" not in found.after.end_s
     assert found.after.end_s == {"c": pytest.approx(20.0), "b": pytest.approx(70.0)}
-    assert found.jobs == 2 and found.mean_jct_s == (
+    assert found.jobs == 2 and means(found) == (
         pytest.approx((110 + 160) / 2),
         pytest.approx((20 + 70) / 2),
     )
@@ -126,7 +132,7 @@ def test_a_node_goes_down(lab: Lab) -> None:
     # both in 190 s
     assert found.after is not None and max(found.after.end_s.values()) == pytest.approx(190.0)
     assert found.after.never == {"wide": "it needs 8 GPUs of one type, the cluster has at most 4"}
-    assert "These could never run: wide." in told(found, 0.0)["sentences"]
+    assert "These could never run: wide." in told(found, 0.0).sentences
 
 
 def test_a_job_that_can_never_run_would_with_more(lab: Lab) -> None:
@@ -222,7 +228,7 @@ def test_in_a_process_of_its_own_and_when_time_is_up(lab: Lab) -> None:
     with pytest.raises(InputError, match="node 'zz' is not there"):
         foretell(view, Change(down="zz"), objective="wct", round_s=300.0)
     cut = what_if(view, Change(gpus=8), time_limit_s=1e-6)
-    assert "the time was up: only the present was looked at" in cut.notes and cut.mean_jct_s == (
+    assert "the time was up: only the present was looked at" in cut.notes and means(cut) == (
         None,
         None,
     )
@@ -266,27 +272,25 @@ def test_what_was_seen_is_said_where_time_is_up(lab: Lab, monkeypatch: pytest.Mo
         assert part.jobs == 40 and part.gpu_use is not None and 0.5 < part.gpu_use <= 1 + 1e-9
     assert cut.jobs == len(set(cut.before.end_s) & set(cut.after.end_s)) > 0
     said = told(cut, view.instance.now_s)
-    assert all("-" not in (row["before"], row["after"]) for row in said["rows"])
-    rows = {row["what"]: (row["before"], row["after"]) for row in said["rows"]}
+    assert all("-" not in (row["before"], row["after"]) for row in said.rows)
+    rows = {row["what"]: (row["before"], row["after"]) for row in said.rows}
     assert rows["j3 starts"][0] == f"not within {human(reached_s)}"
     assert rows[f"jobs completed within {human(reached_s)}"] == (
         f"{len(cut.before.end_s)}",
         f"{len(cut.after.end_s)}",
     )
-    assert f"only the next {human(reached_s)} was looked at" in said["notes"][0]
-    assert said["before"]["starts"] == {
+    assert f"only the next {human(reached_s)} was looked at" in said.notes[0]
+    assert said.before["starts"] == {
         name: view.instance.now_s + start_s
         for name, start_s in cut.before.start_s.items()
         if start_s > 0
     }
-    first = next(iter(said["after"]["starts"]))
-    assert said["sentences"][-1].startswith(f"First to start then: {first} in ")
+    first = next(iter(said.after["starts"]))
+    assert said.sentences[-1].startswith(f"First to start then: {first} in ")
     hidden = told(cut, 0.0, frozenset())
-    assert f"{first} " not in " ".join(hidden["sentences"]) and not hidden["after"]["starts"]
+    assert f"{first} " not in " ".join(hidden.sentences) and not hidden.after["starts"]
     monkeypatch.setattr("optsched.control.what_if.simulated.time", Passing())
-    alone = told(what_if(view, Change(job="j3"), time_limit_s=20.0), view.instance.now_s)[
-        "sentences"
-    ]
+    alone = told(what_if(view, Change(job="j3"), time_limit_s=20.0), view.instance.now_s).sentences
     assert alone[0].startswith("j3 does not start within") and "still wait" in alone[1]
 
 
@@ -297,13 +301,13 @@ def test_many_jobs_are_seen_roughly(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("optsched.control.what_if.simulated.FEW_JOBS", 1000)
     exact = what_if(view, Change(), time_limit_s=120.0)
     assert rough.before.complete and exact.before.complete and rough.before != exact.before
-    assert rough.mean_jct_s[0] == pytest.approx(exact.mean_jct_s[0], rel=0.03)
+    assert rough.before.mean_jct_s == pytest.approx(exact.before.mean_jct_s, rel=0.03)
     assert any("the rougher" in note for note in rough.notes) and exact.notes == ()
     monkeypatch.undo()
     tiny = what_if(view, Change(submit=Job(id="x", gpus=1, duration_s=1.0)), time_limit_s=120.0)
     said = told(tiny, 0.0)
-    assert "at about the same time on average: less than 1% cannot be told" in said["sentences"][1]
-    assert [row["before"] for row in said["rows"][:2]] == ["-", "-"]
+    assert "at about the same time on average: less than 1% cannot be told" in said.sentences[1]
+    assert [row["before"] for row in said.rows[:2]] == ["-", "-"]
 
 
 def test_over_the_api_and_on_the_command_line(tmp_path: Path) -> None:

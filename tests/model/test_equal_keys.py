@@ -25,7 +25,7 @@ from optsched import (
     Tenant,
 )
 from optsched.bounds import lower_bounds
-from optsched.bounds.ways import Ways, tabulate
+from optsched.bounds.mode_table import ModeTable, tabulate
 from optsched.model.value import Table
 from optsched.objectives import parse
 from optsched.physics import catalogue as catalogue_module
@@ -122,20 +122,20 @@ def changed_jobs() -> list[tuple[str, Job]]:
     ]
 
 
-def own_ways(ways: Ways, job: int) -> dict[str, object]:
+def own_modes(modes: ModeTable, job: int) -> dict[str, object]:
     """The columns of one job."""
-    mine = ways.job == job
-    columns = {one.name: getattr(ways, one.name) for one in fields(ways)}
+    mine = modes.job == job
+    columns = {one.name: getattr(modes, one.name) for one in fields(modes)}
     found: dict[str, object] = {
         name: column[mine].tolist()
         for name, column in columns.items()
         if isinstance(column, np.ndarray)
-        and len(column) == len(ways.job)
+        and len(column) == len(modes.job)
         and name not in ("job", "first")
     }
     return found | {
         "resources": {
-            name: own[mine].tolist() for name, own in ways.resources.items() if own[mine].any()
+            name: own[mine].tolist() for name, own in modes.resources.items() if own[mine].any()
         }
     }
 
@@ -144,12 +144,12 @@ def own_ways(ways: Ways, job: int) -> dict[str, object]:
     ("name", "other"), changed_jobs(), ids=lambda one: one if isinstance(one, str) else ""
 )
 @pytest.mark.parametrize("preemptive", [True, False])
-def test_jobs_side_by_side_have_the_ways_they_have_alone(
+def test_jobs_side_by_side_have_the_modes_they_have_alone(
     name: str, other: Job, preemptive: bool
 ) -> None:
     both = tabulate(Instance(cluster=CLUSTER, jobs=(JOB, other)), preemptive)
     for k, job in enumerate((JOB, other)):
-        assert own_ways(both, k) == own_ways(
+        assert own_modes(both, k) == own_modes(
             tabulate(Instance(cluster=CLUSTER, jobs=(job,)), preemptive), 0
         ), name
 

@@ -58,8 +58,8 @@ def rates_of(program: Program, combination: Combination, k: int) -> list[float]:
     i, j = combination
     if program.gpus[i, k] != program.gpus[j, k]:
         return [0.0]
-    a, b = program.pairs.sharer[i], program.pairs.sharer[j]
-    return [float(program.pairs.rate[a, b, k]), float(program.pairs.rate[b, a, k])]
+    a, b = program.pairs.kind_of_job[i], program.pairs.kind_of_job[j]
+    return [float(program.pairs.pair_rate[a, b, k]), float(program.pairs.pair_rate[b, a, k])]
 
 
 def max_min(program: Program, weight: np.ndarray) -> float:

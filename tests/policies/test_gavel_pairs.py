@@ -189,7 +189,7 @@ def first(name: str, instance: Instance, **options: str) -> Any:
     chosen: Any = policy(name, options=options)
     chosen.decide(world)
     return chosen, {
-        job_id: chosen._active.share[:-1, i].round(4).tolist()
+        job_id: chosen._active.ledger.share[:-1, i].round(4).tolist()
         for job_id, i in chosen._active.row.items()
     }
 

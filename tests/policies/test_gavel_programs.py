@@ -18,7 +18,8 @@ from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.gavel.filling import Groups, fill
 from optsched_solvers.policies.gavel.finish_time import fairest
 from optsched_solvers.policies.gavel.max_min import normalised
-from optsched_solvers.policies.gavel.program import Allocation, PairRates, Program, most, most_alone
+from optsched_solvers.policies.gavel.max_min_pairs import SharingProblem
+from optsched_solvers.policies.gavel.program import Allocation, Program, most, most_alone
 from optsched_solvers.policies.gavel.sjf import shortest_first
 from optsched_solvers.policies.gavel.sum_lp import largest_sum
 from optsched_solvers.policies.gavel.water_filling import Divided, InOrder
@@ -64,7 +65,7 @@ def program(
     rate = np.where(
         np.minimum(rate, rate.transpose(1, 0, 2)) > 0, rate, 0.0
     )  # the table has pairs in one order only
-    shared = PairRates(kind, alone, rate, gpus) if pairs else None
+    shared = SharingProblem(alone, rate, gpus, np.array(workers), kind) if pairs else None
     return Program(
         kind,
         alone[kind],
@@ -316,20 +317,20 @@ def decided(name: str, **options: str) -> tuple[Instance, Program, np.ndarray]:
     if "sharing" in options:
         factor = np.array([0.55 + 0.07 * (i % 3) for i in range(12)])
         alike = gpus[:, :1] == gpus[:, 0]
-        pairs = PairRates(
-            np.arange(12),
+        pairs = SharingProblem(
             rate,
             (rate * factor[:, None])[:, None, :] * alike[:, :, None],
             gpus[:, 0],
+            np.full(3, 4.0),
+            np.arange(12),
         )
     program = Program(np.arange(12), rate, gpus, np.full(3, 4.0), pairs)
-    throughput = active.share.T[:, :3] * rate
+    throughput = active.ledger.share.T[:, :3] * rate
     if pairs is not None:
-        together = chosen._together
-        for (one, two), share in zip(together.pairs, together.share.T, strict=True):
+        for (one, two), share in zip(chosen._pairs, chosen._together.share.T, strict=True):
             i, j = active.row[one], active.row[two]
-            throughput[i] += share[:3] * pairs.rate[i, j]
-            throughput[j] += share[:3] * pairs.rate[j, i]
+            throughput[i] += share[:3] * pairs.pair_rate[i, j]
+            throughput[j] += share[:3] * pairs.pair_rate[j, i]
     return made, program, throughput
 
 

@@ -126,7 +126,7 @@ def test_a_job_moves_to_the_faster_gpu_that_comes_free_although_nobody_waits() -
     plan = simulate(instance, policy("optsched"))
     assert verify(instance, plan, WCT).ok
     assert [segment.placement[0].node for segment in plan.jobs[1].segments] == ["old", "new"]
-    assert plan.jobs[1].segments[0].end_s <= rule.MOVES_S + 5.0
+    assert plan.jobs[1].segments[0].end_s <= rule.Optsched.Options().moves_s + 5.0
 
 
 @pytest.mark.parametrize("estimates", [Noisy(1.0, 3), Unknown()])

@@ -15,7 +15,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.max_min_pairs import complete_lp, draw, made_distinct
-from optsched.errors import InputError
 from optsched_solvers.policies.gavel.max_min_pairs import (
     Shares,
     SharingProblem,
@@ -276,45 +275,6 @@ def test_same_input_same_bytes() -> None:
     for name in ("job", "partner", "gpu_type", "fraction", "throughput"):
         assert getattr(one, name).tobytes() == getattr(two, name).tobytes()
     assert (one.value, one.bound) == (two.value, two.bound)
-
-
-GOOD = problem_of([[1, 2], [3, 4]], np.full((2, 2, 2), 0.5), [1, 2], [4, 4], [0, 1, 1])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rate": np.ones(2)}, "rate has 1 dimensions"),
-        ({"pair_rate": np.ones((2, 2))}, "pair_rate has shape"),
-        ({"gpus": np.ones(3)}, "gpus has shape"),
-        ({"workers": np.ones(3)}, "workers has shape"),
-        ({"weight": np.ones(2)}, "weight has shape"),
-        ({"rate": np.array([[1, -2], [3, 4.0]])}, "rate has an entry that is negative"),
-        ({"pair_rate": np.full((2, 2, 2), np.nan)}, "pair_rate has an entry"),
-        ({"workers": np.array([np.inf, 1])}, "workers has an entry"),
-        ({"workers": np.zeros(2)}, "workers is 0 for every GPU type"),
-        ({"gpus": np.array([1.0, 0.0])}, "gpus has an entry that is not a positive number"),
-        ({"weight": np.array([1.0, 0.0, 1.0])}, "weight has an entry"),
-        ({"kind": np.array([0, 2])}, "an integer from 0 to 1"),
-        ({"kind": np.array([0, -1])}, "an integer from 0 to 1"),
-        ({"kind": np.array([0.0, 1.0])}, "an integer from 0 to 1"),
-        ({"kind": np.array([], dtype=int)}, "there are no jobs"),
-        (
-            {"workers": np.array([0.0, 4.0]), "rate": np.array([[1.0, 1.0], [1.0, 0.0]])},
-            r"job 1 \(kind 1\) has rate 0",
-        ),
-    ],
-)
-def test_bad_input_is_said(change: dict[str, Any], message: str) -> None:
-    solve(GOOD)
-    with pytest.raises(InputError, match=message):
-        solve(replace(GOOD, **change))
-
-
-@pytest.mark.parametrize("gap", [-0.1, math.nan])
-def test_bad_gap_is_said(gap: float) -> None:
-    with pytest.raises(InputError, match="gap is"):
-        solve(GOOD, gap)
 
 
 def table() -> dict[str, Any]:

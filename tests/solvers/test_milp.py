@@ -19,13 +19,14 @@ from optsched.model.job import Elastic, Job, Mode
 from optsched.model.plan import JobPlan, Plan, Segment
 from optsched.model.profile import Locality, Profile
 from optsched.objectives import parse
-from optsched.physics.catalogue import catalogue_of
 from optsched.plugins.options import read_options
 from optsched.plugins.solver import Report, Request
 from optsched.verify import verify
 from optsched_solvers.milp import SOLVER, backend
-from optsched_solvers.milp.alternatives import find_ways
-from optsched_solvers.milp.realise import Choice, realise
+from optsched_solvers.milp.alternatives import Ways, find_ways
+from optsched_solvers.scheduling.plans import plan_of
+from optsched_solvers.scheduling.problem import Problem
+from optsched_solvers.scheduling.schedule_generation import generate
 from tests.oracles import brute_force, tiny
 
 
@@ -277,11 +278,15 @@ def test_fragmented_nodes_are_not_added_up() -> None:
     proves(heard, values, (10.0,))
 
 
+def ways_of(instance: Instance) -> Ways:
+    return find_ways(Problem(instance, parse("wct")))
+
+
 def test_interchangeable_nodes_are_one_bin_and_others_are_not() -> None:
     jobs = random_jobs(3, 4)
-    assert len(find_ways(one_type(*jobs, nodes=5)).bins) == 1
+    assert len(ways_of(one_type(*jobs, nodes=5)).bins) == 1
     packed = replace(jobs[0], gpus=2, profile=Profile(locality=Locality(node=1.0, cluster=0.5)))
-    ways = find_ways(one_type(packed, *jobs[1:], nodes=5))
+    ways = ways_of(one_type(packed, *jobs[1:], nodes=5))
     assert (len(ways.bins), ways.exact) == (5, True)
 
 
@@ -291,8 +296,11 @@ def test_many_splits_fall_back_to_a_relaxation_whose_plan_still_verifies() -> No
         Job(id=f"j{k}", gpus=6, duration_s=float(4 + k), profile=profile) for k in range(6)
     )
     instance = one_type(*jobs, gpus=4, nodes=8)
-    ways = find_ways(instance)
-    assert not ways.exact
+    assert ways_of(instance).exact  # too large for one node, and in no rack: all splits are alike
+    nodes = instance.cluster.nodes
+    racks = tuple(replace(node, rack=f"r{k // 4}") for k, node in enumerate(nodes))
+    instance = replace(instance, cluster=Cluster(nodes=racks))
+    assert not ways_of(instance).exact
     heard, values = solve(instance, "wct", limit_s=10.0)
     assert values is not None
     assert heard.bounds[0] <= values[0]
@@ -340,20 +348,11 @@ def test_an_incumbent_outside_the_plan_class_does_not_spoil_the_bound() -> None:
 
 
 def list_plan(instance: Instance) -> Plan:
-    """First come, first served, each job in its first option."""
-    plan = realise(
-        instance,
-        [
-            Choice(
-                job_id=job.id,
-                option=catalogue_of(instance).options(job)[0],
-                order_key=(job.submit_s,),
-            )
-            for job in instance.jobs
-        ],
-    )
-    assert plan is not None
-    return plan
+    """First come, first served."""
+    problem = Problem(instance, parse("wct"))
+    schedule = generate(problem, [job.submit_s for job in instance.jobs])
+    assert schedule is not None
+    return plan_of(problem, schedule)
 
 
 def test_a_stopped_search_reports_a_bound_below_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from optsched import files
 from optsched.errors import InputError
 from optsched.model.profile import UNMEASURED, Profile
 from optsched.traces.readers import acme, job_table
-from optsched.traces.submitted import NEVER_RAN
+from optsched.traces.usable import NEVER_RAN
 
 SEREN = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time"  # noqa: E501
 SEREN_ROWS = (
@@ -160,7 +160,10 @@ def test_jobs_that_never_ran_or_never_can_are_counted(tmp_path: Path) -> None:
             (KALOS, kalos("a", memory="lots")),
             "line 2: expected mem_per_pod_GB as a number, found 'lots'",
         ),
-        ((KALOS, kalos("a", memory="-1")), "line 2: expected a mem_per_pod_GB >= 0, found '-1'"),
+        (
+            (KALOS, kalos("a", memory="-1")),
+            "line 2: expected mem_per_pod_GB of at least 0, found '-1'",
+        ),
         (
             (KALOS, kalos("a", nodes="1.5")),
             "line 2: expected node_num as a whole number, found '1.5'",

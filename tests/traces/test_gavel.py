@@ -188,9 +188,7 @@ def test_jobs_that_never_fit_are_dropped_with_the_reason(tmp_path: Path) -> None
         "its profile has rates for v100, p100, the cluster has k80": 1,
     }
     assert message(trace(tmp_path, line7("A3C", 2, 4, 0))).endswith(
-        "none of the 1 jobs can be used (job type and GPU count are not in the throughput table: "
-        "1); "
-        "try another --cluster"
+        "none of the 1 jobs can be used (job type and GPU count are not in the throughput table: 1)"
     )
 
 
@@ -199,31 +197,21 @@ def test_jobs_that_never_fit_are_dropped_with_the_reason(tmp_path: Path) -> None
     [
         (
             "A3C\trun.py\t2",
-            "line 2: expected 7 or 10 columns separated by tabs, not 3, found 'A3C\\trun.py\\t2'",
+            "line 2: expected 7 or 10 cells separated by tabs, not 3, found 'A3C\\trun.py\\t2'",
         ),
         (
             line7("A3C", "many", 1, 0),
             "line 2: expected total_steps as a whole number, found 'many'",
         ),
-        (
-            line7("A3C", 5, "-1", 0),
-            "line 2: expected scale_factor (GPUs) as a whole number, found '-1'",
-        ),
-        (
-            line7("A3C", 5, 1, "nan"),
-            "line 2: expected the arrival in seconds as a number, found 'nan'",
-        ),
+        (line7("A3C", 5, "-1", 0), "line 2: expected scale_factor as a whole number, found '-1'"),
+        (line7("A3C", 5, 1, "nan"), "line 2: expected arrival in seconds as a number, found 'nan'"),
         (
             line7("A3C", 5, 1, "1e300"),
-            "line 2: expected the arrival in seconds as a number, found '1e300'",
+            "line 2: expected arrival in seconds as a number, found '1e300'",
         ),
-        (line10("A3C", 5, 1, 0, weight="x"), "line 2: expected the weight as a number, found 'x'"),
-        (line10("A3C", 5, 1, 0, slo="inf"), "line 2: expected the SLO as a number, found 'inf'"),
-        (
-            line7("A3C", 0, 1, 0),
-            "line 2: expected at least one step and one GPU, a weight and an arrival >= 0, "
-            "found 'A3C\\trun.py\\t--steps\\t1\\t0\\t0\\t1'",
-        ),
+        (line10("A3C", 5, 1, 0, weight="x"), "line 2: expected weight as a number, found 'x'"),
+        (line10("A3C", 5, 1, 0, slo="inf"), "line 2: expected slo as a number, found 'inf'"),
+        (line7("A3C", 0, 1, 0), "line 2: expected total_steps of at least 1, found '0'"),
     ],
 )
 def test_a_damaged_line_is_refused(tmp_path: Path, line: str, said: str) -> None:

@@ -11,7 +11,7 @@ from optsched import files
 from optsched.errors import InputError
 from optsched.model.profile import UNMEASURED, Profile
 from optsched.traces.readers import helios, job_table
-from optsched.traces.submitted import NEGATIVE, NEVER_RAN, NO_SUBMISSION, NO_TIME
+from optsched.traces.usable import NEGATIVE, NEVER_RAN, NO_SUBMISSION, NO_TIME
 
 HEADER = (
     "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"
@@ -227,12 +227,12 @@ def test_quotas_of_all_days_where_none_is_a_day_of_the_jobs(tmp_path: Path) -> N
         ("date,vcJkd,total\n", "has no rows below its header"),
         (
             "date,vcJkd,total\nspring,8,8\n",
-            "line 2: expected the date as 2017-10-09 07:01:47, or nothing, found 'spring'",
+            "line 2: expected date as 2017-10-09 07:01:47, or nothing, found 'spring'",
         ),
         ("date,vcJkd,total\n,8,8\n", "line 2: expected a date, found ''"),
         (
             "date,vcJkd,total\n2020-06-09,many,8\n",
-            "line 2: expected the number of GPUs as a whole number, found 'many'",
+            "line 2: expected vcJkd as a whole number, found 'many'",
         ),
     ],
 )
@@ -246,10 +246,10 @@ def test_damaged_sizes_are_refused(tmp_path: Path, sizes: str, said: str) -> Non
     [
         (row("2", gpus="many"), "line 3: expected gpu_num as a number, found 'many'"),
         (row("2", gpus="1.5"), "line 3: expected gpu_num as a whole number, found '1.5'"),
-        (row("2", cpus="-1"), "line 3: expected cpu_num as a whole number, found '-1'"),
+        (row("2", cpus="-1"), "line 3: expected cpu_num of at least 0, found '-1'"),
         (
             row("2", start="noon"),
-            "line 3: expected the start_time as 2017-10-09 07:01:47, or nothing, found 'noon'",
+            "line 3: expected start_time as 2017-10-09 07:01:47, or nothing, found 'noon'",
         ),
         (row(""), "line 3: expected a job_id, found ''"),
         (row("2") + ",7", "line 3: expected 12 cells separated by commas, not 13"),

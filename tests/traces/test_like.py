@@ -1,6 +1,7 @@
 """Workloads fitted to published clusters: sound, seeded, and as close to the real traces as the
 page says."""
 
+import gzip
 import json
 from collections import Counter
 from dataclasses import replace
@@ -520,6 +521,6 @@ def test_a_trace_that_is_none(tmp_path: Path) -> None:
         and of_trace("openb", None) is None
     )
     (tmp_path / "philly").mkdir()
-    (tmp_path / "philly" / "philly.csv.gz").write_text("a,b\n1,2\n")
+    (tmp_path / "philly" / "philly.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
     with pytest.raises(InputError, match="line 1: expected a header with the columns timestamp"):
         of_trace("philly", tmp_path)

@@ -8,7 +8,7 @@ from optsched.errors import InputError
 from optsched.model.profile import Sharing
 from optsched.traces.profiles.attach import attach
 from optsched.traces.readers import muri
-from optsched.traces.submitted import NAMED_TWICE
+from optsched.traces.usable import NAMED_TWICE
 from tests.data import DATA, needs_data
 
 HEADER = (
@@ -74,18 +74,18 @@ def test_a_repeated_id_is_dropped(tmp_path: Path) -> None:
     [
         (
             DQN.replace(",490,", ",0,"),
-            "line 2: expected iteration_time in milliseconds, above 0, found '0'",
+            "line 2: expected iteration_time in milliseconds of at least 1e-09, found '0'",
         ),
         (
             DQN.replace(",8,0,1", ",fast,0,1"),
-            "resource_time_1 (on the GPU) in milliseconds as a number, found 'fast'",
+            "resource_time_1 in milliseconds as a number, found 'fast'",
         ),
         (
             DQN.replace("1000,dqn", "many,dqn"),
             "line 2: expected iterations as a whole number, found 'many'",
         ),
-        (DQN.replace("dqn", ""), "line 2: expected a job_id and a model_name"),
-        (DQN.replace("0,1,5000", "0,0,5000"), "line 2: expected at least one GPU"),
+        (DQN.replace("dqn", ""), "line 2: expected a model_name, found ''"),
+        (DQN.replace("0,1,5000", "0,0,5000"), "line 2: expected num_gpu of at least 1"),
         (
             DQN.replace("5000", "later"),
             "line 2: expected submit_time in milliseconds as a number, found 'later'",

@@ -129,9 +129,9 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
     assert imported.read == 10
     assert imported.dropped == {
         openb.NEVER_SCHEDULED: 2,
-        "ran no time": 1,
+        "ran for no time": 1,
         "asks for neither GPUs nor cores": 1,
-        "a job of this name came before": 1,
+        "a job of this id came before": 1,
         "submitted at --until or later": 1,
         "after the first 1": 1,
         "can never run on this cluster, the first is f: it needs 9 GPUs of one type, the cluster "
@@ -160,7 +160,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
         ),
         (
             "p,-1,1,1,1000,,BE,Running,0,9,0",
-            "pods.csv: line 2: expected cpu_milli >= 0, found '-1'",
+            "pods.csv: line 2: expected cpu_milli of at least 0, found '-1'",
         ),
         (
             "p,1000,1,1,1000,,BE,Running,,9,0",
@@ -174,7 +174,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
             "p,1000,x,1,1000,,BE,Running,0,9,0",
             "pods.csv: line 2: expected memory_mib as a number, found 'x'",
         ),
-        ("", "pods.csv: no job can be used (it lists none)"),
+        ("", "pods.csv: none of the 0 jobs can be used"),
     ],
 )
 def test_a_damaged_list_is_refused_with_its_line(tmp_path: Path, row: str, message: str) -> None:
@@ -190,8 +190,8 @@ def test_a_damaged_list_is_refused_with_its_line(tmp_path: Path, row: str, messa
             "line 1: expected a header with the columns sn, cpu_milli, memory_mib, gpu, model; "
             "memory_mib",
         ),
-        ("sn,cpu_milli,memory_mib,gpu,model\n", "lists no node"),
-        (NODES + "n0,1,1,1,\n", "line 6: expected each node once, found 'n0'"),
+        ("sn,cpu_milli,memory_mib,gpu,model\n", "lists no machine"),
+        (NODES + "n0,1,1,1,\n", "line 6: expected each machine once, found 'n0'"),
         (NODES + "n[1-9],1,1,1,\n", "line 6: expected a machine's name of letters"),
     ],
 )
@@ -209,11 +209,11 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for content, said in (
         (b"\xff\xfe\x00", "is not a text file"),
         (gzip.compress(PODS.encode())[:40], "is not a sound gzip file"),
-        (b"a" * 200_000, "line 1: is no row of a table"),
-        (PODS.encode() + b'"' + b"a\n" * 100_000, "is no row"),
+        (b"a" * 200_000, "line 1: is not comma-separated text"),
+        (PODS.encode() + b'"' + b"a\n" * 100_000, "expected 11 cells separated by commas, not 1"),
         (b"name,cpu_milli\n", "are missing"),
         (b"", "is empty"),
-        (b"\n\n", "are missing"),
+        (b"\n\n", "is empty"),
     ):
         path.write_bytes(content)
         with pytest.raises(InputError, match=said):

@@ -204,7 +204,7 @@ def test_status_and_times(tmp_path: Path) -> None:
         "not ended in the trace (Waiting), so of unknown duration": 1,
         "not ended in the trace (no status), so of unknown duration": 1,
         pai.NO_TIMES: 2,
-        "ran no time": 1,
+        "ran for no time": 1,
         "asks for neither GPUs nor cores": 1,
     }
 
@@ -229,7 +229,7 @@ def test_what_can_never_run_comes_twice_or_is_beyond(tmp_path: Path) -> None:
     imported = pai.read(folder_of(tmp_path, jobs, tasks), start="20", end="90", jobs=2)
     assert [(job.id, job.submit_s) for job in imported.instance.jobs] == [("c", 0), ("d", 10)]
     assert imported.dropped == {
-        "a job of this name came before": 1,
+        "a job of this id came before": 1,
         "submitted before --from": 1,
         "submitted at --until or later": 1,
         "after the first 2": 1,
@@ -283,7 +283,7 @@ def test_equal_requests_share_a_profile(tmp_path: Path) -> None:
         (
             "tasks",
             "j,w,1,Terminated,1,9,100,1,-1,T4",
-            "pai_task_table.csv: line 2: expected plan_gpu >= 0, found '-1'",
+            "pai_task_table.csv: line 2: expected plan_gpu of at least 0, found '-1'",
         ),
         (
             "tasks",
@@ -369,9 +369,9 @@ def test_the_simulators_table(tmp_path: Path) -> None:
         8,
         {
             "asks for neither GPUs nor cores": 1,
-            "ran no time": 1,
+            "ran for no time": 1,
             "of unknown duration": 1,
-            "a job of this name came before": 1,
+            "a job of this id came before": 1,
             "can never run on this cluster, the first is 6: it needs 100 GPUs of one "
             "type, the cluster has at most 16": 1,
         },
@@ -399,7 +399,9 @@ def test_other_files_are_no_source(tmp_path: Path) -> None:
         simulator(tmp_path, header="a,b\n")
     with pytest.raises(InputError, match="line 2: expected a job_id and a submit_time"):
         simulator(tmp_path, "0,1,u,1,6,,60,T4,g,")
-    with pytest.raises(InputError, match="--gpus-per-node goes with --cluster here"):
+    with pytest.raises(
+        InputError, match="--gpus-per-node goes with --cluster; the trace's own machines"
+    ):
         pai.read(folder_of(tmp_path, JOBS, TASKS), gpus_per_node=4)
     with pytest.raises(InputError, match="cannot be read: No such file"):
         pai.read(tmp_path / "absent.csv")

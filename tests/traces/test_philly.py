@@ -11,7 +11,7 @@ from optsched import files
 from optsched.errors import InputError
 from optsched.model.instance import Failure
 from optsched.traces.readers import philly
-from optsched.traces.submitted import (
+from optsched.traces.usable import (
     FAILED_ATTEMPT,
     NAMED_TWICE,
     NEGATIVE,
@@ -268,15 +268,15 @@ def test_machine_lists(tmp_path: Path) -> None:
         ),
         (
             "machineId, number of GPUs, single GPU mem\nm0,two, 12GB\n",
-            "line 2: expected the number of GPUs as a whole",
+            "line 2: expected number of GPUs as a whole",
         ),
         (
             "machineId, number of GPUs, single GPU mem\nm0,2, much\n",
-            "line 2: expected the memory of a GPU as a number",
+            "line 2: expected single GPU mem in GB as a number",
         ),
         (
             "machineId, number of GPUs, single GPU mem\nm0,2, 0GB\n",
-            "line 2: expected the name of a machine and a memory",
+            "line 2: expected single GPU mem in GB of at least 0.012, found '0GB'",
         ),
         (
             "machineId, number of GPUs, single GPU mem\nm0,2\n",
@@ -341,23 +341,17 @@ def test_the_table_by_hand(tmp_path: Path) -> None:
         ),
         (
             HEADER + "noon,66.0,1,66.0,a\n",
-            "line 2: expected the timestamp as 2017-10-09 07:01:47, or nothing, found 'noo",
+            "line 2: expected timestamp as 2017-10-09 07:01:47, or nothing, found 'noo",
         ),
-        (
-            HEADER + ",66.0,1,66.0,a\n",
-            "line 2: expected a timestamp, a duration of at least 0.001 s and at least one GPU",
-        ),
+        (HEADER + ",66.0,1,66.0,a\n", "line 2: expected a timestamp, found ''"),
         (
             HEADER + "2017-10-09,0,1,66.0,a\n",
-            "line 2: expected a timestamp, a duration of at least",
+            "line 2: expected duration in seconds of at least 0.001, found '0'",
         ),
-        (
-            HEADER + "2017-10-09,9,0,66.0,a\n",
-            "line 2: expected a timestamp, a duration of at least",
-        ),
+        (HEADER + "2017-10-09,9,0,66.0,a\n", "line 2: expected num_gpus of at least 1, found '0'"),
         (
             HEADER + "2017-10-09,nan,1,66.0,a\n",
-            "line 2: expected the duration in seconds as a number, found 'nan'",
+            "line 2: expected duration in seconds as a number, found 'nan'",
         ),
         (
             HEADER + "2017-10-09,9,1.5,66.0,a\n",

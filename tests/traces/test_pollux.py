@@ -187,7 +187,7 @@ LINE = "a,5,demo,1,20"
 @pytest.mark.parametrize(
     ("lines", "changed", "expected"),
     [
-        ((), {}, ["jobs.csv", "no job can be used"]),
+        ((), {}, ["jobs.csv", "none of the 0 jobs can be used"]),
         ((LINE,), {"header": "name,time,num_replicas,batch_size\n"}, ["line 1", "application"]),
         ((LINE, "b,x,demo,1,20"), {}, ["line 3", "time", "'x'"]),
         (("a,-5,demo,1,20",), {}, ["line 2", "at least 0", "'-5'"]),

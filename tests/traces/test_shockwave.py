@@ -126,12 +126,12 @@ def test_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("", "is empty"),
-        ("a\tb\n", "line 1: expected 12 columns"),
+        ("a\tb\n", "line 1: expected 12 cells separated by tabs, not 2"),
         (line("LM (batch size 40)", "many"), "line 1: expected total_steps"),
         (line("LM (batch size 40)", 9, "sometimes"), "static, accordion, gns"),
         (line("LM", 9), "job type"),
         (line("GPT (batch size 8)", 9), "job type"),
-        (line("LM (batch size 40)", 0), "at least one step"),
+        (line("LM (batch size 40)", 0), "total_steps of at least 1"),
         (line("LM (batch size 40)", 9, arrival="soon"), "arrival in seconds"),
         (line("LM (batch size 10)", 9), "none of the 1 jobs"),
     ],
@@ -148,7 +148,7 @@ def test_faults_name_the_line(tmp_path: Path, text: str, expected: str) -> None:
     [
         ("no json", "is not JSON"),
         ("{}", "no object 'v100'"),
-        ('{"v100": {"x": {"null": -1}}}', "steps per second"),
+        ('{"v100": {"(\'LM (batch size 40)\', 1)": {"null": -1}}}', "steps per second"),
     ],
 )
 def test_faults_of_the_table(tmp_path: Path, table: str, expected: str) -> None:

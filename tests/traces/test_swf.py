@@ -16,6 +16,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.traces.imported import Imported
 from optsched.traces.readers import swf
+from optsched.traces.usable import NAMED_TWICE
 from tests.data import DATA, needs_data
 
 HEADER = "; Version: 2.2\n; MaxNodes: 4 (SMP)\n; MaxProcs: 20\n;UnixStartTime: 1000000000\n; MaxProcs: 99\n"  # noqa: E501
@@ -121,7 +122,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
     ]
     assert imported.read == 15
     assert imported.dropped == {
-        swf.TWICE: 1,
+        NAMED_TWICE: 1,
         swf.UNKNOWN: 3,
         swf.NEVER_RAN: 3,
         swf.PART: 3,
@@ -194,25 +195,24 @@ def test_the_first_and_the_window(tmp_path: Path) -> None:
     assert "is not before" in fault(tmp_path, *lines, start="5", end="5")
     assert "expected a date" in fault(tmp_path, *lines, start="yesterday")
     assert "has no dates" in fault(tmp_path, *lines, header="; MaxProcs: 1\n", start="2001-09-10")
-    assert "no job can be used (submitted before --from: 4)" in fault(tmp_path, *lines, start="1e9")
+    assert "none of the 4 jobs can be used (submitted before --from: 4)" in fault(
+        tmp_path, *lines, start="1e9"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1 2 3", "line 6: expected 18 numbers separated by blanks, not 3, found '1 2 3'"),
-        (line(1, user="root"), "line 6: expected field 12 as a number, found 'root'"),
-        (line(1, run="nan"), "line 6: expected field 4 as a number, found 'nan'"),
-        (line(1, allocated=1.5), "line 6: expected field 5 as a whole number, found '1.5'"),
-        (
-            line(1, submit=-1),
-            "line 6: expected a job number and a submission time >= 0, found '1 -1 ",
-        ),
+        ("1 2 3", "line 6: expected 18 cells separated by blanks, not 3, found '1 2 3'"),
+        (line(1, user="root"), "line 6: expected user as a number, found 'root'"),
+        (line(1, run="nan"), "line 6: expected run as a number, found 'nan'"),
+        (line(1, allocated=1.5), "line 6: expected allocated as a whole number, found '1.5'"),
+        (line(1, submit=-1), "line 6: expected submit of at least 0, found '-1'"),
         (
             line(1, allocated=2_000_000),
-            "line 6: expected at most 1000000 processors, found '2000000'",
+            "line 6: expected at most 1000000 processors, found '2000000,-1'",
         ),
-        ("", "has no job; expected one a line, 18 numbers separated by blanks"),
+        ("", "is empty; expected one job a line, 18 cells separated by blanks"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:

@@ -100,14 +100,11 @@ def test_what_was_not_measured_is_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (
-            "0,res,0,100",
-            "line 1: expected 5 cells separated by commas (job,model,arrival,iterations,GPUs)",
-        ),
-        ("0,res,soon,100,1", "line 1: expected the arrival in seconds as a number, found 'soon'"),
-        ("0,res,0,0,1", "at least one iteration and one GPU"),
+        ("0,res,0,100", "line 1: expected 5 cells separated by commas, not 4"),
+        ("0,res,soon,100,1", "line 1: expected arrival in seconds as a number, found 'soon'"),
+        ("0,res,0,0,1", "expected iterations of at least 1, found '0'"),
         ("0,res,0,10.5,1", "expected iterations as a whole number"),
-        ("0,vgg,0,1,1", "no job can be used (vgg on 1 GPUs was not measured: 1)"),
+        ("0,vgg,0,1,1", "none of the 1 jobs can be used (vgg on 1 GPUs was not measured: 1)"),
         ("", "is empty; expected one job a line"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from optsched.errors import InputError
 from optsched.traces.profiles.attach import attach
 from optsched.traces.readers import tiresias
-from optsched.traces.submitted import NAMED_TWICE
+from optsched.traces.usable import NAMED_TWICE
 from tests.data import DATA, needs_data
 
 HEADER = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
@@ -119,7 +119,7 @@ def test_switches_go_with_no_other_cluster(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "is empty"),
-        (HEADER, "no job can be used (it lists none)"),
+        (HEADER, "none of the 0 jobs can be used"),
         (
             "job_id,num_gpu\n1,1\n",
             "line 1: expected a header with the columns job_id, num_gpu, submit_time, duration",
@@ -130,8 +130,8 @@ def test_switches_go_with_no_other_cluster(tmp_path: Path) -> None:
             HEADER + "1,1,noon,3,vgg11,5,1\n",
             "line 2: expected submit_time in seconds as a number, found 'noon'",
         ),
-        (HEADER + "1,1,2,3,vgg11,0,1\n", "line 2: expected a job_id, at least one GPU"),
-        (HEADER + "1,0,2,3,vgg11,5,1\n", "line 2: expected a job_id, at least one GPU"),
+        (HEADER + "1,1,2,3,vgg11,0,1\n", "line 2: expected duration in seconds of at least 0.001"),
+        (HEADER + "1,0,2,3,vgg11,5,1\n", "line 2: expected num_gpu of at least 1, found '0'"),
         ("duration\n121\n", "is a distribution of GPU time"),
     ],
 )

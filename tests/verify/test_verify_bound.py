@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import optsched.verify_bound
 from optsched import objectives
 from optsched.bounds import priced_bound
+from optsched.bounds.market import Alternative as MarketAlternative
 from optsched.bounds.market import Buyer
-from optsched.bounds.market import Way as MarketWay
 from optsched.cli import main
 from optsched.errors import InputError, OptschedError
 from optsched.files import InstanceRef, dump_instance, instance_hash, load_instance
@@ -258,7 +258,7 @@ def test_a_job_pays_what_linear_programs_say(data: st.DataObject) -> None:
         data.draw(st.sampled_from(of))
         for of in ((0.5, 1.0, 3.0), (0.0, 0.7, 2.0, 9.0), (0.4, 1.0, 2.0, 6.0))
     )
-    buyer = Buyer(weight, head_s, work, tuple(MarketWay(*way) for way in ways), 0.0)
+    buyer = Buyer(weight, head_s, work, tuple(MarketAlternative(*way) for way in ways), 0.0)
     task = Task(weight, head_s, work, tuple(Way(*way) for way in ways), 0.0)
     tariff = Tariff(
         np.zeros(2), np.array(grid), np.array(prices)

@@ -1124,14 +1124,18 @@ def test_the_plans_are_valid_before_they_are_broken(case: str) -> None:
     assert report.ok and report.values is not None
 
 
+RULE_AT = {"Violation": 0, "broken": 0, "wrong": 0, "_at_node": 0, "_overfull": 2}
+"""The position of the rule among the arguments of what makes a violation."""
+
+
 def rules_in_source() -> set[str]:
-    """The rule of every `Violation(...)`, and of every capacity that is swept, as written in the
+    """Return the rule of every violation and of every capacity that is swept, as written in the
     source."""
     found = set()
     for path in Path(optsched.verify.__file__).parent.glob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-                at = {"Violation": 0, "_overfull": 2}.get(call.func.id)
+                at = RULE_AT.get(call.func.id)
                 if at is not None and isinstance(call.args[at], ast.Constant):
                     found.add(call.args[at].value)
     return found

@@ -2,21 +2,23 @@
 loop goes on."""
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 from ...errors import InputError
 from ...model.job import Job
 from ...model.profile import Profile
-from ..explain.explaining import explain_job
+from ..explain.explaining import Explained, explain_job
 from ..what_if.future import outlook
 from ..what_if.process import NoForecastError, foretell
 from ..what_if.simulated import HYPOTHETICAL, Change
 from ..what_if.snapshot import Snapshot, snapshot
+from ..what_if.words import Foretold
 from .bodies import Hypothetical, WhatIfBody
-from .peer import Caller
+from .peer import Caller, visible
 from .refusal import HttpError
 from .service import Service
-from .views import Explained, Foretold
+from .views import view
 
 MOST_FORECASTS = 2
 """So many at once, as each is a process that computes."""
@@ -28,14 +30,9 @@ _forecasts = threading.BoundedSemaphore(MOST_FORECASTS)
 def explained(service: Service, caller: Caller, name: str) -> Explained:
     """Why a job is where it is. Jobs that the caller does not see are counted, not named."""
     now = service.ask(snapshot)
-    _see(now, caller, name)
+    visible(now.state, caller, name)
     found = explain_job(now, name, names=caller.all_jobs)
-    return Explained(
-        job=found.job,
-        status=now.state.jobs[name].status,
-        sentences=found.sentences,
-        facts=_finite(found.facts),
-    )
+    return replace(found, facts=_finite(found.facts))
 
 
 def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
@@ -44,34 +41,20 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
     now = service.ask(snapshot)
     for name in (body.job, body.without):
         if name is not None:
-            _see(now, caller, name)
-    shown = (
-        None
-        if caller.all_jobs
-        else frozenset(
-            name for name, job in now.state.open.items() if job.submission.job.user == caller.name
-        )
-    )
-    change = Change(
-        job=body.job,
-        gpus=body.gpus,
-        gpu_type=body.gpu_type,
-        no_preemption=body.no_preemption,
-        without=body.without,
-        down=body.down,
-        submit=None if body.submit is None else _job(body.submit, caller, now),
-    )
+            visible(now.state, caller, name)
+    mine = (name for name, job in now.state.open.items() if caller.owns(job))
+    submit = None if body.submit is None else _job(body.submit, caller, now)
     if not _forecasts.acquire(timeout=TURN_S):
         raise HttpError(503, "others are asking what if; ask again later")
     try:
-        found = foretell(
+        return foretell(
             outlook(now),
-            change,
+            view(Change, body, submit=submit),
             objective=now.objective,
             round_s=now.round_s,
             policy=now.policy,
             time_limit_s=body.time_limit_s,
-            shown=shown,
+            shown=None if caller.all_jobs else frozenset(mine),
         )
     except InputError as error:
         raise HttpError(422, str(error).replace("\n", " ")) from None
@@ -79,22 +62,6 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
         raise HttpError(503, str(error)) from None
     finally:
         _forecasts.release()
-    return Foretold(
-        asked=found["asked"],
-        sentences=tuple(found["sentences"]),
-        rows=tuple(found["rows"]),
-        jobs=found["jobs"],
-        before=found["before"],
-        after=found["after"],
-        notes=tuple(found["notes"]),
-        limits=found["limits"],
-    )
-
-
-def _see(now: Snapshot, caller: Caller, name: str) -> None:
-    job = now.state.jobs.get(name)
-    if job is None or not (caller.all_jobs or job.submission.job.user == caller.name):
-        raise HttpError(404, f"there is no job {name[:80]!r}")
 
 
 def _job(asked: Hypothetical, caller: Caller, now: Snapshot) -> Job:

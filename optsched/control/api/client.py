@@ -167,8 +167,7 @@ def find_client(config: Path | None) -> Client:
         if not config.exists():
             raise InputError(
                 f"{config}: there is no such file; name the controller's by --config or "
-                "$OPTSCHED_CONFIG, "
-                "or its address by $OPTSCHED_URL"
+                "$OPTSCHED_CONFIG, or its address by $OPTSCHED_URL"
             )
     return Client(path=read_settings(config).state / SOCKET)
 

@@ -142,6 +142,5 @@ def _plain_response(status: int, phrase: str, sentence: str) -> bytes:
     again = "retry-after: 1\r\n" if status == 503 else ""
     return (
         f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: "
-        f"{len(body)}\r\n{again}"
-        f"connection: close\r\n\r\n{body}"
+        f"{len(body)}\r\n{again}connection: close\r\n\r\n{body}"
     ).encode()

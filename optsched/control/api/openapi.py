@@ -21,8 +21,7 @@ ANY_REQUEST = {
     413: f"the body is larger than {MOST_BYTES} bytes",
     422: "a field is unknown, missing, out of range, or asks for what this cluster can never do",
     503: "the controller is busy, stopping, or cannot write its journal: nothing was done; "
-    "Retry-After says when to "
-    "ask again",
+    "Retry-After says when to ask again",
 }
 REFUSALS = {
     404: "there is no such thing that the caller may see",
@@ -47,10 +46,8 @@ def document(routes: tuple["Route", ...]) -> str:
                 "title": "optsched controller",
                 "version": __version__,
                 "description": "Jobs, nodes and rounds of a live cluster. Over the unix socket a "
-                "caller is the user of its "
-                "process; over the port it is the controller's own, and needs the token. Every "
-                "refusal "
-                "carries one sentence.",
+                "caller is the user of its process; over the port it is the controller's own, and "
+                "needs the token. Every refusal carries one sentence.",
             },
             "servers": [{"url": "/"}],
             "security": [{"token": []}, {}],

@@ -6,6 +6,7 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..journal.state import LiveJob, State
 from ..settings import Settings
 from .refusal import HttpError
 
@@ -23,6 +24,14 @@ class Caller:
     name: str
     all_jobs: bool
     all_output: bool
+
+    def owns(self, job: LiveJob) -> bool:
+        """Tell whether it is the caller's own."""
+        return job.submission.job.user == self.name
+
+    def sees(self, job: LiveJob) -> bool:
+        """Tell whether the caller may know of a job, and change it."""
+        return self.all_jobs or self.owns(job)
 
 
 NOBODY = Caller(-1, "", False, False)
@@ -72,14 +81,21 @@ class Access:
             raise HttpError(
                 401,
                 "this needs the header 'Authorization: Bearer TOKEN', with the text of the file "
-                "`token` "
-                "in the controller's state folder",
+                "`token` in the controller's state folder",
             )
         return self.of_user(self.own_uid)
 
 
+def visible(state: State, caller: Caller, name: str) -> LiveJob:
+    """Return a job that the caller may see. Raises HttpError 404: others are as if not there."""
+    job = state.jobs.get(name)
+    if job is None or not caller.sees(job):
+        raise HttpError(404, f"there is no job {name[:80]!r}")
+    return job
+
+
 def _same(given: str, token: str | None) -> bool:
-    """Whether a token is the one that is expected, told in a time that gives nothing away."""
+    """Tell whether a token is the one that is expected, told in a time that gives nothing away."""
     return token is not None and hmac.compare_digest(
         given.strip().encode(errors="replace"), token.encode()
     )

@@ -8,24 +8,15 @@ from typing import Any
 
 from starlette.responses import FileResponse, Response
 
+from ..explain.explaining import Explained
+from ..what_if.words import Foretold
 from .asking import explained, foretold
 from .bodies import HistoryQuery, JobsQuery, OutputQuery, RoundsQuery, SubmitBody, WhatIfBody
 from .history import history
 from .metrics import TEXT, metrics
 from .peer import Caller
-from .service import Service
-from .views import (
-    Explained,
-    Foretold,
-    History,
-    JobDetail,
-    JobPage,
-    JobView,
-    Nodes,
-    Output,
-    Rounds,
-    StateView,
-)
+from .service import Change, Service
+from .views import History, JobDetail, JobPage, JobView, Nodes, Output, Rounds, StateView
 
 DASHBOARD = Path(__file__).with_name("dashboard.html")
 
@@ -41,7 +32,7 @@ class Asked:
     body: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Route:
     """One request. `does` answers it on a thread where it may wait: by an object of type `answer`
     (or of a status and such an object), or by a response of its own, whose `media_type` is named
@@ -50,11 +41,11 @@ class Route:
     bodies.BODIES, those of answers into views.VIEWS. A `public` one tells nothing that is
     anybody's, and needs no caller; one `for_metrics` is open to who has only their token."""
 
-    method: str
     path: str
     name: str
     summary: str
     does: Callable[[Service, Asked], Any]
+    method: str = "GET"
     answer: type | None = None
     query: type | None = None
     body: type | None = None
@@ -77,159 +68,131 @@ def _openapi(service: Service, asked: Asked) -> Response:
     return Response(document(service.routes), media_type="application/json")
 
 
+def _change(change: Change, summary: str) -> Route:
+    return Route(
+        f"/v1/jobs/{{job}}/{change}",
+        change,
+        summary,
+        lambda service, asked: service.change(asked.caller, asked.job, change),
+        method="POST",
+        answer=JobView,
+        refusals=(404, 409),
+    )
+
+
 ROUTES: list[Route] = [
     Route(
+        "/v1/jobs",
+        "submit",
+        "Submit a job.",
+        _submit,
         method="POST",
-        path="/v1/jobs",
-        name="submit",
-        summary="Submit a job.",
-        does=_submit,
         body=SubmitBody,
         answer=JobView,
         statuses=(201, 200),
         refusals=(409,),
     ),
     Route(
-        method="GET",
-        path="/v1/jobs",
-        name="jobs",
-        summary="List jobs.",
+        "/v1/jobs",
+        "jobs",
+        "List jobs.",
+        lambda service, asked: service.jobs(asked.caller, asked.query),
         query=JobsQuery,
         answer=JobPage,
-        does=lambda service, asked: service.jobs(asked.caller, asked.query),
     ),
     Route(
-        method="GET",
-        path="/v1/jobs/{job}",
-        name="job",
-        summary="One job and its attempts.",
+        "/v1/jobs/{job}",
+        "job",
+        "One job and its attempts.",
+        lambda service, asked: service.job(asked.caller, asked.job),
         answer=JobDetail,
-        does=lambda service, asked: service.job(asked.caller, asked.job),
         refusals=(404,),
     ),
+    _change("hold", "Keep a job from running; stop it if it runs."),
+    _change("release", "Let a held job run again."),
+    _change("cancel", "Stop a job for good."),
     Route(
+        "/v1/jobs/{job}/clear",
+        "clear",
+        "Vouch that nothing is left of an attempt that is lost, or that cannot be ended.",
+        lambda service, asked: service.clear(asked.caller, asked.job),
         method="POST",
-        path="/v1/jobs/{job}/hold",
-        name="hold",
-        summary="Keep a job from running; stop it if it runs.",
         answer=JobView,
-        does=lambda service, asked: service.change(asked.caller, asked.job, "hold"),
         refusals=(404, 409),
     ),
     Route(
-        method="POST",
-        path="/v1/jobs/{job}/release",
-        name="release",
-        summary="Let a held job run again.",
-        answer=JobView,
-        does=lambda service, asked: service.change(asked.caller, asked.job, "release"),
-        refusals=(404, 409),
-    ),
-    Route(
-        method="POST",
-        path="/v1/jobs/{job}/cancel",
-        name="cancel",
-        summary="Stop a job for good.",
-        answer=JobView,
-        does=lambda service, asked: service.change(asked.caller, asked.job, "cancel"),
-        refusals=(404, 409),
-    ),
-    Route(
-        method="POST",
-        path="/v1/jobs/{job}/clear",
-        name="clear",
-        answer=JobView,
-        refusals=(404, 409),
-        summary="Vouch that nothing is left of an attempt that is lost, or that cannot be ended.",
-        does=lambda service, asked: service.clear(asked.caller, asked.job),
-    ),
-    Route(
-        method="GET",
-        path="/v1/jobs/{job}/output",
-        name="output",
-        summary="What an attempt of a job printed.",
+        "/v1/jobs/{job}/output",
+        "output",
+        "What an attempt of a job printed.",
+        lambda service, asked: service.output(asked.caller, asked.job, asked.query),
         query=OutputQuery,
         answer=Output,
         refusals=(404,),
-        does=lambda service, asked: service.output(asked.caller, asked.job, asked.query),
     ),
     Route(
-        method="GET",
-        path="/v1/jobs/{job}/explain",
-        name="explain",
-        summary="Why a job runs, waits, or has ended.",
+        "/v1/jobs/{job}/explain",
+        "explain",
+        "Why a job runs, waits, or has ended.",
+        lambda service, asked: explained(service, asked.caller, asked.job),
         answer=Explained,
-        does=lambda service, asked: explained(service, asked.caller, asked.job),
         refusals=(404,),
     ),
     Route(
+        "/v1/what-if",
+        "what_if",
+        "What would become of the present jobs.",
+        lambda service, asked: foretold(service, asked.caller, asked.body),
         method="POST",
-        path="/v1/what-if",
-        name="what_if",
-        slow=True,
-        summary="What would become of the present jobs.",
         body=WhatIfBody,
         answer=Foretold,
-        does=lambda service, asked: foretold(service, asked.caller, asked.body),
         refusals=(404,),
+        slow=True,
     ),
     Route(
-        method="GET",
-        path="/v1/nodes",
-        name="nodes",
-        summary="All nodes and who holds what of them.",
+        "/v1/nodes",
+        "nodes",
+        "All nodes and who holds what of them.",
+        lambda service, asked: service.nodes(asked.caller),
         answer=Nodes,
-        does=lambda service, asked: service.nodes(asked.caller),
     ),
     Route(
-        method="GET",
-        path="/v1/rounds",
-        name="rounds",
-        summary="The last rounds.",
+        "/v1/rounds",
+        "rounds",
+        "The last rounds.",
+        lambda service, asked: service.rounds(asked.query),
         query=RoundsQuery,
         answer=Rounds,
-        does=lambda service, asked: service.rounds(asked.query),
     ),
     Route(
-        method="GET",
-        path="/v1/state",
-        name="state",
-        summary="The cluster in short.",
+        "/v1/state",
+        "state",
+        "The cluster in short.",
+        lambda service, asked: service.state(),
         answer=StateView,
-        does=lambda service, asked: service.state(),
     ),
     Route(
-        method="GET",
-        path="/v1/history",
-        name="history",
-        summary="What was where in the last hours.",
-        answer=History,
+        "/v1/history",
+        "history",
+        "What was where in the last hours.",
+        lambda service, asked: history(service, asked.caller, asked.query),
         query=HistoryQuery,
-        does=lambda service, asked: history(service, asked.caller, asked.query),
+        answer=History,
     ),
     Route(
-        method="GET",
-        path="/metrics",
-        name="metrics",
-        summary="Numbers for Prometheus.",
+        "/metrics",
+        "metrics",
+        "Numbers for Prometheus.",
+        lambda service, asked: metrics(service, asked.caller),
         media_type=TEXT,
         for_metrics=True,
-        does=lambda service, asked: metrics(service, asked.caller),
     ),
     Route(
-        method="GET",
-        path="/",
-        name="dashboard",
-        summary="The dashboard.",
+        "/",
+        "dashboard",
+        "The dashboard.",
+        lambda service, asked: FileResponse(DASHBOARD, media_type="text/html; charset=utf-8"),
         media_type="text/html",
         public=True,
-        does=lambda service, asked: FileResponse(DASHBOARD, media_type="text/html; charset=utf-8"),
     ),
-    Route(
-        method="GET",
-        path="/v1/openapi.json",
-        name="openapi",
-        summary="This description.",
-        does=_openapi,
-    ),
+    Route("/v1/openapi.json", "openapi", "This description.", _openapi),
 ]

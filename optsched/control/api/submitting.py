@@ -18,6 +18,7 @@ from ...model.profile import UNMEASURED, Profile
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..controller import Controller
+from ..journal.state import ENDED_AS
 from ..learned import NEVER_S
 from ..learning import believed
 from ..limits import limits_of
@@ -225,15 +226,13 @@ def _deadline_s(body: SubmitBody, controller: Controller) -> float | None:
 def _after(body: SubmitBody, caller: Caller, controller: Controller) -> tuple[str, ...]:
     for name in body.after:
         job = controller.state.jobs.get(name)
-        if job is None or not (caller.all_jobs or job.submission.job.user == caller.name):
+        if job is None or not caller.sees(job):
             raise HttpError(422, f"after: there is no job {name!r}")
         if job.finished in ("failed", "cancelled"):
-            raise HttpError(422, f"after: {name} {_was(job.finished)}, so this would never start")
+            raise HttpError(
+                422, f"after: {name} {ENDED_AS[job.finished]}, so this would never start"
+            )
     return tuple(dict.fromkeys(body.after))
-
-
-def _was(finished: str) -> str:
-    return "was cancelled" if finished == "cancelled" else finished
 
 
 def _nodes(body: SubmitBody) -> tuple[int, int | None]:

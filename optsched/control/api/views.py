@@ -1,16 +1,22 @@
 """What the API shows of jobs, nodes and rounds; times are Unix times."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
-from ...executors.base import Observation, Progress
+from ...executors.base import Progress
 from ..controller import Controller
-from ..explain.blocked import Bars
+from ..explain.blocked import Obstacles
+from ..explain.explaining import Explained
+from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
-from ..journal.state import FINISHED, Attempt, LiveJob, Status
+from ..journal.state import Attempt, LiveJob, Status
 from ..out_of_order import out_of
-from ..present import as_waiting
+from ..what_if.words import Foretold
 from ..work_left import work_left_s
+
+View = TypeVar("View")
+GOING_ON = AttemptEnded(job="", number=0, left_s=0.0)
+"""The end of an attempt of which something is left: nothing is known of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,33 +219,6 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
-    """Why a job is where it is: sentences for people, the most important first, and the numbers in
-    them."""
-
-    job: str
-    status: Status
-    sentences: tuple[str, ...]
-    facts: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Foretold:
-    """What would become of the present jobs: in sentences, as rows of a table, and as numbers, as
-    things are and with the change (None where nothing is to be otherwise). `limits` says what is
-    assumed."""
-
-    asked: dict[str, Any]
-    sentences: tuple[str, ...]
-    rows: tuple[dict[str, str], ...]
-    jobs: int
-    before: dict[str, Any]
-    after: dict[str, Any] | None
-    notes: tuple[str, ...]
-    limits: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
     """One attempt on what it held; times are Unix times. `job` None: somebody else's.
 
@@ -291,109 +270,91 @@ VIEWS = (
 )
 
 
+def view(kind: type[View], *sources: object, **stated: Any) -> View:
+    """Return a view with these fields, the others as the first of `sources` that has them says."""
+    for name in (field.name for field in fields(kind)):  # type: ignore[arg-type]
+        if name not in stated:
+            stated[name] = next(getattr(own, name) for own in sources if hasattr(own, name))
+    return kind(**stated)
+
+
 def placement_of(attempt: Attempt) -> tuple[HeldOnNode, ...]:
-    """Where an attempt is or was."""
+    """Return where an attempt is or was."""
     return tuple(
-        HeldOnNode(
-            node=slot.node,
-            gpus=slot.gpus,
-            cpus=slot.cpus,
-            gpu_ids=tuple(attempt.gpu_ids.get(slot.node, ())),
-        )
+        view(HeldOnNode, slot, gpu_ids=tuple(attempt.gpu_ids.get(slot.node, ())))
         for slot in attempt.placement
     )
 
 
-def bars(controller: Controller) -> Bars:
-    """What keeps jobs from starting now, for the views of several."""
-    return Bars(controller.state, controller.cluster, controller.tenants, controller.statuses)
-
-
 def job_view(
-    controller: Controller, job: LiveJob, now_s: float, barred: Bars | None = None
+    controller: Controller, job: LiveJob, now_s: float, obstacles: Obstacles | None = None
 ) -> JobView:
-    """A job as it is at `now_s`."""
-    noun = job.submission.job
+    """Return a job as it is at `now_s`."""
+    gpus = job.submission.job.gpus
     last = job.attempts[-1] if job.attempts else None
-    ran_s = sum(_ran_s(attempt, now_s) for attempt in job.attempts)
+    ended = None if last is None else last.ended
+    ran_s = sum(attempt.ran_s(now_s) for attempt in job.attempts)
     over_s = (now_s if job.finished_s is None else job.finished_s) - job.submit_s
     progress = _progress(controller, job)
-    sizes = (noun.gpus, noun.gpus) if isinstance(noun.gpus, int) else (noun.gpus.min, noun.gpus.max)
-    started = [attempt.started_s for attempt in job.attempts if attempt.started_s is not None]
-    return JobView(
-        id=job.id,
-        user=noun.user,
-        tenant=noun.tenant,
-        status=job.status,
-        reason=reason_of(controller, job, now_s, barred),
-        command=noun.command,
-        min_gpus=sizes[0],
-        max_gpus=sizes[1],
-        cpus=noun.cpus,
+    total_steps = None if progress is None else progress.total_steps
+    started = (attempt.started_s for attempt in job.attempts)
+    return view(
+        JobView,
+        job,
+        job.submission.job,
+        job.submission,
+        reason=reason_of(controller, job, now_s, obstacles),
+        min_gpus=gpus if isinstance(gpus, int) else gpus.min,
+        max_gpus=gpus if isinstance(gpus, int) else gpus.max,
         gpu_type=None if last is None else last.mode.gpu_type,
         placement=() if last is None else placement_of(last),
-        submit_s=job.submit_s,
-        started_s=started[0] if started else None,
-        finished_s=job.finished_s,
+        started_s=next((at_s for at_s in started if at_s is not None), None),
         waited_s=max(0.0, over_s - ran_s),
         ran_s=ran_s,
         remaining_s=_remaining_s(controller, job, now_s),
-        estimate=job.submission.estimate,
         step=None if progress is None else progress.step,
-        total_steps=(None if progress is None else progress.total_steps)
-        or job.submission.total_steps,
+        total_steps=total_steps or job.submission.total_steps,
         attempts=len(job.attempts),
-        preemptions=job.preemptions,
-        failures=job.failures,
-        weight=noun.weight,
-        priority=noun.priority,
-        deadline_s=noun.deadline_s,
-        after=noun.after,
-        exit_status=None if last is None or last.ended is None else last.ended.exit_status,
+        exit_status=None if ended is None else ended.exit_status,
     )
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:
-    """An attempt as it is or was."""
+    """Return an attempt as it is or was."""
     ended = attempt.ended
-    return AttemptView(
-        number=attempt.key.number,
+    return view(
+        AttemptView,
+        attempt.key,
+        attempt,
+        ended or GOING_ON,
         gpus=sum(slot.gpus for slot in attempt.placement),
         placement=placement_of(attempt),
-        started_s=attempt.started_s,
-        ended_s=attempt.ended_s,
         asked_to_stop=attempt.stop_why,
-        exit_status=None if ended is None else ended.exit_status,
         reason=attempt.lost or attempt.killed if ended is None else ended.reason,
-        peak_memory_gib=None if ended is None else ended.peak_memory_gib,
-        cpu_s=None if ended is None else ended.cpu_s,
     )
 
 
 def round_view(entry: RoundEntry) -> RoundView:
-    """A round as it is listed."""
-    return RoundView(
-        number=entry.number,
-        at_s=entry.at_s,
-        jobs=entry.jobs,
-        value=entry.value,
-        bound=entry.bound,
-        gap=None if entry.gap == float("inf") else entry.gap,
-        wall_s=entry.wall_s,
-        solver=entry.solver,
-        fallback=entry.fallback,
-    )
+    """Return a round as it is listed."""
+    return view(RoundView, entry, gap=None if entry.gap == float("inf") else entry.gap)
 
 
 def reason_of(
-    controller: Controller, job: LiveJob, now_s: float, barred: Bars | None = None
+    controller: Controller, job: LiveJob, now_s: float, obstacles: Obstacles | None = None
 ) -> str | None:
-    """Why it is where it is, in a clause; None where there is nothing to say."""
+    """Return why it is where it is, in a clause; None where there is nothing to say. For several
+    jobs make the `obstacles` once."""
     if job.finished is not None:
         return None if job.finished == "completed" else job.reason
     if job.live is not None:
         return _why_it_holds(controller, job, job.live)
-    return _why_it_waits(controller, job, now_s, barred)
+    if job.held is not None:
+        return job.held
+    for obstacle in (obstacles or Obstacles(controller)).of(job, now_s):
+        return obstacle.why
+    if job.submit_s > controller.decided_s:
+        return "the next round decides"
+    return "the last round gave its place to others"
 
 
 def _why_it_holds(controller: Controller, job: LiveJob, live: Attempt) -> str | None:
@@ -402,63 +363,23 @@ def _why_it_holds(controller: Controller, job: LiveJob, live: Attempt) -> str | 
     unwanted = job.cancelled or job.held
     if live.leaving:
         return live.killed or unwanted or f"it is asked to stop ({live.stop_why})"
+    if unwanted:
+        return unwanted
     why = controller.left_out.get(job.id)
     if why is not None:
-        return unwanted or f"it goes on, and rounds are decided without it: {why}"
+        return f"it goes on, and rounds are decided without it: {why}"
     broken = out_of(controller.state, live)
     if broken:
-        return unwanted or f"of what it runs on is out of order: {', '.join(broken)}"
+        return f"of what it runs on is out of order: {', '.join(broken)}"
     seen = controller.observed.get(live.key)
-    return unwanted or (None if live.started_s is not None or seen is None else seen.reason)
-
-
-def _why_it_waits(
-    controller: Controller, job: LiveJob, now_s: float, barred: Bars | None
-) -> str | None:
-    if job.held is not None:
-        return job.held
-    jobs = controller.state.jobs
-    before = [
-        name
-        for name in job.submission.job.after
-        if name not in jobs or jobs[name].finished not in FINISHED
-    ]
-    if before:
-        return f"it comes after {', '.join(before[:3])}" + (
-            f" and {len(before) - 3} more" if len(before) > 3 else ""
-        )
-    if job.id in controller.state.barred:
-        return controller.state.barred[job.id]
-    if job.ready_s > now_s:
-        return f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
-    if controller.short_of_disk is not None:
-        return controller.short_of_disk
-    claim = controller.state.claims.get(job.id)
-    if claim is not None:
-        return f"its place on {', '.join(slot.node for slot in claim.placement[:3])} is being freed"
-    if job.id in controller.left_out:
-        return f"rounds are decided without it: {controller.left_out[job.id]}"
-    bar = (bars(controller) if barred is None else barred).of(as_waiting(job))
-    if bar is not None:
-        return f"it can never run on this cluster: {bar.why}" if bar.never else bar.why
-    if job.submit_s > controller.decided_s:
-        return "the next round decides"
-    return "the last round gave its place to others"
-
-
-def _ran_s(attempt: Attempt, now_s: float) -> float:
-    if attempt.started_s is None:
-        return 0.0
-    return max(0.0, (now_s if attempt.ended_s is None else attempt.ended_s) - attempt.started_s)
+    return None if live.started_s is not None or seen is None else seen.reason
 
 
 def _progress(controller: Controller, job: LiveJob) -> Progress | None:
     for attempt in reversed(job.attempts):
-        seen: Observation | None = controller.observed.get(attempt.key)
-        if seen is not None and seen.progress is not None:
-            return seen.progress
-        if attempt.ended is not None and attempt.ended.progress is not None:
-            return attempt.ended.progress
+        for seen in (controller.observed.get(attempt.key), attempt.ended):
+            if seen is not None and seen.progress is not None:
+                return seen.progress
     return None
 
 
@@ -468,9 +389,7 @@ def _remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | 
         return None
     if live is None or live.rate <= 0:
         return job.left_s
-    ran_s = _ran_s(live, now_s)
     seen = controller.observed.get(live.key)
     progress = None if seen is None else seen.progress
-    return work_left_s(job.submission, live, progress, now_s) / live.rate + max(
-        0.0, live.setup_s - ran_s
-    )
+    left_s = work_left_s(job.submission, live, progress, now_s)
+    return left_s / live.rate + max(0.0, live.setup_s - live.ran_s(now_s))

@@ -1,42 +1,46 @@
-"""What keeps a waiting job from starting whatever it is worth: one answer for `queue` and
+"""What keeps a waiting job from starting, whatever it is worth: one answer for `queue` and
 `explain`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...executors.base import NodeStatus
-from ...model.cluster import Cluster, Tenant
 from ...model.job import Job
 from ...physics import held_resources
 from ...physics.capacity import Domains, Row
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
-from ..journal.state import State
+from ..journal.state import LiveJob, State
+from ..present import as_waiting
+
+if TYPE_CHECKING:
+    from ..controller import Controller
+    from ..what_if.snapshot import Snapshot
 
 AMOUNT_TOLERANCE = 1e-6
 """Share of a resource by which it may be exceeded: the rounding of sums."""
+MOST_NAMES = 3
+"""Predecessors, or nodes, named in a clause."""
+Kind = Literal["after", "barred", "pause", "unseen", "left_out", "claim", "short", "never", "full"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A clause on what keeps a job from starting. `never`: it would also if nothing else ran."""
+class Obstacle:
+    """What keeps a job from starting: its kind, and a clause on it. "never": it would also if
+    nothing else ran."""
 
+    kind: Kind
     why: str
-    never: bool = False
 
 
-class Bars:
-    """What tenants, resources and nodes leave of the present; claims count as held."""
+class Obstacles:
+    """What a controller, or a copy of what it knows, has against the start of jobs. What tenants,
+    resources and nodes leave is counted once for all jobs; claims count as held."""
 
-    def __init__(
-        self,
-        state: State,
-        cluster: Cluster,
-        tenants: tuple[Tenant, ...],
-        statuses: Sequence[NodeStatus],
-    ) -> None:
-        self._tenants = tenants
+    def __init__(self, known: "Controller | Snapshot") -> None:
+        self._known = known
+        self._tenants, cluster = known.tenants, known.cluster
+        statuses = known.statuses
         self._cluster = replace(cluster, nodes=tuple(status.node for status in statuses))
         self._hardware = replace(cluster, nodes=tuple(status.hardware for status in statuses))
         closed = any(not status.usable for status in statuses)
@@ -45,10 +49,10 @@ class Bars:
             if closed
             else None
         )
-        self._table = Catalogue.of(self._cluster, tenants).capacity
+        self._table = Catalogue.of(self._cluster, self._tenants).capacity
         self._held = [0.0] * self._table.shared
         self._domains = Domains(self._cluster, cluster.rack_uplink_gbps, AMOUNT_TOLERANCE)
-        self._count(state)
+        self._count(known.state)
 
     def _count(self, state: State) -> None:
         order = self._cluster.node_order
@@ -61,23 +65,51 @@ class Bars:
             for row, amount in self._table.together(job, replace(mode, resources=drawn)):
                 self._held[row] += amount
 
-    def of(self, job: Job, facts: dict[str, Any] | None = None) -> Bar | None:
-        """What keeps `job` from starting now, None where that is a matter of GPUs and of what
-        others are worth. The numbers of its quota go into `facts`."""
+    def of(
+        self, job: LiveJob, now_s: float, facts: dict[str, Any] | None = None
+    ) -> Iterator[Obstacle]:
+        """Yield what keeps a job that is not on hold from starting now, the first to be told first:
+        nothing where that is a matter of GPUs and of what others are worth. The numbers of its
+        quota go into `facts`."""
+        state = self._known.state
+        before = state.awaited(job)
+        if before:
+            yield Obstacle("after", f"it comes after {_first(before)}")
+        if job.id in state.barred:
+            yield Obstacle("barred", state.barred[job.id])
+        if job.ready_s > now_s:
+            why = f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
+            yield Obstacle("pause", why)
+        if not self._known.statuses:
+            yield Obstacle("unseen", "the controller has not seen its nodes yet")
+        if job.id in self._known.left_out:
+            why = f"rounds are decided without it: {self._known.left_out[job.id]}"
+            yield Obstacle("left_out", why)
+        if job.id in state.claims:
+            nodes = [slot.node for slot in state.claims[job.id].placement]
+            yield Obstacle("claim", f"its place on {', '.join(nodes[:MOST_NAMES])} is being freed")
+        if self._known.short_of_disk is not None:
+            yield Obstacle("short", self._known.short_of_disk)
+        lacking = self._lacking(as_waiting(job), facts)
+        if lacking is not None:
+            yield lacking
+
+    def _lacking(self, job: Job, facts: dict[str, Any] | None) -> Obstacle | None:
+        """Return what the cluster lacks for a job."""
         quota = self._table.quotas.get(job.tenant or "")
         if quota is not None and facts is not None:
             cap, used = self._table.rows[quota].capacity, int(self._held[quota])
             facts["quota"] = {"tenant": job.tenant, "gpus": cap, "used": used}
         if not self._cluster.nodes:
-            return None  # not seen yet
+            return None
         never = why_never(Catalogue.of(self._hardware, self._tenants), job)
         if never is not None:
-            return Bar(never, never=True)
+            return Obstacle("never", f"it can never run on this cluster: {never}")
         if why_never(Catalogue.of(self._cluster, self._tenants), job) is not None:
-            return Bar("it needs GPUs that the cluster manager has given to others")
+            return Obstacle("full", "it needs GPUs that the cluster manager has given to others")
         usable = None if self._usable is None else Catalogue.of(self._usable, self._tenants)
         if usable and (not usable.cluster.nodes or why_never(usable, job) is not None):
-            return Bar("it could only run on nodes that take no jobs now")
+            return Obstacle("full", "it could only run on nodes that take no jobs now")
         ties = self._domains.ties(job)
         if quota is None and not any(self._held) and ties is None:
             return None
@@ -87,13 +119,13 @@ class Bars:
             nodes = sum(1 << self._cluster.node_order[name] for name in able)
             why = self._domains.why_closed(ties, nodes)
             if why is not None:
-                return Bar(why)
+                return Obstacle("full", why)
         demands = [dict(self._table.together(job, mode)) for mode in modes]
         rows = list(zip(range(self._table.shared), self._table.rows, self._held, strict=False))
         for number, row, held in sorted(rows, key=lambda entry: entry[1].kind != "quota"):
             need = min((demand.get(number, 0.0) for demand in demands), default=0.0)
             if held and need > row.capacity - held + row.slack(AMOUNT_TOLERANCE):
-                return Bar(_short(job, row, held, need))
+                return Obstacle("full", _short(job, row, held, need))
         return None
 
 
@@ -109,6 +141,11 @@ def _short(job: Job, row: Row, held: float, need: float) -> str:
     else:
         who = f"its tenant {job.tenant} may hold {cap} and holds"
     return f"{who} {int(held)}, which leaves too few for the {int(need)} it needs"
+
+
+def _first(names: list[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _gpus(count: int) -> str:

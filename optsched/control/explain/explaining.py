@@ -2,7 +2,7 @@
 would change that."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...duration import human
@@ -12,7 +12,7 @@ from ...model.instance import Running
 from ...model.job import Job
 from ...physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, unsaved_s
 from ..journal.log import place
-from ..journal.state import Attempt, LiveJob
+from ..journal.state import ENDED_AS, Attempt, LiveJob, Status
 from ..learned import NEVER_S
 from ..out_of_order import out_of
 from ..present import as_running, guarded
@@ -30,16 +30,16 @@ STOPPED_FOR = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Explained:
     """Sentences for people, the most important first, and the numbers in them for machines."""
 
     job: str
-    status: str
+    status: Status
     sentences: tuple[str, ...]
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any]
 
 
-def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Answer:
+def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Explained:
     """Why a job runs, waits, stops or has ended. Jobs of other users than its own are named only
     with `names`.
 
@@ -60,10 +60,9 @@ def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Answ
     elif attempt.lost is not None:
         says += [
             f"{job_id}: nobody can tell how it is, because {attempt.lost}.",
-            f"It keeps {place(attempt.placement)} until it is seen again; only then is it "
-            "decided what becomes of "
-            f"it, so that it never runs twice. `optsched clear {job_id}` ends that where nothing "
-            "of it is left.",
+            f"It keeps {place(attempt.placement)} until it is seen again; only then is it decided "
+            f"what becomes of it, so that it never runs twice. `optsched clear {job_id}` ends that "
+            "where nothing of it is left.",
         ]
     elif attempt.leaving:
         says += _stopping(snapshot, job, attempt)
@@ -84,33 +83,26 @@ def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Answ
                 "that."
             )
     facts["attempts"] = [_numbers(one) for one in job.attempts]
-    return Answer(job=job_id, status=job.status, sentences=tuple(says), facts=facts)
+    return Explained(job=job_id, status=job.status, sentences=tuple(says), facts=facts)
 
 
 def _finished(job: LiveJob, facts: dict[str, Any]) -> list[str]:
-    assert job.finished_s is not None
+    assert job.finished is not None and job.finished_s is not None
     took_s = job.finished_s - job.submit_s
     facts["completion_s"] = took_s
     because = f": {job.reason}" if job.reason else ""
     return [
-        f"{job.id} {_verb(job)} {human(took_s)} after it was submitted{because}.",
+        f"{job.id} {ENDED_AS[job.finished]} {human(took_s)} after it was submitted{because}.",
         *_attempts(job.attempts),
-    ]
-
-
-def _verb(job: LiveJob) -> str:
-    return {"completed": "completed", "failed": "failed", "cancelled": "was cancelled"}[
-        str(job.finished)
     ]
 
 
 def _held(job: LiveJob, snapshot: Snapshot) -> list[str]:
     return [
         f"{job.id} is on hold: {job.held}.",
-        f"Once it is released (`optsched release {job.id}`) it waits for its turn with the "
-        "others; it was "
-        f"submitted {human(snapshot.now_s - job.submit_s)} ago and has {human(job.left_s)} of work "
-        "to do.",
+        f"Once it is released (`optsched release {job.id}`) it waits for its turn with the others; "
+        f"it was submitted {human(snapshot.now_s - job.submit_s)} ago and has {human(job.left_s)} "
+        "of work to do.",
     ]
 
 
@@ -175,8 +167,7 @@ def _running(
     doing = " (still starting up)" if entry.setup_s > 0 else ""
     said = [
         f"{job.id} runs since {human(since_s)} on {place(attempt.placement)}{doing}; {share:.0%} "
-        f"done{steps}, "
-        f"expected to end in {human(ends_s)}{_sure(job, progress is not None)}."
+        f"done{steps}, expected to end in {human(ends_s)}{_sure(job, progress is not None)}."
     ]
     if abs(attempt.rate - 1) > 1e-9:
         said.append(f"There it makes {attempt.rate:.3g} s of its reference work a second.")
@@ -211,8 +202,7 @@ def _preemption(
     if not guarded(job, live, snapshot.preempt_unsaved).preemptible:
         return (
             "It is not preempted, because it is not known to save: submit it with --saves if it "
-            "does (see "
-            "docs/jobs.md), or once it has saved, it is known."
+            "does (see docs/jobs.md), or once it has saved, it is known."
         )
     ripe_s = job.min_run_s - (now_s - entry.started_s)
     later = f" in {human(ripe_s)} at the earliest" if ripe_s > TIME_TOLERANCE_S else ""

@@ -96,8 +96,7 @@ def _what_would_change(
         facts["gpus_not_preemptible"] = gpus
         said.append(
             f"{gpus} GPUs are held by {len(forbidden)} job{'s' * (len(forbidden) != 1)} that may "
-            "not be "
-            "preempted."
+            "not be preempted."
         )
     asked = job.submission.job.gpus
     free = facts.get("free")
@@ -109,8 +108,7 @@ def _what_would_change(
     ):
         said.append(
             f"With {free['most_on_one_node']} GPU{'s' * (free['most_on_one_node'] != 1)} instead "
-            f"of {asked} "
-            "there would be room on one node now."
+            f"of {asked} there would be room on one node now."
         )
     return said
 

@@ -1,90 +1,100 @@
 """Why a live job does not run, and what would change that."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...duration import human
-from ...model.job import Job
 from ...physics.catalogue import Catalogue
+from ...physics.modes import Option
 from ..journal.log import place
-from ..journal.state import LiveJob, State
+from ..journal.state import LiveJob
 from ..names import Names
 from ..present import as_running, as_waiting
 from ..room_now import RoomNow
 from ..what_if.snapshot import Snapshot
-from .blocked import Bars
+from .blocked import Obstacle, Obstacles
 from .round_says import round_says
 
 
 def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
-    """What a job that holds nothing and is not on hold waits for; its numbers go into `facts`."""
-    state, seen = snapshot.state, Names(snapshot.state, job, names)
-    before = [one for one in job.submission.job.after if _unfinished(state, one)]
-    if before:
-        facts["after"] = before
-        return [
-            f"{job.id} waits for {', '.join(_with_status(snapshot, one) for one in before)} to "
-            "complete."
-        ]
-    if job.id in state.barred:
-        facts["barred"] = state.barred[job.id]
-        return [
-            f"{job.id} waits because the cluster manager would not start it: "
-            f"{state.barred[job.id]}."
-        ]
-    if job.ready_s > snapshot.now_s:
-        facts["pause_s"] = job.ready_s - snapshot.now_s
-        left = job.submission.retries - job.failures
-        tries = (
-            f"; it may fail {left} more time{'s' * (left != 1)} after that"
-            if job.failures and left >= 0
-            else ""
-        )
-        return [
-            f"{job.id} pauses for another {human(job.ready_s - snapshot.now_s)} before it is tried "
-            "again, because "
-            f"{job.reason or 'its last attempt came to nothing'}{tries}."
-        ]
-    if not snapshot.statuses:
-        return [f"{job.id} waits; the controller has not seen its nodes yet."]
-    if job.id in snapshot.left_out:
-        facts["left_out"] = snapshot.left_out[job.id]
-        return [
-            f"{job.id} waits, and rounds are decided without it: {snapshot.left_out[job.id]}.",
-            "It has its turn again once that is otherwise; cancel it if that will not be.",
-        ]
+    """Return what a job that holds nothing and is not on hold waits for; its numbers go into
+    `facts`."""
+    said: list[str] = []
+    for obstacle in Obstacles(snapshot).of(job, snapshot.now_s, facts):
+        reason = _alone(snapshot, job, obstacle, facts, Names(snapshot.state, job, names))
+        if reason:
+            return reason
+        if obstacle.kind == "short":
+            facts["short"] = obstacle.why
+            said.append(f"No job is started now: {obstacle.why}.")
+        else:
+            facts["bar"] = obstacle.why
+            said.append(f"{obstacle.why[0].upper()}{obstacle.why[1:]}.")
     known = as_waiting(job)
-    cluster = replace(snapshot.cluster, nodes=tuple(status.node for status in snapshot.statuses))
-    bar = Bars(state, snapshot.cluster, snapshot.tenants, snapshot.statuses).of(known, facts)
-    if bar is not None and bar.never:
-        facts["never"] = bar.why
-        return [
-            f"{job.id} can never run on this cluster: {bar.why}.",
-            "It waits in case nodes are added; cancel it, or submit it with less.",
-        ]
-    if job.id in state.claims:
-        return _claimed(snapshot, job, seen)
-    said = [
-        f"{job.id} waits since {human(snapshot.now_s - _since_s(job))} with {human(job.left_s)} of "
-        "work to do."
-    ]
-    if bar is not None:
-        facts["bar"] = bar.why
-        said.append(f"{bar.why[0].upper()}{bar.why[1:]}.")
-    if snapshot.short is not None:
-        facts["short"] = snapshot.short
-        said.append(f"No job is started now: {snapshot.short}.")
+    since_s, left_s = snapshot.now_s - _since_s(job), job.left_s
+    said.insert(0, f"{job.id} waits since {human(since_s)} with {human(left_s)} of work to do.")
     room = RoomNow(snapshot)
-    said += _free(snapshot, room, known, facts)
+    cluster = replace(snapshot.cluster, nodes=tuple(status.node for status in snapshot.statuses))
+    able = Catalogue.of(cluster).options(known)
+    said += _free(room, able, facts)
     said += round_says(snapshot, job, facts, names)
-    soonest_s = room.soonest_s(Catalogue.of(cluster).options(known))
+    soonest_s = room.soonest_s(able)
     if soonest_s is not None and soonest_s > 0:
         facts["room_by_itself_s"] = soonest_s
         said.append(
-            "If nothing else starts there, enough for it comes free by itself in about "
+            f"If nothing else starts there, enough for it comes free by itself in about "
             f"{human(soonest_s)}."
         )
     return said
+
+
+def _alone(
+    snapshot: Snapshot, job: LiveJob, obstacle: Obstacle, facts: dict[str, Any], seen: Names
+) -> list[str]:
+    """Return sentences on an obstacle that says it all; none on another."""
+    state = snapshot.state
+    match obstacle.kind:
+        case "after":
+            facts["after"] = state.awaited(job)
+            before = ", ".join(_with_status(snapshot, name) for name in facts["after"])
+            return [f"{job.id} waits for {before} to complete."]
+        case "barred":
+            facts["barred"] = obstacle.why
+            return [
+                f"{job.id} waits because the cluster manager would not start it: {obstacle.why}."
+            ]
+        case "pause":
+            return [_pause(job, snapshot.now_s, facts)]
+        case "unseen":
+            return [f"{job.id} waits; {obstacle.why}."]
+        case "left_out":
+            facts["left_out"] = snapshot.left_out[job.id]
+            return [
+                f"{job.id} waits, and {obstacle.why}.",
+                "It has its turn again once that is otherwise; cancel it if that will not be.",
+            ]
+        case "claim":
+            return _claimed(snapshot, job, seen)
+        case "never":
+            facts["never"] = obstacle.why.partition(": ")[2]
+            return [
+                f"{job.id} {obstacle.why.removeprefix('it ')}.",
+                "It waits in case nodes are added; cancel it, or submit it with less.",
+            ]
+    return []
+
+
+def _pause(job: LiveJob, now_s: float, facts: dict[str, Any]) -> str:
+    facts["pause_s"] = job.ready_s - now_s
+    left = job.submission.retries - job.failures
+    tries = ""
+    if job.failures and left >= 0:
+        tries = f"; it may fail {left} more time{'s' * (left != 1)} after that"
+    return (
+        f"{job.id} pauses for another {human(job.ready_s - now_s)} before it is tried again, "
+        f"because {job.reason or 'its last attempt came to nothing'}{tries}."
+    )
 
 
 def _with_status(snapshot: Snapshot, name: str) -> str:
@@ -103,30 +113,27 @@ def _claimed(snapshot: Snapshot, job: LiveJob, seen: Names) -> list[str]:
     claim = snapshot.state.claims[job.id]
     nodes = {slot.node for slot in claim.placement}
     leaving = [
-        one
-        for one in snapshot.state.live_attempts()
-        if (one.leaving or one.key.job not in snapshot.state.stay)
-        and nodes & {slot.node for slot in one.placement}
+        attempt
+        for attempt in snapshot.state.live_attempts()
+        if (attempt.leaving or attempt.key.job not in snapshot.state.stay)
+        and nodes & {slot.node for slot in attempt.placement}
     ]
     said = [
         f"{job.id} has been given {place(claim.placement)} and starts there as soon as that is "
         "free."
     ]
     if leaving:
-        who = seen.text([one.key.job for one in leaving])
-        until_s = (
-            max((one.stop_s or snapshot.now_s) + one.grace_s for one in leaving) - snapshot.now_s
-        )
+        who = seen.text([attempt.key.job for attempt in leaving])
+        now_s = snapshot.now_s
+        until_s = max((attempt.stop_s or now_s) + attempt.grace_s for attempt in leaving) - now_s
         latest = f", which takes {human(until_s)} at the most" if until_s > 0 else ""
         said.append(f"The place is being freed by {who}, saving now{latest}.")
     return said
 
 
-def _free(snapshot: Snapshot, room: RoomNow, known: Job, facts: dict[str, Any]) -> list[str]:
-    """How many GPUs that it can use are free, and how they are scattered."""
-    cluster = replace(snapshot.cluster, nodes=tuple(status.node for status in snapshot.statuses))
-    able = Catalogue.of(cluster).options(known)
-    least = min((one.mode.gpus for one in able), default=0)
+def _free(room: RoomNow, able: Sequence[Option], facts: dict[str, Any]) -> list[str]:
+    """Return how many GPUs that it can use are free, and how they are scattered."""
+    least = min((option.mode.gpus for option in able), default=0)
     if not least:
         return []
     free = room.free(able)
@@ -136,39 +143,29 @@ def _free(snapshot: Snapshot, room: RoomNow, known: Job, facts: dict[str, Any]) 
         "of": free.there,
         "needs": least,
     }
-    types = " or ".join(dict.fromkeys(str(one.mode.gpu_type) for one in able if one.mode.gpu_type))
+    types = " or ".join(dict.fromkeys(filter(None, (option.mode.gpu_type for option in able))))
     closed = room.closed
     down = f" ({closed} node{'s take' if closed > 1 else ' takes'} no jobs)" if closed else ""
     kind = f"{types} GPUs" if types else "GPUs"
-    if not free.total:
-        return [
-            f"It needs {least} GPU{'s' * (least != 1)}, and none of the {free.there} {kind} it "
-            "could use is "
-            f"free{down}."
-        ]
-    if free.total < least:
-        return [
-            f"It needs {least} GPUs, and only {free.total} of the {free.there} {kind} it could use "
-            f"{'are' if free.total > 1 else 'is'} free{down}."
-        ]
-    if all(one.spread == "node" for one in able) and free.most < least:
-        return [
-            f"It needs {least} GPUs on one node; {free.total} of the {free.there} {kind} are "
-            "free, but scattered "
-            f"over {free.nodes} nodes, at most {free.most} on one{down}."
-        ]
-    return [
-        f"{free.total} of the {free.there} {kind} it could use are free, at most {free.most} on "
-        f"one node{down}; "
-        f"it needs {least}."
-    ]
-
-
-def _unfinished(state: State, name: str) -> bool:
-    return name not in state.jobs or state.jobs[name].finished != "completed"
+    total, there = free.total, free.there
+    if not total:
+        said = f"It needs {least} GPU{'s' * (least != 1)}, and none of the {there} {kind} it could use is free{down}."  # noqa: E501
+    elif total < least:
+        verb = "are" if total > 1 else "is"
+        said = f"It needs {least} GPUs, and only {total} of the {there} {kind} it could use {verb} free{down}."  # noqa: E501
+    elif all(option.spread == "node" for option in able) and free.most < least:
+        said = (
+            f"It needs {least} GPUs on one node; {total} of the {there} {kind} are free, but "
+            f"scattered over {free.nodes} nodes, at most {free.most} on one{down}."
+        )
+    else:
+        said = (
+            f"{total} of the {there} {kind} it could use are free, at most {free.most} on one "
+            f"node{down}; it needs {least}."
+        )
+    return [said]
 
 
 def _since_s(job: LiveJob) -> float:
-    """Since when it holds nothing."""
-    ended = [one.ended_s for one in job.attempts if one.ended_s is not None]
-    return max([job.submit_s, *ended])
+    """Return since when it holds nothing."""
+    return max(job.submit_s, *(attempt.ended_s or 0.0 for attempt in job.attempts), 0.0)

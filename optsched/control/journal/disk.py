@@ -41,10 +41,8 @@ def check_journal_disk(state: Path) -> None:
     if kind in NETWORK or kind.startswith(FUSE):
         raise InputError(
             f"state: {state} is on {kind}, where SQLite cannot keep the journal safely; name a "
-            "folder "
-            f"on a disk of this host as state, and {state} as shared. If there is a journal "
-            "already, "
-            "move it, the folder profiles and the file token to the new place first"
+            f"folder on a disk of this host as state, and {state} as shared. If there is a journal "
+            "already, move it, the folder profiles and the file token to the new place first"
         )
 
 

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ...executors.base import AttemptKey, Progress
 from ...files import NOUNS, adapter, plain
@@ -85,12 +85,23 @@ class RoundDecided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartIntended:
-    """An attempt is about to be started: `work_s` of reference work is to do, at `rate` once
-    `setup_s` are over."""
+class OfAttempt:
+    """What is common to the events of one attempt of a job."""
 
     job: str
     number: int
+
+    @property
+    def key(self) -> AttemptKey:
+        """Return the attempt that the event is about."""
+        return AttemptKey(self.job, self.number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartIntended(OfAttempt):
+    """An attempt is about to be started: `work_s` of reference work is to do, at `rate` once
+    `setup_s` are over."""
+
     mode: Mode
     placement: Placement = ()
     work_s: float
@@ -100,74 +111,59 @@ class StartIntended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartRefused:
+class StartRefused(OfAttempt):
     """The executor would not start it; `retry_s` as of `AttemptEnded`."""
 
-    job: str
-    number: int
     reason: str
     retry_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRunning:
+class AttemptRunning(OfAttempt):
     """Its commands were seen running, since `started_s`."""
 
-    job: str
-    number: int
     started_s: float
     gpu_ids: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopIntended:
+class StopIntended(OfAttempt):
     """An attempt is about to be asked to save and stop within `grace_s`."""
 
-    job: str
-    number: int
     why: Why
     grace_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillIntended:
+class KillIntended(OfAttempt):
     """An attempt is about to be killed, or kept from ever starting."""
 
-    job: str
-    number: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptLost:
+class AttemptLost(OfAttempt):
     """Nobody can tell how an attempt is; what it holds stays held."""
 
-    job: str
-    number: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFound:
+class AttemptFound(OfAttempt):
     """An attempt that was lost is seen again."""
-
-    job: str
-    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cleared:
+class Cleared(OfAttempt):
     """`by` vouches that nothing of an attempt is left, which nobody could see end; `left_s` as of
     `AttemptEnded`."""
 
-    job: str
-    number: int
     by: str
     left_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnded:
+class AttemptEnded(OfAttempt):
     """Nothing of an attempt is left. `exit_status` None: nobody knows how its commands ended, or
     they never began.
 
@@ -176,8 +172,6 @@ class AttemptEnded:
     long it is tried again, however often.
     """
 
-    job: str
-    number: int
     exit_status: int | None = None
     reason: str | None = None
     started_s: float | None = None
@@ -245,11 +239,6 @@ Event = (
 )
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}
 LIVE_NOUNS = (*NOUNS, Submission, Progress, Claim, *KINDS.values())
-
-
-def key(event: Any) -> AttemptKey:
-    """The attempt that an event is about."""
-    return AttemptKey(event.job, event.number)
 
 
 def dump_event(event: Event) -> str:

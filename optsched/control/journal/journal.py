@@ -1,16 +1,18 @@
-"""The journal: every fact and intention, written before anything is done about it, and every
-round."""
+"""Every fact and intention, written before anything is done about it, and every round."""
 
 import gzip
 import hashlib
+import json
 import math
 import os
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from datetime import datetime
+from itertools import starmap
 from pathlib import Path
+from typing import Any
 
 from ...errors import OptschedError
 from .events import Event, Pruned, dump_event, load_event
@@ -36,14 +38,21 @@ PRUNED = """CREATE TABLE IF NOT EXISTS pruned (
 """Runs of events that were dropped, with the hash of the last of each, from which the next goes
 on."""
 DROP_TRIGGER = "DROP TRIGGER events_last"
-OF_JOBS = """
-CASE kind WHEN 'Submitted' THEN json_extract(body, '$.submission.job.id')
-  ELSE json_extract(body, '$.job') END IN (SELECT name FROM temp.gone)
+DROPPED = """
+SELECT number, chain FROM events
+WHERE number <= max(:jobs_until, :late_until, :rounds_until) AND (
+  number <= :jobs_until AND (
+    kind IN ('Noted', 'ControllerStarted', 'Pruned') OR kind = 'NodeSeen' AND number NOT IN (
+      SELECT max(number) FROM events WHERE kind = 'NodeSeen' AND number <= :jobs_until
+      GROUP BY json_extract(body, '$.node')))
+  OR number <= :late_until AND CASE kind
+    WHEN 'Submitted' THEN json_extract(body, '$.submission.job.id')
+    ELSE json_extract(body, '$.job') END IN (SELECT value FROM json_each(:jobs))
+  OR number <= :rounds_until AND kind = 'RoundDecided'
+    AND number < (SELECT max(number) FROM events WHERE kind = 'RoundDecided'))
 """
-OUTDATED = """
-kind IN ('Noted', 'ControllerStarted', 'Pruned') OR kind = 'NodeSeen' AND EXISTS (
-  SELECT 1 FROM temp.seen WHERE node = json_extract(body, '$.node') AND latest > number)
-"""
+"""Number and hash of events that are dropped: notes and what was said of nodes, where later events
+replace it, all of some jobs, and rounds but for the last one, each up to a number."""
 LATE_S = 3600.0
 """So long after a job has finished no event of it is written, and times never fall by so much from
 one to the next."""
@@ -56,6 +65,7 @@ and stays so."""
 
 Row = tuple[int, float, str, str, str]
 """Number, time, kind, body and hash of an event."""
+INSERT_EVENTS = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
 
 
 class JournalError(OptschedError):
@@ -71,7 +81,7 @@ class Entry:
     event: Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RoundEntry:
     """One round as it is listed; the value is maximised, `bound` is what it could be at most.
     `wall_s` is that of the turn, from looking at nodes to this write."""
@@ -140,20 +150,18 @@ class Journal:
         if any(known is not None and seen[name] != known for name, known in self._file_ids.items()):
             raise JournalError(
                 f"journal {self.path}: was deleted or replaced while it was written to; put back "
-                "what "
-                "was there, or "
-                "begin anew once no job of it runs any more"
+                "what was there, or begin anew once no job of it runs any more"
             )
 
     def _identities(self) -> dict[str, tuple[int, int] | None]:
-        found: dict[str, tuple[int, int] | None] = {}
+        identities: dict[str, tuple[int, int] | None] = {}
         for name in (str(self.path), f"{self.path}-wal"):
             try:
-                seen = os.stat(name)
-                found[name] = seen.st_dev, seen.st_ino
+                about = os.stat(name)
+                identities[name] = about.st_dev, about.st_ino
             except OSError:
-                found[name] = None
-        return found
+                identities[name] = None
+        return identities
 
     def append(self, at_s: float, events: Sequence[Event]) -> None:
         """Write events, all or none; when this returns they are on the disk."""
@@ -162,7 +170,7 @@ class Journal:
             return
         self.check_there()
         with self._faults("written"), self._transaction():
-            self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+            self._file.executemany(INSERT_EVENTS, rows)
         self._written(rows)
 
     def add_round(
@@ -175,33 +183,19 @@ class Journal:
         with self._faults("written"), self._transaction():
             self._file.execute(
                 "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    entry.number,
-                    entry.at_s,
-                    entry.jobs,
-                    entry.value,
-                    entry.bound,
-                    entry.wall_s,
-                    entry.solver,
-                    entry.fallback,
-                    _packed(instance),
-                    _packed(decided),
-                ),
+                (*astuple(entry), _packed(instance), _packed(decided)),
             )
-            self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+            self._file.executemany(INSERT_EVENTS, rows)
         self._written(rows)
         if self._keeps_room:
             self.keep_room()  # rounds use it up
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
-        """Events in order, those after number `after`; each is checked against its hash, and what
-        was dropped against what is said of it."""
+        """Yield events in order, those after number `after`; each is checked against its hash, and
+        what was dropped against what is said of it."""
         with self._faults("read"), self._reading():
-            pruned = self._pruned()
-            before = self._file.execute(
-                "SELECT chain FROM events WHERE number = ?", (after,)
-            ).fetchone()
-            chain, expected = "" if before is None else before[0], after
+            pruned, expected = self._pruned(), after
+            chain = self._one("SELECT chain FROM events WHERE number = ?", after) or ""
             for first, last, hashed in pruned:
                 if first <= after <= last:
                     chain, expected = hashed, last
@@ -255,27 +249,23 @@ class Journal:
         self.check_there()
         with self._faults("written"), self._transaction():
             self._file.execute(PRUNED)
-            gone = self._outdated(self._number_at(jobs_before_s))
-            gone += self._of(jobs, self._number_at(jobs_before_s + LATE_S)) if jobs else []
-            last = self._file.execute("SELECT max(number) FROM rounds").fetchone()[0] or 0
+            limits = {
+                "jobs_until": self._number_at(jobs_before_s),
+                "late_until": self._number_at(jobs_before_s + LATE_S) if jobs else 0,
+                "rounds_until": self._number_at(rounds_before_s),
+            }
+            names = json.dumps([*jobs])
+            gone = self._file.execute(DROPPED, {"jobs": names, **limits}).fetchall()
+            last = self._one("SELECT max(number) FROM rounds")
             rounds = self._file.execute(
-                "SELECT number FROM rounds WHERE at_s < ? AND number < ?", (rounds_before_s, last)
+                "SELECT number FROM rounds WHERE at_s < ? AND number < ?",
+                (rounds_before_s, last or 0),
             ).fetchall()
-            gone += self._decided_before(self._number_at(rounds_before_s))
             if not (gone or rounds):
                 return None
-            for statement in (
-                DROP_TRIGGER,
-                "CREATE TEMP TABLE dropped (number INTEGER PRIMARY KEY)",
-            ):
-                self._file.execute(statement)
-            self._file.executemany(
-                "INSERT OR IGNORE INTO temp.dropped VALUES (?)", [(number,) for number, _ in gone]
-            )
-            self._file.execute(
-                "DELETE FROM events WHERE number IN (SELECT number FROM temp.dropped)"
-            )
-            self._file.execute("DROP TABLE temp.dropped")
+            self._file.execute(DROP_TRIGGER)
+            numbers = [(number,) for number, _ in gone]
+            self._file.executemany("DELETE FROM events WHERE number = ?", numbers)
             self._file.execute(LAST_TRIGGER)
             self._file.executemany("DELETE FROM rounds WHERE number = ?", rounds)
             pruned = _merged(
@@ -292,72 +282,41 @@ class Journal:
                 digest=_digest(pruned),
             )
             rows = self._rows(at_s, [event])
-            self._file.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+            self._file.executemany(INSERT_EVENTS, rows)
         self._written(rows)
         return event
-
-    def _outdated(self, until: int) -> list[tuple[int, str]]:
-        """Return number and hash of the events up to `until` that later ones replace."""
-        self._file.execute("CREATE TEMP TABLE seen (node TEXT PRIMARY KEY, latest INT)")
-        self._file.execute(
-            "INSERT INTO temp.seen SELECT json_extract(body, '$.node'), max(number) FROM events "
-            "WHERE kind = 'NodeSeen' AND number <= ? GROUP BY 1",
-            (until,),
-        )
-        found: list[tuple[int, str]] = self._file.execute(
-            f"SELECT number, chain FROM events WHERE number <= ? AND ({OUTDATED})", (until,)
-        ).fetchall()
-        self._file.execute("DROP TABLE temp.seen")
-        return found
-
-    def _of(self, jobs: Collection[str], until: int) -> list[tuple[int, str]]:
-        """Return number and hash of the events of jobs, none of which is after `until`."""
-        self._file.execute("CREATE TEMP TABLE gone (name TEXT PRIMARY KEY)")
-        self._file.executemany("INSERT INTO temp.gone VALUES (?)", [(name,) for name in jobs])
-        found: list[tuple[int, str]] = self._file.execute(
-            f"SELECT number, chain FROM events WHERE number <= ? AND {OF_JOBS}", (until,)
-        ).fetchall()
-        self._file.execute("DROP TABLE temp.gone")
-        return found
-
-    def _decided_before(self, until: int) -> list[tuple[int, str]]:
-        """Return number and hash of the events of rounds up to `until`, but for that of the last
-        round of all."""
-        found: list[tuple[int, str]] = self._file.execute(
-            "SELECT number, chain FROM events WHERE kind = 'RoundDecided' AND number <= ? AND "
-            "number < (SELECT max(number) FROM events WHERE kind = 'RoundDecided')",
-            (until,),
-        ).fetchall()
-        return found
 
     def _number_at(self, at_s: float) -> int:
         """Return the number of about the last event before `at_s`."""
         low, high = 0, self.last
         while low < high:
             middle = (low + high + 1) // 2
-            row = self._file.execute(
-                "SELECT at_s FROM events WHERE number <= ? ORDER BY number DESC LIMIT 1", (middle,)
-            ).fetchone()
-            low, high = (middle, high) if row is None or row[0] < at_s else (low, middle - 1)
+            seen_s = self._one(
+                "SELECT at_s FROM events WHERE number <= ? ORDER BY number DESC LIMIT 1", middle
+            )
+            low, high = (middle, high) if seen_s is None or seen_s < at_s else (low, middle - 1)
         return low
 
+    def _one(self, query: str, *values: object) -> Any:
+        """Return the first value that a query finds, None where that is nothing."""
+        row = self._file.execute(query, values).fetchone()
+        return None if row is None else row[0]
+
     def _pruned(self) -> list[tuple[int, int, str]]:
-        there = self._file.execute(
-            "SELECT count(*) FROM sqlite_master WHERE name = 'pruned'"
-        ).fetchone()[0]
+        there = self._one("SELECT count(*) FROM sqlite_master WHERE name = 'pruned'")
         return self._file.execute("SELECT * FROM pruned ORDER BY first").fetchall() if there else []
 
     def last_pruned(self) -> Pruned | None:
-        """What was last dropped of the past, if anything ever was."""
+        """Return what was last dropped of the past, if anything ever was."""
         with self._faults("read"):
-            row = self._file.execute(
+            body = self._one(
                 "SELECT body FROM events WHERE kind = 'Pruned' ORDER BY number DESC LIMIT 1"
-            ).fetchone()
-        found = None if row is None else load_event("Pruned", row[0])
-        return found if isinstance(found, Pruned) else None
+            )
+        event = None if body is None else load_event("Pruned", body)
+        return event if isinstance(event, Pruned) else None
 
     def no_round(self, number: int) -> str:
-        """Why there is no round of that number."""
+        """Return why there is no round of that number."""
         pruned = self.last_pruned()
         said = f"journal {self.path}: it has no round {number}"
         if (
@@ -373,18 +332,15 @@ class Journal:
         return f"{said}; `optsched rounds` lists them"
 
     def rounds(self, most: int | None = None) -> tuple[RoundEntry, ...]:
-        """Rounds in order, with `most` only the last so many."""
-        columns = "number, at_s, jobs, value, bound, wall_s, solver, fallback"
+        """Return rounds in order, with `most` only the last so many."""
+        columns = ", ".join(field.name for field in fields(RoundEntry))
+        query = f"SELECT {columns} FROM rounds ORDER BY number DESC LIMIT ?"
         with self._faults("read"):
-            rows = self._file.execute(
-                f"SELECT {columns} FROM rounds ORDER BY number DESC LIMIT ?",
-                (-1 if most is None else most,),
-            ).fetchall()
-        names = columns.split(", ")
-        return tuple(RoundEntry(**dict(zip(names, row, strict=True))) for row in reversed(rows))
+            rows = self._file.execute(query, (-1 if most is None else most,)).fetchall()
+        return tuple(starmap(RoundEntry, reversed(rows)))
 
     def round_files(self, number: int) -> tuple[str, str]:
-        """The instance file and the round file of a round, as text."""
+        """Return the instance file and the round file of a round, as text."""
         with self._faults("read"):
             row = self._file.execute(
                 "SELECT instance, round FROM rounds WHERE number = ?", (number,)
@@ -394,18 +350,14 @@ class Journal:
         return gzip.decompress(row[0]).decode(), gzip.decompress(row[1]).decode()
 
     def last_s(self) -> float:
-        """When the last event was written (Unix time), 0 where there is none."""
+        """Return when the last event was written (Unix time), 0 where there is none."""
         with self._faults("read"):
-            return float(
-                self._file.execute("SELECT coalesce(max(at_s), 0) FROM events").fetchone()[0]
-            )
+            return float(self._one("SELECT max(at_s) FROM events") or 0)
 
     def last_round(self) -> int:
-        """The number of the last round, 0 where there is none."""
+        """Return the number of the last round, 0 where there is none."""
         with self._faults("read"):
-            return int(
-                self._file.execute("SELECT coalesce(max(number), 0) FROM rounds").fetchone()[0]
-            )
+            return int(self._one("SELECT max(number) FROM rounds") or 0)
 
     def keep_room(self) -> None:
         """Have room in the file itself from now on: events can be written where the disk has become
@@ -415,18 +367,16 @@ class Journal:
         """
         self._keeps_room = True
         with self._faults("read"):
-            free = self._file.execute("PRAGMA freelist_count").fetchone()[0]
-            page_bytes = self._file.execute("PRAGMA page_size").fetchone()[0]
+            free_bytes = self._one("PRAGMA freelist_count") * self._one("PRAGMA page_size")
             disk = os.statvfs(self.path.parent)
-        if free * page_bytes >= ROOM_BYTES // 2 or disk.f_bavail * disk.f_frsize < 4 * ROOM_BYTES:
+        if free_bytes >= ROOM_BYTES // 2 or disk.f_bavail * disk.f_frsize < 4 * ROOM_BYTES:
             return
         try:
             with self._transaction():
                 self._file.execute("CREATE TABLE IF NOT EXISTS room (taken BLOB NOT NULL)")
                 self._file.execute("INSERT INTO room VALUES (zeroblob(?))", (ROOM_BYTES,))
-            self._file.execute(
-                "PRAGMA wal_checkpoint(FULL)"
-            )  # only what is in the file has its place on the disk
+            # only what is in the file has its place on the disk
+            self._file.execute("PRAGMA wal_checkpoint(FULL)")
             self._file.execute("DELETE FROM room")
         except sqlite3.OperationalError:  # what cannot be written is told when something has to be
             return
@@ -450,18 +400,16 @@ class Journal:
             self.last, self._chain = rows[-1][0], rows[-1][4]
 
     def _check(self, *, new: bool) -> None:
-        found = self._file.execute("PRAGMA quick_check(1)").fetchone()
-        if found is None or found[0] != "ok":
-            raise self._damaged(str(found and found[0]))
-        there = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if not there and new:
+        check = self._one("PRAGMA quick_check(1)")
+        if check != "ok":
+            raise self._damaged(str(check))
+        if new and not self._one("SELECT count(*) FROM sqlite_master"):
             with self._transaction():
                 for statement in LAYOUT.split(";\n"):
                     if statement.strip():
                         self._file.execute(statement)
                 self._file.execute("INSERT INTO about VALUES (?)", (FORMAT,))
-        kept = self._file.execute("SELECT format FROM about").fetchone()
-        if kept is None or kept[0] != FORMAT:
+        if self._one("SELECT format FROM about") != FORMAT:
             raise JournalError(f"journal {self.path}: is no {FORMAT}")
 
     @contextmanager
@@ -487,8 +435,7 @@ class Journal:
     def _damaged(self, how: str) -> JournalError:
         return JournalError(
             f"journal {self.path}: is damaged ({how}); nothing is started from it; put a sound "
-            "copy in its place, "
-            "or move it away to begin anew once no job of it runs any more"
+            "copy in its place, or move it away to begin anew once no job of it runs any more"
         )
 
 
@@ -497,10 +444,10 @@ def _close_to_others(path: Path) -> None:
     the file itself."""
     with suppress(OSError):  # what is wrong with the place SQLite says better
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with suppress(OSError):
-            if one.stat().st_mode & 0o077:
-                one.chmod(0o600)
+            if name.stat().st_mode & 0o077:
+                name.chmod(0o600)
 
 
 def _chained(chain: str, number: int, at_s: float, kind: str, body: str) -> str:
@@ -509,13 +456,12 @@ def _chained(chain: str, number: int, at_s: float, kind: str, body: str) -> str:
 
 def _merged(runs: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     """Return runs of numbers in order, those that touch as one with the hash of its last."""
-    found: list[tuple[int, int, str]] = []
+    merged: list[tuple[int, int, str]] = []
     for first, last, chain in sorted(set(runs)):
-        if found and found[-1][1] + 1 == first:
-            found[-1] = (found[-1][0], last, chain)
-        else:
-            found.append((first, last, chain))
-    return found
+        if merged and merged[-1][1] + 1 == first:
+            first = merged.pop()[0]
+        merged.append((first, last, chain))
+    return merged
 
 
 def _digest(pruned: list[tuple[int, int, str]]) -> str:

@@ -10,23 +10,12 @@ from ...duration import human
 from ...model.instance import Placement
 from .events import (
     AttemptEnded,
-    AttemptFound,
-    AttemptLost,
-    AttemptRunning,
     Cancelled,
-    Changed,
-    Cleared,
-    ControllerStarted,
     Event,
     Held,
-    KillIntended,
     NodeSeen,
-    Noted,
-    Pruned,
-    Released,
     RoundDecided,
     StartIntended,
-    StartRefused,
     StopIntended,
     Submitted,
 )
@@ -40,18 +29,18 @@ STOPS = {
     "hold": "held",
     "cancel": "cancelled",
 }
-TEMPLATES: dict[type, str] = {
-    ControllerStarted: "controller {0.version} started, process {0.pid}",
-    Changed: "{0.submission.job.id}: what it asks for was changed in the cluster manager",
-    Released: "{0.job}: released by {0.by}",
-    StartRefused: "{0.job}: attempt {0.number} was refused: {0.reason}",
-    AttemptRunning: "{0.job}: attempt {0.number} runs",
-    KillIntended: "{0.job}: attempt {0.number} is killed: {0.reason}",
-    AttemptLost: "{0.job}: attempt {0.number} is lost: {0.reason}",
-    AttemptFound: "{0.job}: attempt {0.number} is seen again",
-    Cleared: "{0.job}: attempt {0.number} is over: {0.by} vouches for it",
-    Pruned: "dropped of the past: {0.jobs} jobs, {0.rounds} rounds, {0.events} events",
-    Noted: "{0.text}",
+TEMPLATES: dict[str, str] = {
+    "ControllerStarted": "controller {0.version} started, process {0.pid}",
+    "Changed": "{0.submission.job.id}: what it asks for was changed in the cluster manager",
+    "Released": "{0.job}: released by {0.by}",
+    "StartRefused": "{0.job}: attempt {0.number} was refused: {0.reason}",
+    "AttemptRunning": "{0.job}: attempt {0.number} runs",
+    "KillIntended": "{0.job}: attempt {0.number} is killed: {0.reason}",
+    "AttemptLost": "{0.job}: attempt {0.number} is lost: {0.reason}",
+    "AttemptFound": "{0.job}: attempt {0.number} is seen again",
+    "Cleared": "{0.job}: attempt {0.number} is over: {0.by} vouches for it",
+    "Pruned": "dropped of the past: {0.jobs} jobs, {0.rounds} rounds, {0.events} events",
+    "Noted": "{0.text}",
 }
 """Events of which the fields are told as they are."""
 
@@ -88,7 +77,7 @@ def line(at_s: float, event: Event) -> str | None:
 
 def sentence(event: Event) -> str | None:
     """Return the event without its time."""
-    template = TEMPLATES.get(type(event))
+    template = TEMPLATES.get(type(event).__name__)
     if template is not None:
         return template.format(event)
     match event:

@@ -1,4 +1,4 @@
-"""What the controller knows: jobs and their attempts, rebuilt from the journal's events and from
+"""Jobs and their attempts as the controller knows them, rebuilt from the journal's events and from
 nothing else."""
 
 from collections.abc import Iterable
@@ -24,6 +24,7 @@ from .events import (
     Held,
     KillIntended,
     NodeSeen,
+    OfAttempt,
     Released,
     RoundDecided,
     StartIntended,
@@ -37,6 +38,12 @@ Status = Literal[
     "waiting", "held", "starting", "running", "stopping", "lost", "completed", "failed", "cancelled"
 ]
 FINISHED: tuple[Status, ...] = ("completed", "failed", "cancelled")
+ENDED_AS: dict[Status, str] = {
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+}
+"""How a job has finished, as a predicate."""
 BACK_OFF_S = 5.0
 """How long a job waits after its first attempt that failed, or that could not be started; doubled
 by each more."""
@@ -70,8 +77,21 @@ class Attempt:
 
     @property
     def leaving(self) -> bool:
-        """Whether it was asked to stop, or is being killed."""
+        """Tell whether it was asked to stop, or is being killed."""
         return self.stop_s is not None or self.killed is not None
+
+    @property
+    def end_s(self) -> float | None:
+        """Return when nothing of it was left: as was seen, else when that became known."""
+        return (
+            self.ended_s if self.ended is None or self.ended.ended_s is None else self.ended.ended_s
+        )
+
+    def ran_s(self, now_s: float) -> float:
+        """Return for how long it has run."""
+        if self.started_s is None:
+            return 0.0
+        return max(0.0, (now_s if self.ended_s is None else self.ended_s) - self.started_s)
 
 
 @dataclass(slots=True)
@@ -103,12 +123,12 @@ class LiveJob:
 
     @property
     def live(self) -> Attempt | None:
-        """The attempt of which something is left, or that is about to be started."""
+        """Return the attempt of which something is left, or that is about to be started."""
         return self.attempts[-1] if self.attempts and self.attempts[-1].ended is None else None
 
     @property
     def status(self) -> Status:
-        """In one word, for people."""
+        """Return where it is, in one word for people."""
         if self.finished is not None:
             return self.finished
         live = self.live
@@ -122,8 +142,8 @@ class LiveJob:
 
 
 class State:
-    """All of it. `apply` is the only way in which it changes; an event that does not fit is a bug
-    (KeyError).
+    """All jobs, attempts and nodes. `apply` is the only way in which it changes; an event that does
+    not fit is a bug (KeyError).
 
     Only `barred` is not the journal's, but as of the last look: why the manager would not start
     waiting jobs, by name.
@@ -139,13 +159,30 @@ class State:
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
 
-    def attempt(self, job: str, number: int) -> Attempt:
-        """The attempt of that number."""
-        return self.jobs[job].attempts[number - 1]
+    def attempt(self, key: AttemptKey) -> Attempt:
+        """Return the attempt of that number."""
+        return self.jobs[key.job].attempts[key.number - 1]
 
     def live_attempts(self) -> Iterable[Attempt]:
-        """All attempts that may hold something."""
+        """Return all attempts that may hold something."""
         return (live for job in self.open.values() if (live := job.live) is not None)
+
+    def awaited(self, job: LiveJob) -> list[str]:
+        """Return the predecessors that have not completed."""
+        return [
+            name
+            for name in job.submission.job.after
+            if name not in self.jobs or self.jobs[name].finished != "completed"
+        ]
+
+    def lost_predecessor(self, job: LiveJob) -> tuple[str, str] | None:
+        """Return a predecessor that will never complete, and what became of it."""
+        for name in self.awaited(job):
+            if name not in self.jobs:
+                return name, "is unknown"
+            if (finished := self.jobs[name].finished) is not None:
+                return name, ENDED_AS[finished]
+        return None
 
     def apply(self, at_s: float, event: Event) -> None:
         """Take in one event, which became known at `at_s` (Unix time)."""
@@ -158,13 +195,14 @@ class State:
             self._note_wait(self.jobs[name], at_s)
 
     def waited_s(self, job: LiveJob, now_s: float) -> float:
-        """How long a job has waited in all: not while it ran, was on hold, paused after a failure,
-        or waited for others to complete."""
+        """Return how long a job has waited in all: not while it ran, was on hold, paused after a
+        failure, or waited for others to complete."""
         if job.waits_from_s is None:
             return job.waited_s
         before = (self.jobs.get(name) for name in job.submission.job.after)
         done_s = [
-            now_s if one is None or one.finished_s is None else one.finished_s for one in before
+            now_s if other is None or other.finished_s is None else other.finished_s
+            for other in before
         ]
         return job.waited_s + max(0.0, now_s - max([job.waits_from_s, *done_s]))
 
@@ -177,6 +215,7 @@ class State:
             job.waited_s, job.waits_from_s = self.waited_s(job, at_s), None
 
     def _happens(self, at_s: float, event: Event) -> None:
+        """Take in an event; those about an attempt that there is in `_attempt_happens`."""
         match event:
             case Submitted(submission=submission):
                 job = LiveJob(submission, at_s, submission.job.work_s, submission.job.profile)
@@ -204,7 +243,7 @@ class State:
             case StartIntended(job=name):
                 self.jobs[name].attempts.append(
                     Attempt(
-                        AttemptKey(name, event.number),
+                        event.key,
                         event.mode,
                         event.placement,
                         at_s,
@@ -218,47 +257,39 @@ class State:
                 self.stay |= {name}
             case NodeSeen(node=name):
                 self.nodes[name] = event
-            case _:
-                self._attempt_happens(at_s, event)
+            case OfAttempt():
+                self._attempt_happens(at_s, event, self.attempt(event.key))
 
-    def _attempt_happens(self, at_s: float, event: Event) -> None:
-        """Take in an event about an attempt that there is."""
+    def _attempt_happens(self, at_s: float, event: OfAttempt, attempt: Attempt) -> None:
         match event:
             case AttemptRunning():
-                attempt = self.attempt(event.job, event.number)
                 attempt.started_s, attempt.gpu_ids = event.started_s, event.gpu_ids
             case StopIntended():
-                attempt = self.attempt(event.job, event.number)
                 attempt.stop_s, attempt.stop_why, attempt.grace_s = at_s, event.why, event.grace_s
             case KillIntended():
-                self.attempt(event.job, event.number).killed = event.reason
+                attempt.killed = event.reason
             case AttemptLost():
-                self.attempt(event.job, event.number).lost = event.reason
+                attempt.lost = event.reason
             case AttemptFound():
-                self.attempt(event.job, event.number).lost = None
-            case StartRefused():
-                attempt = self.attempt(event.job, event.number)
+                attempt.lost = None
+            case StartRefused(job=job, number=number, reason=reason, retry_s=retry_s):
+                left_s = attempt.work_s
                 ended = AttemptEnded(
-                    job=event.job,
-                    number=event.number,
-                    reason=event.reason,
-                    left_s=attempt.work_s,
-                    retry_s=event.retry_s,
+                    job=job, number=number, reason=reason, left_s=left_s, retry_s=retry_s
                 )
                 self._settle(attempt, ended, at_s)
-            case Cleared():
-                attempt = self.attempt(event.job, event.number)
+            case Cleared(job=job, number=number, left_s=left_s):
                 attempt.cleared = True
+                reason = f"{event.by} vouched that nothing of it was left"
                 ended = AttemptEnded(
-                    job=event.job,
-                    number=event.number,
-                    reason=f"{event.by} vouched that nothing of it was left",
+                    job=job,
+                    number=number,
+                    reason=reason,
                     started_s=attempt.started_s,
-                    left_s=event.left_s,
+                    left_s=left_s,
                 )
                 self._settle(attempt, ended, at_s)
             case AttemptEnded():
-                attempt = self.attempt(event.job, event.number)
                 if attempt.started_s is None:
                     attempt.started_s = event.started_s
                 self._settle(attempt, event, at_s)

@@ -35,8 +35,7 @@ def svg(found: Regret) -> str:
     step = (WIDTH - LEFT - 20) / len(slices)
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 '
-        f'{WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
+        f'{WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<text x="{LEFT}" y="18" font-size="14">Mean completion time by hour of release: '
         f"{human(found.mean_s)}, bound "

@@ -2,9 +2,12 @@
 beforehand."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
+from statistics import fmean
+from typing import Any
 
 from ...bounds import lower_bounds, priced_bound
 from ...errors import InputError
@@ -15,6 +18,8 @@ from ...model.job import Job
 from ...objectives import fastest_s, parse
 from ...physics.catalogue import Catalogue
 from ..journal.journal import Journal
+from ..journal.state import LiveJob
+from ..posing import only
 from .past import stored
 from .spent import PARTS, Past, Spent
 
@@ -89,8 +94,62 @@ def regret(
     """
     past = Past(journal.entries())
     kept_s = _kept_s(journal)
+    begin_s, end_s = _period(journal, past, kept_s, from_s, to_s)
+    spent = past.spent(begin_s, end_s)
+    if not spent:
+        raise InputError(f"{journal.path}: no job did anything in this period")
+    cluster, names = _cluster(journal, spent), {own.job.id for own in spent}
+    jobs = tuple(_true_job(cluster, own, names) for own in spent)
+    instance = Instance(
+        name="what happened", now_s=min(own.release_s for own in spent), cluster=cluster, jobs=jobs
+    )
+    check_instance(instance)
+    even = replace(instance, jobs=tuple(replace(job, weight=1.0) for job in jobs))
+    mean_s = fmean(own.took_s for own in spent)
+    bound_s, source = _bound(even, mean_s * len(spent), steps)
+    weighted = weighted_bound = None
+    if any(job.weight != jobs[0].weight for job in jobs):
+        weighted = math.fsum(own.job.submission.job.weight * own.took_s for own in spent)
+        weighted_bound = min(weighted, _bound(instance, weighted, steps)[0])
+    everyone = past.state.jobs.values()
+    ended = [
+        attempt
+        for job in everyone
+        for attempt in job.attempts
+        if attempt.ended is not None and begin_s < (attempt.ended_s or 0.0) <= end_s
+    ]
+    failed = [
+        attempt.stop_s is None and attempt.ended is not None and attempt.ended.exit_status != 0
+        for attempt in ended
+    ]
+    return Regret(
+        from_s=begin_s,
+        to_s=end_s,
+        jobs=len(spent),
+        completed=sum(own.completed for own in spent),
+        left_out=_left_out([job for job in everyone if job.id not in names], begin_s, end_s),
+        mean_s=mean_s,
+        bound_s=min(mean_s, bound_s / len(spent)),
+        source=source,
+        weighted=weighted,
+        weighted_bound=weighted_bound,
+        parts_s=_parts(instance, spent),
+        preemptions=sum(attempt.stop_why in PREEMPTIONS for attempt in ended),
+        failures=sum(failed),
+        slices=tuple(_slices(even, spent)),
+        instance=instance,
+        kept_s=kept_s,
+    )
+
+
+def _period(
+    journal: Journal, past: Past, kept_s: float | None, from_s: float | None, to_s: float | None
+) -> tuple[float, float]:
+    """Return the ends of the period, of what is there where they are not given."""
     begin_s = past.begin_s if from_s is None else from_s
-    if kept_s is not None and begin_s is not None and begin_s < kept_s:
+    if begin_s is None:
+        raise InputError(f"{journal.path}: nothing has happened yet")
+    if kept_s is not None and begin_s < kept_s:
         if from_s is not None:
             since = datetime.fromtimestamp(kept_s).strftime("%Y-%m-%d %H:%M")
             raise InputError(
@@ -98,30 +157,12 @@ def regret(
                 "[retention] says, so it cannot be measured; let the period begin later"
             )
         begin_s = kept_s
-    end_s = past.end_s if to_s is None else to_s
-    if begin_s is None:
-        raise InputError(f"{journal.path}: nothing has happened yet")
-    spent = past.spent(begin_s, end_s)
-    if not spent:
-        raise InputError(f"{journal.path}: no job did anything in this period")
-    cluster = _cluster(journal, spent)
-    jobs = tuple(_true_job(cluster, one, {other.job.id for other in spent}) for one in spent)
-    instance = Instance(
-        name="what happened", now_s=min(one.release_s for one in spent), cluster=cluster, jobs=jobs
-    )
-    check_instance(instance)
-    even = _weighing_the_same(instance)
-    mean_s = math.fsum(one.end_s - one.release_s for one in spent) / len(spent)
-    bound_s, source = _bound(even, mean_s * len(spent), steps)
-    weighted = weighted_bound = None
-    if any(job.weight != jobs[0].weight for job in jobs):
-        weighted = math.fsum(
-            one.job.submission.job.weight * (one.end_s - one.release_s) for one in spent
-        )
-        weighted_bound = min(weighted, _bound(instance, weighted, steps)[0])
-    parts_s = _parts(instance, spent)
-    others = [job for job in past.state.jobs.values() if job.id not in instance.job]
-    left_out = {
+    return begin_s, past.end_s if to_s is None else to_s
+
+
+def _left_out(others: list[LiveJob], begin_s: float, end_s: float) -> dict[str, int]:
+    """Count jobs of the period that are not measured, by the reason."""
+    return {
         "cancelled or failed": sum(
             job.finished in ("cancelled", "failed") and begin_s < (job.finished_s or 0.0) <= end_s
             for job in others
@@ -131,42 +172,15 @@ def regret(
             for job in others
         ),
     }
-    ended = [
-        one
-        for job in past.state.jobs.values()
-        for one in job.attempts
-        if one.ended is not None and begin_s < (one.ended_s or 0.0) <= end_s
-    ]
-    return Regret(
-        from_s=begin_s,
-        to_s=end_s,
-        jobs=len(spent),
-        completed=sum(one.completed for one in spent),
-        left_out=left_out,
-        mean_s=mean_s,
-        bound_s=min(mean_s, bound_s / len(spent)),
-        source=source,
-        weighted=weighted,
-        weighted_bound=weighted_bound,
-        parts_s=parts_s,
-        preemptions=sum(one.stop_why in PREEMPTIONS for one in ended),
-        failures=sum(
-            one.stop_s is None and one.ended is not None and one.ended.exit_status != 0
-            for one in ended
-        ),
-        slices=_slices(even, spent),
-        instance=instance,
-        kept_s=kept_s,
-    )
 
 
 def _kept_s(journal: Journal) -> float | None:
-    """Since when all jobs and all rounds are there; None where none were ever dropped."""
+    """Return since when all jobs and all rounds are there; None where none were ever dropped."""
     pruned = journal.last_pruned()
     if pruned is None:
         return None
-    since = [one for one in (pruned.jobs_before_s, pruned.rounds_before_s) if one is not None]
-    return max(since, default=None)
+    since = (pruned.jobs_before_s, pruned.rounds_before_s)
+    return max((at_s for at_s in since if at_s is not None), default=None)
 
 
 def _bound(instance: Instance, reached: float, steps: int | None) -> tuple[float, str]:
@@ -174,29 +188,21 @@ def _bound(instance: Instance, reached: float, steps: int | None) -> tuple[float
     return found.value, found.source
 
 
-def _weighing_the_same(instance: Instance) -> Instance:
-    return replace(instance, jobs=tuple(replace(job, weight=1.0) for job in instance.jobs))
-
-
 def _cluster(journal: Journal, spent: Sequence[Spent]) -> Cluster:
-    """All nodes there were in stored rounds, each as large as it ever was; nothing that they share
-    is kept, as less of it can only have made things worse."""
+    """Return all nodes there were in stored rounds, each as large as it ever was; nothing that they
+    share is kept, as less of it can only have made things worse."""
     nodes: dict[str, Node] = {}
     reference = None
-    numbers = [one.number for one in journal.rounds()]
-    for number in _telling(numbers):
+    for number in _telling([entry.number for entry in journal.rounds()]):
         cluster = stored(journal, number)[0].cluster
         reference = cluster.reference_gpu
         for node in cluster.nodes:
-            nodes[node.name] = node if node.name not in nodes else _larger(nodes[node.name], node)
-    for one in spent:
-        for attempt in one.job.attempts:
-            for slot in attempt.placement:
-                if slot.node not in nodes:
-                    raise InputError(
-                        f"node {slot.node}, on which {one.job.id} ran, is in none of the rounds "
-                        "read"
-                    )
+            nodes[node.name] = _larger(nodes.get(node.name, node), node)
+    for own in spent:
+        for slot in (slot for attempt in own.job.attempts for slot in attempt.placement):
+            if slot.node not in nodes:
+                where = f"node {slot.node}, on which {own.job.id} ran"
+                raise InputError(f"{where}, is in none of the rounds read")
     return Cluster(nodes=tuple(nodes.values()), reference_gpu=reference)
 
 
@@ -204,7 +210,8 @@ MOST_ROUNDS = 200
 
 
 def _telling(numbers: list[int]) -> list[int]:
-    """Rounds to read nodes from: all, or evenly spread ones, the first and the last among them."""
+    """Return rounds to read nodes from: all, or evenly spread ones, the first and the last among
+    them."""
     if len(numbers) <= MOST_ROUNDS:
         return numbers
     last = len(numbers) - 1
@@ -212,22 +219,17 @@ def _telling(numbers: list[int]) -> list[int]:
 
 
 def _larger(a: Node, b: Node) -> Node:
-    def most(x: float | None, y: float | None) -> float | None:
-        return None if x is None or y is None else max(x, y)
-
-    cpus = None if a.cpus is None or b.cpus is None else max(a.cpus, b.cpus)
-    return replace(
-        b,
-        gpus=max(a.gpus, b.gpus),
-        cpus=cpus,
-        memory_gib=most(a.memory_gib, b.memory_gib),
-        gpu_memory_gib=most(a.gpu_memory_gib, b.gpu_memory_gib),
-    )
+    """Return the later node with the more of both of each capacity; what is unlimited stays so."""
+    most: dict[str, Any] = {}
+    for name in ("gpus", "cpus", "memory_gib", "gpu_memory_gib"):
+        sizes = getattr(a, name), getattr(b, name)
+        most[name] = None if None in sizes else max(sizes)
+    return replace(b, **most)
 
 
 def _true_job(cluster: Cluster, spent: Spent, there: set[str]) -> Job:
-    """The job as it turned out to be: its work as measured, and no set-up but that of its first
-    attempt."""
+    """Return the job as it turned out to be: its work as measured, and no set-up but that of its
+    first attempt."""
     submitted = spent.job.submission.job
     profile = replace(
         submitted.profile,
@@ -249,58 +251,47 @@ def _true_job(cluster: Cluster, spent: Spent, there: set[str]) -> Job:
         preemptible=True,
         min_run_s=0.0,
         max_preemptions=None,
-        after=tuple(one for one in submitted.after if one in there),
+        after=tuple(name for name in submitted.after if name in there),
     )
     able = Catalogue.of(cluster).options(job)
     if not able:
         raise InputError(f"job {job.id} ran, but fits on no node of the stored rounds")
-    alone_s = min(one.run_s(job, job.work_s) for one in able)
+    alone_s = min(option.run_s(job, job.work_s) for option in able)
     if alone_s > spent.parts["work"] > 0:  # what was measured of it later says that it is faster
         job = replace(job, duration_s=max(LEAST_WORK_S, job.work_s * spent.parts["work"] / alone_s))
     return job
 
 
 def _parts(instance: Instance, spent: Sequence[Spent]) -> dict[str, float]:
-    """Means of the parts, the work split in two; set-up that every job has once is with the work
-    alone."""
-    count = len(spent)
-    found = {part: math.fsum(one.parts[part] for one in spent) / count for part in PARTS}
-    alone_s = (
-        math.fsum(
-            min(one.parts["work"], fastest_s(instance, instance.job[one.job.id])) for one in spent
-        )
-        / count
-    )
-    once_s = math.fsum(instance.job[one.job.id].profile.startup_s for one in spent) / count
-    work_s = found.pop("work")
-    found["switching"] -= once_s
-    return {"alone": alone_s + once_s, "slower": work_s - alone_s, **found}
+    """Return means of the parts, the work split in two; set-up that every job has once is with the
+    work alone."""
+    parts_s = {part: fmean(own.parts[part] for own in spent) for part in PARTS}
+    jobs = [instance.job[own.job.id] for own in spent]
+    fastest = zip(spent, jobs, strict=True)
+    alone_s = fmean(min(own.parts["work"], fastest_s(instance, job)) for own, job in fastest)
+    once_s = fmean(job.profile.startup_s for job in jobs)
+    work_s = parts_s.pop("work")
+    parts_s["switching"] -= once_s
+    return {"alone": alone_s + once_s, "slower": work_s - alone_s, **parts_s}
 
 
-def _slices(instance: Instance, spent: Sequence[Spent]) -> tuple[Slice, ...]:
-    """By the hour of their release."""
-    by_hour: dict[int, list[Spent]] = {}
-    for one in spent:
-        by_hour.setdefault(math.floor(one.release_s / HOUR_S), []).append(one)
-    found = []
-    for hour, here in sorted(by_hour.items()):
-        names = {one.job.id for one in here}
-        jobs = tuple(
-            replace(job, after=tuple(one for one in job.after if one in names))
-            for job in instance.jobs
-            if job.id in names
-        )
-        alone = replace(instance, now_s=min(job.submit_s for job in jobs), jobs=jobs)
+def _slices(instance: Instance, spent: Sequence[Spent]) -> Iterator[Slice]:
+    """Yield the jobs by the hour of their release."""
+
+    def hour_of(own: Spent) -> int:
+        return math.floor(own.release_s / HOUR_S)
+
+    for hour, group in groupby(sorted(spent, key=hour_of), hour_of):
+        here = [*group]
+        jobs = only(instance, {own.job.id for own in here})
+        alone = replace(jobs, now_s=min(job.submit_s for job in jobs.jobs))
         [bound] = lower_bounds(alone, parse(WCT))
-        mean_s = math.fsum(one.end_s - one.release_s for one in here) / len(here)
-        found.append(
-            Slice(
-                from_s=hour * HOUR_S,
-                to_s=(hour + 1) * HOUR_S,
-                jobs=len(here),
-                mean_s=mean_s,
-                bound_s=min(mean_s, bound.value / len(here)),
-                parts_s=_parts(alone, here),
-            )
+        mean_s = fmean(own.took_s for own in here)
+        yield Slice(
+            from_s=hour * HOUR_S,
+            to_s=(hour + 1) * HOUR_S,
+            jobs=len(here),
+            mean_s=mean_s,
+            bound_s=min(mean_s, bound.value / len(here)),
+            parts_s=_parts(alone, here),
         )
-    return tuple(found)

@@ -1,11 +1,11 @@
 """Where the time of each job went, measured: from the journal's attempts, to the second."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 
-from ...executors.base import SAVED_AND_STOPPED
+from ...executors.base import SAVED_AND_STOPPED, AttemptKey
 from ...physics import lost_s
 from ..journal.events import AttemptEnded, Cleared, Held, Released, StartRefused, Submitted
 from ..journal.journal import Entry
@@ -33,6 +33,11 @@ class Spent:
     setup_s: float = 0.0
     parts: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
 
+    @property
+    def took_s(self) -> float:
+        """Return the time from its release to its end."""
+        return self.end_s - self.release_s
+
 
 Span = tuple[float, float]
 
@@ -44,7 +49,7 @@ class Past:
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.state = State()
         self.holds: dict[str, list[Span]] = {}
-        self.pauses: dict[tuple[str, int], float] = {}
+        self.pauses: dict[AttemptKey, float] = {}
         self.begin_s: float | None = None
         self.end_s = 0.0
         for entry in entries:
@@ -57,24 +62,26 @@ class Past:
         self.state.apply(at_s, event)
         if isinstance(event, Submitted):
             if event.submission.hold:
-                self.holds[event.submission.job.id] = [(at_s, float("inf"))]
+                self._hold(event.submission.job.id, at_s)
         elif isinstance(event, Held):
-            self.holds.setdefault(event.job, []).append((at_s, float("inf")))
+            self._hold(event.job, at_s)
         elif isinstance(event, Released):
             spans = self.holds.get(event.job, [])
             self.holds[event.job] = [(begin, min(end, at_s)) for begin, end in spans]
         elif isinstance(event, AttemptEnded | Cleared | StartRefused):
             job = self.state.jobs[event.job]
-            self.pauses[event.job, event.number] = job.ready_s
-            if job.held is not None and not any(
-                end == float("inf") for _, end in self.holds.get(event.job, [])
-            ):
-                self.holds.setdefault(event.job, []).append((at_s, float("inf")))
+            self.pauses[event.key] = job.ready_s
+            held = any(end == math.inf for _, end in self.holds.get(event.job, []))
+            if job.held is not None and not held:
+                self._hold(event.job, at_s)
+
+    def _hold(self, job: str, at_s: float) -> None:
+        self.holds.setdefault(job, []).append((at_s, math.inf))
 
     def spent(self, from_s: float, to_s: float) -> list[Spent]:
-        """The jobs that completed in a period, or did something useful in it and may still
+        """Return the jobs that completed in a period, or did something useful in it and may still
         complete, by submission; what they did before and after it does not count."""
-        found = []
+        spent = []
         for job in self.state.jobs.values():
             if job.finished in ("failed", "cancelled") or not job.attempts:
                 continue
@@ -82,67 +89,58 @@ class Past:
             completed = job.finished == "completed" and end_s <= to_s
             if completed and end_s <= from_s:
                 continue
-            one = self._spent(
-                job, max(job.submit_s, from_s), end_s if completed else to_s, completed
-            )
-            if one.work_s > 0 and (completed or one.end_s > one.release_s):
-                found.append(one)
-        return found
+            release_s = max(job.submit_s, from_s)
+            own = self._spent(job, release_s, end_s if completed else to_s, completed)
+            if own.work_s > 0 and (completed or own.took_s > 0):
+                spent.append(own)
+        return spent
 
     def _spent(self, job: LiveJob, release_s: float, end_s: float, completed: bool) -> Spent:
         holds = self.holds.get(job.id, [])
         for begin, end in holds:
             if begin <= release_s < end:
                 release_s = min(end, end_s)
-        found = Spent(job, release_s, end_s, completed)
-        before_s = max(
-            (
-                float(other.finished_s or 0.0)
-                for one in job.submission.job.after
-                if (other := self.state.jobs.get(one)) is not None
-            ),
-            default=0.0,
-        )
+        spent = Spent(job, release_s, end_s, completed)
+        before = (self.state.jobs.get(name) for name in job.submission.job.after)
+        done_s = [other.finished_s or 0.0 for other in before if other is not None]
+        before_s = max(done_s, default=0.0)
         pieces: list[Piece] = []
         at_s, pause_s, first = job.submit_s, 0.0, True
         for attempt in job.attempts:
+            attempt_end_s = _end_s(attempt, end_s)
             begin_s = attempt.intended_s if attempt.started_s is None else attempt.started_s
-            begin_s = max(at_s, min(begin_s, _end_s(attempt, end_s)))
+            begin_s = max(at_s, min(begin_s, attempt_end_s))
             pieces += _gap(at_s, begin_s, holds, before_s, pause_s)
-            at_s = max(at_s, _end_s(attempt, end_s))
-            pause_s = self.pauses.get((job.id, attempt.key.number), 0.0)
+            at_s = max(at_s, attempt_end_s)
+            pause_s = self.pauses.get(attempt.key, 0.0)
             ran = _ran(attempt, job, begin_s, at_s)
             pieces += ran
             if at_s > release_s and first:
-                found.setup_s, first = (
-                    max(0.0, ran[0].end_s - max(release_s, ran[0].begin_s)),
-                    False,
-                )
+                spent.setup_s = max(0.0, ran[0].end_s - max(release_s, ran[0].begin_s))
+                first = False
         pieces = [
-            Piece(one.part, max(one.begin_s, release_s), min(one.end_s, end_s), one.rate)
-            for one in pieces
-            if one.end_s > release_s and one.begin_s < end_s
+            replace(piece, begin_s=max(piece.begin_s, release_s), end_s=min(piece.end_s, end_s))
+            for piece in pieces
+            if piece.end_s > release_s and piece.begin_s < end_s
         ]
         if not completed:  # to the end of its last useful work
-            useful = [
-                i for i, one in enumerate(pieces) if one.part == "work" and one.end_s > one.begin_s
-            ]
-            pieces = pieces[: useful[-1] + 1] if useful else []
-            found.end_s = pieces[-1].end_s if pieces else release_s
-        for one in pieces:
-            found.parts[one.part] += one.end_s - one.begin_s
-            found.work_s += (one.end_s - one.begin_s) * one.rate
-        return found
+            while pieces and not (pieces[-1].part == "work" and pieces[-1].took_s > 0):
+                pieces.pop()
+            spent.end_s = pieces[-1].end_s if pieces else release_s
+        for piece in pieces:
+            spent.parts[piece.part] += piece.took_s
+            spent.work_s += piece.took_s * piece.rate
+        return spent
 
 
 def useful_work_s(job: LiveJob) -> float:
-    """Reference work that the ended attempts of a job did and did not have to do again, as it was
-    measured: what those that failed did counts only as far as it was saved."""
+    """Return the reference work that the ended attempts of a job did and did not have to do again,
+    as it was measured: what those that failed did counts only as far as it was saved."""
     return math.fsum(
-        (one.end_s - one.begin_s) * one.rate
+        piece.took_s * piece.rate
         for attempt in job.attempts
         if attempt.started_s is not None and attempt.ended is not None
-        for one in _ran(
+        for piece in _ran(
             attempt, job, attempt.started_s, max(attempt.started_s, _end_s(attempt, 0.0))
         )
     )
@@ -157,49 +155,38 @@ class Piece:
     end_s: float
     rate: float = 0.0
 
+    @property
+    def took_s(self) -> float:
+        """Return how long it was."""
+        return self.end_s - self.begin_s
+
 
 def _end_s(attempt: Attempt, now_s: float) -> float:
-    """When nothing of it was left; `now_s` where something is."""
-    if attempt.ended is None or attempt.ended_s is None:
-        return now_s
-    return attempt.ended_s if attempt.ended.ended_s is None else attempt.ended.ended_s
+    """Return when nothing of it was left; `now_s` where something is."""
+    return now_s if attempt.end_s is None else attempt.end_s
 
 
 def _gap(
     from_s: float, to_s: float, holds: list[Span], before_s: float, pause_s: float
-) -> list[Piece]:
-    """A time in which nothing of the job ran: told apart at every instant at which its reason
+) -> Iterator[Piece]:
+    """Yield a time in which nothing of the job ran: told apart at every instant at which its reason
     changes."""
-    if to_s <= from_s:
-        return []
-    edges = sorted(
-        {
-            from_s,
-            to_s,
-            *(
-                one
-                for one in (before_s, pause_s, *(edge for span in holds for edge in span))
-                if from_s < one < to_s
-            ),
-        }
-    )
-    found = []
-    for begin, end in pairwise(edges):
+    changes = (before_s, pause_s, *chain.from_iterable(holds))
+    edges = {at_s for at_s in changes if from_s < at_s < to_s}
+    for begin, end in pairwise(sorted({from_s, to_s, *edges}) if from_s < to_s else ()):
         middle = (begin + end) / 2
         if any(a <= middle < b for a, b in holds):
             part = "held"
         elif middle < before_s:
             part = "after"
-        elif middle < pause_s:
-            part = "failures"
         else:
-            part = "waiting"
-        found.append(Piece(part, begin, end))
-    return found
+            part = "failures" if middle < pause_s else "waiting"
+        yield Piece(part, begin, end)
 
 
 def _ran(attempt: Attempt, job: LiveJob, begin_s: float, end_s: float) -> list[Piece]:
-    """An attempt: set-up, work that counts, work that was lost, saving, one after another."""
+    """Return an attempt: set-up, work that counts, work that was lost, saving, one after
+    another."""
     ready_s = min(end_s, max(begin_s, _worked_from_s(attempt, begin_s)))
     stop_s = end_s if attempt.stop_s is None else min(end_s, max(ready_s, attempt.stop_s))
     lost_from_s = ready_s + (stop_s - ready_s) * _kept(attempt, job, stop_s - ready_s)
@@ -212,7 +199,8 @@ def _ran(attempt: Attempt, job: LiveJob, begin_s: float, end_s: float) -> list[P
 
 
 def _worked_from_s(attempt: Attempt, begin_s: float) -> float:
-    """When its set-up was over: as its command reported, or as long as it was believed to take."""
+    """Return when its set-up was over: as its command reported, or as long as it was believed to
+    take."""
     progress = None if attempt.ended is None else attempt.ended.progress
     if (
         progress is not None
@@ -224,7 +212,7 @@ def _worked_from_s(attempt: Attempt, begin_s: float) -> float:
 
 
 def _kept(attempt: Attempt, job: LiveJob, productive_s: float) -> float:
-    """The share of an attempt's work that did not have to be done again."""
+    """Return the share of an attempt's work that did not have to be done again."""
     ended = attempt.ended
     if ended is None or ended.exit_status == 0:
         return 1.0

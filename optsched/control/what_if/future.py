@@ -1,5 +1,6 @@
 """The live cluster as an instance that a simulation can play on to its end."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...driver.blocked import amounts
@@ -9,7 +10,7 @@ from ...model.instance import Instance, Placement, Running, Suspended
 from ...model.job import Job
 from ..journal.state import LiveJob
 from ..out_of_order import idle_out
-from ..present import LEAST_WORK_S, as_running, as_waiting, guarded, ran_before
+from ..present import LEAST_WORK_S, as_running, as_suspended, as_waiting, guarded, ran_before
 from .snapshot import Snapshot
 
 
@@ -27,10 +28,10 @@ class Outlook:
 
 
 def outlook(snapshot: Snapshot) -> Outlook:
-    """The present, made whole: claims are open again, what is being preempted has saved, a job that
-    nobody can tell of goes on, and nodes that take no jobs have only what runs there. Jobs on hold,
-    those being cancelled, and those that come after one of these are left out. Jobs that can never
-    run are among the jobs: nodes may be added.
+    """Return the present, made whole: claims are open again, what is being preempted has saved, a
+    job that nobody can tell of goes on, and nodes that take no jobs have only what runs there. Jobs
+    on hold, those being cancelled, and those that come after one of these are left out. Jobs that
+    can never run are among the jobs: nodes may be added.
 
     Raises InputError where no node takes jobs.
     """
@@ -39,55 +40,45 @@ def outlook(snapshot: Snapshot) -> Outlook:
     suspended: list[Suspended] = []
     left_out: dict[str, str] = {}
     aside: list[Placement] = []
+    state, now_s = snapshot.state, snapshot.now_s
     nodes = {status.node.name for status in snapshot.statuses}
     lost = 0
-    for job in snapshot.state.open.values():
+    for job in state.open.values():
         attempt = job.live
         reason = _left_out(snapshot, job)
         if reason is not None:
             left_out[job.id] = reason
             if attempt is not None and job.id in snapshot.left_out:
                 aside.append(attempt.placement)
-        elif (
-            attempt is not None
-            and not attempt.leaving
-            and all(slot.node in nodes for slot in attempt.placement)
-        ):
-            known, entry = as_running(
-                job, attempt, snapshot.progress.get(attempt.key), snapshot.now_s
-            )
-            lost += attempt.lost is not None
-            jobs[job.id] = known if attempt.lost is None else replace(known, preemptible=False)
+        elif attempt is not None:
+            known, entry = as_running(job, attempt, snapshot.progress.get(attempt.key), now_s)
+            jobs[job.id] = known
+            if attempt.leaving or not all(slot.node in nodes for slot in attempt.placement):
+                # it is being saved, and back in the queue within seconds
+                saved = replace(as_suspended(job), remaining_s=entry.remaining_s)
+                suspended.append(replace(saved, preemptions=job.preemptions + 1))
+                continue
             running.append(entry)
-        elif attempt is not None:  # it is being saved, and back in the queue within seconds
-            jobs[job.id], entry = as_running(
-                job, attempt, snapshot.progress.get(attempt.key), snapshot.now_s
-            )
-            suspended.append(
-                Suspended(
-                    job=job.id, remaining_s=entry.remaining_s, preemptions=job.preemptions + 1
-                )
-            )
-        elif job.ready_s > snapshot.now_s:
+            if attempt.lost is not None:
+                lost += 1
+                jobs[job.id] = replace(known, preemptible=False)
+        elif job.ready_s > now_s:
             jobs[job.id] = _pausing(job)
         else:
-            after = tuple(one for one in job.submission.job.after if one in snapshot.state.open)
+            after = tuple(name for name in job.submission.job.after if name in state.open)
             jobs[job.id] = replace(as_waiting(job), after=after)
             if ran_before(job) and not after:
-                left_s = max(LEAST_WORK_S, job.left_s)
-                suspended.append(
-                    Suspended(job=job.id, remaining_s=left_s, preemptions=job.preemptions)
-                )
+                suspended.append(as_suspended(job))
     drop_orphans(jobs, left_out)
     jobs = {
-        name: guarded(job, snapshot.state.jobs[name], snapshot.preempt_unsaved)
-        for name, job in jobs.items()
+        name: guarded(job, state.jobs[name], snapshot.preempt_unsaved) for name, job in jobs.items()
     }
-    there = _without(_nodes(snapshot, running), aside)
+    if not any(status.usable for status in snapshot.statuses):
+        raise InputError("no node takes jobs now, so nothing can be foretold")
     instance = Instance(
         name="what if",
-        now_s=snapshot.now_s,
-        cluster=replace(snapshot.cluster, nodes=there),
+        now_s=now_s,
+        cluster=replace(snapshot.cluster, nodes=tuple(_nodes(snapshot, running, aside))),
         tenants=snapshot.tenants,
         jobs=tuple(jobs.values()),
         running=tuple(running),
@@ -108,16 +99,13 @@ def outlook(snapshot: Snapshot) -> Outlook:
             f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one"
         )
     return Outlook(
-        instance,
-        {name: snapshot.state.jobs[name].submit_s for name in jobs},
-        left_out,
-        tuple(notes),
+        instance, {name: state.jobs[name].submit_s for name in jobs}, left_out, tuple(notes)
     )
 
 
 def _pausing(job: LiveJob) -> Job:
-    """A job that is tried again later: what it has to do is all its work, and it restores whenever
-    it starts."""
+    """Return a job that is tried again later: what it has to do is all its work, and it restores
+    whenever it starts."""
     known = as_waiting(job)
     profile = known.profile
     if ran_before(job):
@@ -134,52 +122,34 @@ def _left_out(snapshot: Snapshot, job: LiveJob) -> str | None:
         return "it is on hold"
     if job.id in snapshot.left_out:
         return snapshot.left_out[job.id]
-    for name in job.submission.job.after:
-        before = snapshot.state.jobs.get(name)
-        if before is None or before.finished in ("failed", "cancelled"):
-            return f"{name}, which it comes after, will never complete"
+    predecessor = snapshot.state.lost_predecessor(job)
+    if predecessor is not None:
+        return f"{predecessor[0]}, which it comes after, will never complete"
     return None
 
 
 def drop_orphans(jobs: dict[str, Job], left_out: dict[str, str]) -> None:
-    """Jobs after one that is left out are left out, too."""
-    while True:
-        orphans = {name: one for name, job in jobs.items() for one in job.after if one not in jobs}
-        if not orphans:
-            return
+    """Leave out jobs after one that is left out, too."""
+    while orphans := {
+        name: before for name, job in jobs.items() for before in job.after if before not in jobs
+    }:
         for name, before in orphans.items():
             left_out[name] = f"{before}, which it comes after, is left out"
             del jobs[name]
 
 
-def _without(nodes: tuple[Node, ...], aside: list[Placement]) -> tuple[Node, ...]:
-    """Return the nodes with what is left of them beside jobs that rounds are decided without."""
-    held = amounts(aside)
-    found = []
-    for node in nodes:
-        gpus, cpus = held.get(node.name, (0, 0))
-        left_cpus = None if node.cpus is None else max(0, node.cpus - cpus)
-        found.append(replace(node, gpus=max(0, node.gpus - gpus), cpus=left_cpus))
-    return tuple(found)
-
-
-def _nodes(snapshot: Snapshot, running: list[Running]) -> tuple[Node, ...]:
-    """The nodes; of one that takes no jobs what is held of it, and none of those of which nothing
-    is."""
-    held = amounts(entry.placement for entry in running)
-    found = []
+def _nodes(snapshot: Snapshot, running: list[Running], aside: list[Placement]) -> Iterator[Node]:
+    """Yield the nodes, with what is left of them beside jobs that rounds are decided without; of
+    one that takes no jobs what is held of it, and none of those of which nothing is."""
+    held, gone = amounts(entry.placement for entry in running), amounts(aside)
     for status in snapshot.statuses:
         node = status.node
+        gpus, cpus = held.get(node.name, (0, 0))
         if status.usable:
-            gpus = held.get(node.name, [0, 0])[0]
-            found.append(
-                replace(
-                    node, gpus=node.gpus - idle_out(snapshot.state, node.name, node.gpus - gpus)
-                )
-            )
-        elif node.name in held:
-            gpus, cpus = held[node.name]
-            found.append(replace(node, gpus=gpus, cpus=cpus if node.cpus is not None else None))
-    if not any(status.usable for status in snapshot.statuses):
-        raise InputError("no node takes jobs now, so nothing can be foretold")
-    return tuple(found)
+            out = idle_out(snapshot.state, node.name, node.gpus - gpus)
+            gpus, cpus = node.gpus - out, node.cpus or 0
+        elif node.name not in held:
+            continue
+        gone_gpus, gone_cpus = gone.get(node.name, (0, 0))
+        left_cpus = None if node.cpus is None else max(0, cpus - gone_cpus)
+        yield replace(node, gpus=max(0, gpus - gone_gpus), cpus=left_cpus)

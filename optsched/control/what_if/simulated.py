@@ -3,7 +3,9 @@ live cluster."""
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from ...duration import human
 from ...errors import InputError
@@ -16,6 +18,7 @@ from ...physics import lost_s, placed_rate, unsaved_s
 from ...physics.catalogue import catalogue_of
 from ...physics.unschedulable import why_never
 from ..policy_driver import NamedPolicy
+from ..posing import only
 from .future import Outlook, drop_orphans
 
 HYPOTHETICAL = "what-if"
@@ -27,9 +30,8 @@ mean completion time is off by 0.3 %."""
 ROUGH = 0.01
 """By such a share are means then taken to be off."""
 LIMITS = (
-    "no more jobs come, every job runs as long as it is believed to, nothing fails, and rounds "
-    "are decided as "
-    "policy optsched does, or by the policy that drives the nodes"
+    "no more jobs come, every job runs as long as it is believed to, nothing fails, and rounds are "
+    "decided as policy optsched does, or by the policy that drives the nodes"
 )
 
 
@@ -49,7 +51,7 @@ class Change:
 
     @property
     def changes(self) -> bool:
-        """Whether anything is to be otherwise."""
+        """Tell whether anything is to be otherwise."""
         return bool(self.gpus or self.no_preemption or self.without or self.down or self.submit)
 
 
@@ -59,7 +61,8 @@ class Course:
     or less: it runs now); of those that are not in it nothing was seen in the `reached_s` that were
     looked at, or they can never run (`never`). `complete`: all jobs ended in that time; `in_time`
     false: it is no longer for want of time. `gpu_use` is the share of all GPU-seconds held in that
-    time, up to the end of the last job; None where that is no time."""
+    time, up to the end of the last job; None where that is no time. `mean_jct_s` is the mean of
+    completion less submission over the jobs that complete in all courses of an answer."""
 
     complete: bool
     in_time: bool
@@ -71,20 +74,19 @@ class Course:
     gpus: int
     gpu_use: float | None
     never: dict[str, str]
+    mean_jct_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The course as things are, and with the change where there is one; both as far as the shorter
-    one was looked at. `mean_jct_s` are means of completion less submission over the `jobs` jobs
-    that complete in both; `rough`: as there are many jobs, differences between the means of less
-    than `ROUGH` of them mean nothing."""
+    one was looked at. `jobs` complete in both; `rough`: as there are many jobs, differences between
+    the means of less than `ROUGH` of them mean nothing."""
 
     change: Change
     before: Course
     after: Course | None
     jobs: int
-    mean_jct_s: tuple[float | None, float | None]
     rough: bool
     notes: tuple[str, ...]
 
@@ -117,33 +119,26 @@ def what_if(
         return _simulated(instance, named, objective, end_s, stop_at)
 
     until_s = time.monotonic() + time_limit_s
-    if not change.changes:
-        seen = [simulated(ahead.instance, until_s, asked)]
+    if change.changes:
+        first = simulated(ahead.instance, until_s - time_limit_s / 2, None)
+        seen = [first, simulated(changed, until_s, None)]
     else:
-        half_s = until_s - time_limit_s / 2
-        seen = [simulated(ahead.instance, half_s, None), simulated(changed, until_s, None)]
-    reached_s = min(one.reached_s for one in seen)
-    before, *others = (_read(one, reached_s) for one in seen)
-    after = others[0] if others else None
-    both = [
-        name
-        for name in ahead.submit_s
-        if name in before.end_s and (after is None or name in after.end_s)
-    ]
-    now_s = ahead.instance.now_s
+        seen = [simulated(ahead.instance, until_s, asked)]
+    reached_s = min(own.reached_s for own in seen)
+    courses = [_read(own, reached_s) for own in seen]
+    both = [name for name in ahead.submit_s if all(name in course.end_s for course in courses)]
 
-    def mean_s(course: Course | None) -> float | None:
-        if course is None or not both:
-            return None
-        return math.fsum(course.end_s[name] + now_s - ahead.submit_s[name] for name in both) / len(
-            both
-        )
+    def with_mean(course: Course) -> Course:
+        now_s = ahead.instance.now_s
+        jct_s = [course.end_s[name] + now_s - ahead.submit_s[name] for name in both]
+        return replace(course, mean_jct_s=fmean(jct_s) if jct_s else None)
 
+    before, *others = map(with_mean, courses)
     notes = [*ahead.notes]
-    if not all(one.in_time for one in seen):
+    if not all(own.in_time for own in seen):
         far = f"the next {human(reached_s)}" if reached_s >= 1 else "the present"
         notes.append(f"the time was up: only {far} was looked at")
-    rough = policy is None and any(_is_rough(one.instance) for one in seen)
+    rough = policy is None and any(_is_rough(own.instance) for own in seen)
     if rough:
         notes.append(
             "the farther ahead, the rougher: of so many jobs rounds are decided at ever longer "
@@ -152,28 +147,20 @@ def what_if(
     return Answer(
         change=change if renamed is None else replace(change, job=renamed),
         before=before,
-        after=after,
+        after=others[0] if others else None,
         jobs=len(both),
-        mean_jct_s=(mean_s(before), mean_s(after)),
         rough=rough,
         notes=tuple(notes),
     )
 
 
 def changed_instance(instance: Instance, change: Change) -> tuple[Instance, str | None]:
-    """The instance with the change, and the name of the job that was added. Raises InputError."""
+    """Return the instance with the change, and the name of the job that was added. Raises
+    InputError."""
     added = None
     if change.gpus:
-        instance = replace(
-            instance,
-            cluster=replace(
-                instance.cluster,
-                nodes=(
-                    *instance.cluster.nodes,
-                    *_more_nodes(instance, change.gpus, change.gpu_type),
-                ),
-            ),
-        )
+        added_nodes = _more_nodes(instance, change.gpus, change.gpu_type)
+        instance = _on(instance, (*instance.cluster.nodes, *added_nodes))
     elif change.gpu_type is not None:
         raise InputError("a GPU type goes with a number of GPUs, as --gpus 8 --type a100")
     if change.without is not None:
@@ -194,74 +181,61 @@ def changed_instance(instance: Instance, change: Change) -> tuple[Instance, str 
     return instance, added
 
 
-def _more_nodes(instance: Instance, gpus: int, gpu_type: str | None) -> tuple[Node, ...]:
-    """Nodes like the largest there are; the last one smaller where that does not come out even."""
+def _on(instance: Instance, nodes: tuple[Node, ...]) -> Instance:
+    return replace(instance, cluster=replace(instance.cluster, nodes=nodes))
+
+
+def _more_nodes(instance: Instance, gpus: int, gpu_type: str | None) -> Iterator[Node]:
+    """Yield nodes like the largest there are; the last one smaller where that does not come out
+    even."""
     if gpus < 0:
         raise InputError(f"{gpus} more GPUs: to take GPUs away name a node that is down")
-    nodes = [one for one in instance.cluster.nodes if one.gpus and gpu_type in (None, one.gpu_type)]
+    nodes = [
+        node for node in instance.cluster.nodes if node.gpus and gpu_type in (None, node.gpu_type)
+    ]
     if not nodes:
-        have = (
-            ", ".join(str(one or "GPUs of no named type") for one in instance.cluster.gpu_types)
-            or "none"
-        )
+        types = [kind or "GPUs of no named type" for kind in instance.cluster.gpu_types]
+        have = ", ".join(types) or "none"
         raise InputError(f"no node has GPUs of type {gpu_type!r}; there are: {have}")
-    like = max(nodes, key=lambda one: one.gpus)
-    found: list[Node] = []
-    while gpus > 0:
-        count = min(gpus, like.gpus)
+    like = max(nodes, key=lambda node: node.gpus)
+    for number, left in enumerate(range(gpus, 0, -like.gpus), 1):
+        count = min(left, like.gpus)
         share = count / like.gpus
-        found.append(
-            replace(
-                like,
-                name=f"added-{len(found) + 1}",
-                gpus=count,
-                cpus=None if like.cpus is None else math.floor(like.cpus * share),
-                memory_gib=None if like.memory_gib is None else like.memory_gib * share,
-            )
+        yield replace(
+            like,
+            name=f"added-{number}",
+            gpus=count,
+            cpus=None if like.cpus is None else math.floor(like.cpus * share),
+            memory_gib=None if like.memory_gib is None else like.memory_gib * share,
         )
-        gpus -= count
-    return tuple(found)
 
 
 def _without(instance: Instance, name: str) -> Instance:
     if name not in instance.job:
         raise InputError(f"job {name!r} neither waits nor runs, so all is as if it were not there")
-    return replace(
-        instance,
-        jobs=tuple(
-            replace(job, after=tuple(one for one in job.after if one != name))
-            if name in job.after
-            else job
-            for job in instance.jobs
-            if job.id != name
-        ),
-        running=tuple(one for one in instance.running if one.job != name),
-        suspended=tuple(one for one in instance.suspended if one.job != name),
-    )
+    return only(instance, instance.job.keys() - {name})
 
 
 def _down(instance: Instance, name: str) -> Instance:
-    """Without a node: what ran on it lost the work since it last saved, or since it began, and
-    waits again."""
+    """Return the instance without a node: what ran on it lost the work since it last saved, or
+    since it began, and waits again."""
     if name not in instance.cluster.node:
         raise InputError(
             f"node {name!r} is not there, or nothing runs on it and it takes no jobs already"
         )
     if len(instance.cluster.nodes) == 1:
         raise InputError(f"without {name} there is no node left")
-    hit = [one for one in instance.running if any(slot.node == name for slot in one.placement)]
-    back = tuple(
+    hit = [run for run in instance.running if any(slot.node == name for slot in run.placement)]
+    back = (
         Suspended(
-            job=one.job, remaining_s=_after_crash_s(instance, one), preemptions=one.preemptions
+            job=run.job, remaining_s=_after_crash_s(instance, run), preemptions=run.preemptions
         )
-        for one in hit
+        for run in hit
     )
-    nodes = tuple(node for node in instance.cluster.nodes if node.name != name)
     return replace(
-        instance,
-        cluster=replace(instance.cluster, nodes=nodes),
+        _on(instance, tuple(node for node in instance.cluster.nodes if node.name != name)),
         suspended=(*instance.suspended, *back),
-        running=tuple(one for one in instance.running if one not in hit),
+        running=tuple(run for run in instance.running if run not in hit),
     )
 
 
@@ -275,8 +249,8 @@ def _after_crash_s(instance: Instance, entry: Running) -> float:
 
 
 def _able(instance: Instance) -> tuple[Instance, dict[str, str]]:
-    """The instance without the jobs that can never run and those after them, and why each is not in
-    it."""
+    """Return the instance without the jobs that can never run and those after them, and why each
+    is not in it."""
     never: dict[str, str] = {}
     jobs = {}
     for job in instance.jobs:
@@ -287,13 +261,7 @@ def _able(instance: Instance) -> tuple[Instance, dict[str, str]]:
         else:
             never[job.id] = reason
     drop_orphans(jobs, never)
-    if not never:
-        return instance, never
-    return replace(
-        instance,
-        jobs=tuple(jobs.values()),
-        suspended=tuple(one for one in instance.suspended if one.job in jobs),
-    ), never
+    return only(instance, jobs.keys()) if never else instance, never
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,17 +311,11 @@ def _simulated(
         return late or ended
 
     complete = simulation.run(until=enough)
-    record, now_s, ids = simulation.record(), able.now_s, [job.id for job in able.jobs]
+    record, now_s = simulation.record(), able.now_s
+    columns = (record.job, record.start_s, record.end_s, record.gpus, record.ending)
     stays = [
-        (ids[j], begin_s - now_s, end_s - now_s, gpus, ending)
-        for j, begin_s, end_s, gpus, ending in zip(
-            record.job.tolist(),
-            record.start_s.tolist(),
-            record.end_s.tolist(),
-            record.gpus.tolist(),
-            record.ending.tolist(),
-            strict=True,
-        )
+        (able.jobs[j].id, begin_s - now_s, end_s - now_s, gpus, ending)
+        for j, begin_s, end_s, gpus, ending in zip(*(col.tolist() for col in columns), strict=True)
     ]
     for name in (*world.running, *world.saving):
         entry = world.entry(name)
@@ -366,7 +328,7 @@ def _simulated(
 
 
 def _read(seen: _Seen, reached_s: float) -> Course:
-    """What happened in the first `reached_s`."""
+    """Return what happened in the first `reached_s`."""
     from ...driver.state import Ending
 
     start_s: dict[str, float] = {}

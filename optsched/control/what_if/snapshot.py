@@ -23,8 +23,8 @@ class Snapshot:
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and
     was decided without the jobs of `left_out`, each with the reason. `objective`, `round_s` and
     `preempt_unsaved` are those of the rounds, `policy` decides in their place. `said` is what the
-    cluster manager says of attempts that it does not start yet, `short` why nothing at all is
-    started, None where jobs are.
+    cluster manager says of attempts that it does not start yet, `short_of_disk` why
+    nothing at all is started, None where jobs are.
     """
 
     state: State
@@ -42,7 +42,7 @@ class Snapshot:
     solution: RoundSolution | None = None
     blocked: tuple[Placement, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    short: str | None = None
+    short_of_disk: str | None = None
 
 
 def snapshot(controller: Controller) -> Snapshot:
@@ -70,7 +70,7 @@ def snapshot(controller: Controller) -> Snapshot:
         solution=controller.last_round,
         blocked=controller.blocked,
         left_out=dict(controller.left_out),
-        short=controller.short_of_disk,
+        short_of_disk=controller.short_of_disk,
     )
 
 

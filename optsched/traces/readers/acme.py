@@ -20,14 +20,11 @@ Source: Q. Hu et al., Characterization of large language model development in th
 NSDI'24; github.com/InternLM/AcmeTrace.
 """
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ..clusters import cluster_of
 from ..imported import (
-    At,
     ClusterText,
     FirstDate,
     Format,
@@ -36,13 +33,10 @@ from ..imported import (
     LastDate,
     Track,
     WithCpuJobs,
-    read_text,
 )
-from ..submitted import Submitted, chosen, held_beside, instance_of
-from ..tables.dates import MISSING
 from ..tables.table import Table
-from ..usable import stem
-from .job_table import COLUMNS, count, submitted
+from ..usable import imported, window
+from .job_table import COLUMNS, submitted
 
 GPUS_OF_NODE, CPUS_OF_NODE = 8, 128
 SEREN, SEREN_NODE_GIB = "a100=2288", 1024.0
@@ -68,17 +62,19 @@ def read(
     GPUs. `start` and `end` are dates. Raises InputError with the line of the first fault.
     """
     path = Path(source)
-    table = Table(str(path), read_text(path), (*COLUMNS, "type", "node_num"), (MEMORY,))
-    specification, node_gib = (
-        (KALOS, KALOS_NODE_GIB) if MEMORY in table.header else (SEREN, SEREN_NODE_GIB)
-    )
-    dropped: Counter[str] = Counter()
-    entries = [_job(table.at(line), cells, cpu_jobs) for line, cells in table.rows(track)]
-    kept = chosen(entries, dropped, start=start, end=end)
+    table = Table(path, (*COLUMNS, "type", "node_num"), (MEMORY,))
+    real, node_gib = (KALOS, KALOS_NODE_GIB) if MEMORY in table.header else (SEREN, SEREN_NODE_GIB)
+    entries = [
+        submitted(
+            row,
+            cpu_jobs=cpu_jobs,
+            memory_gib=(row.known(MEMORY) or 0.0) * max(1, row.count("node_num")),
+            command=row["type"] or None,
+        )
+        for row in table.rows(track)
+    ]
     nodes = cluster_of(
-        cluster or specification,
-        gpus_per_node or GPUS_OF_NODE,
-        cpus_per_gpu=CPUS_OF_NODE // GPUS_OF_NODE,
+        cluster or real, gpus_per_node or GPUS_OF_NODE, cpus_per_gpu=CPUS_OF_NODE // GPUS_OF_NODE
     )
     nodes = replace(
         nodes,
@@ -86,26 +82,7 @@ def read(
             replace(node, memory_gib=node_gib * node.gpus / GPUS_OF_NODE) for node in nodes.nodes
         ),
     )
-    return instance_of(path, stem(path, ".csv"), nodes, kept, dropped, read=len(entries), jobs=jobs)
-
-
-def _job(at: At, cells: Sequence[str], cpu_jobs: bool) -> Submitted | str:
-    """The job of a row, or why it is left out."""
-    *common, kind, node_num, memory, _ = cells
-    job = submitted(at, common, cpu_jobs=cpu_jobs)
-    if isinstance(job, str):
-        return job
-    memory_gib = _gib(at, memory) * max(1, count(at, node_num, "node_num"))
-    profile = held_beside(job.gpus, job.cpus, memory_gib) if job.gpus else job.profile
-    return job._replace(memory_gib=memory_gib, command=kind or None, profile=profile)
-
-
-def _gib(at: At, text: str) -> float:
-    """The memory of a pod, 0 where it is not told."""
-    gib = 0.0 if text in MISSING else at.number(text, MEMORY)
-    if gib < 0:
-        at.fail(f"a {MEMORY} >= 0", text)
-    return gib
+    return imported(path, nodes, entries, jobs, span=window(start, end, 0.0))
 
 
 FORMAT = Format(

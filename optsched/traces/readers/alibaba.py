@@ -3,12 +3,16 @@ memory."""
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from ...model.cluster import Node
+from ...errors import InputError
+from ...model.cluster import Cluster, Node
 from ...model.job import Job
 from ...model.profile import UNMEASURED, Locality, Profile, Sharing
-from ..imported import At
+from ..tables.table import UNKNOWN, Row
 
 GPU_MEMORY_GIB = {
     "a10": 24.0,
@@ -20,53 +24,42 @@ GPU_MEMORY_GIB = {
 }
 """Memory of one GPU by type; `misc` (several old ones), `g1`, `g2` and `g3` (undisclosed) have no
 limit."""
-UNKNOWN = ("", "nan", "none", "null", "\\n")
-NAMED_TWICE = "a job of this name came before"
-NO_TIME = "ran no time"
-NOTHING = "asks for neither GPUs nor cores"
-SHORTEST_S = 1e-3
-"""No job of an instance is shorter."""
+MOST_GPUS = 1_000_000
 ONE_NODE = Locality(rack=0.0, cluster=0.0)
 """A container cannot be split: its GPUs make progress on one node only."""
 ROUNDING = 1e-9
 """Shares of cores are sums of decimals; what exceeds a whole core by less is rounding."""
 
 
-def known(at: At, text: str, what: str) -> float | None:
-    """A number >= 0, or None where the cell is empty or says that it is unknown."""
-    if text.lower() in UNKNOWN:
-        return None
-    value = at.number(text, what)
-    if value < 0:
-        at.fail(f"{what} >= 0", text)
-    return value
-
-
-def whole(at: At, text: str, what: str) -> int:
-    """A whole number >= 0, also one written as 2.0; an unknown one is 0."""
-    value = known(at, text, what) or 0.0
-    if value != int(value) or value > 1_000_000:
-        at.fail(f"{what} as a whole number", text)
-    return int(value)
-
-
 def gpu_type(text: str) -> str | None:
-    """The name of a GPU type as nodes and profiles have it; None where there is none."""
+    """Return the name of a GPU type as nodes and profiles have it; None where there is none."""
     name = text.lower()
     return None if name in UNKNOWN or name == "cpu" else name
 
 
-def node(
-    at: At, name: str, type_: str | None, gpus: int, cpus: float | None, memory_gib: float | None
-) -> Node:
-    """A machine; parts of a core that nobody can be given are left out."""
-    if re.fullmatch(r"[\w.-]+", name) is None:
-        at.fail("a machine's name of letters, digits, '-', '_' and '.'", name)
+def cluster_of_machines(path: Path, machines: Iterator[tuple[Row, str, Node]]) -> Cluster:
+    """Return the cluster of a list of machines, with the row and the column that name each. Raises
+    InputError."""
+    nodes: dict[str, Node] = {}
+    for row, column, node in machines:
+        if re.fullmatch(r"[\w.-]+", node.name) is None:
+            row.refuse("a machine's name of letters, digits, '-', '_' and '.'", column)
+        if node.name in nodes:
+            row.refuse("each machine once", column)
+        nodes[node.name] = node
+    if not nodes:
+        raise InputError(f"{path}: lists no machine")
+    return Cluster(nodes=tuple(nodes.values()))
+
+
+def machine(name: str, type_: str, gpus: int, cpus: float | None, memory_gib: float | None) -> Node:
+    """Return a machine; parts of a core that nobody can be given are left out."""
+    kind = gpu_type(type_) if gpus else None
     return Node(
         name=name,
-        gpu_type=type_ if gpus else None,
+        gpu_type=kind,
         gpus=gpus,
-        gpu_memory_gib=GPU_MEMORY_GIB.get(type_ or "") if gpus else None,
+        gpu_memory_gib=GPU_MEMORY_GIB.get(kind or ""),
         cpus=None if cpus is None else int(cpus + ROUNDING),
         memory_gib=memory_gib,
     )
@@ -95,33 +88,30 @@ class Request:
 
 def job(
     request: Request,
-    profiles: dict[Request, Profile],
     *,
     id: str,
     submit_s: float,
     duration_s: float,
     priority: int = 0,
-    user: str | None = None,
-    command: str | None = None,
+    user: str = "",
+    command: str = "",
 ) -> Job:
-    """The job of a request; equal requests share one profile object, kept in `profiles`."""
-    profile = profiles.get(request)
-    if profile is None:
-        profile = profiles[request] = _profile(request)
+    """Return the job of a request; equal requests share one profile object."""
     return Job(
         id=id,
         submit_s=submit_s,
         duration_s=duration_s,
         priority=priority,
-        user=user,
-        command=command,
+        user=user or None,
+        command=command or None,
         gpus=request.gpus,
         cpus=0 if request.gpus else _cores(request.cores),
         memory_gib=0.0 if request.gpus else round(request.memory_gib, 6),
-        profile=profile,
+        profile=_profile(request),
     )
 
 
+@cache
 def _profile(request: Request) -> Profile:
     """A fraction of a GPU is the share of time for which the job keeps it busy; the rest may serve
     another job."""

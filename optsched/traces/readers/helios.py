@@ -22,14 +22,14 @@ Source: Q. Hu et al., Characterization and prediction of deep learning workloads
 datacenters, SC'21; github.com/S-Lab-System-Group/HeliosData.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InputError
 from ...model.cluster import Cluster
+from ...model.job import Job
 from ..clusters import cluster_of
 from ..imported import (
     ClusterText,
@@ -41,12 +41,10 @@ from ..imported import (
     TenantName,
     Track,
     WithCpuJobs,
-    read_text,
+    found_beside,
 )
-from ..submitted import Submitted, chosen, instance_of
-from ..tables.dates import time_at
 from ..tables.table import Table
-from ..usable import stem
+from ..usable import Window, imported, stem, window
 from .job_table import COLUMNS, submitted
 
 LOG = "cluster_log.csv"
@@ -92,31 +90,34 @@ def read(
     and `end` are dates, `tenant` is a virtual cluster. Raises InputError with the line of the first
     fault.
     """
-    path = _file(Path(source) / LOG) if Path(source).is_dir() else Path(source)
-    table = Table(str(path), read_text(path), (*COLUMNS, "vc"))
-    dropped: Counter[str] = Counter()
-    entries = []
-    for line, (*common, vc, _) in table.rows(track):
-        job = submitted(table.at(line), common, cpu_jobs=cpu_jobs)
-        entries.append(job if isinstance(job, str) else job._replace(tenant=vc or None))
-    kept = chosen(entries, dropped, start=start, end=end, tenant=tenant)
-    quotas, total = _sizes(path, kept)
+    path = Path(source)
+    if path.is_dir():
+        path = _log_in(path)
+    table = Table(path, (*COLUMNS, "vc"))
+    entries = [
+        submitted(row, cpu_jobs=cpu_jobs, tenant=row["vc"] or None) for row in table.rows(track)
+    ]
+    span = window(start, end, 0.0)
+    quotas, total = _sizes(path, entries, span, tenant)
     site = _site(path)
-    nodes = _cluster(path, site, cluster, total, gpus_per_node or GPUS_OF_NODE)
-    name = f"helios-{site}" if site else stem(path, ".csv")
-    return instance_of(
-        path, name, nodes, kept, dropped, read=len(entries), jobs=jobs, quotas=quotas
+    return imported(
+        path,
+        _cluster(path, site, cluster, total, gpus_per_node or GPUS_OF_NODE),
+        entries,
+        jobs,
+        name=f"helios-{site}" if site else stem(path, ".csv"),
+        span=span,
+        tenant=tenant,
+        quotas=quotas,
     )
 
 
-def _file(path: Path) -> Path:
-    """The file or its gzip form. Raises InputError where there is neither."""
-    for there in (path, path.with_name(path.name + ".gz")):
-        if there.is_file():
-            return there
-    raise InputError(
-        f"{path.parent}: has no {path.name}; expected the folder of one of the clusters, or a file"
-    )
+def _log_in(folder: Path) -> Path:
+    if (log := found_beside(LOG, folder)) is None:
+        raise InputError(
+            f"{folder}: has no {LOG}; expected the folder of one of the clusters, or a file"
+        )
+    return log
 
 
 def _site(path: Path) -> str | None:
@@ -161,41 +162,35 @@ def _cluster(
     )
 
 
-def _sizes(log: Path, jobs: Sequence[Submitted]) -> tuple[dict[str, int], int | None]:
-    """The most GPUs of every virtual cluster, and of all together, on the days of the jobs, from
-    the file beside the log; where it has none of these days, on all its days."""
-    path = next(
-        (
-            there
-            for there in (log.with_name(SIZES), log.with_name(SIZES + ".gz"))
-            if there.is_file()
-        ),
-        None,
-    )
-    if path is None:
+def _sizes(
+    log: Path, entries: Iterable[Job | str], span: Window, tenant: str | None
+) -> tuple[dict[str, int], int | None]:
+    """Return the most GPUs of every virtual cluster, and of all together, on the days of the jobs,
+    from the file beside the log; where it has none of these days, on all its days."""
+    if (path := found_beside(SIZES, log.parent)) is None:
         return {}, None
-    text = read_text(path)
-    names = [
-        name
-        for name in Table(str(path), text, ("date", "total")).header
-        if name not in ("date", "total")
-    ]
-    table = Table(str(path), text, ("date", "total", *names))
+    table = Table(path, ("date", "total"))
+    names = ["total", *(name for name in table.header if name not in ("date", "total"))]
     days: list[tuple[float, list[int]]] = []
-    for line, (date, *sizes, _) in table.rows():
-        at = table.at(line)
-        day_s = time_at(at, date, "the date")
-        if day_s is None:
-            at.fail("a date", date)
-        days.append((day_s, [at.whole(size, "the number of GPUs") for size in sizes]))
+    for row in table.rows():
+        if (day_s := row.time_s("date")) is None:
+            row.refuse("a date", "date")
+        days.append((day_s, list(map(row.whole, names))))
     if not days:
         raise InputError(f"{path}: has no rows below its header; expected one for each day")
-    first_s, last_s = (jobs[0].submit_s, jobs[-1].submit_s) if jobs else (0.0, 0.0)
-    on = [sizes for day_s, sizes in days if first_s - DAY_S < day_s <= last_s] or [
-        sizes for _, sizes in days
+    times = [
+        job.submit_s
+        for job in entries
+        if not isinstance(job, str)
+        and tenant in (None, job.tenant)
+        and span.outside(job.submit_s) is None
     ]
-    total, *most = map(max, zip(*on, strict=True))
-    return dict(zip(names, most, strict=True)), total
+    first_s, last_s = min(times, default=0.0), max(times, default=0.0)
+    all_days = [sizes for _, sizes in days]
+    on = [sizes for day_s, sizes in days if first_s - DAY_S < day_s <= last_s] or all_days
+    most = dict(zip(names, map(max, zip(*on, strict=True)), strict=True))
+    total = most.pop("total")
+    return most, total
 
 
 FORMAT = Format(title="Helios job table of one cluster (cluster_log.csv, or its folder)", read=read)

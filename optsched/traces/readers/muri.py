@@ -19,15 +19,16 @@ Source: Y. Zhao et al., Multi-resource interleaving for deep learning training, 
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Profile, Sharing
 from ..clusters import cluster_of
-from ..imported import At, ClusterText, Format, GpuCount, Imported, SwitchTable, Track, read_text
-from ..tables.table import Table
-from ..usable import imported
+from ..imported import ClusterText, Format, GpuCount, Imported, SwitchTable, Track
+from ..tables.table import Row, Table
+from ..usable import SHORTEST_S, imported
 from .switches import chosen_cluster
 
 COLUMNS = (
@@ -39,11 +40,12 @@ COLUMNS = (
     "iteration_time",
     "resource_time_1",
 )
-MS_PER_S, MS_DIGITS = 1000, 3
+MS, MS_PER_S, MS_DIGITS, MOST_DIGITS = "milliseconds", 1000, 3, 13
+SHORTEST_MS = 1e-9
 
 
 def _testbed() -> Cluster:
-    """8 nodes of 8 V100, 92 cores and 520 GB: simulator/cluster_spec/n8g8.csv."""
+    """Return 8 nodes of 8 V100, 92 cores and 520 GB: simulator/cluster_spec/n8g8.csv."""
     bare = cluster_of("v100=64", 8)
     return replace(
         bare,
@@ -69,53 +71,41 @@ def read(
     `gpus_per_node`, by default Muri's 64 GPUs. Raises InputError with the line of the first fault.
     """
     path = Path(source)
-    table = Table(str(path), read_text(path), COLUMNS, ["priority"])
+    table = Table(path, COLUMNS, ["priority"])
     nodes = chosen_cluster(cluster, gpus_per_node, switches, _testbed())
     return imported(path, nodes, _jobs(table, track), jobs)
 
 
 def _jobs(table: Table, track: Track) -> Iterator[Job]:
-    profiles: dict[tuple[str, float], Profile] = {}
-    for line, cells in table.rows(track):
-        number, gpus, submit, iterations, model, iteration, busy, priority, _ = cells
-        at = table.at(line)
-        iteration_ms = _positive(at, iteration, "iteration_time in milliseconds")
-        busy_ms = _positive(at, busy, "resource_time_1 (on the GPU) in milliseconds")
-        duty = round(min(1.0, busy_ms / iteration_ms), 4)
-        if not model or not number:
-            at.fail("a job_id and a model_name", f"{number},{model}")
-        profile = Profile(name=model, sharing=Sharing(duty=max(duty, 1e-4)))
-        job = Job(
-            id=f"job-{number}",
-            submit_s=_seconds(at, submit),
+    for row in table.rows(track):
+        model = row.named("model_name")
+        iteration_ms = row.number("iteration_time", MS, least=SHORTEST_MS)
+        busy_ms = row.number("resource_time_1", MS, least=SHORTEST_MS)
+        duration_s = round(row.whole("iterations") * iteration_ms / MS_PER_S, 3)
+        if duration_s < SHORTEST_S:
+            row.refuse("iterations of a millisecond or more", "iterations", "iteration_time")
+        yield Job(
+            id=f"job-{row.named('job_id')}",
+            submit_s=_submit_s(row),
             command=model,
-            gpus=at.whole(gpus, "num_gpu"),
-            priority=-at.whole(priority or "0", "the priority"),
-            duration_s=round(at.whole(iterations, "iterations") * iteration_ms / MS_PER_S, 3),
-            profile=profiles.setdefault((model, duty), profile),
+            gpus=row.whole("num_gpu", least=1),
+            priority=-row.whole("priority") if row["priority"] else 0,
+            duration_s=duration_s,
+            profile=_profile(model, round(min(1.0, busy_ms / iteration_ms), 4)),
         )
-        if job.submit_s < 0 or not job.gpus or job.work_s < 1e-3:
-            at.fail(
-                "at least one GPU, a submit_time >= 0 and iterations that take a millisecond or "
-                "more",
-                f"{gpus},{submit},{iterations},{iteration}",
-            )
-        yield job
 
 
-def _seconds(at: At, text: str) -> float:
-    """Of `submit_time`, whose milliseconds may exceed what a number of seconds may."""
-    what = "submit_time in milliseconds"
-    if len(text) > MS_DIGITS and text.isascii() and text.isdecimal():
-        return at.number(f"{text[:-MS_DIGITS]}.{text[-MS_DIGITS:]}", what)
-    return at.number(text, what) / MS_PER_S
+@cache
+def _profile(model: str, duty: float) -> Profile:
+    return Profile(name=model, sharing=Sharing(duty=max(duty, 1e-4)))
 
 
-def _positive(at: At, text: str, what: str) -> float:
-    value = at.number(text, what)
-    if value <= 0:
-        at.fail(f"{what}, above 0", text)
-    return value
+def _submit_s(row: Row) -> float:
+    """Return the seconds of `submit_time`, whose milliseconds may exceed what a number may be."""
+    text = row["submit_time"]
+    if MS_DIGITS < len(text) <= MOST_DIGITS and text.isascii() and text.isdecimal():
+        return float(f"{text[:-MS_DIGITS]}.{text[-MS_DIGITS:]}")
+    return row.number("submit_time", MS, least=0) / MS_PER_S
 
 
 FORMAT = Format(title="Muri traces (trace1.csv)", read=read)

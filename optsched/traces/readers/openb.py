@@ -21,29 +21,18 @@ gradient descent, USENIX ATC'23.
 """
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 from ...errors import InputError
-from ...model.cluster import Cluster, Node
+from ...model.cluster import Node
 from ...model.job import Job
-from ...model.profile import Profile
 from ...plugins.options import Flag
-from ..imported import At, FirstDate, Format, Imported, LastDate, Track
-from ..tables.streamed_table import first_row, table
-from ..usable import Window, imported, window
-from .alibaba import (
-    NAMED_TWICE,
-    NO_TIME,
-    NOTHING,
-    SHORTEST_S,
-    Request,
-    gpu_type,
-    job,
-    known,
-    node,
-    whole,
-)
+from ..imported import FirstDate, Format, Imported, LastDate, Track, found_beside
+from ..tables.table import Row, Table
+from ..usable import NO_TIME, NOTHING, SHORTEST_S, imported, window
+from .alibaba import Request, cluster_of_machines, gpu_type, job, machine
 
 POD_COLUMNS = (
     "name",
@@ -58,7 +47,7 @@ POD_COLUMNS = (
     "scheduled_time",
 )
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-NODE_LISTS = ("openb_node_list_all_node.csv", "openb_node_list_all_node.csv.gz")
+NODE_LIST = "openb_node_list_all_node.csv"
 BEST_EFFORT = "BE"
 UNKNOWN_S = 1.0
 """Duration of a pod that never ran."""
@@ -96,33 +85,25 @@ def read(
     """
     path = Path(source)
     span = window(start, end)
-    first_row(path)  # a wrong source is worse than a missing node list
-    cluster = Cluster(nodes=tuple(_nodes(_node_list(path, nodes), 1000 if whole_cores else 1)))
-    profiles: dict[Request, Profile] = {}
-    pods = (
-        _pod(at, cells, span, profiles, 1000 if whole_cores else 1, with_times)
-        for at, cells in table(path, POD_COLUMNS, track=track)
-    )
-    return imported(path, cluster, pods, jobs, twice=NAMED_TWICE)
+    core_milli = 1000 if whole_cores else 1
+    pods = Table(path, POD_COLUMNS)
+    node_list = nodes or found_beside(NODE_LIST, path.parent)
+    if node_list is None:
+        raise InputError(
+            f"{path}: no {NODE_LIST} (or .gz) beside it; name the node list with --nodes PATH"
+        )
+    cluster = cluster_of_machines(node_list, _machines(Path(node_list), core_milli))
+    entries = (_pod(row, core_milli, with_times) for row in pods.rows(track))
+    return imported(path, cluster, entries, jobs, span=span)
 
 
-def _pod(
-    at: At,
-    cells: list[str],
-    span: Window,
-    profiles: dict[Request, Profile],
-    core_milli: int,
-    with_times: bool,
-) -> Job | str:
-    """The job of a row, or why it is left out."""
-    name, *_, qos, created, deleted, scheduled = cells
-    submit_s = known(at, created, "creation_time")
-    start_s, end_s = known(at, scheduled, "scheduled_time"), known(at, deleted, "deletion_time")
-    request = _request(at, cells, core_milli)
-    if not name or submit_s is None:
-        at.fail("a name and a creation_time", ",".join(cells))
-    if outside := span.outside(submit_s):
-        return outside
+def _pod(row: Row, core_milli: int, with_times: bool) -> Job | str:
+    """Return the job of a row, or why it is left out."""
+    submit_s = row.known("creation_time")
+    start_s, end_s = row.known("scheduled_time"), row.known("deletion_time")
+    request = _request(row, core_milli)
+    if not row["name"] or submit_s is None:
+        row.refuse("a name and a creation_time")
     duration_s = 0.0 if start_s is None or end_s is None else end_s - start_s
     if not with_times:
         duration_s = duration_s if duration_s >= SHORTEST_S else UNKNOWN_S
@@ -134,59 +115,42 @@ def _pod(
         return NOTHING
     return job(
         request,
-        profiles,
-        id=name,
+        id=row["name"],
         submit_s=submit_s,
         duration_s=duration_s,
-        priority=int(qos != BEST_EFFORT),
+        priority=int(row["qos"] != BEST_EFFORT),
     )
 
 
-def _request(at: At, cells: list[str], core_milli: int) -> Request:
-    cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec = cells[1:6]
-    gpus = whole(at, num_gpu, "num_gpu")
-    milli = known(at, gpu_milli, "gpu_milli")
+def _request(row: Row, core_milli: int) -> Request:
+    gpus, milli = row.count("num_gpu"), row.known("gpu_milli")
     if gpus and milli is not None and not (0 < milli <= 1000):
-        at.fail("gpu_milli above 0, at most 1000, beside num_gpu", gpu_milli)
-    types = dict.fromkeys(gpu_type(part) for part in gpu_spec.split("|"))
+        row.refuse("gpu_milli above 0, at most 1000, beside num_gpu", "gpu_milli")
+    types = dict.fromkeys(map(gpu_type, row["gpu_spec"].split("|")))
     return Request(
         gpus=gpus,
-        cores=(known(at, cpu_milli, "cpu_milli") or 0.0) / core_milli,
-        memory_gib=(known(at, memory_mib, "memory_mib") or 0.0) / 1024,
+        cores=(row.known("cpu_milli") or 0.0) / core_milli,
+        memory_gib=(row.known("memory_mib") or 0.0) / 1024,
         fraction=milli / 1000 if gpus and milli is not None and milli < 1000 else None,
         gpu_types=tuple(name for name in types if name is not None),
         one_node=True,
     )
 
 
-def _node_list(pods: Path, given: str | Path | None) -> Path:
-    if given is not None:
-        return Path(given)
-    for name in NODE_LISTS:
-        if (pods.parent / name).is_file():
-            return pods.parent / name
-    raise InputError(
-        f"{pods}: no {NODE_LISTS[0]} (or .gz) beside it; name the node list with --nodes PATH"
-    )
-
-
-def _nodes(path: Path, core_milli: int) -> list[Node]:
-    found: dict[str, Node] = {}
-    for at, (name, cpu_milli, memory_mib, gpu, model) in table(path, NODE_COLUMNS):
-        cpus, memory = known(at, cpu_milli, "cpu_milli"), known(at, memory_mib, "memory_mib")
-        if name in found:
-            at.fail("each node once", name)
-        found[name] = node(
-            at,
-            name,
-            gpu_type(model),
-            whole(at, gpu, "gpu"),
-            None if cpus is None else math.floor(cpus) / core_milli,
-            None if memory is None else memory / 1024,
+def _machines(path: Path, core_milli: int) -> Iterator[tuple[Row, str, Node]]:
+    for row in Table(path, NODE_COLUMNS).rows():
+        cpus, memory = row.known("cpu_milli"), row.known("memory_mib")
+        yield (
+            row,
+            "sn",
+            machine(
+                row["sn"],
+                row["model"],
+                row.count("gpu"),
+                None if cpus is None else math.floor(cpus) / core_milli,
+                None if memory is None else memory / 1024,
+            ),
         )
-    if not found:
-        raise InputError(f"{path}: lists no node")
-    return list(found.values())
 
 
 FORMAT = Format(

@@ -30,30 +30,27 @@ Source: Q. Weng et al., MLaaS in the wild: workload analysis and scheduling in l
 heterogeneous GPU clusters, NSDI'22.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.cluster import Cluster, Node
+from ...model.cluster import Node
 from ...model.job import Job
-from ...model.profile import Profile
-from ..clusters import cluster_of
-from ..imported import ClusterText, FirstDate, Format, GpuCount, Imported, LastDate, Track
-from ..tables.streamed_table import table
-from ..usable import Window, imported, stem, window
-from . import pai_simulator
-from .alibaba import (
-    NAMED_TWICE,
-    NO_TIME,
-    NOTHING,
-    SHORTEST_S,
-    Request,
-    gpu_type,
-    job,
-    known,
-    node,
-    whole,
+from ..clusters import own_or
+from ..imported import (
+    ClusterText,
+    FirstDate,
+    Format,
+    GpuCount,
+    Imported,
+    LastDate,
+    Track,
+    found_beside,
 )
+from ..tables.table import Row, Table
+from ..usable import NAMED_TWICE, NO_TIME, NOTHING, SHORTEST_S, imported, stem, window
+from . import pai_simulator
+from .alibaba import cluster_of_machines, gpu_type, job, machine
 from .pai_roles import Role, request_of
 
 JOB_COLUMNS = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
@@ -96,162 +93,118 @@ def read(
     """
     path = Path(source)
     span = window(start, end)
-    if not path.is_dir():
-        pai_simulator.check_columns(path)
-    machines = _cluster(path, cluster, gpus_per_node)
-    entries = (_tables if path.is_dir() else pai_simulator.entries)(path, span, track)
-    return imported(
-        path, machines, entries, jobs, name=stem(path.resolve(), ".csv"), twice=NAMED_TWICE
+    folder = path if path.is_dir() else path.parent
+    simulated = None if path.is_dir() else pai_simulator.opened(path)
+    machines = own_or(cluster, gpus_per_node) or cluster_of_machines(
+        folder, _machines(_needed(folder, "pai_machine_spec", "; name the GPUs with --cluster"))
     )
+    entries = _tables(path, track) if simulated is None else pai_simulator.entries(simulated, track)
+    return imported(path, machines, entries, jobs, name=stem(path.resolve(), ".csv"), span=span)
 
 
-def _file(folder: Path, name: str) -> Path | None:
-    candidates = (folder / f"{name}.csv", folder / f"{name}.csv.gz")
-    return next((path for path in candidates if path.is_file()), None)
-
-
-def _needed(folder: Path, name: str) -> Path:
-    if (path := _file(folder, name)) is None:
+def _needed(folder: Path, name: str, remedy: str = "") -> Path:
+    if (path := found_beside(f"{name}.csv", folder)) is None:
         raise InputError(
-            f"{folder}: has no {name}.csv (or .csv.gz); expected the unpacked tables of the trace"
+            f"{folder}: has no {name}.csv (or .csv.gz); expected the unpacked tables of the "
+            f"trace{remedy}"
         )
     return path
 
 
-def _cluster(source: Path, given: str | None, gpus_per_node: int | None) -> Cluster:
-    if given is not None:
-        return cluster_of(given, gpus_per_node or 8)
-    if gpus_per_node is not None:
-        raise InputError(
-            "--gpus-per-node goes with --cluster here: the machines have their own size"
-        )
-    place, folder = ("in", source) if source.is_dir() else ("beside", source.parent)
-    if (path := _file(folder, "pai_machine_spec")) is None:
-        raise InputError(
-            f"{source}: no pai_machine_spec.csv (or .csv.gz) {place} it; name the GPUs with "
-            "--cluster, as v100=1080,t4=994"
-        )
-    return Cluster(nodes=tuple(_machines(path)))
+def _rows(path: Path, columns: tuple[str, ...], track: Track = iter) -> Iterator[Row]:
+    return Table(path, columns, headless=columns).rows(track)
 
 
-def _machines(path: Path) -> Iterator[Node]:
-    names: set[str] = set()
-    for at, (name, type_, cpus, memory, gpus) in table(
-        path, MACHINE_COLUMNS, columns=MACHINE_COLUMNS
-    ):
-        if name in names:
-            at.fail("each machine once", name)
-        names.add(name)
-        yield node(
-            at,
-            name,
-            gpu_type(type_),
-            whole(at, gpus, "cap_gpu"),
-            known(at, cpus, "cap_cpu"),
-            known(at, memory, "cap_mem"),
-        )
-    if not names:
-        raise InputError(f"{path}: lists no machine")
+def _machines(path: Path) -> Iterator[tuple[Row, str, Node]]:
+    for row in _rows(path, MACHINE_COLUMNS):
+        cpus, memory_gib = row.known("cap_cpu"), row.known("cap_mem")
+        gpus = row.count("cap_gpu")
+        yield row, "machine", machine(row["machine"], row["gpu_type"], gpus, cpus, memory_gib)
 
 
 # ------------------------------------------------------------------------------------------------
 # the tables
 
 
-def _tables(folder: Path, span: Window, track: Track) -> Iterator[Job | str]:
+def _tables(folder: Path, track: Track) -> Iterator[Job | str]:
     """Yield the jobs of the tables, and for each of the others why it is left out."""
     job_table, task_table = _needed(folder, "pai_job_table"), _needed(folder, "pai_task_table")
-    rows: dict[str, tuple[str, str, float | None]] = {}
-    for at, (name, inst_id, user, status, begun, _) in table(
-        job_table, JOB_COLUMNS, columns=JOB_COLUMNS, track=track
-    ):
-        submit_s = known(at, begun, "start_time") or None  # 0 stands for unknown
-        if not name:
-            at.fail("a job_name", name)
-        if submit_s is not None and (outside := span.outside(submit_s)):
-            yield outside
-        elif status not in ENDED:
-            yield NOT_ENDED.format(status or "no status")
-        elif name in rows:
+    jobs: dict[str, tuple[Row, float | None]] = {}
+    for row in _rows(job_table, JOB_COLUMNS, track):
+        submit_s = row.known("start_time") or None  # 0 stands for unknown
+        name = row.named("job_name")
+        if row["status"] not in ENDED:
+            yield NOT_ENDED.format(row["status"] or "no status")
+        elif name in jobs:
             yield NAMED_TWICE
         else:
-            rows[name] = inst_id, user, submit_s
-    roles = _roles(task_table, rows, track)
-    tags = _tags(
-        _file(folder, "pai_group_tag_table"), {inst_id for inst_id, _, _ in rows.values()}, track
-    )
-    profiles: dict[Request, Profile] = {}
-    for name, (inst_id, user, submit_s) in rows.items():
-        type_, group = tags.get(inst_id, ("", ""))
-        job = _job(name, submit_s, roles.get(name, []), gpu_type(type_), user, group, profiles)
-        outside = None if isinstance(job, str) or submit_s else span.outside(job.submit_s)
-        yield outside or job
+            jobs[name] = row, submit_s
+    roles = _roles(task_table, jobs, track)
+    tags = _tags(folder, {row["inst_id"] for row, _ in jobs.values()}, track)
+    for name, (row, submit_s) in jobs.items():
+        yield _job(name, row, submit_s, roles.get(name, []), *tags.get(row["inst_id"], ("", "")))
 
 
 def _job(
-    name: str,
-    submit_s: float | None,
-    roles: list[Role],
-    type_: str | None,
-    user: str,
-    group: str,
-    profiles: dict[Request, Profile],
+    name: str, row: Row, submit_s: float | None, roles: list[Role], type_: str, group: str
 ) -> Job | str:
-    """The job of its roles, or why it is left out."""
-    on_gpus = [role for role in roles if role.gpus]
-    timed = [
-        role for role in on_gpus or roles if role.start_s is not None and role.end_s is not None
+    """Return the job of its roles, or why it is left out."""
+    asking = [role for role in roles if role.gpus] or roles
+    times = [
+        (role.start_s, role.end_s)
+        for role in asking
+        if role.start_s is not None and role.end_s is not None
     ]
-    if not timed:
+    if not times:
         return NO_TIMES
-    start_s = min(role.start_s or 0.0 for role in timed)
-    duration_s = max(role.end_s or 0.0 for role in timed) - start_s
+    start_s = min(start_s for start_s, _ in times)
+    duration_s = max(end_s for _, end_s in times) - start_s
     if duration_s < SHORTEST_S:
         return NO_TIME
-    request = request_of(on_gpus or roles, type_)
+    request = request_of(asking, gpu_type(type_))
     if request.empty:
         return NOTHING
     return job(
         request,
-        profiles,
         id=name,
         submit_s=start_s if submit_s is None else submit_s,
         duration_s=duration_s,
-        user=user or None,
-        command=group or None,
+        user=row["user"],
+        command=group,
     )
 
 
-def _roles(
-    path: Path, wanted: dict[str, tuple[str, str, float | None]], track: Track
-) -> dict[str, list[Role]]:
-    found: dict[str, list[Role]] = {}
-    for at, cells in table(path, TASK_COLUMNS, columns=TASK_COLUMNS, track=track):
-        name, _, count, _, begun, ended, cpu, memory, gpu, _ = cells
+def _roles(path: Path, wanted: Container[str], track: Track) -> dict[str, list[Role]]:
+    roles: dict[str, list[Role]] = {}
+    for row in _rows(path, TASK_COLUMNS, track):
+        name = row["job_name"]
         if name not in wanted:
             continue
-        role = Role(
-            instances=whole(at, count, "inst_num"),
-            gpu_percent=known(at, gpu, "plan_gpu") or 0.0,
-            cores=(known(at, cpu, "plan_cpu") or 0.0) / 100,
-            memory_gib=known(at, memory, "plan_mem") or 0.0,
-            start_s=known(at, begun, "start_time") or None,
-            end_s=known(at, ended, "end_time") or None,
+        role = Role.of(
+            row,
+            "plan_gpu",
+            instances=row.count("inst_num"),
+            gpu_percent=row.known("plan_gpu") or 0.0,
+            cores=(row.known("plan_cpu") or 0.0) / 100,
+            memory_gib=row.known("plan_mem") or 0.0,
+            start_s=row.known("start_time") or None,
+            end_s=row.known("end_time") or None,
         )
-        if role.gpus > 1_000_000:
-            at.fail("inst_num times plan_gpu of at most 1000000 GPUs", f"{count} times {gpu}")
         if role.instances:
-            found.setdefault(name, []).append(role)
-    return found
+            roles.setdefault(name, []).append(role)
+    return roles
 
 
-def _tags(path: Path | None, wanted: set[str], track: Track) -> dict[str, tuple[str, str]]:
-    """GPU type asked for and group tag of the wanted `inst_id`s; nothing without the table."""
-    if path is None:
+def _tags(folder: Path, wanted: Container[str], track: Track) -> dict[str, tuple[str, str]]:
+    """Return GPU type asked for and group tag of the wanted `inst_id`s; nothing without the
+    table."""
+    if (path := found_beside("pai_group_tag_table.csv", folder)) is None:
         return {}
-    columns = ("inst_id", "gpu_type_spec", "group")
-    rows = table(path, columns, columns=TAG_COLUMNS, track=track)
-    return {inst_id: (type_, group) for _, (inst_id, type_, group) in rows if inst_id in wanted}
+    return {
+        row["inst_id"]: (row["gpu_type_spec"], row["group"])
+        for row in _rows(path, TAG_COLUMNS, track)
+        if row["inst_id"] in wanted
+    }
 
 
 FORMAT = Format(

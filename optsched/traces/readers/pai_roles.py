@@ -1,9 +1,10 @@
 """What the roles of a PAI job ask for together."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .alibaba import ROUNDING, Request
+from ..tables.table import Row
+from .alibaba import MOST_GPUS, ROUNDING, Request
 
 
 class Role(NamedTuple):
@@ -15,6 +16,14 @@ class Role(NamedTuple):
     memory_gib: float = 0.0
     start_s: float | None = None
     end_s: float | None = None
+
+    @classmethod
+    def of(cls, row: Row, gpu_column: str, **values: Any) -> "Role":
+        """Return the role that a row tells of. Raises InputError where it has far too many GPUs."""
+        role = cls(**values)
+        if role.gpus > MOST_GPUS:
+            row.refuse(f"inst_num times {gpu_column} of at most {MOST_GPUS} GPUs", gpu_column)
+        return role
 
     @property
     def gpus(self) -> int:

@@ -21,14 +21,14 @@ Source: M. Jeon et al., Analysis of large-scale multi-tenant GPU clusters for DN
 workloads, ATC'19; github.com/msr-fiddle/philly-traces.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from ...errors import InputError
+from ...model.job import Job
 from ...plugins.options import Flag
-from ..clusters import cluster_of
+from ..clusters import own_or
 from ..imported import (
     ClusterText,
     FirstDate,
@@ -38,23 +38,16 @@ from ..imported import (
     LastDate,
     TenantName,
     Track,
+    found_beside,
     read_text,
 )
-from ..submitted import NO_SUBMISSION, WITHOUT_GPUS, Submitted, chosen, instance_of, ran_s
-from ..tables.dates import time_at, unix_s
+from ..tables.dates import unix_s
 from ..tables.json_list import elements
-from ..tables.table import Table
-from ..usable import stem
+from ..tables.table import UNKNOWN, Table
+from ..usable import NO_SUBMISSION, SHORTEST_S, WITHOUT_GPUS, imported, ran_s, stem, window
 from . import philly_machines as machines
 
-LOG_NAMES = (
-    "cluster_job_log",
-    "cluster_job_log.json",
-    "cluster_job_log.gz",
-    "cluster_job_log.json.gz",
-)
-DEFAULT_GPUS_PER_NODE = 8
-SHORTEST_S = 1e-3
+LOG = "cluster_job_log"
 NO_ATTEMPT = "never ran: it has no attempt"
 RUNNING = "its last attempt has no end: it was still running"
 NO_START = "its last attempt has no start"
@@ -88,39 +81,42 @@ def read(
     With a table it is as many machines as the published list has. `start` and `end` are dates,
     `tenant` is a virtual cluster. Raises InputError saying where the first fault is.
     """
-    if gpus_per_node is not None and cluster is None:
-        raise InputError(
-            "--gpus-per-node goes with --cluster; the trace's own machines have their sizes"
-        )
-    path = _log_in(Path(source)) if Path(source).is_dir() else Path(source)
-    dropped: Counter[str] = Counter()
-    seen: dict[str, set[str]] = {}
+    path = Path(source)
+    nodes = own_or(cluster, gpus_per_node)
+    if path.is_dir():
+        path = _log_in(path)
+    gpus: dict[str, set[str]] = {}
+    failed_s: dict[str, list[float]] = {}
     text = read_text(path)
-    is_log = text.lstrip()[:1] in ("[", "{")
-    entries = list(_from_log(path, text, track, seen)) if is_log else _from_table(path, text, track)
-    kept = chosen(entries, dropped, start=start, end=end, tenant=tenant)
-    listed = machines_path or machines.beside(path)
-    if cluster is not None:
-        nodes = cluster_of(cluster, gpus_per_node or DEFAULT_GPUS_PER_NODE)
-    elif listed is not None:
-        nodes = machines.listed(Path(listed))
+    if text.lstrip()[:1] in ("[", "{"):
+        entries = list(_from_log(path, text, track, gpus, failed_s))
     else:
-        nodes = machines.named(seen, str(path)) if seen else machines.published()
-    return instance_of(path, _name(path), nodes, kept, dropped, read=len(entries), jobs=jobs)
-
-
-def _log_in(folder: Path) -> Path:
-    for name in LOG_NAMES:
-        if (folder / name).is_file():
-            return folder / name
-    raise InputError(
-        f"{folder}: has no {LOG_NAMES[0]}; expected a folder of the Philly traces, or a file"
+        entries = list(_from_table(path, track))
+    span = window(start, end, 0.0)
+    if nodes is None:
+        if listed := machines_path or machines.beside(path):
+            nodes = machines.listed(Path(listed))
+        else:
+            nodes = machines.named(gpus, str(path)) if gpus else machines.published()
+    name = stem(path, ".csv", ".json")
+    return imported(
+        path,
+        nodes,
+        entries,
+        jobs,
+        name="philly" if name == LOG else name,
+        span=span,
+        tenant=tenant,
+        quotas={},
+        failed_s=failed_s,
     )
 
 
-def _name(path: Path) -> str:
-    name = stem(path, ".csv", ".json")
-    return "philly" if name == LOG_NAMES[0] else name
+def _log_in(folder: Path) -> Path:
+    for name in (LOG, f"{LOG}.json"):
+        if (log := found_beside(name, folder)) is not None:
+            return log
+    raise InputError(f"{folder}: has no {LOG}; expected a folder of the Philly traces, or a file")
 
 
 # ------------------------------------------------------------------------------------------------
@@ -128,13 +124,13 @@ def _name(path: Path) -> str:
 
 
 def _from_log(
-    path: Path, text: str, track: Track, seen: dict[str, set[str]]
-) -> Iterator[Submitted | str]:
-    """Yield the jobs of a log, and for each that cannot be used why; note in `seen` the GPUs of
-    every machine it names."""
+    path: Path, text: str, track: Track, gpus: dict[str, set[str]], failed_s: dict[str, list[float]]
+) -> Iterator[Job | str]:
+    """Yield the jobs of a log, and for each that cannot be used why; note the GPUs of every machine
+    it names, and the run times of attempts that failed by job."""
     for count, record in enumerate(elements(str(path), text, track), start=1):
         try:
-            yield _job(record, seen)
+            yield _job(record, gpus, failed_s)
         except (KeyError, TypeError, ValueError, AttributeError):
             shown = repr(record)
             raise InputError(
@@ -143,24 +139,22 @@ def _from_log(
             ) from None
 
 
-def _job(record: dict[str, Any], seen: dict[str, set[str]]) -> Submitted | str:
-    """The job of a record, or why it cannot be used. Raises what a record of another form
+def _job(
+    record: dict[str, Any], gpus: dict[str, set[str]], failed_s: dict[str, list[float]]
+) -> Job | str:
+    """Return the job of a record, or why it cannot be used. Raises what a record of another form
     causes."""
     runs: list[tuple[float | None, float | None]] = []
-    gpus = 0
+    held = 0
     for attempt in _list(record["attempts"]):
-        runs.append((_time(attempt["start_time"]), _time(attempt["end_time"])))
-        gpus = 0
-        for held in _list(attempt["detail"]):
-            names = list(map(_text, _list(held["gpus"])))
-            seen.setdefault(_text(held["ip"]), set()).update(names)
-            gpus += len(names)
-    job_id, user, vc = (
-        _text(record["jobid"]),
-        _text(record["user"] or ""),
-        _text(record["vc"] or ""),
-    )
-    submit_s = _time(record["submitted_time"])
+        runs.append((_time_s(attempt["start_time"]), _time_s(attempt["end_time"])))
+        held = 0
+        for machine in _list(attempt["detail"]):
+            names = list(map(_text, _list(machine["gpus"])))
+            gpus.setdefault(_text(machine["ip"]), set()).update(names)
+            held += len(names)
+    job_id, user, vc = (_text(record[key] or "") for key in ("jobid", "user", "vc"))
+    submit_s = _time_s(record["submitted_time"])
     if not runs:
         return NO_ATTEMPT
     if submit_s is None:
@@ -171,22 +165,21 @@ def _job(record: dict[str, Any], seen: dict[str, set[str]]) -> Submitted | str:
     duration_s = ran_s(start_s, end_s)
     if isinstance(duration_s, str):
         return duration_s
-    if not gpus:
+    if not held:
         return WITHOUT_GPUS
-    failed = tuple(work_s for run in runs if not isinstance(work_s := ran_s(*run), str))
-    return Submitted(
+    failed_s[job_id] = [work_s for run in runs if not isinstance(work_s := ran_s(*run), str)]
+    return Job(
         id=job_id,
         submit_s=submit_s,
-        gpus=gpus,
+        gpus=held,
         duration_s=duration_s,
         user=user or None,
         tenant=vc or None,
-        failed_s=failed,
     )
 
 
-def _time(value: Any) -> float | None:
-    return None if value is None else unix_s(_text(value))
+def _time_s(value: Any) -> float | None:
+    return None if value is None or _text(value).lower() in UNKNOWN else unix_s(value)
 
 
 def _text(value: Any) -> str:
@@ -196,7 +189,7 @@ def _text(value: Any) -> str:
 
 
 def _list(value: Any) -> list[Any]:
-    """The list, an empty one for null."""
+    """Return the list, an empty one for null."""
     if value is not None and not isinstance(value, list):
         raise TypeError
     return value or []
@@ -206,30 +199,19 @@ def _list(value: Any) -> list[Any]:
 # the table
 
 
-def _from_table(path: Path, text: str, track: Track) -> list[Submitted | str]:
-    """The jobs of the table, numbered in its order from 0."""
-    table = Table(str(path), text, ("timestamp", "duration", "num_gpus", "cluster"))
-    submitted: list[Submitted | str] = []
-    for line, (timestamp, duration, num_gpus, vc, _) in table.rows(track):
-        at = table.at(line)
-        submit_s = time_at(at, timestamp, "the timestamp")
-        duration_s = at.number(duration, "the duration in seconds")
-        gpus = at.whole(num_gpus, "num_gpus")
-        if submit_s is None or duration_s < SHORTEST_S or not gpus:
-            at.fail(
-                f"a timestamp, a duration of at least {SHORTEST_S} s and at least one GPU",
-                f"{timestamp},{duration},{num_gpus}",
-            )
-        submitted.append(
-            Submitted(
-                id=f"job-{len(submitted)}",
-                submit_s=submit_s,
-                gpus=gpus,
-                duration_s=duration_s,
-                tenant=vc or None,
-            )
+def _from_table(path: Path, track: Track) -> Iterator[Job]:
+    """Yield the jobs of the table, numbered in its order from 0."""
+    table = Table(path, ("timestamp", "duration", "num_gpus", "cluster"))
+    for i, row in enumerate(table.rows(track)):
+        if (submit_s := row.time_s("timestamp")) is None:
+            row.refuse("a timestamp", "timestamp")
+        yield Job(
+            id=f"job-{i}",
+            submit_s=submit_s,
+            gpus=row.whole("num_gpus", least=1),
+            duration_s=row.number("duration", "seconds", least=SHORTEST_S),
+            tenant=row["cluster"] or None,
         )
-    return submitted
 
 
 FORMAT = Format(

@@ -21,58 +21,51 @@ from pathlib import Path
 
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
-from ..imported import read_text
+from ..imported import found_beside
 from ..tables.table import Table
 
-NAMES = (
-    "cluster_machine_list",
-    "cluster_machine_list.csv",
-    "cluster_machine_list.gz",
-    "cluster_machine_list.csv.gz",
-)
+NAMES = ("cluster_machine_list", "cluster_machine_list.csv")
 SMALL, LARGE = "k80", "p100"
 SMALL_GIB, LARGE_GIB = 12.0, 24.0
-LISTED_SMALL, LISTED_LARGE = 321, 231
-"""Machines of each kind in the published list: 642 and 1,848 GPUs, 2,490 in all."""
+LISTED = (SMALL, 321, 2, SMALL_GIB), (LARGE, 231, 8, LARGE_GIB)
+"""Machines of each kind in the published list, with their GPUs: 642 and 1,848, 2,490 in all."""
+COLUMNS, MEMORY = ("machineId", "number of GPUs"), "single GPU mem"
 
 
 def beside(path: Path) -> Path | None:
-    """The machine list in the folder of a job log, if it is there."""
-    return next((path.parent / name for name in NAMES if (path.parent / name).is_file()), None)
+    """Return the machine list in the folder of a job log, if it is there."""
+    return next(filter(None, (found_beside(name, path.parent) for name in NAMES)), None)
 
 
 def listed(path: Path) -> Cluster:
-    """The cluster of a machine list; machines without GPUs are left out. Raises InputError."""
+    """Return the cluster of a machine list; machines without GPUs are left out. Raises
+    InputError."""
     nodes: dict[str, Node] = {}
-    table = Table(str(path), read_text(path), ("machineId", "number of GPUs"), ("single GPU mem",))
-    for line, (name, count, memory, _) in table.rows():
-        at = table.at(line)
-        gpus = at.whole(count.strip(), "the number of GPUs")
-        gib = (
-            at.number(memory.strip().upper().removesuffix("GB"), "the memory of a GPU")
-            if memory
-            else None
-        )
-        if not name or (gib is not None and gib <= 0):
-            at.fail("the name of a machine and a memory above 0", f"{name},{count},{memory}")
+    for row in Table(path, COLUMNS, [MEMORY]).rows():
+        name, gpus = row.named(COLUMNS[0]), row.whole(COLUMNS[1])
+        gib = None
+        if row[MEMORY]:
+            gib = row.number(MEMORY, "GB", least=SMALL_GIB / 1000, suffix="GB")
         if name in nodes:
-            at.fail("each machine once", name)
+            row.refuse("each machine once", COLUMNS[0])
         if gpus:
             nodes[name] = _node(name, gpus, gib)
     return _cluster(nodes, str(path))
 
 
 def named(gpus: Mapping[str, set[str]], source: str) -> Cluster:
-    """The cluster of the machines in a job log, each with the GPUs that the log names there."""
+    """Return the cluster of the machines in a job log, each with the GPUs that the log names
+    there."""
     return _cluster(
         {name: _node(name, len(gpus[name]), None) for name in sorted(gpus, key=_by_number)}, source
     )
 
 
 def published() -> Cluster:
-    """Machines as many as the published list has of each kind, 552 with 2,490 GPUs."""
-    nodes = [_node(f"{SMALL}-{i}", 2, SMALL_GIB) for i in range(LISTED_SMALL)]
-    nodes += [_node(f"{LARGE}-{i}", 8, LARGE_GIB) for i in range(LISTED_LARGE)]
+    """Return machines as many as the published list has of each kind, 552 with 2,490 GPUs."""
+    nodes = [
+        _node(f"{kind}-{i}", gpus, gib) for kind, count, gpus, gib in LISTED for i in range(count)
+    ]
     return Cluster(nodes=tuple(nodes), reference_gpu=LARGE)
 
 

@@ -24,22 +24,20 @@ Source: A. Qiao et al., Pollux: Co-adaptive cluster scheduling for goodput-optim
 OSDI'21.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
 from ...errors import InputError
 from ...model.cluster import Cluster
-from ...model.instance import Instance
 from ...model.job import Elastic, Job
 from ...model.profile import Locality, Profile
 from ...plugins.options import Flag
 from ..clusters import cluster_of
-from ..imported import At, ClusterText, Format, GpuCount, Imported, Track, read_text
-from ..tables.table import Table
-from ..usable import nothing_left, runnable, stem
+from ..imported import ClusterText, Format, GpuCount, Imported, Track
+from ..tables.table import Row, Table
+from ..usable import imported
 from .pollux_application import Application, Shape
 
 GPU_TYPE = "t4"
@@ -87,56 +85,47 @@ def read(
             f"{GPU_TYPE} GPUs, at most {MOST_GPUS_PER_NODE} a node; expected one as "
             f"{DEFAULT_CLUSTER}"
         )
-    table = Table(str(path), read_text(path), COLUMNS)
+    table = Table(path, COLUMNS)
     folder = _folder(path, applications)
-    known: dict[str, Application | None] = {}
-    profiles: dict[tuple[str, int | None, int], tuple[Profile, float, int]] = {}
-    found: list[Job] = []
-    dropped: Counter[str] = Counter()
-    lines: dict[str, int] = {}
-    for line, cells in table.rows(track):
-        name, time, application, replicas, batch = (cell.strip() for cell in cells[: len(COLUMNS)])
-        at = table.at(line)
-        gpus, size, submit_s = (
-            _above_0(at, replicas, COLUMNS[3]),
-            _above_0(at, batch, COLUMNS[4]),
-            _time(at, time),
+    names: set[str] = set()
+
+    @cache
+    def measured(application: str) -> Application | None:
+        is_measured = application and (folder / application / TABLES[0]).is_file()
+        return Application(folder / application) if is_measured else None
+
+    @cache
+    def profile(
+        application: Application, batch: int | None, gpus: int
+    ) -> tuple[Profile, float, int]:
+        return _profile(application, batch, gpus, nodes, gpus_per_node, elastic)
+
+    def entry(row: Row) -> Job | str:
+        name, application = row["name"], row["application"]
+        gpus, batch = row.whole("num_replicas", least=1), row.whole("batch_size", least=1)
+        submit_s = row.number("time", least=0)
+        if not name or name in names:
+            row.refuse("a name that no other job has", "name")
+        names.add(name)
+        known = measured(application)
+        if known is None:
+            return f"there are no measurements of application {application}"
+        if not known.smallest_batch <= batch <= known.largest_batch:
+            return f"{application} was not measured with a batch of {batch}"
+        if gpus > known.most_gpus(batch):
+            return f"{application} was not measured with a batch of {batch} on {gpus} GPUs"
+        own, duration_s, most = profile(known, batch if fixed_batch else None, gpus)
+        return Job(
+            id=name,
+            submit_s=submit_s,
+            command=application,
+            duration_s=duration_s,
+            profile=own,
+            gpus=Elastic(min=1, max=most) if elastic and most > 1 else gpus,
         )
-        if not name or lines.setdefault(name, line) != line:
-            at.fail("a name that no other job has", name)
-        if application not in known:
-            measured_here = application and (folder / application / TABLES[0]).is_file()
-            known[application] = Application(folder / application) if measured_here else None
-        measured = known[application]
-        if measured is None:
-            dropped[f"there are no measurements of application {application}"] += 1
-        elif not measured.smallest_batch <= size <= measured.largest_batch:
-            dropped[f"{application} was not measured with a batch of {size}"] += 1
-        elif gpus > measured.most_gpus(size):
-            dropped[f"{application} was not measured with a batch of {size} on {gpus} GPUs"] += 1
-        else:
-            key = application, size if fixed_batch else None, gpus
-            if key not in profiles:
-                profiles[key] = _profile(measured, key[1], gpus, nodes, gpus_per_node, elastic)
-            profile, duration_s, most = profiles[key]
-            found.append(
-                Job(
-                    id=name,
-                    submit_s=submit_s,
-                    command=application,
-                    duration_s=duration_s,
-                    profile=profile,
-                    gpus=Elastic(min=1, max=most) if elastic and most > 1 else gpus,
-                )
-            )
-    kept = runnable(nodes, found, jobs, dropped)  # on the workload's clock, to which rounds belong
-    if not kept:
-        raise nothing_left(path, dropped)
-    return Imported(
-        instance=Instance(name=stem(path, ".csv"), cluster=nodes, jobs=tuple(kept)),
-        read=len(lines),
-        dropped=dict(dropped),
-    )
+
+    # on the workload's clock, to which rounds belong
+    return imported(path, nodes, map(entry, table.rows(track)), jobs, own_clock=True)
 
 
 def _folder(workload: Path, given: str | Path | None) -> Path:
@@ -148,20 +137,6 @@ def _folder(workload: Path, given: str | Path | None) -> Path:
         f"{where} there is no folder of an application with {' and '.join(TABLES)}; "
         "name the one that holds them with --applications PATH"
     )
-
-
-def _above_0(at: At, text: str, column: str) -> int:
-    found = at.whole(text, column)
-    if found < 1:
-        at.fail(f"{column} of at least 1", text)
-    return found
-
-
-def _time(at: At, text: str) -> float:
-    found = at.number(text, "time")
-    if found < 0:
-        at.fail("a time of at least 0", text)
-    return found
 
 
 def _profile(

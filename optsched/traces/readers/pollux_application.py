@@ -4,17 +4,19 @@ on each node."""
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from ...errors import InputError
-from ..imported import At, read_text
-from ..tables.table import Table
+from ..tables.table import Row, Table
 from .goodput import Floats, Ints, Limits
 
+TIMES, GRADIENT = ("step_time", "sync_time"), ("grad_sqr", "grad_var")
+SIZE = ("num_nodes", "num_replicas", "local_bsz")
 LARGEST_LOCAL_BATCH = {"yolov3": 8}
 """Batch of one GPU in one pass: where Pollux's simulator goes less far than the measurements."""
 
@@ -39,20 +41,15 @@ class Application:
         self.name = folder.name
         self._adaptive_s: dict[Shape, Floats] = {}
         self._shapes: dict[str, ByBatch] = defaultdict(dict)
-        for at, (shape, local, *times) in _rows(
-            folder / "placements.csv", "placement", "local_bsz"
-        ):
+        for row in _rows(folder / "placements.csv", "placement", "local_bsz", *TIMES):
+            shape = row["placement"]
             if not (shape.isascii() and shape.isdecimal()) or "0" in shape:
-                at.fail("a placement as GPUs on each node, one digit a node", shape)
-            self._shapes[shape][_count(at, local, "local_bsz")] = _times(at, times)
+                row.refuse("a placement as GPUs on each node, one digit a node", "placement")
+            self._shapes[shape][row.whole("local_bsz", least=1)] = _times(row)
         self._sizes = _by_size(self._shapes)
-        for at, (nodes, gpus, local, *times) in _rows(
-            folder / "scalability.csv", "num_nodes", "num_replicas", "local_bsz"
-        ):
-            by_gpus = self._sizes[_count(at, nodes, "num_nodes")]
-            by_gpus[_count(at, gpus, "num_replicas")][_count(at, local, "local_bsz")] = _times(
-                at, times
-            )
+        for row in _rows(folder / "scalability.csv", *SIZE, *TIMES):
+            nodes, gpus, local = (row.whole(name, least=1) for name in SIZE)
+            self._sizes[nodes][gpus][local] = _times(row)
         batches = {local for measured in self._shapes.values() for local in measured}
         self.smallest_local = min(batches)
         self.largest_local = LARGEST_LOCAL_BATCH.get(self.name, max(batches))
@@ -229,27 +226,17 @@ def _by_size(shapes: Mapping[str, ByBatch]) -> dict[int, dict[int, ByBatch]]:
     return found
 
 
-def _rows(path: Path, *keys: str) -> Iterable[tuple[At, Sequence[str]]]:
-    table = Table(str(path), read_text(path), (*keys, "step_time", "sync_time"))
-    empty = True
-    for line, cells in table.rows():
-        empty = False
-        yield table.at(line), [cell.strip() for cell in cells[: len(keys) + 2]]
-    if empty:
+def _rows(path: Path, *columns: str) -> Iterator[Row]:
+    rows = Table(path, columns).rows()
+    if (first := next(rows, None)) is None:
         raise InputError(f"{path}: has no rows below its header; expected one for each measurement")
+    return chain([first], rows)
 
 
-def _count(at: At, text: str, column: str) -> int:
-    found = at.whole(text, column)
-    if found < 1:
-        at.fail(f"{column} of at least 1", text)
-    return found
-
-
-def _times(at: At, texts: Sequence[str]) -> Times:
-    step_s, sync_s = at.number(texts[0], "step_time"), at.number(texts[1], "sync_time")
+def _times(row: Row) -> Times:
+    step_s, sync_s = map(row.number, TIMES)
     if not 0 <= sync_s <= step_s or step_s == 0:
-        at.fail("a step_time above 0 and a sync_time from 0 to it", ",".join(texts))
+        row.refuse("a step_time above 0 and a sync_time from 0 to it", *TIMES)
     return step_s, sync_s
 
 
@@ -261,26 +248,15 @@ def _batch_size(path: Path) -> int:
 
 
 def _epochs(path: Path) -> list[tuple[float, float, float]]:
-    table = Table(str(path), read_text(path), ("progress", "grad_sqr", "grad_var"))
-    found = []
-    for line, cells in table.rows():
-        at = table.at(line)
-        progress = at.number(cells[0], "progress")
-        square, variance = _size(at, cells[1], "grad_sqr"), _size(at, cells[2], "grad_var")
-        if square + variance == 0:
-            at.fail("a grad_sqr or a grad_var above 0", ",".join(cells[1:3]))
-        found.append((progress, square, variance))
-    if not found:
-        raise InputError(f"{path}: has no rows below its header; expected one for each epoch")
-    return found
+    return [(row.number("progress"), *_gradient(row)) for row in _rows(path, "progress", *GRADIENT)]
 
 
-def _size(at: At, text: str, column: str) -> float:
-    """A finite number >= 0 of any size: gradients are measured with the loss scaled up."""
+def _gradient(row: Row) -> tuple[float, float]:
+    """Return finite numbers >= 0 of any size: gradients are measured with the loss scaled up."""
     try:
-        value = float(text)
+        square, variance = (float(row[column]) for column in GRADIENT)
     except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        at.fail(f"{column} as a number >= 0", text)
-    return value
+        square = variance = math.nan
+    if not 0 < square + variance < math.inf or min(square, variance) < 0:
+        row.refuse("a grad_sqr and a grad_var >= 0, one of them above 0", *GRADIENT)
+    return square, variance

@@ -22,7 +22,8 @@ from ...errors import InputError
 from ...model.cluster import Cluster
 from ...model.instance import Instance
 from ...model.job import Job, Mode
-from ..imported import At, Format, Imported, Track, read_text
+from ..imported import Format, Imported, Track, read_text
+from ..tables.table import At
 
 Demand = tuple[int, ...]
 
@@ -75,7 +76,7 @@ class _Lines:
         while not line.lower().startswith(label):
             line = self.next(f"a line {label!r}")
         words = line.partition(":")[2].split()
-        return self.at.whole(words[0] if words else "", f"{label!r}")
+        return self.at.as_whole(words[0] if words else "", f"{label!r}")
 
 
 def read(source: str | Path, *, jobs: int | None = None, track: Track = iter) -> Imported:
@@ -130,7 +131,7 @@ def _release(lines: _Lines) -> int:
     words = lines.next("the project's line").split()
     if len(words) < 3:
         lines.at.fail("a project number, a job count and a release date", " ".join(words))
-    return lines.at.whole(words[2], "the release date")
+    return lines.at.as_whole(words[2], "the release date")
 
 
 def _precedence(lines: _Lines, count: int) -> dict[int, _Activity]:
@@ -143,7 +144,7 @@ def _precedence(lines: _Lines, count: int) -> dict[int, _Activity]:
         at = lines.at
         if not text[0].isdigit():
             at.fail(what, text)
-        row = [at.whole(word, what) for word in text.split()]
+        row = [at.as_whole(word, what) for word in text.split()]
         if len(row) < 3 or row[0] != number or len(row) != 3 + row[2]:
             at.fail(what, text)
         if row[1] < 1:
@@ -166,7 +167,7 @@ def _requests(lines: _Lines, activities: dict[int, _Activity], kinds: list[str])
             at = lines.at
             if not text[0].isdigit():
                 at.fail(what, text)
-            row = [at.whole(word, what) for word in text.split()]
+            row = [at.as_whole(word, what) for word in text.split()]
             start = [number, mode] if mode == 1 else [mode]
             if row[: len(start)] != start or len(row) != len(start) + 1 + len(kinds):
                 at.fail(what, text)
@@ -189,7 +190,7 @@ def _availabilities(lines: _Lines, kinds: list[str]) -> list[int]:
     words = lines.next(what).split()
     if len(words) != len(kinds):
         lines.at.fail(what, " ".join(words))
-    return [lines.at.whole(word, what) for word in words]
+    return [lines.at.as_whole(word, what) for word in words]
 
 
 def _jobs(

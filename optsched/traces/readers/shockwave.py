@@ -30,11 +30,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from ...errors import InputError
 from ...model.profile import Profile
 from ..clusters import cluster_of
 from ..imported import (
-    At,
     ClusterText,
     Format,
     GpuCount,
@@ -43,17 +41,19 @@ from ..imported import (
     Track,
     WithOverheads,
 )
+from ..tables.table import Row, lines
 from .batch_sizes import SAMPLES, phases, steps_of_epoch
-from .throughputs import REFERENCE, Line, find_table, jobs_of_lines, line_of, lines_of, read_table
+from .throughputs import REFERENCE, Line, find_table, jobs_of_lines, read_table, steps_per_s
 
+COLUMNS = (
+    "job_type command working_directory steps_arg needs_data_dir total_steps scale_factor mode "
+    "weight slo duration arrival"
+)
 DEFAULT_CLUSTER = "v100=32"
-TABLE_NAMES = ("tacc_throughputs.json", "tacc_throughputs.json.gz")
+TABLE_NAME = "tacc_throughputs.json"
 RULES = ("static", "accordion", "gns")
 JOB_TYPE = re.compile(r"(\S+) \(batch size ([1-9][0-9]{0,6})\)")
 START_S = 20.0
-
-Steps = dict[str, dict[str, float]]
-"""Steps/s alone by GPU type and the table's name of a job type."""
 
 
 def read(
@@ -73,89 +73,62 @@ def read(
     cluster, are dropped and counted. Raises InputError with the line of the first fault.
     """
     path = Path(source)
-    lines = lines_of(path, track, _parse, "12")
-    table = _table(find_table(path, throughputs, TABLE_NAMES, "Shockwave"))
+    jobs_read = [_line(row) for row in lines(path, COLUMNS, separator="\t", track=track)]
+    table_path = find_table(path, throughputs, TABLE_NAME, "Shockwave")
+    table = read_table(table_path, "Shockwave")
     nodes = cluster_of(cluster, gpus_per_node)
-    nodes = replace(
-        nodes, reference_gpu=REFERENCE if REFERENCE in nodes.gpu_types else nodes.reference_gpu
-    )
-    gpu_types = dict.fromkeys(
-        (REFERENCE, *(gpu_type for gpu_type in nodes.gpu_types if gpu_type is not None))
-    )
-    profiles: dict[tuple[object, ...], Profile] = {}
+    if REFERENCE in nodes.gpu_types:
+        nodes = replace(nodes, reference_gpu=REFERENCE)
+    gpu_types = dict.fromkeys((REFERENCE, *filter(None, nodes.gpu_types)))
+
+    def rate(gpu_type: str, model: str, batch: int, gpus: int) -> float:
+        name = f"('{model} (batch size {batch})', {gpus})"
+        return steps_per_s(table, table_path, gpu_type, name)
+
+    def run_s(gpu_type: str, line: Line) -> float | None:
+        """Return the run time on one GPU type, epoch after epoch; None where a batch size was not
+        measured there."""
+        named = JOB_TYPE.fullmatch(line.job_type)
+        assert named is not None
+        model, first = named[1], int(named[2])
+        left = line.steps / steps_of_epoch(model, first)
+        parts = []
+        last = None
+        for batch, length in phases(model, first, line.gpus, line.rule, math.ceil(left)):
+            if last is None or rate(REFERENCE, model, batch, line.gpus) > 0:
+                last = batch
+            speed = rate(gpu_type, model, last, line.gpus)
+            if speed <= 0:
+                return None
+            parts.append(min(left, length) * steps_of_epoch(model, last) / speed)
+            left -= length
+        return math.fsum(parts)
 
     def measured(line: Line) -> tuple[Profile, float] | None:
-        seconds = {gpu_type: _seconds(table, gpu_type, line) for gpu_type in gpu_types}
+        seconds = {gpu_type: run_s(gpu_type, line) for gpu_type in gpu_types}
         reference_s = seconds[REFERENCE]
         if reference_s is None:
             return None
-        rate = {
+        rates = {
             name: round(reference_s / own_s, 6)
             for name, own_s in seconds.items()
             if own_s is not None
         }
-        name = line.job_type
-        profile = Profile(name=name, rate=rate, startup_s=START_S if overheads else 0.0)
-        return profiles.setdefault((name, *rate.items()), profile), reference_s
+        startup_s = START_S if overheads else 0.0
+        return Profile(name=line.job_type, rate=rates, startup_s=startup_s), reference_s
 
-    return jobs_of_lines(path, nodes, lines, measured, jobs)
+    return jobs_of_lines(path, nodes, jobs_read, measured, jobs)
 
 
-def _parse(at: At, text: str, cells: list[str]) -> Line:
-    if len(cells) != 12:
-        at.fail(f"12 columns separated by tabs, not {len(cells)}", text)
-    job_type, command, *_, steps, gpus, rule, weight, slo, _, arrival = cells
-    named = JOB_TYPE.fullmatch(job_type)
+def _line(row: Row) -> Line:
+    named = JOB_TYPE.fullmatch(row["job_type"])
     if named is None or named[1] not in SAMPLES:
-        at.fail(
-            f"a job type as 'LM (batch size 10)' with a model of {', '.join(SAMPLES)}", job_type
+        row.refuse(
+            f"a job type as 'LM (batch size 10)' with a model of {', '.join(SAMPLES)}", "job_type"
         )
-    if rule not in RULES:
-        at.fail(f"one of {', '.join(RULES)}", rule)
-    return line_of(at, text, job_type, (steps, gpus, weight, slo, arrival), command, rule)
-
-
-# ------------------------------------------------------------------------------------------------
-# run times
-
-
-def _seconds(table: Steps, gpu_type: str, line: Line) -> float | None:
-    """Run time on one GPU type, epoch after epoch; None where a batch size was not measured
-    there."""
-    named = JOB_TYPE.fullmatch(line.job_type)
-    assert named is not None
-    model, first = named[1], int(named[2])
-
-    def steps_per_s(gpu_type: str, batch: int) -> float:
-        rates = table.get(gpu_type, {})
-        return rates.get(f"('{model} (batch size {batch})', {line.gpus})", 0.0)
-
-    left = line.steps / steps_of_epoch(model, first)
-    parts = []
-    last = None
-    for batch, length in phases(model, first, line.gpus, line.rule, math.ceil(left)):
-        if last is None or steps_per_s(REFERENCE, batch) > 0:
-            last = batch
-        rate = steps_per_s(gpu_type, last)
-        if rate <= 0:
-            return None
-        parts.append(min(left, length) * steps_of_epoch(model, last) / rate)
-        left -= length
-    return math.fsum(parts)
-
-
-def _table(path: Path) -> Steps:
-    raw = read_table(path, "Shockwave")
-    found: Steps = {}
-    for gpu_type, rows in raw.items():
-        for name, row in rows.items() if isinstance(rows, dict) else ():
-            rate = row.get("null") if isinstance(row, dict) else None
-            if not isinstance(rate, int | float) or not 0 <= rate <= 1e6:
-                raise InputError(
-                    f"{path}: {gpu_type}: {name}: expected {{'null': steps per second >= 0, ...}}"
-                )
-            found.setdefault(gpu_type, {})[name] = float(rate)
-    return found
+    if row["mode"] not in RULES:
+        row.refuse(f"one of {', '.join(RULES)}", "mode")
+    return Line.of(row)
 
 
 FORMAT = Format(

@@ -22,7 +22,6 @@ Source: S. Chapin et al., Benchmarks and standards for the evaluation of paralle
 JSSPP'99; version 2.2: https://www.cs.huji.ac.il/labs/parallel/workload/swf.html.
 """
 
-import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +29,8 @@ from pathlib import Path
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
 from ...model.job import Job
-from ..clusters import MAX_GPUS, cluster_of
+from ..clusters import MAX_GPUS, cluster_of, sizes
 from ..imported import (
-    At,
     ClusterText,
     FirstDate,
     Format,
@@ -42,17 +40,19 @@ from ..imported import (
     Track,
     read_text,
 )
-from ..usable import Window, imported, stem, window
+from ..tables.table import Row, lines
+from ..usable import NEVER_RAN, SHORTEST_S, imported, stem, window
 
-COLUMNS = 18
+COLUMNS = (
+    "job submit wait run allocated cpu memory requested requested_time requested_memory status "
+    "user group executable queue partition preceding_job think_time"
+)
 COMPLETED, CANCELLED = 1, 5
 PARTS = (2, 3, 4)
 LESS_THAN_A_SECOND_S = 0.5
 
 UNKNOWN = "of unknown run time or processors"
-NEVER_RAN = "never ran (failed or cancelled before)"
 PART = "parts of a job that has a line of its own (status 2, 3, 4)"
-TWICE = "a job of this number came before"
 
 
 def read(
@@ -71,36 +71,25 @@ def read(
     Raises InputError with the line of the first fault.
     """
     path = Path(source)
-    lines = read_text(path).split("\n")
-    header = _header(lines)
+    header = _header(read_text(path))
     unix_start_s = header.get("UnixStartTime", 0)
     span = window(start, end, unix_start_s if unix_start_s > 0 else None)
-    entries = [
-        _job(At(str(path), number), line, span)
-        for number, line in enumerate(track(lines), start=1)
-        if line.strip() and not line.lstrip().startswith(";")
-    ]
-    if not entries:
-        raise InputError(
-            f"{path}: has no job; expected one a line, {COLUMNS} numbers separated by blanks"
-        )
+    rows = lines(path, COLUMNS, separator=None, comment=";", track=track)
+    entries = [_job(row) for row in rows]
     machine = (
         _machine(path, header, gpus_per_node)
         if cluster is None
         else cluster_of(cluster, gpus_per_node)
     )
-    made = imported(path, machine, entries, jobs, name=stem(path, ".swf"), twice=TWICE)
+    made = imported(path, machine, entries, jobs, name=stem(path, ".swf"), span=span)
     ordered = _after_earlier_ones(made.instance.jobs)
     return replace(made, instance=replace(made.instance, jobs=ordered))
 
 
-def _header(lines: list[str]) -> dict[str, int]:
-    """The comments `; Name: number`, by name; the first of a name counts."""
-    found: dict[str, int] = {}
-    for line in lines:
-        if matched := re.match(r"\s*;\s*(\w+):\s*(\d{1,12})\b", line):
-            found.setdefault(matched[1], int(matched[2]))
-    return found
+def _header(text: str) -> dict[str, int]:
+    """Return the comments `; Name: number`, by name; the first of a name counts."""
+    comments = re.findall(r"^[^\S\n]*;[^\S\n]*(\w+):[^\S\n]*(\d{1,12})\b", text, re.MULTILINE)
+    return {name: int(number) for name, number in reversed(comments)}
 
 
 def _machine(path: Path, header: dict[str, int], gpus_per_node: int) -> Cluster:
@@ -108,28 +97,17 @@ def _machine(path: Path, header: dict[str, int], gpus_per_node: int) -> Cluster:
     if not 1 <= processors <= MAX_GPUS:
         raise InputError(
             f"{path}: no comment '; MaxProcs: N' or '; MaxNodes: N' with N from 1 to {MAX_GPUS}; "
-            "say how many "
-            "processors there are with --cluster, as cpu=256"
+            "say how many processors there are with --cluster, as cpu=256"
         )
-    sizes = [gpus_per_node] * (processors // gpus_per_node)
-    if rest := processors % gpus_per_node:
-        sizes.append(rest)
-    return Cluster(nodes=tuple(Node(name=f"node-{i}", gpus=size) for i, size in enumerate(sizes)))
+    each = sizes(processors, gpus_per_node)
+    return Cluster(nodes=tuple(Node(name=f"node-{i}", gpus=gpus) for i, gpus in enumerate(each)))
 
 
-def _job(at: At, line: str, span: Window) -> Job | str:
-    """The job of a line, or why it is left out."""
-    cells = line.split()
-    if len(cells) != COLUMNS:
-        at.fail(f"{COLUMNS} numbers separated by blanks, not {len(cells)}", line.strip())
-    values = [at.number(cell, f"field {i}") for i, cell in enumerate(cells, start=1)]
-    number, allocated, requested, status = (_whole(at, values, i) for i in (1, 5, 8, 11))
-    user, group, executable, preceding = (_whole(at, values, i) for i in (12, 13, 14, 17))
-    submit_s, run_s = values[1], values[3]
-    if number < 0 or submit_s < 0:
-        at.fail("a job number and a submission time >= 0", line.strip())
-    if outside := span.outside(submit_s):
-        return outside
+def _job(row: Row) -> Job | str:
+    """Return the job of a line, or why it is left out."""
+    run_s, status = row.number("run"), _whole(row, "status")
+    number, submit_s = _whole(row, "job", least=0), row.number("submit", least=0)
+    allocated, requested = _whole(row, "allocated"), _whole(row, "requested")
     if status in PARTS:
         return PART
     if run_s <= 0 and (status == CANCELLED or (run_s == 0 and status != COMPLETED)):
@@ -138,24 +116,30 @@ def _job(at: At, line: str, span: Window) -> Job | str:
     if run_s < 0 or processors < 1:
         return UNKNOWN
     if processors > MAX_GPUS:
-        at.fail(f"at most {MAX_GPUS} processors", str(processors))
+        row.refuse(f"at most {MAX_GPUS} processors", "allocated", "requested")
+    preceding = _whole(row, "preceding_job")
     return Job(
         id=_id(number),
         submit_s=submit_s,
-        tenant=None if group < 0 else f"group-{group}",
-        user=None if user < 0 else f"user-{user}",
-        command=None if executable < 0 else f"executable-{executable}",
+        tenant=_named(row, "group"),
+        user=_named(row, "user"),
+        command=_named(row, "executable"),
         after=() if preceding < 0 else (_id(preceding),),
         gpus=processors,
-        duration_s=max(run_s, 1e-3) if run_s else LESS_THAN_A_SECOND_S,
+        duration_s=max(run_s, SHORTEST_S) if run_s else LESS_THAN_A_SECOND_S,
     )
 
 
-def _whole(at: At, values: list[float], field: int) -> int:
-    value = values[field - 1]
-    if math.floor(value) != value:
-        at.fail(f"field {field} as a whole number", f"{value:g}")
+def _whole(row: Row, column: str, least: float = -1e10) -> int:
+    value = row.number(column, least=least)
+    if value != int(value):
+        row.refuse(f"{column} as a whole number", column)
     return int(value)
+
+
+def _named(row: Row, column: str) -> str | None:
+    number = _whole(row, column)
+    return None if number < 0 else f"{column}-{number}"
 
 
 def _id(number: int) -> str:

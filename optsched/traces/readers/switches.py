@@ -5,43 +5,35 @@ from pathlib import Path
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
 from ..clusters import GPU_MEMORY_GIB, MAX_GPUS, cluster_of
-from ..imported import read_text
 from ..tables.table import Table
 
 COLUMNS = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p_node", "mem_p_node")
 
 
 def cluster_by_switches(path: Path, gpu_type: str) -> Cluster:
-    """Nodes of `gpu_type` for a table of one row; each switch is a rack. Raises InputError."""
-    table = Table(str(path), read_text(path), COLUMNS)
-    rows = list(table.rows())
+    """Return nodes of `gpu_type` for a table of one row; each switch is a rack. Raises
+    InputError."""
+    rows = list(Table(path, COLUMNS).rows())
     if len(rows) != 1:
         raise InputError(
             f"{path}: expected one row below the header, with the cluster, not {len(rows)}"
         )
-    line, cells = rows[0]
-    at = table.at(line)
-    switches, nodes, gpus, cpus, memory_gb = (
-        at.whole(cell.strip(), name) for cell, name in zip(cells, COLUMNS, strict=False)
-    )
+    switches, nodes, gpus, cpus, memory_gb = map(rows[0].whole, COLUMNS)
     if min(switches, nodes, gpus) < 1 or switches * nodes * gpus > MAX_GPUS:
-        at.fail(
-            f"at least one switch, node and GPU, and at most {MAX_GPUS} GPUs", ",".join(cells[:5])
-        )
+        rows[0].refuse(f"at least one switch, node and GPU, and at most {MAX_GPUS} GPUs")
     return Cluster(
         reference_gpu=gpu_type,
         nodes=tuple(
             Node(
-                name=f"node-{switch * nodes + i}",
+                name=f"node-{i}",
                 gpu_type=gpu_type,
                 gpus=gpus,
                 cpus=cpus or None,
                 memory_gib=round(memory_gb * 1e9 / 2**30, 3) or None,
                 gpu_memory_gib=GPU_MEMORY_GIB[gpu_type],
-                rack=f"switch-{switch}",
+                rack=f"switch-{i // nodes}",
             )
-            for switch in range(switches)
-            for i in range(nodes)
+            for i in range(switches * nodes)
         ),
     )
 
@@ -49,8 +41,8 @@ def cluster_by_switches(path: Path, gpu_type: str) -> Cluster:
 def chosen_cluster(
     cluster: str | None, gpus_per_node: int | None, switches: str | Path | None, default: Cluster
 ) -> Cluster:
-    """The cluster that the options name, or the default one. Raises InputError where they do not go
-    together."""
+    """Return the cluster that the options name, or the default one. Raises InputError where they do
+    not go together."""
     gpu_type = default.reference_gpu
     assert gpu_type is not None
     if switches is not None:

@@ -25,13 +25,14 @@ from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Locality, Profile
 from ..clusters import cluster_of
-from ..imported import At, ClusterText, Format, GpuCount, Imported, Track, read_text
-from ..usable import imported, stem
+from ..imported import ClusterText, Format, GpuCount, Imported, Track, read_text
+from ..tables.table import Row, lines
+from ..usable import SHORTEST_S, imported, stem
 
 CORES = (1, 2, 3, 4, 5, 6, 9, 12, 24)
 MEMORY_GB = (20.83, 62.5, 125.0, 187.5, 250.0)
 SHARE_CORES, SHARE_GB = 3, 62.5
-CELLS = "job,model,arrival,iterations,GPUs"
+COLUMNS = "job model arrival iterations GPUs"
 TABLE = "cpu_mem_sensitivity.json"
 Measured = tuple[Profile, float]
 """A profile and the seconds of an iteration."""
@@ -57,35 +58,24 @@ def read(
     path = Path(source)
     measured = _measured(path.parent / TABLE if sensitivity is None else Path(sensitivity))
     nodes = _with_shares(cluster_of(cluster, gpus_per_node))
-    lines = [
-        (At(str(path), number), text)
-        for number, text in enumerate(track(read_text(path).split("\n")), start=1)
-        if text.strip()
-    ]
-    if not lines:
-        raise InputError(f"{path}: is empty; expected one job a line: {CELLS}")
-    entries = (_job(at, text, measured) for at, text in lines)
-    return imported(path, nodes, entries, jobs, name=stem(path))
+    rows = lines(path, COLUMNS, separator=",", track=track)
+    return imported(path, nodes, (_job(row, measured) for row in rows), jobs, name=stem(path))
 
 
-def _job(at: At, text: str, measured: dict[str, Measured]) -> Job | str:
-    """The job of a line, or why it is left out."""
-    cells = [cell.strip() for cell in text.split(",")]
-    if len(cells) != 5:
-        at.fail(f"5 cells separated by commas ({CELLS})", text)
-    iterations, gpus = at.whole(cells[3], "iterations"), at.whole(cells[4], "GPUs")
-    arrival_s = at.number(cells[2], "the arrival in seconds")
-    if not cells[0] or not iterations or not gpus or arrival_s < 0:
-        at.fail("a job, an arrival >= 0, at least one iteration and one GPU", text)
-    known = measured.get(f"{cells[1]}_{gpus}")
+def _job(row: Row, measured: dict[str, Measured]) -> Job | str:
+    """Return the job of a line, or why it is left out."""
+    job, model, gpus = row.named("job"), row["model"], row.whole("GPUs", least=1)
+    arrival_s = row.number("arrival", "seconds", least=0)
+    iterations = row.whole("iterations", least=1)
+    known = measured.get(f"{model}_{gpus}")
     if known is None:
-        return f"{cells[1]} on {gpus} GPUs was not measured"
+        return f"{model} on {gpus} GPUs was not measured"
     return Job(
-        id=f"job-{cells[0]}",
+        id=f"job-{job}",
         submit_s=arrival_s,
-        command=cells[1],
+        command=model,
         gpus=gpus,
-        duration_s=max(1e-3, round(iterations * known[1], 3)),
+        duration_s=max(SHORTEST_S, round(iterations * known[1], 3)),
         profile=known[0],
     )
 

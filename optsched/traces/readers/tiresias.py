@@ -11,27 +11,23 @@ placement.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Profile
 from ..clusters import cluster_of
-from ..imported import ClusterText, Format, GpuCount, Imported, SwitchTable, Track, read_text
+from ..imported import ClusterText, Format, GpuCount, Imported, SwitchTable, Track
 from ..tables.table import Table
-from ..usable import imported
+from ..usable import SHORTEST_S, imported
 from .switches import chosen_cluster
 
 COLUMNS = ("job_id", "num_gpu", "submit_time", "duration")
-GPU_TYPE = "p100"
+TESTBED = "p100=60", 4
 """The testbed of the paper: 15 nodes of 4 P100."""
 DISTRIBUTION = ["duration"]
 """The header of `yarn-gput*.csv`."""
-
-
-def _testbed() -> Cluster:
-    return cluster_of(f"{GPU_TYPE}=60", 4)
 
 
 def read(
@@ -50,36 +46,32 @@ def read(
     of the first fault.
     """
     path = Path(source)
-    text = read_text(path)
-    if [name.strip() for name in text.split("\n", 1)[0].split(",")] == DISTRIBUTION:
+    if Table(path, ()).header == DISTRIBUTION:
         raise InputError(
-            f"{path}: is a distribution of GPU time (for the Gittins index of Tiresias), no "
-            "trace of "
-            f"jobs; expected a table with the columns {', '.join(COLUMNS)}"
+            f"{path}: is a distribution of GPU time (for the Gittins index of Tiresias), no trace "
+            f"of jobs; expected a table with the columns {', '.join(COLUMNS)}"
         )
-    table = Table(str(path), text, COLUMNS, ["model_name"])
-    nodes = chosen_cluster(cluster, gpus_per_node, switches, _testbed())
+    table = Table(path, COLUMNS, ["model_name"])
+    nodes = chosen_cluster(cluster, gpus_per_node, switches, cluster_of(*TESTBED))
     return imported(path, nodes, _jobs(table, track), jobs)
 
 
 def _jobs(table: Table, track: Track) -> Iterator[Job]:
-    profiles: dict[str, Profile] = {}
-    for line, (number, gpus, submit, duration, model, *_) in table.rows(track):
-        at = table.at(line)
-        job = Job(
-            id=f"job-{number}",
-            submit_s=at.number(submit, "submit_time in seconds"),
-            command=model or None,
-            gpus=at.whole(gpus, "num_gpu"),
-            duration_s=at.number(duration, "the duration in seconds"),
-            profile=profiles.setdefault(model, Profile(name=model or None)),
+    for row in table.rows(track):
+        model = row["model_name"] or None
+        yield Job(
+            id=f"job-{row.named('job_id')}",
+            submit_s=row.number("submit_time", "seconds", least=0),
+            command=model,
+            gpus=row.whole("num_gpu", least=1),
+            duration_s=row.number("duration", "seconds", least=SHORTEST_S),
+            profile=_named(model),
         )
-        if not number or job.submit_s < 0 or not job.gpus or job.work_s < 1e-3:
-            at.fail(
-                "a job_id, at least one GPU, a submit_time >= 0 and a duration of at least 0.001",
-                f"{number},{gpus},{submit},{duration}",
-            )
-        yield job
+
+
+@cache
+def _named(model: str | None) -> Profile:
+    return Profile(name=model)
 
 
 FORMAT = Format(title="Tiresias traces (60_job.csv)", read=read)

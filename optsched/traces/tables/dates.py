@@ -3,42 +3,24 @@
 from datetime import UTC, datetime, tzinfo
 
 from ...errors import InputError
-from ..imported import At
 
-MISSING = frozenset(("", "None", "none", "null", "NULL", "NaT", "nan", "NaN"))
-"""How traces say that there is no time."""
 PLAIN = len("2017-10-09 07:01:47")
 
 
-def unix_s(text: str) -> float | None:
-    """Unix time of a time, which is UTC where it names no zone; None where there is none.
-
-    Raises ValueError for what is no time.
-    """
-    if (
-        len(text) == PLAIN
-    ):  # the common case, and the zone in the text is several times faster than one set later
-        return datetime.fromisoformat(text + "+00:00").timestamp()
-    if text in MISSING:
-        return None
+def unix_s(text: str, zone: tzinfo = UTC) -> float:
+    """Return the Unix time of a time, which is of `zone` where it names none. Raises ValueError."""
+    if len(text) == PLAIN and zone is UTC:
+        text += "+00:00"  # the common case: several times faster than a zone set later
     moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def time_at(at: At, text: str, what: str) -> float | None:
-    """Unix time of a cell, None where it is missing. Raises InputError for what is no time."""
-    try:
-        return unix_s(text)
-    except ValueError:
-        at.fail(f"{what} as 2017-10-09 07:01:47, or nothing", text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
 
 
 def given_s(flag: str, text: str, zone: tzinfo) -> float:
-    """Unix time of what a user gave as `flag`, in `zone` where it names none. Raises InputError."""
+    """Return the Unix time of what a user gave as `flag`, in `zone` where it names none. Raises
+    InputError."""
     try:
-        moment = datetime.fromisoformat(text.strip())
+        return unix_s(text.strip(), zone)
     except ValueError:
         raise InputError(
             f"{flag} {text!r}: expected a date, as 2017-10-03 or 2017-10-03T12:00"
         ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()

@@ -15,7 +15,7 @@ from optsched.plugins.solver import Constrain, Report, ignore
 
 from ..scheduling.evaluate import Evaluator
 from ..scheduling.plans import plan_of
-from ..scheduling.problem import Choice, Problem, Schedule
+from ..scheduling.problem import Problem, Schedule
 from ..scheduling.schedule_generation import (
     canonical,
     preempted_in,
@@ -29,14 +29,17 @@ from .objective import LevelExpression, build
 
 
 @dataclass(slots=True)
-class Incumbent:
-    """The best schedule so far and its value; `offer` reports what improves it."""
+class Progress:
+    """What one solve has found: the best schedule so far and its values, and the bounds that are
+    `proved` of levels; `offer` reports what improves it."""
 
     problem: Problem
     evaluator: Evaluator
     report: Report
+    budget: Budget
     schedule: Schedule | None = None
     values: tuple[float, ...] = ()
+    proved: dict[int, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def offer(self, schedule: Schedule | None) -> bool:
@@ -55,64 +58,55 @@ class Incumbent:
 
 
 def solve_whole(
-    problem: Problem,
-    incumbent: Incumbent,
-    report: Report,
-    budget: Budget,
+    progress: Progress,
     detailed: bool,
-    outside: Callable[[int], float | None] = lambda level: None,
     constrain: Constrain | None = None,
     hint: Schedule | None = None,
 ) -> bool:
     """Minimise every level in turn; returns whether all were proved in the model.
 
-    `outside` gives a bound proved elsewhere for a level, `hint` a schedule to start from. Model
-    times are rounded down, so its bound holds for the true problem; each solution is put on real
-    nodes in exact time by serial schedule generation. With side constraints (`constrain`) times are
-    rounded up, so that every solution is a schedule that meets them.
+    `hint` is a schedule to start from. Model times are rounded down, so its bound holds for the
+    true problem; each solution is put on real nodes in exact time by serial schedule generation.
+    With side constraints (`constrain`) times are rounded up, so that every solution is a schedule
+    that meets them.
     """
+    problem = progress.problem
     model = Model(problem, "up" if constrain else "down", detailed, constrain=constrain)
-    first = hint if incumbent.schedule is None else incumbent.schedule
+    first = hint if progress.schedule is None else progress.schedule
     if problem.instance.jobs and first is not None:
         model.hint(first)
     is_least = True
     for k, level in enumerate(problem.objective.levels):
         expression = build(model, level, is_least)
-        known = outside(k)
-        least = None if known is None or not expression.exact else expression.least(known)
-        if least is not None:
-            model.cp.add(expression.expression >= least)
+        if k in progress.proved and expression.exact:
+            least = expression.least(progress.proved[k])
+            if least is not None:
+                model.cp.add(expression.expression >= least)
         model.cp.minimize(expression.expression)
-        best = _solve_level(problem, model, expression, k, incumbent, report, budget)
+        best = _solve_level(progress, model, expression, k)
         if best is None:
             return False
         most: int | None = best
-        if incumbent.schedule is not None:
+        if progress.schedule is not None:
             # Later bounds hold among plans that keep the value found, which may be above that of
             # the rounded model.
-            value, yardstick = incumbent.values[k], incumbent.evaluator.yardsticks[k]
+            value, yardstick = progress.values[k], progress.evaluator.yardsticks[k]
             is_least = is_least and yardstick.is_closed(value, expression.value(best))
             off_grid = 0.0 if is_least else expression.off_grid
             kept = expression.most(yardstick.keeps(value) + off_grid)
             most = None if kept is None else max(best, kept)
-            model.hint(incumbent.schedule)
+            model.hint(progress.schedule)
         if most is not None:
             model.cp.add(expression.expression <= most)
     return True
 
 
 def _solve_level(
-    problem: Problem,
-    model: Model,
-    expression: LevelExpression,
-    level: int,
-    incumbent: Incumbent,
-    report: Report,
-    budget: Budget,
+    progress: Progress, model: Model, expression: LevelExpression, level: int
 ) -> int | None:
-    """Solve for the current objective; its optimal integer value, or None where it was not
+    """Solve for the current objective; return its optimal integer value, or None where it was not
     proved."""
-    solvers = _racers(problem, level, budget)
+    report, solvers = progress.report, _racers(progress, level)
     if report.log is not ignore:
         for solver in solvers:
             solver.parameters.log_search_progress = True
@@ -125,7 +119,7 @@ def _solve_level(
         solver.best_bound_callback = lambda bound: report.bound(
             level, _proved(expression, bound), "cpsat"
         )
-        statuses[which] = solver.solve(model.cp, _Listener(problem, model, incumbent))
+        statuses[which] = solver.solve(model.cp, _Listener(progress, model))
         if statuses[which] in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
             for other in solvers:
                 if other is not solver:
@@ -140,7 +134,7 @@ def _solve_level(
     for thread in threads:
         thread.join()
     for solver in solvers:
-        budget.used(solver)
+        progress.budget.used(solver)
     if cp_model.MODEL_INVALID in statuses.values():
         raise RuntimeError(f"CP-SAT refuses the model: {model.cp.validate()}")
     which = min(
@@ -153,21 +147,21 @@ def _solve_level(
             report.infeasible("CP-SAT proved that its model of the instance has no solution")
         return None
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        incumbent.offer(realise(problem, model, solver.value))
+        progress.offer(realise(model, solver.value))
     report.bound(level, _proved(expression, solver.best_objective_bound), "cpsat")
     return int(solver.value(expression.expression)) if status == cp_model.OPTIMAL else None
 
 
-def _racers(problem: Problem, level: int, budget: Budget) -> list[cp_model.CpSolver]:
-    """The CP-SAT searches to run side by side; the first proof ends all.
+def _racers(progress: Progress, level: int) -> list[cp_model.CpSolver]:
+    """Return the CP-SAT searches to run side by side; the first proof ends all.
 
     A maximum over jobs is proved fastest by one worker without linear relaxation (its conflicts
     explain a makespan best), so it gets a core of its own beside the usual portfolio; a sum needs
     the relaxation.
     """
-    portfolio = cp_model.CpSolver()
+    portfolio, budget = cp_model.CpSolver(), progress.budget
     budget.configure(portfolio)
-    if any(isinstance(term, SumOfJobs) for _, term in problem.objective.levels[level]):
+    if any(isinstance(term, SumOfJobs) for _, term in progress.problem.objective.levels[level]):
         return [portfolio]
     no_relaxation = cp_model.CpSolver()
     budget.configure(no_relaxation, workers=1)
@@ -187,22 +181,24 @@ def _proved(expression: LevelExpression, bound: float) -> float:
 class _Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
     """Puts each solution on real nodes while the search goes on."""
 
-    def __init__(self, problem: Problem, model: Model, incumbent: Incumbent) -> None:
+    def __init__(self, progress: Progress, model: Model) -> None:
         super().__init__()
-        self._problem, self._model, self._incumbent = problem, model, incumbent
+        self._progress, self._model = progress, model
 
     def on_solution_callback(self) -> None:
-        self._incumbent.offer(realise(self._problem, self._model, self.value))
+        self._progress.offer(realise(self._model, self.value))
 
 
-def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Schedule | None:
-    """The schedule of a solution on real nodes, every length rounded up, in the order of its
-    starts."""
+def realise(model: Model, value: Callable[[Any], Any]) -> Schedule | None:
+    """Return the schedule of a solution on real nodes, every length rounded up, in the order of its
+    starts; None under side constraints of which its true lengths break one."""
+    problem = model.problem
     choices, complete = model.read(value)
+    schedule = [canonical(problem, a, choices[a.index]) for a in problem.activities]
     if model.constrained:
-        return _constrained(problem, model, choices)
+        as_found = all(schedule[j] == choice for j, choice in choices.items())
+        return schedule if as_found or model.admits(schedule) else None
     if complete and problem.tick.exact and model.exact_amounts:
-        schedule = [canonical(problem, a, choices[a.index]) for a in problem.activities]
         if not problem.partner:
             return schedule
         if not any(
@@ -213,10 +209,3 @@ def realise(problem: Problem, model: Model, value: Callable[[Any], Any]) -> Sche
     if complete and problem.partner:
         return start_in_order(problem, choices, preempted_in(problem, choices))
     return replay(problem, choices) or replay(problem, choices, anywhere=choices)
-
-
-def _constrained(problem: Problem, model: Model, choices: dict[int, Choice]) -> Schedule | None:
-    """The schedule of a solution under side constraints; None where its true lengths break one."""
-    schedule = [canonical(problem, a, choices[a.index]) for a in problem.activities]
-    as_found = all(schedule[j] == choice for j, choice in choices.items())
-    return schedule if as_found or model.admits(schedule) else None

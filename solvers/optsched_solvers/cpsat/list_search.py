@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..scheduling.problem import Activity, Choice, Problem, Schedule
 from ..scheduling.schedule_generation import generate, preempted_in, starts_that_matter
-from .clock import Budget
-from .direct import Incumbent
+from .direct import Progress
 
 WORK_PER_JOB = 1e-5
 """What decoding one job counts for, in CP-SAT's unit of work."""
@@ -21,6 +20,9 @@ TEMPERATURE = 2e-4
 """First temperature, relative to what can be changed of the value."""
 
 Ways = dict[int, tuple[int, ...]]
+"""The alternatives that some jobs are kept to."""
+Guide = tuple[list[float], Ways]
+"""Priorities, and GPU types that jobs are kept to by their alternatives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +44,31 @@ def by_type(activity: Activity, gpu_type: str | None) -> tuple[int, ...]:
     return tuple(
         i
         for i, a in enumerate(activity.alternatives)
-        if a.fixed is None and a.mode.gpu_type == gpu_type
+        if not a.fixed and a.mode.gpu_type == gpu_type
     )
 
 
 class ListSearch:
     """Improves a priority list and the GPU types jobs are kept to."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        incumbent: Incumbent,
-        budget: Budget,
-        priority: list[float],
-        ways: Ways,
-    ) -> None:
-        assert incumbent.schedule is not None
-        self.problem, self.incumbent, self.budget = problem, incumbent, budget
-        known = dict(enumerate(incumbent.schedule))
-        waits = starts_that_matter(problem, known)
-        self.list = List(priority, ways, preempted_in(problem, known), waits)
-        self.rng = random.Random(budget.seed + 1)
+    def __init__(self, progress: Progress, guide: Guide | None) -> None:
+        assert progress.schedule is not None
+        self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
+        known = dict(enumerate(progress.schedule))
+        self.list = List(
+            *(guide or list_of(self.problem, progress.schedule)),
+            preempted_in(self.problem, known),
+            starts_that_matter(self.problem, known),
+        )
+        self.rng = random.Random(self.budget.seed + 1)
         self.value = math.inf
         self._decode_and_keep(self.list, 0.0)
 
-    def run(self, until: float, rounds: int | None = None) -> None:
-        """Search until `until` of the budget is left, or for so many neighbours."""
+    def run(self, until: float) -> None:
+        """Search until `until` of the budget is left."""
         begun = self.budget.fraction_left()
-        certain = self.incumbent.evaluator.yardsticks[0].certain
-        done = 0
-        while (left := self.budget.fraction_left()) > until and (rounds is None or done < rounds):
-            done += 1
+        certain = self.progress.evaluator.yardsticks[0].certain
+        while (left := self.budget.fraction_left()) > until:
             cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
             self._step(max(0.0, self.value - certain) * TEMPERATURE * cool)
 
@@ -94,11 +90,11 @@ class ListSearch:
         schedule = found.schedule(self.problem)
         if schedule is None:
             return
-        values = self.incumbent.evaluator.values(schedule)
+        values = self.progress.evaluator.values(schedule)
         worse = values[0] - self.value
         if worse <= 0 or (temperature > 0 and self.rng.random() < math.exp(-worse / temperature)):
             self.list, self.value = found, values[0]
-        self.incumbent.offer(schedule)
+        self.progress.offer(schedule)
 
     def _waiting(self) -> List:
         """One job waits until it would start or end with a change of what use costs, or no more."""
@@ -134,11 +130,7 @@ class ListSearch:
         if activity.hold is not None and self.rng.random() < 0.5:
             return replace(self.list, preempted=self.list.preempted ^ {j})
         types = sorted(
-            {
-                a.mode.gpu_type or ""
-                for a in activity.alternatives
-                if a.fixed is None and a.mode.gpus
-            }
+            {a.mode.gpu_type or "" for a in activity.alternatives if not a.fixed and a.mode.gpus}
         )
         ways = dict(self.list.ways)
         if len(types) < 2 or self.rng.random() < 0.3:
@@ -148,8 +140,8 @@ class ListSearch:
         return replace(self.list, ways=ways)
 
 
-def list_of(problem: Problem, schedule: Schedule) -> tuple[list[float], Ways]:
-    """Priorities and GPU types that rebuild a schedule, or one near it."""
+def list_of(problem: Problem, schedule: Schedule) -> Guide:
+    """Return priorities and GPU types that rebuild a schedule, or one near it."""
 
     def way(activity: Activity, choice: Choice) -> tuple[int, ...]:
         return by_type(activity, activity.alternatives[choice.alternative].mode.gpu_type)

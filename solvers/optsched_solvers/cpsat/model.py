@@ -6,6 +6,7 @@ nodes carry their own, with literals `on[j, a, n]` for a gang on one node and in
 n]` for one that may be split.
 """
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,12 +15,10 @@ from typing import Any, Literal
 
 from ortools.sat.python import cp_model
 
-from optsched.objectives import Usage
-from optsched.physics import cpus, memory_gib
 from optsched.plugins.solver import Constrain
 
 from ..scheduling.free_capacity import FreeCapacity
-from ..scheduling.problem import Activity, Alternative, Choice, Hold, Problem, Schedule, Split
+from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule, Split
 from .pairs import add_pair, kept_literal
 
 Rounding = Literal["down", "up"]
@@ -87,7 +86,7 @@ class Model:
     # ------------------------------------------------------------------------------------- sizes
     # and choices
 
-    def ticks(self, length: Alternative | Hold | None) -> int:
+    def ticks(self, length: Alternative | None) -> int:
         """Return how long an alternative, or saving a job, takes; 0 where there is none."""
         if length is None:
             return 0
@@ -108,61 +107,20 @@ class Model:
             for a in self._free()
         )
         if self.fixed is not None:
-            ends += [
-                choice.start + self.problem.activities[j].alternatives[choice.alternative].up
-                for j, choice in enumerate(self.fixed.schedule)
-            ]
+            ends += map(self.problem.end, itertools.count(), self.fixed.schedule)
         return max(ends, default=0) + total + 1
 
     def _types_in_detail(self, detailed: bool) -> dict[str | None, bool]:
-        """For each GPU type whether its nodes must be told apart.
-
-        They need not be where every gang may be split at no loss (or has one GPU) and neither cores
-        nor memory of a node can run short: intervals on identical GPUs can always be coloured.
-        """
-        found = {}
-        nodes = self.problem.instance.cluster.nodes
-        for gpu_type in dict.fromkeys(self.problem.node_types):
-            members = {n for n, node in enumerate(nodes) if node.gpu_type == gpu_type}
-            found[gpu_type] = self.constrained or (detailed and not self._is_one_pool(members))
-        return found
-
-    def _is_one_pool(self, members: set[int]) -> bool:
-        nodes = self.problem.instance.cluster.nodes
-        usage = [term for term in self.problem.objective.terms if isinstance(term, Usage)]
-        if not all(term.is_alike(nodes[n] for n in members) for term in usage):
-            return False
-        for activity in self.problem.activities:
-            if activity.index in self.problem.partner:
-                return False
-            for alternative in activity.alternatives:
-                if not members.intersection(n for n, _ in alternative.rooms):
-                    continue
-                if alternative.mode.gpus == 0:
-                    return False
-                if (
-                    alternative.fixed is None
-                    and alternative.mode.gpus > 1
-                    and alternative.spread != "cluster"
-                ):
-                    return False
-                rooms = dict(alternative.rooms)
-                for n in members:
-                    node = nodes[n]
-                    if alternative.fixed is None and rooms.get(n, 0) < min(
-                        node.gpus, alternative.mode.gpus
-                    ):
-                        return False
-                    if node.cpus is not None and cpus(alternative.mode, node.gpus) > node.cpus:
-                        return False
-                    if node.memory_gib is not None and (
-                        memory_gib(activity.job, alternative.mode, node.gpus) > node.memory_gib
-                    ):
-                        return False
-        return True
+        """Return for each GPU type whether its nodes must be told apart."""
+        types = self.problem.node_types
+        members = {t: {n for n, own in enumerate(types) if own == t} for t in types}
+        return {
+            t: self.constrained or (detailed and not self.problem.is_one_pool(nodes))
+            for t, nodes in members.items()
+        }
 
     def _rooms(self, activity: Activity, alternative: Alternative) -> Split:
-        if self.fixed is None or alternative.fixed is not None:
+        if self.fixed is None or alternative.fixed:
             return alternative.rooms
         allowed = self.fixed.nodes[activity.index]
         return tuple((n, most) for n, most in alternative.rooms if n in allowed)
@@ -207,13 +165,7 @@ class Model:
                 cp.add(start >= held).only_enforce_if(~kept)
                 if held:
                     interval = cp.new_optional_fixed_size_interval_var(0, held, ~kept, f"hold_{j}")
-                    self._hold(
-                        activity,
-                        interval,
-                        activity.hold.mode,
-                        activity.hold.split,
-                        activity.hold.shared,
-                    )
+                    self._hold(activity, interval, activity.hold)
         for a, alternative in enumerate(activity.alternatives):
             if self._is_open(activity, a, alternative):
                 self._add_alternative(activity, a, alternative, start, literals[a])
@@ -221,11 +173,7 @@ class Model:
     def _is_open(self, activity: Activity, a: int, alternative: Alternative) -> bool:
         if self.fixed is not None and a not in self.fixed.ways[activity.index]:
             return False
-        return (
-            alternative.fixed is not None
-            or not alternative.rooms
-            or self._has_room(activity, alternative)
-        )
+        return alternative.fixed or not alternative.rooms or self._has_room(activity, alternative)
 
     def _has_room(self, activity: Activity, alternative: Alternative) -> bool:
         rooms = [most for _, most in self._rooms(activity, alternative)]
@@ -238,8 +186,8 @@ class Model:
         cp, j = self.cp, activity.index
         length = self.ticks(alternative)
         interval = cp.new_optional_fixed_size_interval_var(start, length, literal, f"run_{j}_{a}")
-        if alternative.fixed is not None:
-            self._hold(activity, interval, alternative.mode, alternative.fixed, alternative.shared)
+        if alternative.fixed:
+            self._hold(activity, interval, alternative)
             return
         for row, amount in alternative.shared:
             self.load["row", row].append((interval, amount))
@@ -269,7 +217,9 @@ class Model:
                         start, length, here, f"run_{j}_{a}_{n}"
                     )
                 )
-                for row, amount in self.problem.node_demands(activity, alternative.mode, n, gpus):
+                for row, amount in self.problem.table.on_node(
+                    activity.job, alternative.mode, n, gpus
+                ):
                     self.load["row", row].append((stay, amount))
             if len(rooms) > 1:
                 cp.add(sum(on) == literal)
@@ -295,7 +245,7 @@ class Model:
             self.part[j, a, n] = part
             parts.append(part)
             by_rack[self.problem.instance.cluster.nodes[n].rack].append(part)
-            for row, amount in self.problem.node_demands(activity, alternative.mode, n, 1):
+            for row, amount in self.problem.table.on_node(activity.job, alternative.mode, n, 1):
                 self.load["row", row].append((interval, (part, amount)))
         cp.add(sum(parts) == gpus * literal)
         if alternative.spread == "rack":
@@ -307,21 +257,14 @@ class Model:
             for part in by_rack.get(None, []):
                 cp.add(part == 0)
 
-    def _hold(
-        self,
-        activity: Activity,
-        interval: Any,
-        mode: Any,
-        split: Split,
-        shared: tuple[tuple[int, float], ...],
-    ) -> None:
+    def _hold(self, activity: Activity, interval: Any, held: Alternative) -> None:
         """Known demands of a running job on its nodes, for as long as `interval`."""
-        for row, amount in self.problem.stay_demands(activity, mode, split, shared):
+        for row, amount in self.problem.demands(activity, held, held.rooms):
             self.load["row", row].append((interval, amount))
         if activity.index in self.problem.partner:
             return
         by_type: dict[str | None, int] = defaultdict(int)
-        for n, gpus in split:
+        for n, gpus in held.rooms:
             by_type[self.problem.node_types[n]] += gpus
         for gpu_type, gpus in by_type.items():
             if gpus:
@@ -473,8 +416,8 @@ class Model:
             activity = self.problem.activities[j]
             a = next(i for i, literal in enumerate(self.chosen[j]) if value(literal))
             alternative = activity.alternatives[a]
-            if alternative.fixed is not None:
-                split: Split = alternative.fixed
+            if alternative.fixed:
+                split: Split = alternative.rooms
             else:
                 split = tuple(
                     [

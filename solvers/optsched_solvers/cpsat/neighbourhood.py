@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from ..scheduling.free_capacity import FreeCapacity
-from ..scheduling.problem import Choice, Problem, Schedule
+from ..scheduling.problem import Choice, Schedule
 from ..scheduling.schedule_generation import canonical, replay
-from .clock import Budget
-from .direct import Incumbent
+from .direct import Progress
 from .model import Fixed, Model
 from .objective import build
 
@@ -41,21 +40,14 @@ class Search:
     """Improves the incumbent's schedule until the budget is used up; `threads` neighbourhoods at a
     time."""
 
-    def __init__(
-        self, problem: Problem, incumbent: Incumbent, budget: Budget, threads: int
-    ) -> None:
-        assert incumbent.schedule is not None
-        self.problem, self.incumbent, self.budget, self.threads = (
-            problem,
-            incumbent,
-            budget,
-            threads,
-        )
-        self.schedule: Schedule = list(incumbent.schedule)
-        self.values = incumbent.values
-        self.rng = random.Random(budget.seed)
+    def __init__(self, progress: Progress, threads: int) -> None:
+        assert progress.schedule is not None
+        self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
+        self.threads = threads
+        self.schedule: Schedule = list(progress.schedule)
+        self.values = progress.values
+        self.rng = random.Random(self.budget.seed)
         self.size = 10.0
-        self.rounds = self.accepted = 0
         self._version = 0
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
@@ -87,7 +79,6 @@ class Search:
     def _work(self, until: float) -> None:
         while self._failure is None and self.budget.fraction_left() > until:
             with self._lock:
-                self.rounds += 1
                 neighbourhood = self._neighbourhood()
                 seed = self.rng.randrange(2**31)
             self._improve(neighbourhood, seed)
@@ -117,7 +108,7 @@ class Search:
         activities, count = self.problem.activities, len(self.problem.activities)
         size = min(count, int(self.size))
         if self.rng.random() < 0.5:
-            costs = self.incumbent.evaluator.job_costs(self.schedule)
+            costs = self.progress.evaluator.job_costs(self.schedule)
             costs = costs - costs.min() + 1e-9
             centre = self.rng.choices(range(count), weights=costs.tolist())[0]
         else:
@@ -128,7 +119,7 @@ class Search:
 
         def distance(j: int) -> float:
             choice = self.schedule[j]
-            end = choice.start + activities[j].alternatives[choice.alternative].up
+            end = self.problem.end(j, choice)
             apart = abs(choice.start - at) if self.rng.random() < 0.7 else abs(end - at)
             other = 3.0 if same_type and self._type_of(j) != kinds else 1.0
             return (apart + 1) * other * self.rng.uniform(0.5, 1.5)
@@ -165,14 +156,14 @@ class Search:
         activity = self.problem.activities[j]
         spread_too = self.rng.random() < 0.1
         whole = {
-            a.mode.gpu_type for a in activity.alternatives if a.fixed is None and a.spread == "node"
+            a.mode.gpu_type for a in activity.alternatives if not a.fixed and a.spread == "node"
         }
         return frozenset(
             i
             for i, a in enumerate(activity.alternatives)
             if i == self.schedule[j].alternative
             or spread_too
-            or a.fixed is not None
+            or a.fixed
             or a.spread == "node"
             or a.mode.gpu_type not in whole
         )
@@ -227,13 +218,11 @@ class Search:
             candidate, neighbourhood.free
         ):
             return
-        values = self.incumbent.evaluator.values(candidate)
+        values = self.progress.evaluator.values(candidate)
         if values <= self.values:
-            if values < self.values:
-                self.accepted += 1
             self.schedule, self.values = candidate, values
             self._version += 1
-            self.incumbent.offer(candidate)
+            self.progress.offer(candidate)
 
     def _on_nodes(self, candidate: Schedule, choices: dict[int, Choice]) -> Schedule:
         """Put a schedule on nodes that were not told apart, in the order of its starts."""
@@ -259,11 +248,9 @@ class Search:
         )
 
     def _in_order(self, candidate: Schedule, moved: set[int]) -> bool:
-        activities = self.problem.activities
         return all(
-            candidate[i].start + activities[i].alternatives[candidate[i].alternative].up
-            <= candidate[a.index].start
-            for a in activities
+            self.problem.end(i, candidate[i]) <= candidate[a.index].start
+            for a in self.problem.activities
             for i in a.before
             if i in moved or a.index in moved
         )

@@ -175,7 +175,7 @@ class _Builder:
             start_s = fixed.schedule[j].start * self.tick_s if fixed and is_placed else 0.0
             timed = []
             for i, literal in enumerate(self.chosen[j]):
-                if is_constant or is_placed or activity.alternatives[i].fixed is not None:
+                if is_constant or is_placed or activity.alternatives[i].fixed:
                     used = weight * problem.usage(term, activity, i, start_s)
                     if used:
                         self.parts.append((used, literal, 1))

@@ -17,9 +17,7 @@ def kept_literal(model: "Model", activity: Activity) -> Any:
         return literals[0]
     kept = model.cp.new_bool_var(f"kept_{activity.index}")
     ways = zip(literals, activity.alternatives, strict=True)
-    model.cp.add(
-        sum(literal for literal, alternative in ways if alternative.fixed is not None) == kept
-    )
+    model.cp.add(sum(literal for literal, alternative in ways if alternative.fixed) == kept)
     return kept
 
 
@@ -39,6 +37,6 @@ def add_pair(model: "Model", a: Activity, b: Activity) -> None:
     model.cp.add_exactly_one([literal for literal, _ in cases])
     for literal, length in cases:
         interval = model.cp.new_optional_fixed_size_interval_var(0, length, literal, "")
-        for n, gpus in a.alternatives[0].fixed or ():
+        for n, gpus in a.alternatives[0].rooms:
             model.load["row", model.problem.gpu_row[n]].append((interval, gpus))
             model.load["type", model.problem.node_types[n]].append((interval, gpus))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from optsched.errors import InputError
 from optsched.model.plan import Plan
-from optsched.plugins.solver import Report, Request, ignore
+from optsched.plugins.solver import Constrain, Report, Request, ignore
 
 from ..scheduling.evaluate import Evaluator
 from ..scheduling.lagrange import PriceBound, applies, grid
@@ -15,8 +15,8 @@ from ..scheduling.plans import schedule_of
 from ..scheduling.problem import Activity, Problem, Schedule
 from ..scheduling.schedule_generation import generate, preempted_in, replay
 from .clock import Budget
-from .direct import Incumbent, solve_whole
-from .list_search import WORK_PER_JOB, ListSearch, Ways, by_type, list_of
+from .direct import Progress, solve_whole
+from .list_search import WORK_PER_JOB, Guide, ListSearch, Ways, by_type
 from .neighbourhood import Search
 
 DIRECT_INTERVALS = 6000
@@ -44,46 +44,49 @@ def search(request: Request, report: Report) -> None:
     budget = Budget(request.time_limit_s, request.workers, request.seed)
     if not request.log:
         report = replace(report, log=ignore)
-    incumbent = Incumbent(problem, Evaluator(problem), report)
+    progress = Progress(problem, Evaluator(problem), report, budget)
     if request.constrain is not None:
-        _constrained(problem, incumbent, request, report, budget)
+        _constrained(progress, request.constrain, request.incumbent)
         return
     if request.incumbent is not None:
-        incumbent.offer(_on_grid(problem, request.incumbent))
-    for priority in _priorities(problem):
-        if incumbent.schedule is not None and budget.fraction_left() < 1 - LISTS_SHARE:
-            break
-        budget.spend(WORK_PER_JOB * len(priority))
-        incumbent.offer(generate(problem, priority))
-        for change_s in problem.changes_s[:MOST_WAITS]:
-            budget.spend(WORK_PER_JOB * len(priority))
-            waits = dict.fromkeys(range(len(priority)), problem.tick.ceil(change_s))
-            incumbent.offer(generate(problem, priority, not_before=waits))
-    proved: dict[int, float] = {}
-    guide = None
+        progress.offer(_on_grid(problem, request.incumbent))
+    _first_lists(progress)
     if problem.partner:  # neither prices nor neighbourhoods hold pairs that share GPUs
-        solve_whole(problem, incumbent, report, budget, _intervals(problem) <= DIRECT_INTERVALS)
-    elif (
-        applies(problem) and incumbent.schedule is not None and request.instance.cluster.total_gpus
-    ):
-        guide = _price(problem, incumbent, report, budget, proved)
-    if not problem.partner and not _is_proved(incumbent, proved):
-        _improve(problem, incumbent, report, budget, proved, guide)
+        solve_whole(progress, _intervals(problem) <= DIRECT_INTERVALS)
+    else:
+        guide = None
+        if applies(problem) and progress.schedule and request.instance.cluster.total_gpus:
+            guide = _price(progress)
+        if not _is_proved(progress):
+            _improve(progress, guide)
     if budget.met_clock and request.workers == 1:
         report.note(
             "the wall clock stopped the search, so a repeat may give another plan; allow more time"
         )
 
 
-def _constrained(
-    problem: Problem, incumbent: Incumbent, request: Request, report: Report, budget: Budget
-) -> None:
+def _first_lists(progress: Progress) -> None:
+    """Offer a list schedule of each order, and some in which all jobs wait until use costs less."""
+    problem, budget = progress.problem, progress.budget
+    for priority in _priorities(problem):
+        if progress.schedule is not None and budget.fraction_left() < 1 - LISTS_SHARE:
+            break
+        budget.spend(WORK_PER_JOB * len(priority))
+        progress.offer(generate(problem, priority))
+        for change_s in problem.changes_s[:MOST_WAITS]:
+            budget.spend(WORK_PER_JOB * len(priority))
+            waits = dict.fromkeys(range(len(priority)), problem.tick.ceil(change_s))
+            progress.offer(generate(problem, priority, not_before=waits))
+
+
+def _constrained(progress: Progress, constrain: Constrain, start: Plan | None) -> None:
     """Solve the whole model with the side constraints; only its own solutions count."""
+    problem = progress.problem
     if problem.partner:
         raise InputError("side constraints cannot be used with jobs that share GPUs")
-    hint = None if request.incumbent is None else schedule_of(problem, request.incumbent)
-    solve_whole(problem, incumbent, report, budget, True, constrain=request.constrain, hint=hint)
-    report.note(
+    hint = None if start is None else schedule_of(problem, start)
+    solve_whole(progress, True, constrain=constrain, hint=hint)
+    progress.report.note(
         f"with side constraints the model plans in steps of {problem.tick.length_s:g} s, and what "
         "it proves holds for plans on that grid"
     )
@@ -98,54 +101,31 @@ def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
     return replay(problem, dict(enumerate(read)))
 
 
-def _improve(
-    problem: Problem,
-    incumbent: Incumbent,
-    report: Report,
-    budget: Budget,
-    proved: dict[int, float],
-    guide: tuple[list[float], Ways] | None,
-) -> None:
-    sums = applies(problem)
-    direct = _intervals(problem) <= DIRECT_INTERVALS and not (
-        sums and len(problem.activities) > DIRECT_JOBS_OF_SUMS
-    )
-    if incumbent.schedule is None:
-        solve_whole(problem, incumbent, report, budget, direct, proved.get)
+def _improve(progress: Progress, guide: Guide | None) -> None:
+    problem, sums = progress.problem, applies(progress.problem)
+    jobs = len(problem.activities)
+    direct = _intervals(problem) <= DIRECT_INTERVALS and not (sums and jobs > DIRECT_JOBS_OF_SUMS)
+    if direct or progress.schedule is None:
+        if progress.schedule is not None and sums and jobs > 12:
+            ListSearch(progress, guide).run(until=0.95)
+        solve_whole(progress, direct)
         return
-    if direct:
-        if sums and len(problem.activities) > 12:
-            _search_lists(problem, incumbent, budget, guide, until=0.95)
-        solve_whole(problem, incumbent, report, budget, True, proved.get)
-        return
-    if len(problem.activities) <= NEIGHBOURHOOD_JOBS:
-        _search_lists(problem, incumbent, budget, guide, until=0.45)
-        Search(problem, incumbent, budget, threads=max(1, min(budget.workers, 2))).run(until=0.15)
+    if jobs <= NEIGHBOURHOOD_JOBS:
+        ListSearch(progress, guide).run(until=0.45)
+        Search(progress, threads=max(1, min(progress.budget.workers, 2))).run(until=0.15)
         guide = None
-    _search_lists(problem, incumbent, budget, guide, until=0.0)
+    ListSearch(progress, guide).run(until=0.0)
 
 
-def _search_lists(
-    problem: Problem,
-    incumbent: Incumbent,
-    budget: Budget,
-    guide: tuple[list[float], Ways] | None,
-    until: float,
-) -> None:
-    assert incumbent.schedule is not None
-    priority, ways = guide if guide is not None else list_of(problem, incumbent.schedule)
-    ListSearch(problem, incumbent, budget, priority, ways).run(until)
-
-
-def _is_proved(incumbent: Incumbent, proved: dict[int, float]) -> bool:
-    return len(incumbent.values) == 1 and incumbent.evaluator.yardsticks[0].is_closed(
-        incumbent.values[0], proved.get(0)
+def _is_proved(progress: Progress) -> bool:
+    return len(progress.values) == 1 and progress.evaluator.yardsticks[0].is_closed(
+        progress.values[0], progress.proved.get(0)
     )
 
 
 def _intervals(problem: Problem) -> int:
     return sum(
-        len(a.rooms) if a.fixed is None and a.mode.gpus and len(a.rooms) > 1 else 1
+        len(a.rooms) if not a.fixed and a.mode.gpus and len(a.rooms) > 1 else 1
         for activity in problem.activities
         for a in activity.alternatives
     ) + 2 * len(problem.changes_s) * sum(len(a.alternatives) for a in problem.activities)
@@ -189,15 +169,15 @@ def _tails(problem: Problem) -> list[float]:
     return tails
 
 
-def _price(
-    problem: Problem, incumbent: Incumbent, report: Report, budget: Budget, proved: dict[int, float]
-) -> tuple[list[float], Ways]:
+def _price(progress: Progress) -> Guide:
     """Ascend on prices; report the bound; return the order and the GPU types the prices suggest."""
-    assert incumbent.schedule is not None
-    prices = PriceBound(problem, grid(problem, incumbent.schedule, CELLS))
+    problem, budget, proved = progress.problem, progress.budget, progress.proved
+    report = progress.report
+    assert progress.schedule is not None
+    prices = PriceBound(problem, grid(problem, progress.schedule, CELLS))
     until = budget.fraction_left() - (0.15 if len(problem.activities) > 50 else 0.1)
-    value, yardstick = incumbent.values[0], incumbent.evaluator.yardsticks[0]
-    ascent = prices.ascend(prices.start_prices(incumbent.schedule), value - prices.certain)
+    value, yardstick = progress.values[0], progress.evaluator.yardsticks[0]
+    ascent = prices.ascend(prices.start_prices(progress.schedule), value - prices.certain)
     for steps, (best, _) in enumerate(ascent):
         budget.spend(PRICE_WORK * prices.costs.size)
         proved[0] = prices.certain + best - 1e-9 * abs(best)
@@ -213,16 +193,16 @@ def _price(
         kind = kinds[activity.index]
         if kind is not None and (found := by_type(activity, prices.types[kind])):
             ways[activity.index] = found
-    preempted = preempted_in(problem, dict(enumerate(incumbent.schedule)))
+    preempted = preempted_in(problem, dict(enumerate(progress.schedule)))
     guided: Schedule | None = generate(problem, order, preempted, ways)
     free = generate(problem, order, preempted)
-    incumbent.offer(guided)
-    incumbent.offer(free)
+    progress.offer(guided)
+    progress.offer(free)
     if problem.changes_s:
         waits = {j: problem.tick.floor(start_s) for j, start_s in enumerate(order)}
-        incumbent.offer(generate(problem, order, preempted, ways, not_before=waits))
+        progress.offer(generate(problem, order, preempted, ways, not_before=waits))
     if guided is None or (
-        free is not None and (incumbent.evaluator.values(free) < incumbent.evaluator.values(guided))
+        free is not None and (progress.evaluator.values(free) < progress.evaluator.values(guided))
     ):
         ways = {}
     return order, ways

@@ -82,7 +82,7 @@ class Variables(Mapping[str, JobVariables]):
             uses[j].setdefault(nodes[n].name, []).append(use)
         for activity in model.problem.activities:
             for a, alternative in enumerate(activity.alternatives):
-                for n, gpus in alternative.fixed or ():
+                for n, gpus in alternative.rooms if alternative.fixed else ():
                     literal = model.chosen[activity.index][a]
                     uses[activity.index].setdefault(nodes[n].name, []).append((literal, gpus))
         return uses

@@ -1,208 +1,155 @@
-"""Every way in which one job can run: a mode on a concrete split of its gang over bins."""
+"""Every way in which one job can run: an alternative on a concrete split of its gang over bins."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
-from optsched.driver.mixed import placement_on
-from optsched.model.instance import Instance, Placement, Running
-from optsched.model.job import Job, Mode
+from optsched.model.job import Mode
 from optsched.objectives import Usage
-from optsched.physics import Span, hold_to_save_s, may_preempt, placed_rate, rate
 from optsched.physics.capacity import Capacity, Demand
-from optsched.physics.catalogue import catalogue_of
-from optsched.physics.modes import Option
 
-from ..scheduling.lengths import continue_s, fresh_s
-from .bins import Bin, partitions
+from ..scheduling.problem import Activity, Alternative, Problem, Split
+from .bins import Bin, as_node, partitions
 
 MAX_SPLITS = 200
 """Ways of one job beyond which nodes are merged into coarser bins."""
 
-Split = tuple[tuple[int, int], ...]
-"""(bin, GPUs taken there); 0 GPUs for a CPU-only job; empty for a job that needs no node."""
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Way:
+    """An alternative of a job, by its number, on so many GPUs of each bin."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
-    """One way to run what is left of a job, in one piece of `seconds` (set-up included) from
-    `earliest_s` after now on. `option` is None where a running job continues. `preempted`: it is
-    saved and leaves its nodes first."""
-
-    option: Option | None
-    mode: Mode
+    activity: Activity
+    which: int
     split: Split
-    seconds: float
-    earliest_s: float
-    preempted: bool = False
+
+    @property
+    def alternative(self) -> Alternative:
+        """Return the alternative itself."""
+        return self.activity.alternatives[self.which]
+
+    @property
+    def preempts(self) -> bool:
+        """Return whether the job, which runs now, is saved and leaves its nodes first."""
+        return self.activity.preempts(self.which)
+
+    @property
+    def seconds(self) -> float:
+        """Return how long it takes."""
+        return self.alternative.seconds
+
+    @property
+    def ready_s(self) -> float:
+        """Return the seconds from now before which it cannot start."""
+        return self.activity.ready_s(self.which)
 
 
 @dataclass(frozen=True)
 class Ways:
-    """All alternatives of all jobs, over the finest bins that keep each job within `MAX_SPLITS`.
+    """All ways of all jobs, over the finest bins that keep each job within `MAX_SPLITS`.
 
     `exact` says that a schedule over the bins is one on real nodes.
     """
 
-    instance: Instance
+    problem: Problem
     bins: tuple[Bin, ...]
     exact: bool
-    of: dict[str, tuple[Alternative, ...]]
+    of: tuple[tuple[Way, ...], ...]
 
     @cached_property
     def table(self) -> Capacity:
-        """What there is of everything, each bin taken for one node."""
-        nodes = tuple(each.as_node() for each in self.bins)
-        cluster = replace(self.instance.cluster, nodes=nodes)
-        return Capacity(cluster, self.instance.tenants)
+        """Return what there is of everything, each bin taken for one node."""
+        instance = self.problem.instance
+        nodes = tuple(as_node(instance.cluster.nodes[n] for n in each) for each in self.bins)
+        return Capacity(replace(instance.cluster, nodes=nodes), instance.tenants)
 
-    def demand(self, job: Job, mode: Mode, split: Split) -> Demand:
-        """Everything `mode` holds on `split`."""
-        on_bins = (self.table.on_node(job, mode, b, gpus) for b, gpus in split)
-        return [*chain.from_iterable(on_bins), *self.table.together(job, mode)]
+    def demand(self, activity: Activity, mode: Mode, split: Split) -> Demand:
+        """Return everything `mode` holds on a split over bins."""
+        on_bins = (self.table.on_node(activity.job, mode, b, gpus) for b, gpus in split)
+        return [*chain.from_iterable(on_bins), *self.table.together(activity.job, mode)]
 
-    def running_split(self, placement: Placement) -> Split:
-        """The bins that hold a placement."""
-        taken: dict[int, int] = {}
-        where = {name: b for b, each in enumerate(self.bins) for name in each.nodes}
-        for slot in placement:
-            taken[where[slot.node]] = taken.get(where[slot.node], 0) + slot.gpus
-        return tuple(sorted(taken.items()))
+    def usage(self, term: Usage, way: Way) -> float:
+        """Return what a way and the checkpoint before it use, on the cheapest nodes of its bins."""
+        problem, activity, mode = self.problem, way.activity, way.alternative.mode
 
-    def usage(self, term: Usage, job: Job, alternative: Alternative) -> float:
-        """Return what an alternative and the checkpoint before it use, at their bins' lowest
-        rate."""
-        entry = self.instance.running_job.get(job.id)
-        [unit_cost] = term.tariff(self.instance.cluster).rates  # of others it plans nothing
+        def cheapest(b: int) -> int:
+            return min(self.bins[b], key=lambda n: problem.gpu_cost_per_s(term, activity, mode, n))
 
-        def per_s(mode: Mode, name: str, gpus: int) -> float:
-            return unit_cost * term.rate(job, mode, self.instance.cluster.node[name], gpus)
-
-        def held(running: Running, seconds: float) -> float:
-            slots = running.placement
-            return seconds * sum(per_s(running.mode, slot.node, slot.gpus) for slot in slots)
-
-        if alternative.option is None:
-            assert entry is not None
-            return held(entry, alternative.seconds)
-        total = 0.0
-        if alternative.preempted:
-            assert entry is not None
-            total += held(entry, hold_to_save_s(job))
-        for b, gpus in alternative.split:
-            names = self.bins[b].nodes
-            cheapest = min(per_s(alternative.mode, name, gpus) for name in names)
-            total += cheapest * alternative.seconds
-        return total
+        split = None
+        if not way.alternative.fixed:
+            split = tuple((cheapest(b), gpus) for b, gpus in way.split)
+        return float(problem.usage(term, activity, way.which, 0.0, split))
 
 
-def find_ways(instance: Instance) -> Ways:
-    """All alternatives of all jobs, over bins as fine as `MAX_SPLITS` allows; a job may have
+def find_ways(problem: Problem) -> Ways:
+    """Return all ways of all jobs, over bins as fine as `MAX_SPLITS` allows; a job may have
     none."""
-    *finer, (coarsest, exact) = partitions(instance)
-    for bins, exact_so in finer:
-        ways = _over(instance, bins, exact_so, MAX_SPLITS)
-        if ways is not None:
-            return ways
-    ways = _over(instance, coarsest, exact, math.inf)
-    assert ways is not None
-    return ways
+    *finer, coarsest = partitions(problem)
+    limits = [(*bins, MAX_SPLITS) for bins in finer] + [(*coarsest, math.inf)]
+    found = (_over(problem, bins, exact, limit) for bins, exact, limit in limits)
+    return next(ways for ways in found if ways is not None)
 
 
-def _over(instance: Instance, bins: tuple[Bin, ...], exact: bool, limit: float) -> Ways | None:
-    """None where some job has more than `limit` splits."""
-    ways = Ways(instance, bins, exact, {})
-    for job in instance.jobs:
-        found = _alternatives(ways, job, limit)
-        if found is None:
+def _over(problem: Problem, bins: tuple[Bin, ...], exact: bool, limit: float) -> Ways | None:
+    """Return the ways over these bins; None where some job has more than `limit`."""
+    of = []
+    for activity in problem.activities:
+        own = _of(problem, bins, activity, limit)
+        if own is None:
             return None
-        ways.of[job.id] = found
-    return ways
+        of.append(own)
+    return Ways(problem, bins, exact, tuple(of))
 
 
-def _alternatives(ways: Ways, job: Job, limit: float) -> tuple[Alternative, ...] | None:
-    """None where there are more than `limit` splits."""
-    instance = ways.instance
-    entry = instance.running_job.get(job.id)
-    found: list[Alternative] = []
-    earliest_s = instance.release_s(job) - instance.now_s
-    if entry is not None:
-        found.append(
-            Alternative(
-                option=None,
-                mode=entry.mode,
-                split=ways.running_split(entry.placement),
-                seconds=continue_s(instance, job),
-                earliest_s=0.0,
-            )
-        )
-        if not may_preempt(instance, entry):
-            return tuple(found)
-        earliest_s = hold_to_save_s(job)
-    seen: set[tuple[int, Split]] = set()
-    modes: list[Mode] = []
-    for option in catalogue_of(instance).options(job):
-        if not ways.table.allows(job, option.mode):
-            continue
-        if option.mode not in modes:
-            modes.append(option.mode)
-        for split in _splits(ways, job, option):
-            if (modes.index(option.mode), split) in seen:
-                continue
-            seen.add((modes.index(option.mode), split))
-            if len(seen) > limit:
+def _of(
+    problem: Problem, bins: tuple[Bin, ...], activity: Activity, limit: float
+) -> tuple[Way, ...] | None:
+    """Return the fastest alternative of each mode on each split; None for more than `limit`."""
+    best: dict[object, Way] = {}
+    for which, alternative in enumerate(activity.alternatives):
+        for split in _splits(problem, bins, alternative):
+            key = alternative.fixed, alternative.mode, split
+            if key not in best or alternative.seconds < best[key].seconds:
+                best[key] = Way(activity, which, split)
+            if len(best) > limit:
                 return None
-            speed = _best_rate(ways, job, option, split)
-            if speed > 0:
-                found.append(
-                    Alternative(
-                        option=option,
-                        mode=option.mode,
-                        split=split,
-                        seconds=fresh_s(instance, job, option.mode, speed),
-                        earliest_s=earliest_s,
-                        preempted=entry is not None,
-                    )
-                )
-    return tuple(found)
+    return tuple(best.values())
 
 
-def _splits(ways: Ways, job: Job, option: Option) -> Iterator[Split]:
-    """Every way to spread a gang over bins as widely as the option allows."""
-    mode = option.mode
-    if not option.needs_node:
-        yield ()
+def over_bins(bins: tuple[Bin, ...], split: Split) -> Split:
+    """Return a split over nodes as one over bins."""
+    where = {n: b for b, each in enumerate(bins) for n in each}
+    taken: Counter[int] = Counter()
+    for n, gpus in split:
+        taken[where[n]] += gpus
+    return tuple(sorted(taken.items()))
+
+
+def _splits(problem: Problem, bins: tuple[Bin, ...], alternative: Alternative) -> Iterator[Split]:
+    """Yield every split of a gang over bins that its alternative allows."""
+    if alternative.fixed or not alternative.rooms:
+        yield over_bins(bins, alternative.rooms)
         return
-    node = ways.instance.cluster.node
-    most = {
-        name: count
-        for name, count in catalogue_of(ways.instance).room(job, mode).items()
-        if not mode.gpus or node[name].gpu_type == mode.gpu_type
-    }
-    fitting = [tuple(name for name in each.nodes if name in most) for each in ways.bins]
-    if mode.gpus == 0 or option.spread == "node":
-        for b, names in enumerate(fitting):
-            if any(most[name] >= max(mode.gpus, 1) for name in names):
-                yield ((b, mode.gpus),)
+    most, gpus = dict(alternative.rooms), alternative.mode.gpus
+    if alternative.spread == "node" or not gpus:
+        yield from (((b, gpus),) for b, each in enumerate(bins) if not most.keys().isdisjoint(each))
         return
-    if option.spread == "cluster":
-        rooms = [(b, sum(most[name] for name in fits)) for b, fits in enumerate(fitting)]
-        yield from _compositions(mode.gpus, rooms)
-        return
-    for rack in dict.fromkeys(
-        each.rack for each in ways.instance.cluster.nodes if each.rack is not None
-    ):
-        rooms = [
-            (b, sum(most[name] for name in fits if node[name].rack == rack))
-            for b, fits in enumerate(fitting)
-        ]
-        yield from _compositions(mode.gpus, rooms)
+    nodes = problem.instance.cluster.nodes
+    racks: dict[str | None, set[int]] = {}
+    for n in most:
+        racks.setdefault(None if alternative.spread == "cluster" else nodes[n].rack, set()).add(n)
+    if alternative.spread == "rack":
+        racks.pop(None, None)
+    for rack in racks.values():
+        rooms = [(b, sum(most[n] for n in rack.intersection(each))) for b, each in enumerate(bins)]
+        yield from _compositions(gpus, rooms)
 
 
 def _compositions(count: int, rooms: list[tuple[int, int]]) -> Iterator[Split]:
-    """Ways to take `count` in total from bins with this much room."""
+    """Yield all ways to take `count` in total from bins with this much room."""
     rooms = [(b, most) for b, most in rooms if most > 0]
     after = [sum(most for _, most in rooms[i:]) for i in range(len(rooms) + 1)]
 
@@ -215,23 +162,3 @@ def _compositions(count: int, rooms: list[tuple[int, int]]) -> Iterator[Split]:
                 yield from extend(i + 1, left - here, (*taken, (b, here)) if here else taken)
 
     yield from extend(0, count, ())
-
-
-def _best_rate(ways: Ways, job: Job, option: Option, split: Split) -> float:
-    """Rate on single nodes, or the best that any placement of this split over merged ones could
-    have."""
-    cluster = ways.instance.cluster
-    mode = option.mode
-    bins = [ways.bins[b] for b, _ in split]
-    if all(len(each.nodes) == 1 for each in bins):
-        placement = placement_on(cluster, {ways.bins[b].nodes[0]: gpus for b, gpus in split}, mode)
-        return placed_rate(ways.instance, job, mode, placement)
-    spans: list[Span] = []
-    if len(bins) == 1:
-        spans.append("node")
-    if option.spread != "node":
-        racks = [{cluster.node[name].rack for name in each.nodes} - {None} for each in bins]
-        if set.intersection(*racks):
-            spans.append("rack")
-        spans.append("cluster")
-    return max(rate(job, mode, mode.gpu_type, span) for span in spans)

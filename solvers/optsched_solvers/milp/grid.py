@@ -1,74 +1,63 @@
 """When each job may start: windows from releases, precedence and the incumbent, on a grid of some
 size."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
+from itertools import chain
 
-from optsched.model.instance import Instance
 from optsched.model.plan import Plan
-from optsched.objectives import Level, Objective, Usage, level_value
+from optsched.objectives import Usage, level_value
 
 from ..scheduling.ticks import Tick, choose_tick
-from .alternatives import Alternative, Ways
+from .alternatives import Way, Ways
 
 GRIDS = (10**9, 20_000, 10_000, 5_000, 2_000, 1_000, 600, 400, 300, 200, 120, 60)
 """Most ticks to try, from fine to coarse."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Start:
-    """One binary of the model: a job starts an alternative at `tick` and is done, in ticks, at
-    `end`.
+    """One binary of the model: a job starts by a `way` at `tick` and is done, in ticks, at `end`.
 
     `completion_s` is the earliest instant at which any true schedule that rounds down to this start
     completes.
     """
 
-    alternative: Alternative
+    way: Way
     tick: int
     end: int
     completion_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Grid:
-    """All starts of all jobs."""
+    """All starts of all jobs, by index."""
 
     tick: Tick
-    of: dict[str, tuple[Start, ...]]
+    of: list[list[Start]]
     entries: int
 
 
 def make_grid(
-    ways: Ways,
-    objective: Objective,
-    incumbent: Plan | None,
-    max_variables: int,
-    max_entries: int,
-    coarse_entries: int,
+    ways: Ways, incumbent: Plan | None, max_variables: int, max_entries: int, coarse_entries: int
 ) -> Grid | None:
-    """The exact grid if it has at most so many starts and so many entries in capacity rows, else
-    the finest with at most `coarse_entries`, at least one of 60 ticks; None where even that has
-    more than `max_entries`."""
-    windows = _Windows(ways, objective, incumbent)
-    times = [each.seconds for found in ways.of.values() for each in found]
-    times += [each.earliest_s for found in ways.of.values() for each in found]
-    now_s = ways.instance.now_s
+    """Return the exact grid if it has at most so many starts and so many entries in capacity rows,
+    else the finest with at most `coarse_entries`, at least one of 60 ticks; None where even that
+    has more than `max_entries`."""
+    windows = _Windows(ways, incumbent)
+    every = list(chain.from_iterable(ways.of))
+    times_s = [time_s for way in every for time_s in (way.seconds, way.ready_s)]
+    horizon_s = max([*windows.latest_s, 1e-3])
     for most in GRIDS:
-        tick = choose_tick(times, most, max(windows.horizon_s, 1e-3), now_s)
-        starts = entries = 0
-        for job_id, alternative in windows.all():
-            count = len(windows.range(tick, job_id, alternative))
-            starts += count
-            entries += (
-                count * (tick.floor(alternative.seconds) + 1) * max(1, len(alternative.split))
-            )
-        allowed = (
-            max_entries if (ways.exact and tick.exact) or most == GRIDS[-1] else coarse_entries
+        tick = choose_tick(times_s, most, horizon_s, ways.problem.instance.now_s)
+        counts = [len(windows.range(tick, way)) for way in every]
+        entries = sum(
+            count * (tick.floor(way.seconds) + 1) * max(1, len(way.split))
+            for count, way in zip(counts, every, strict=True)
         )
-        if starts <= max_variables and entries <= allowed:
-            found = {job.id: windows.starts(tick, job.id) for job in ways.instance.jobs}
-            return Grid(tick=tick, of=found, entries=entries)
+        is_fine = (ways.exact and tick.exact) or most == GRIDS[-1]
+        if sum(counts) <= max_variables and entries <= (max_entries if is_fine else coarse_entries):
+            return Grid(tick, [windows.starts(tick, own) for own in ways.of], entries)
     return None
 
 
@@ -83,121 +72,84 @@ class _Windows:
     as early as they could.
     """
 
-    def __init__(self, ways: Ways, objective: Objective, incumbent: Plan | None) -> None:
-        self.ways = ways
-        self.instance: Instance = ways.instance
-        jobs = self.instance.jobs
-        every = [each for found in ways.of.values() for each in found]
-        ready_s = max((each.earliest_s for each in every), default=0.0)
-        longest_s = sum(max(each.seconds for each in ways.of[job.id]) for job in jobs)
-        self.earliest_s = self._earliest_starts()
-        self.latest_s = {job.id: ready_s + longest_s for job in jobs}
+    def __init__(self, ways: Ways, incumbent: Plan | None) -> None:
+        self.ways, self.problem = ways, ways.problem
+        ready_s = max((way.ready_s for own in ways.of for way in own), default=0.0)
+        longest_s = sum(max(way.seconds for way in own) for own in ways.of)
+        self.earliest_s = self.problem.earliest_s
+        self.latest_s = [ready_s + longest_s] * len(ways.of)
         if incumbent is not None:
-            level = objective.levels[0]
-            self._cap(level, level_value(level, self.instance, incumbent))
+            self._cap(incumbent)
         self._latest_before_successors()
-        self.horizon_s = max(self.latest_s.values(), default=0.0)
 
-    def all(self) -> list[tuple[str, Alternative]]:
-        """Every (job, alternative)."""
-        return [(job_id, each) for job_id, found in self.ways.of.items() for each in found]
-
-    def range(self, tick: Tick, job_id: str, alternative: Alternative) -> range:
-        """Ticks at which the alternative may start."""
-        if alternative.option is None:
+    def range(self, tick: Tick, way: Way) -> range:
+        """Return the ticks at which a job may start by a way."""
+        if way.alternative.fixed:
             return range(1)
-        first = tick.floor(max(self.earliest_s[job_id], alternative.earliest_s))
-        last = tick.floor(self.latest_s[job_id] - alternative.seconds)
-        return range(first, last + 1)
+        j = way.activity.index
+        first = tick.floor(max(self.earliest_s[j], way.ready_s))
+        return range(first, tick.floor(self.latest_s[j] - way.seconds) + 1)
 
-    def starts(self, tick: Tick, job_id: str) -> tuple[Start, ...]:
-        """All starts of a job."""
+    def starts(self, tick: Tick, own: Sequence[Way]) -> list[Start]:
+        """Return all starts of a job."""
         found = []
-        for each in self.ways.of[job_id]:
-            length = tick.floor(each.seconds)
-            for at in self.range(tick, job_id, each):
-                begins_s = max(tick.seconds(at), each.earliest_s, self.earliest_s[job_id])
-                found.append(
-                    Start(
-                        alternative=each,
-                        tick=at,
-                        end=at + length,
-                        completion_s=self.instance.now_s + begins_s + each.seconds,
-                    )
-                )
-        return tuple(found)
-
-    def _in_order(self) -> list[str]:
-        """Jobs, each after its predecessors."""
-        before = {job.id: job.after for job in self.instance.jobs}
-        return list(TopologicalSorter(before).static_order())
-
-    def _earliest_starts(self) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for job_id in self._in_order():
-            # A running job holds its nodes from now on, whatever becomes of its predecessors.
-            after = () if job_id in self.instance.running_job else self.instance.job[job_id].after
-            found[job_id] = max(
-                (found[b] + self._shortest_s(b, found[b]) for b in after), default=0.0
-            )
+        for way in own:
+            begins_s = max(self.earliest_s[way.activity.index], way.ready_s)
+            if way.alternative.fixed:
+                begins_s = 0.0
+            length, done_s = tick.floor(way.seconds), self.problem.instance.now_s + way.seconds
+            for at in self.range(tick, way):
+                completion_s = max(tick.seconds(at), begins_s) + done_s
+                found.append(Start(way, at, at + length, completion_s))
         return found
 
-    def _shortest_s(self, job_id: str, start_s: float) -> float:
-        """Least seconds from `start_s` until the job can be done."""
-        return (
-            min(max(start_s, each.earliest_s) + each.seconds for each in self.ways.of[job_id])
-            - start_s
-        )
-
     def _latest_before_successors(self) -> None:
-        for job_id in reversed(self._in_order()):
-            if job_id in self.instance.running_job:
-                continue
-            starts_s = self.latest_s[job_id] - min(each.seconds for each in self.ways.of[job_id])
-            for before in self.instance.job[job_id].after:
-                self.latest_s[before] = min(self.latest_s[before], starts_s)
+        for activity in reversed(self.problem.in_order):
+            if activity.running is None:
+                starts_s = self.latest_s[activity.index] - activity.shortest_s
+                for i in activity.before:
+                    self.latest_s[i] = min(self.latest_s[i], starts_s)
 
-    def _cap(self, level: Level, value: float) -> None:
-        """Lower `latest_s` to where a job alone would push the level above `value`."""
-        now_s = self.instance.now_s
-        jobs = self.instance.jobs
-        done_s = {
-            job_id: now_s + start_s + self._shortest_s(job_id, start_s)
-            for job_id, start_s in self.earliest_s.items()
-        }
+    def _cap(self, incumbent: Plan) -> None:
+        """Lower `latest_s` to where a job alone would push the first level above its value in the
+        incumbent."""
+        problem, instance = self.problem, self.problem.instance
+        level = problem.objective.levels[0]
+        now_s, value = instance.now_s, level_value(level, instance, incumbent)
+        done_s = [
+            now_s + activity.done_s(start_s)
+            for activity, start_s in zip(problem.activities, self.earliest_s, strict=True)
+        ]
         fixed = 0.0
         over_jobs = []
         for weight, term in level:
             if isinstance(term, Usage):
                 fixed += weight * sum(
-                    min(self.ways.usage(term, job, each) for each in self.ways.of[job.id])
-                    for job in jobs
+                    min(self.ways.usage(term, way) for way in own) for own in self.ways.of
                 )
             else:
-                every = {job.id: term.cost(self.instance, job) for job in jobs}
-                costs = {job_id: cost for job_id, cost in every.items() if cost is not None}
-                least = {job_id: cost.at(done_s[job_id]) for job_id, cost in costs.items()}
+                every = {j: term.cost(instance, job) for j, job in enumerate(instance.jobs)}
+                costs = {j: cost for j, cost in every.items() if cost is not None}
+                least = {j: cost.at(done_s[j]) for j, cost in costs.items()}
                 over_jobs.append((weight, term, costs, least))
 
-        def at_least(job_id: str, completion_s: float) -> float:
+        def at_least(j: int, completion_s: float) -> float:
             total = fixed
             for weight, term, costs, least in over_jobs:
-                values = dict(least)
-                if job_id in costs:
-                    values[job_id] = costs[job_id].at(completion_s)
+                values = least | ({j: costs[j].at(completion_s)} if j in costs else {})
                 total += weight * term.combine(list(values.values()))
             return total
 
-        certain = at_least(jobs[0].id, done_s[jobs[0].id])
+        certain = at_least(0, done_s[0])
         limit = value + 1e-6 * max(0.0, value - certain) + 1e-12 * abs(value) + 1e-9
-        for job in jobs:
-            low_s, high_s = done_s[job.id], now_s + self.latest_s[job.id]
-            if at_least(job.id, high_s) <= limit:
+        for j, latest_s in enumerate(self.latest_s):
+            low_s, high_s = done_s[j], now_s + latest_s
+            if at_least(j, high_s) <= limit:
                 continue
             for _ in range(60):
                 middle_s = (low_s + high_s) / 2
-                if at_least(job.id, middle_s) <= limit:
+                if at_least(j, middle_s) <= limit:
                     low_s = middle_s
                 else:
                     high_s = middle_s
-            self.latest_s[job.id] = high_s - now_s
+            self.latest_s[j] = high_s - now_s

@@ -1,13 +1,12 @@
 """Objectives over the time-indexed variables: a job's cost is a coefficient of its start."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import assert_never
 
-from optsched.model.job import Job
-from optsched.objectives import Level, RankOfJobs, SumOfJobs, Term, Usage
+from optsched.objectives import JobCost, Level, RankOfJobs, SumOfJobs, Term, Usage
 
 from .grid import Start
 from .model import Expression, Model
@@ -59,7 +58,7 @@ def build_level(model: Model, level: Level, number: int) -> LevelModel:
     if not total:
         # PuLP cannot change an empty objective later; one job's starts, which add up to 1, stand
         # in.
-        total = dict.fromkeys((var for _, var in next(iter(model.starts.values()))), 1.0)
+        total = dict.fromkeys((var for _, var in model.starts[0]), 1.0)
         constant -= 1.0
     scale = scale_of(list(total.values()))
     whole = scale == 1.0 and all(factor == int(factor) for factor, _ in parts)
@@ -77,8 +76,8 @@ def _term(model: Model, term: Term, name: str) -> tuple[float, Expression, float
         case SumOfJobs() | Usage():
             expression = {
                 var: cost - low
-                for (job_id, found), low in zip(costs.items(), least, strict=True)
-                for (_, var), cost in zip(model.starts[job_id], found, strict=True)
+                for (j, found), low in zip(costs.items(), least, strict=True)
+                for (_, var), cost in zip(model.starts[j], found, strict=True)
             }
             return math.fsum(least), expression, 1.0
         case RankOfJobs():
@@ -88,19 +87,17 @@ def _term(model: Model, term: Term, name: str) -> tuple[float, Expression, float
 
 
 def _rank(
-    model: Model, term: RankOfJobs, name: str, costs: dict[str, list[float]], low: float
+    model: Model, term: RankOfJobs, name: str, costs: dict[int, list[float]], low: float
 ) -> tuple[float, Expression, float]:
     """Return the same for a maximum or a quantile, which is at least `low`."""
-    above = {job_id: [max(0.0, cost - low) for cost in found] for job_id, found in costs.items()}
+    above = {j: [max(0.0, cost - low) for cost in found] for j, found in costs.items()}
     scale = scale_of([cost for found in above.values() for cost in found])
     top = model.continuous(f"top_{name}")
     spared: Expression = {}
     may_exceed = len(costs) - term.rank(len(costs))
-    for job_id, found in above.items():
+    for j, found in above.items():
         row = {
-            var: cost * scale
-            for (_, var), cost in zip(model.starts[job_id], found, strict=True)
-            if cost
+            var: cost * scale for (_, var), cost in zip(model.starts[j], found, strict=True) if cost
         }
         if not row:
             continue
@@ -115,31 +112,31 @@ def _rank(
     return low, {top: 1.0}, scale
 
 
-def _costs(model: Model, term: Term) -> dict[str, list[float]]:
-    """Return the cost of each start of each job that counts."""
-    found = {}
-    for job in model.instance.jobs:
-        if (cost := _cost(model, term, job)) is not None:
-            found[job.id] = [cost(start) for start, _ in model.starts[job.id]]
-    return found
+def _costs(model: Model, term: Term) -> dict[int, list[float]]:
+    """Return the cost of each start of each job that counts, by index."""
+    return {
+        j: [cost(start) for start, _ in model.starts[j]] for j, cost in _by_job(model, term).items()
+    }
 
 
-def _cost(model: Model, term: Term, job: Job) -> Callable[[Start], float] | None:
-    """Return what a start costs a job; None where the job does not count."""
+def _by_job(model: Model, term: Term) -> dict[int, Callable[[Start], float]]:
+    """Return what a start costs each job that counts, by index."""
     if isinstance(term, Usage):
-        used = cache(partial(model.ways.usage, term, job))
-        return lambda start: used(start.alternative)
-    cost = term.cost(model.instance, job)
-    return None if cost is None else lambda start: cost.at(start.completion_s)
+        used = cache(partial(model.ways.usage, term))
+        return dict.fromkeys(range(len(model.starts)), lambda start: used(start.way))
+
+    def of_cost(cost: JobCost) -> Callable[[Start], float]:
+        return lambda start: cost.at(start.completion_s)
+
+    instance = model.ways.problem.instance
+    costs = ((j, term.cost(instance, job)) for j, job in enumerate(instance.jobs))
+    return {j: of_cost(cost) for j, cost in costs if cost is not None}
 
 
-def level_of(model: Model, level: Level, chosen: dict[str, Start]) -> float:
+def level_of(model: Model, level: Level, chosen: Sequence[Start]) -> float:
     """Return the value of a level where each job takes the start chosen for it, without the
     solver's rounding."""
-    total = 0.0
-    for weight, term in level:
-        costs = ((job.id, _cost(model, term, job)) for job in model.instance.jobs)
-        total += weight * term.combine(
-            [cost(chosen[job_id]) for job_id, cost in costs if cost is not None]
-        )
-    return total
+    return sum(
+        weight * term.combine([cost(chosen[j]) for j, cost in _by_job(model, term).items()])
+        for weight, term in level
+    )

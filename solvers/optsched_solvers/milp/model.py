@@ -14,11 +14,8 @@ it is saved, and starts another alternative, with set-up, afterwards.
 from collections import defaultdict
 from typing import Any
 
-from optsched.model.instance import Instance
-from optsched.model.job import Job
-from optsched.physics import hold_to_save_s
-
-from .alternatives import Ways
+from ..scheduling.problem import Activity
+from .alternatives import Ways, over_bins
 from .grid import Grid, Start
 
 AMOUNT_TOLERANCE = 1e-6
@@ -33,22 +30,22 @@ Expression = dict[Any, float]
 
 
 class Model:
-    """Variables and rows that hold under every objective; `starts` lists each job's variables."""
+    """Variables and rows that hold under every objective; `starts` lists each job's variables, by
+    index."""
 
     def __init__(self, ways: Ways, grid: Grid) -> None:
         import pulp
 
-        self.ways = ways
-        self.grid = grid
-        self.instance: Instance = ways.instance
+        self.ways, self.grid, self.activities = ways, grid, ways.problem.activities
         self.problem = pulp.LpProblem("optsched", pulp.LpMinimize)
-        self.starts: dict[str, list[tuple[Start, Any]]] = {}
-        for j, job in enumerate(self.instance.jobs):
-            self.starts[job.id] = [
+        self.starts: list[list[tuple[Start, Any]]] = []
+        for j, own in enumerate(grid.of):
+            variables = [
                 (start, self.problem.add_variable(f"x_{j}_{i}_{start.tick}", cat="Binary"))
-                for i, start in enumerate(grid.of[job.id])
+                for i, start in enumerate(own)
             ]
-            self.add({var: 1.0 for _, var in self.starts[job.id]}, "=", 1.0)
+            self.starts.append(variables)
+            self.add({var: 1.0 for _, var in variables}, "=", 1.0)
         self._capacity()
         self._budgets()
         self._precedence()
@@ -68,44 +65,42 @@ class Model:
         """A new variable of 0 or 1."""
         return self.problem.add_variable(name, cat="Binary")
 
-    def chosen(self) -> dict[str, Start] | None:
-        """Each job's start in the solution; None where the values are not those of a schedule."""
-        found = {}
-        for job_id, starts in self.starts.items():
-            taken = [start for start, var in starts if (var.varValue or 0.0) > 0.5]
-            if len(taken) != 1:
-                return None
-            found[job_id] = taken[0]
-        return found
-
-    def _held(self, job: Job, start: Start) -> list[tuple[int, float, range]]:
-        """(row of the table, amount, ticks) of all that one start holds."""
-        each = start.alternative
-        found = [
-            (key, amount, range(start.tick, start.end))
-            for key, amount in self.ways.demand(job, each.mode, each.split)
+    def chosen(self) -> list[Start] | None:
+        """Return each job's start in the solution; None where the values are not those of a
+        schedule."""
+        taken = [
+            [start for start, var in starts if (var.varValue or 0.0) > 0.5]
+            for starts in self.starts
         ]
-        if each.preempted:
-            entry = self.instance.running_job[job.id]
-            saving = range(self.grid.tick.floor(hold_to_save_s(job)))
-            split = self.ways.running_split(entry.placement)
-            found += [
-                (key, amount, saving) for key, amount in self.ways.demand(job, entry.mode, split)
-            ]
-        return [(key, amount, ticks) for key, amount, ticks in found if amount > 0 and ticks]
+        return [start for (start,) in taken] if all(len(own) == 1 for own in taken) else None
+
+    def _held(self, activity: Activity, start: Start) -> list[tuple[int, float, range]]:
+        """Return (row of the table, amount, ticks) of all that one start holds."""
+        ways, way, hold = self.ways, start.way, activity.hold
+        stays = [(way.alternative.mode, way.split, range(start.tick, start.end))]
+        if hold is not None and way.preempts:
+            saving = range(self.grid.tick.floor(hold.seconds))
+            stays.append((hold.mode, over_bins(ways.bins, hold.rooms), saving))
+        return [
+            (key, amount, ticks)
+            for mode, split, ticks in stays
+            for key, amount in ways.demand(activity, mode, split)
+            if amount > 0 and ticks
+        ]
 
     def _capacity(self) -> None:
         rows: dict[tuple[int, int], Expression] = defaultdict(lambda: defaultdict(float))
-        most: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
+        most: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
         begins: set[tuple[int, int]] = set()
-        for job in self.instance.jobs:
-            for start, var in self.starts[job.id]:
-                for key, amount, ticks in self._held(job, start):
+        for activity, starts in zip(self.activities, self.starts, strict=True):
+            j = activity.index
+            for start, var in starts:
+                for key, amount, ticks in self._held(activity, start):
                     begins.add((key, ticks[0]))
                     for tick in ticks:
                         row = rows[key, tick]
                         row[var] += amount
-                        most[key, tick][job.id] = max(most[key, tick].get(job.id, 0.0), row[var])
+                        most[key, tick][j] = max(most[key, tick].get(j, 0.0), row[var])
         for at, row in rows.items():
             # Where nothing begins, the tick before says as much; where all fits at once, any tick
             # does.
@@ -117,12 +112,12 @@ class Model:
                 self.add(row, "<=", capacity)
 
     def _budgets(self) -> None:
-        for name, budget in self.instance.cluster.budgets.items():
+        for name, budget in self.ways.problem.instance.cluster.budgets.items():
             row = {
-                var: start.alternative.mode.budgets[name]
-                for starts in self.starts.values()
+                var: amount
+                for starts in self.starts
                 for start, var in starts
-                if start.alternative.mode.budgets.get(name)
+                if (amount := start.way.alternative.mode.budgets.get(name))
             }
             if row:
                 self.add(row, "<=", budget + AMOUNT_TOLERANCE * max(1.0, budget))
@@ -130,11 +125,11 @@ class Model:
     def _precedence(self) -> None:
         pairs = [
             (
-                self.starts[before],
-                [(self._first_tick(job, start), var) for start, var in self.starts[job.id]],
+                self.starts[i],
+                [(_first_tick(activity, start), var) for start, var in self.starts[activity.index]],
             )
-            for job in self.instance.jobs
-            for before in dict.fromkeys(job.after)
+            for activity in self.activities
+            for i in activity.before
         ]
         entries = sum((len(a) + len(b)) * len({tick for tick, _ in b}) // 2 for a, b in pairs)
         for before, after in pairs:
@@ -142,14 +137,21 @@ class Model:
                 row: Expression = {var: float(start.end) for start, var in before}
                 row.update((var, -float(tick)) for tick, var in after)
                 self.add(row, "<=", 0.0)
-                continue
-            latest = max(start.end for start, _ in before)
-            for tau in sorted({tick for tick, _ in after}):
-                if tau < latest:
-                    row = {var: 1.0 for start, var in before if start.end > tau}
-                    row.update((var, 1.0) for tick, var in after if tick <= tau)
-                    self.add(row, "<=", 1.0)
+            else:
+                self._each_tick(before, after)
 
-    def _first_tick(self, job: Job, start: Start) -> int:
-        """When the job first holds anything: a preempted one that is saved does so now."""
-        return 0 if start.alternative.preempted and hold_to_save_s(job) > 0 else start.tick
+    def _each_tick(self, before: list[tuple[Start, Any]], after: list[tuple[int, Any]]) -> None:
+        """At no tick is the first yet to end and the second begun."""
+        latest = max(start.end for start, _ in before)
+        for tau in sorted({tick for tick, _ in after if tick < latest}):
+            row: Expression = {var: 1.0 for start, var in before if start.end > tau}
+            row.update((var, 1.0) for tick, var in after if tick <= tau)
+            self.add(row, "<=", 1.0)
+
+
+def _first_tick(activity: Activity, start: Start) -> int:
+    """Return when the job first holds anything: a preempted one that is saved does so now."""
+    hold = activity.hold
+    if hold is not None and hold.seconds > 0 and start.way.preempts:
+        return 0
+    return start.tick

@@ -5,17 +5,17 @@ import time
 from pathlib import Path
 
 from optsched.bounds.yardstick import yardsticks
-from optsched.driver.mixed import placement_on
 from optsched.model.plan import Plan
 from optsched.objectives import level_value, values
 from optsched.plugins.solver import Report, Request
 from optsched.verify import verify
 
+from ..scheduling.plans import plan_of
+from ..scheduling.schedule_generation import generate
 from . import backend
 from .grid import Start
 from .levels import LevelModel, build_level, level_of
 from .model import Model
-from .realise import Choice, realise
 
 NODES_PER_S = 50
 """With one worker, branch-and-bound nodes allowed for each second of the time limit: a count gives
@@ -76,7 +76,7 @@ class Search:
                 self.report.bound(number, bound, f"time-indexed model ({self.name})")
             if chosen is None or found is None:
                 return True
-            plan = realise(instance, _choices(model, chosen))
+            plan = _realise(model, chosen)
             if plan is not None:
                 self.report.plan(plan)
                 self._keep(plan)
@@ -143,25 +143,25 @@ def _lowered(built: LevelModel, value: float) -> float:
     )
 
 
-def _choices(model: Model, chosen: dict[str, Start]) -> list[Choice]:
-    """What the grid decided: the order of starts, and the nodes, or the bins where these hold
-    several."""
-    bins, cluster = model.ways.bins, model.instance.cluster
-    found = []
-    for job_id, start in chosen.items():
-        each = start.alternative
-        parts = [(bins[b].nodes, gpus) for b, gpus in each.split]
-        placement = None
-        if all(len(names) == 1 for names, _ in parts):
-            placement = placement_on(cluster, {name: gpus for (name,), gpus in parts}, each.mode)
-        found.append(
-            Choice(
-                job_id=job_id,
-                order_key=(start.tick, start.completion_s),
-                option=each.option,
-                placement=placement,
-                parts=tuple(parts),
-                preempted=each.preempted,
-            )
-        )
-    return found
+def _realise(model: Model, chosen: list[Start]) -> Plan | None:
+    """Return the plan in which each job, in the order of its starts on the grid, starts as early as
+    it fits on the nodes chosen for it, or on any of its bins where these hold several.
+
+    If jobs that start together on the grid fit together there, none starts later than on the grid
+    but for the rounding up of its start to a tick of the schedule.
+    """
+    problem = model.ways.problem
+    order = sorted(range(len(chosen)), key=lambda j: (chosen[j].tick, chosen[j].completion_s))
+    rank = {j: float(k) for k, j in enumerate(order)}
+    schedule = generate(
+        problem,
+        [rank[j] for j in range(len(chosen))],
+        frozenset(start.way.activity.index for start in chosen if start.way.preempts),
+        {j: (start.way.which,) for j, start in enumerate(chosen)},
+        {
+            j: {n: gpus for b, gpus in start.way.split for n in model.ways.bins[b]}
+            for j, start in enumerate(chosen)
+            if start.way.split
+        },
+    )
+    return None if schedule is None else plan_of(problem, schedule)

@@ -15,6 +15,7 @@ from optsched.physics.unplanned import unplanned
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.solver import Guarantee, Report, Request
 
+from ..scheduling.problem import Problem
 from . import backend
 from .alternatives import Ways, find_ways
 from .backend import DEFAULT, Backend
@@ -66,12 +67,9 @@ class MilpSolver:
             return fault
         if objective.tariffs(instance.cluster):
             return "what use costs changes over time, and it starts each job as early as it can"
-        ways = find_ways(instance)
-        if (
-            all(ways.of.values())
-            and make_grid(ways, objective, None, MAX_VARIABLES, MAX_ENTRIES, MAX_ENTRIES) is None
-        ):
-            count = sum(map(len, ways.of.values()))
+        ways = find_ways(Problem(instance, objective))
+        if all(ways.of) and make_grid(ways, None, MAX_VARIABLES, MAX_ENTRIES, MAX_ENTRIES) is None:
+            count = sum(map(len, ways.of))
             return f"its jobs can run in {count} ways, too many even on a grid of 60 ticks"
         return None
 
@@ -87,23 +85,19 @@ class MilpSolver:
             for number in range(len(request.objective.levels)):
                 report.bound(number, 0.0, "there are no jobs")
             return
-        ways = find_ways(instance)
-        stuck = next((job_id for job_id, found in ways.of.items() if not found), None)
+        problem = Problem(instance, request.objective)
+        stuck = next((a.job.id for a in problem.activities if not a.alternatives), None)
         if stuck is not None:
             report.infeasible(f"job {stuck} fits nowhere on the cluster")
             return
+        ways = find_ways(problem)
         max_entries = int(min(MAX_ENTRIES, max(1.0, request.time_limit_s) * ENTRIES_PER_S))
         with tempfile.TemporaryDirectory(prefix="optsched-milp-") as folder:
             search = Search(request, report, name, until, Path(folder))
             grid: Grid | None = None
             for share in COARSE_SHARES:
                 finer = make_grid(
-                    ways,
-                    request.objective,
-                    search.incumbent,
-                    options.max_variables,
-                    max_entries,
-                    max_entries // share,
+                    ways, search.incumbent, options.max_variables, max_entries, max_entries // share
                 )
                 if finer is None or (grid is not None and finer.tick == grid.tick):
                     continue

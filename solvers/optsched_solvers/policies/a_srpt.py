@@ -13,6 +13,7 @@ from optsched.physics import TIME_TOLERANCE_S, locality_rate
 from optsched.plugins.options import Duration, PluginOptions
 
 from .parts.locality_gate import LocalityGate, Patience
+from .parts.starting import wake
 from .parts.virtual_machine import VirtualMachine
 from .sources import SOURCES
 
@@ -68,9 +69,8 @@ class ASrpt:
         while self._early and not self._queue and (first := machine.first()) is not None:
             self._dispatch(world, [first])
             opens_s = self._serve(world)
-        wake_s = min(opens_s, machine.next_s())
-        if wake_s < math.inf and world.waiting:
-            world.wake_at(max(wake_s, math.nextafter(world.now_s, math.inf)))
+        if world.waiting:
+            wake(world, min(opens_s, machine.next_s()))
 
     def _dispatch(self, world: World, done: list[str]) -> None:
         for job_id in done:
@@ -112,6 +112,7 @@ def virtual_work_s(world: World, job_id: str) -> float:
 
 
 def is_heavy(job: Job, theta: float) -> bool:
-    """Whether the job is faster on one node than spread anywhere by more than this factor."""
+    """Return whether the job is faster on one node than spread anywhere by more than this
+    factor."""
     profile = job.profile
     return locality_rate(profile, "node") > theta * locality_rate(profile, "cluster")

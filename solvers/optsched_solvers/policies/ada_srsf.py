@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
@@ -75,7 +76,7 @@ class AdaSrsf(ListScheduling):
         super().decide(world)
         self._loaded = None
 
-    def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+    def find(self, world: World, job_id: str) -> Fit | None:
         """Return a place on the least loaded nodes, if the gate lets the job start there."""
         fitting = world.fit(job_id)
         if fitting is None:

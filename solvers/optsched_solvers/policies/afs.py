@@ -57,7 +57,7 @@ class Share:
 
 
 def first(shares: list[Share]) -> Share:
-    """Who gets the next step: each is compared with the best of those before it."""
+    """Return who gets the next step: each is compared with the best of those before it."""
     best = shares[0]
     for one in shares[1:]:
         if one.left_s < best.left_s:

@@ -10,6 +10,7 @@ from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
 
 from .parts.demand_queue import Entry, arrival_key
+from .parts.starting import start_fitting
 from .sources import SOURCES
 
 
@@ -66,17 +67,14 @@ class Backfill:
     def _start_heads(self, world: World) -> bool:
         started = 0
         while started < len(self._queue):
-            job_id = self._queue[started][1]
-            found = world.fit(job_id)
-            if found is None:
+            if not start_fitting(world, self._queue[started][1]):
                 break
-            world.start(job_id, *found)
             started += 1
         del self._queue[:started]
         return started > 0
 
     def _out_of_date(self, world: World, head: str, released: list[str]) -> bool:
-        """Whether there is no reservation for this head, or something did not end as it was
+        """Return whether there is no reservation for this head, or something did not end as it was
         expected to."""
         known = self._reservation
         if known is None or known.head != head or known.start_s <= world.now_s:

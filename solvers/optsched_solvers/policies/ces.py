@@ -1,12 +1,12 @@
 """Helios' cluster energy saving: idle nodes are powered off and woken again."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
 from annotated_types import Ge
 
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
@@ -15,8 +15,9 @@ from optsched.plugins.options import Duration, PluginOptions
 
 from .backfill import Backfill
 from .fifo import Fifo
-from .parts.demand_queue import arrival_key
+from .parts.demand_queue import in_order
 from .parts.node_count import Constants, NodeCount
+from .parts.starting import wake
 from .sources import SOURCES
 
 STEP_S = 600.0
@@ -140,9 +141,7 @@ class Ces:
             soon.lose(name)
         found: dict[str, None] = {}
         tried: set[object] = set()
-        for job_id in sorted(world.waiting, key=lambda job_id: arrival_key(world, job_id))[
-            :LOOKED_AT
-        ]:
+        for job_id in in_order(world, world.waiting)[:LOOKED_AT]:
             demand = world.demand(job_id)
             if demand in tried:
                 continue
@@ -178,7 +177,7 @@ class Ces:
             del self._off[name]
             self._boots_s[name] = at_s
             self._wakeups += 1
-        world.wake_at(max(at_s, math.nextafter(world.now_s, math.inf)))
+        wake(world, at_s)
 
 
 class _Powered:
@@ -197,10 +196,10 @@ class _Powered:
         return getattr(self._world, name)
 
     def take_released(self) -> list[str]:
-        """What came free, and the nodes that have booted."""
+        """Return what came free, and the nodes that have booted."""
         return [*self._world.take_released(), *self._on]
 
-    def fit(self, job_id: str, room: Room | None = None) -> tuple[Option, Placement] | None:
+    def fit(self, job_id: str, room: Room | None = None) -> Fit | None:
         """As `World.fit`, on powered nodes."""
         return self._world.fit(job_id, self.free if room is None else room)
 

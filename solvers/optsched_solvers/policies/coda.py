@@ -7,6 +7,7 @@ from typing import Annotated
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
@@ -16,7 +17,7 @@ from .parts.coda_arrays import Arrays
 from .parts.core_search import CoreSearch
 from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
-from .parts.seating import Seat
+from .parts.starting import is_free, start_each
 from .parts.within import within
 from .sources import SOURCES
 
@@ -63,7 +64,7 @@ class Coda:
         self._queues: dict[str, list[Entry]] = {"wide": [], "narrow": [], "cpu": []}
         self._ways: dict[str, tuple[Option, ...]] = {}
         self._on_cpus: dict[str, None] = {}
-        self._claims: dict[str, Seat] = {}
+        self._claims: dict[str, Fit] = {}
         self._shares: dict[str | None, float] | None = None
         self._reclaimed = 0
         self._relieved = 0
@@ -153,21 +154,21 @@ class Coda:
     # who starts
 
     def _room(self, world: World) -> Room:
-        """What is free and not claimed. Claims whose place is free by now are carried out; those
-        whose place is gone are given up."""
-        for job_id, (option, placement) in list(self._claims.items()):
+        """Return what is free and not claimed. Claims whose place is free by now are carried out;
+        those whose place is gone are given up."""
+        for job_id, fit in list(self._claims.items()):
             if job_id not in world.waiting:
                 del self._claims[job_id]
-            elif world.free.holds(world.need(job_id, option), placement):
+            elif is_free(world, job_id, fit):
                 del self._claims[job_id]
-                self._start(world, job_id, (option, placement))
+                self._start(world, job_id, fit)
         if not self._claims:
             return world.free
         soon = self._soon(world).room
         return world.free.overlap(soon)
 
     def _soon(self, world: World) -> Outlook:
-        """What will be free once nobody is being saved any more, less the claims."""
+        """Return what will be free once nobody is being saved any more, less the claims."""
         soon = Outlook(world, world.saving)
         for job_id, (option, placement) in list(self._claims.items()):
             need = world.need(job_id, option)
@@ -181,7 +182,9 @@ class Coda:
                 )
         return soon
 
-    def _start(self, world: World, job_id: str, seat: Seat) -> None:
+    def _start(self, world: World, job_id: str, seat: Fit, room: Room | None = None) -> None:
+        if room is not None and room is not world.free:
+            room.take(world.need(job_id, seat[0]), seat[1])
         world.start(job_id, *seat)
         self._ways.pop(job_id, None)
         if not _gpus(seat[1]):
@@ -202,10 +205,7 @@ class Coda:
                 continue
             seat = self._find(world, room, job_id, name)
             if seat is not None:
-                need = world.need(job_id, seat[0])
-                self._start(world, job_id, seat)
-                if room is not world.free:
-                    room.take(need, seat[1])
+                self._start(world, job_id, seat, room)
             elif self._reclaim(world, job_id, name):
                 room = self._room(world)
             else:
@@ -214,7 +214,7 @@ class Coda:
             gangs.append(job_id)
         self._drop_started(world)
 
-    def _find(self, world: World, room: Room, job_id: str, name: str) -> Seat | None:
+    def _find(self, world: World, room: Room, job_id: str, name: str) -> Fit | None:
         """A place in the job's own array, else in the other, which small gangs use only while no
         wide one waits."""
         for nodes in self.arrays.nodes(world, name, alone=not self._queues["wide"]):
@@ -253,23 +253,18 @@ class Coda:
     # CPU-only jobs
 
     def _serve_cpus(self, world: World, room: Room) -> None:
-        refused: set[int] = set()
-        for _, job_id in list(self._queues["cpu"]):
-            number = world.demand(job_id).number
-            if number in refused:
-                continue
+        def start(job_id: str) -> bool:
             seat = self._place_on_cpus(world, room, job_id)
             if seat is None:
-                if not world.job(job_id).profile.memory_gbps:
-                    refused.add(number)
-                continue
-            need = world.need(job_id, seat[0])
-            self._start(world, job_id, seat)
-            if room is not world.free:
-                room.take(need, seat[1])
+                # Of jobs that load the memory each may find another place.
+                return world.job(job_id).profile.memory_gbps > 0
+            self._start(world, job_id, seat, room)
+            return True
+
+        start_each(world, [job_id for _, job_id in self._queues["cpu"]], start)
         self._drop_started(world)
 
-    def _place_on_cpus(self, world: World, room: Room, job_id: str) -> Seat | None:
+    def _place_on_cpus(self, world: World, room: Room, job_id: str) -> Fit | None:
         """A place where the memory bandwidth is enough: without GPUs, beside GPUs, on what is kept
         for idle GPUs."""
         gbps = world.job(job_id).profile.memory_gbps

@@ -9,7 +9,7 @@ from optsched.physics import setup_s
 from optsched.physics.modes import Option
 
 from .parts.demand_queue import DemandQueue, arrival_key
-from .parts.list_scheduling import start_fitting
+from .parts.starting import start_fitting
 from .sources import SOURCES
 
 Found = tuple[float, float, float, int, Option, Placement]
@@ -127,7 +127,7 @@ class Compass:
         self._unstick(world, waiting)
 
     def _best(self, world: World, job_id: str, workers: dict[int, Worker]) -> "Found | None":
-        """Where the task finishes first; of equals the first."""
+        """Return where the task finishes first; of equals the first."""
         job = world.job(job_id)
         best: Found | None = None
         ran_before = world.entry(job_id) is not None
@@ -162,8 +162,8 @@ class Compass:
         return best
 
     def _unstick(self, world: World, waiting: list[str]) -> None:
-        """Where nothing runs and nothing was started, only cores, memory or budgets stood in the
-        way of the options looked at: start what fits."""
+        """Start what fits where nothing runs and nothing was started: only cores, memory or budgets
+        stood in the way of the options looked at."""
         if world.running or world.saving:
             return
         for job_id in waiting:
@@ -172,14 +172,15 @@ class Compass:
 
 
 def refetch_s(world: World, job_id: str, node: str, worker: Worker) -> float:
-    """What tasks placed on the worker would have to fetch again if this one went there first."""
+    """Return what tasks placed on the worker would have to fetch again if this one went there
+    first."""
     if not worker.models or not world.job(job_id).profile.fetch_s:
         return 0.0
     return sum(worker.models.get(model, 0.0) for model in world.evicted_by(job_id, node))
 
 
 def on_one_gpu_node(world: World, job_id: str) -> bool:
-    """Whether every way to run the job takes GPUs, of a node that has as many."""
+    """Return whether every way to run the job takes GPUs, of a node that has as many."""
     options = world.options(job_id)
     most = max((node.gpus for node in world.cluster.nodes), default=0)
     return bool(options) and all(0 < option.mode.gpus <= most for option in options)

@@ -33,7 +33,7 @@ def period_s(one: Iteration, other: Iteration) -> float:
 
 
 def gain(one: Iteration, other: Iteration) -> float:
-    """How many times as much two jobs do together as in turn."""
+    """Return how many times as much two jobs do together as in turn."""
     return (one.alone_s + other.alone_s) / period_s(one, other)
 
 

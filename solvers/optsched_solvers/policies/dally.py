@@ -9,6 +9,7 @@ from annotated_types import Ge
 
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, span
@@ -18,6 +19,7 @@ from optsched.plugins.options import Duration, PluginOptions
 from .parts.delay_timers import DelayTimers
 from .parts.demand_queue import DemandQueue, Entry, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
+from .parts.starting import is_free, wake
 from .sources import SOURCES
 
 UNHURT = 0.98
@@ -59,7 +61,7 @@ class Dally:
         self._new, self._back = DemandQueue(), DemandQueue()
         self._since_s: dict[str, float] = {}
         self._sensitivity: dict[str, float] = {}
-        self._claims: dict[str, tuple[Option, Placement]] = {}
+        self._claims: dict[str, Fit] = {}
         self._recheck_s = math.inf
         self._review_at_s = -math.inf
         self._taken: dict[Span, int] = dict.fromkeys(LEVELS, 0)
@@ -87,8 +89,7 @@ class Dally:
                 self._back.unblock()
                 self._offer(world)
         reviews = self._review_s and self._spread
-        if (wake_s := min(self._recheck_s, self._review_at_s if reviews else math.inf)) < math.inf:
-            world.wake_at(max(wake_s, math.nextafter(world.now_s, math.inf)))
+        wake(world, min(self._recheck_s, self._review_at_s if reviews else math.inf))
 
     def facts(self) -> dict[str, float]:
         """Timers, how starts of gangs were consolidated, offers declined and jobs moved."""
@@ -174,10 +175,10 @@ class Dally:
     def _unclaimed(self, world: World) -> Room | None:
         """Start those whose claimed place is free; what is free besides the claims of others, None
         without any."""
-        for job_id, (option, placement) in list(self._claims.items()):
-            if job_id in world.waiting and world.free.holds(world.need(job_id, option), placement):
+        for job_id, fit in list(self._claims.items()):
+            if is_free(world, job_id, fit):
                 del self._claims[job_id]
-                self._start(world, job_id, option, placement)
+                self._start(world, job_id, *fit)
             elif job_id not in world.saving and not world.saving:
                 del self._claims[job_id]  # its place is not to be had after all
                 if job_id in world.waiting:
@@ -257,10 +258,8 @@ class Dally:
         self._moved += 1
         return True
 
-    def _pays(
-        self, world: World, job_id: str, found: tuple[Option, Placement], victims: list[str]
-    ) -> bool:
-        """Whether the GPU time saved is more than what all the pauses take."""
+    def _pays(self, world: World, job_id: str, found: Fit, victims: list[str]) -> bool:
+        """Return whether the GPU time saved is more than what all the pauses take."""
         left_s, option = world.remaining_work_s(job_id), found[0]
         held = world.held_gpus(job_id)
         now = left_s / world.rate_now(job_id) * held
@@ -281,8 +280,8 @@ class Dally:
 
 
 def _exposure(world: World, job_id: str) -> float:
-    """How much of its rate a job can lose to the network: 0 for one that does not care where it
-    is."""
+    """Return how much of its rate a job can lose to the network: 0 for one that does not care where
+    it is."""
     profile, best = world.job(job_id).profile, world.fastest(job_id)
     locality = profile.locality
     worst = 1.0

@@ -8,6 +8,7 @@ from typing import Annotated
 from annotated_types import Ge
 
 from optsched.driver.demand import Demand
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
@@ -152,7 +153,7 @@ class DeepShareMyopic:
                     best = rank, job_id, option, placement
         return None if best is None else (best[1], best[2], best[3], best[0][1] - none)
 
-    def _places(self, world: World, job_id: str) -> list[tuple[Option, Placement]]:
+    def _places(self, world: World, job_id: str) -> list[Fit]:
         """All that differ in what they share; the fastest without contention will do for a gang of
         one size."""
         profile = world.job(job_id).profile
@@ -164,7 +165,7 @@ class DeepShareMyopic:
             and (not profile.network_gbps or world.slowdown_on(job_id, *found) == 1.0)
         ):
             return [found]
-        found_all: list[tuple[Option, Placement]] = []
+        found_all: list[Fit] = []
         for option in world.options(job_id):
             found_all.extend(
                 (option, placement) for placement in spread_choices(world, job_id, option)

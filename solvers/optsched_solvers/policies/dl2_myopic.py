@@ -73,8 +73,8 @@ class Dl2Myopic(Reallocation):
         return found
 
     def reward(self, world: World, job_id: str, counts: GangCounts, step: int) -> float:
-        """What the job adds to the reward of the slot with that count: work it does in it by its
-        whole work."""
+        """Return what the job adds to the reward of the slot with that count: work it does in it by
+        its whole work."""
         job, entry = world.job(job_id), world.entry(job_id)
         lost_s, tie = setup_s(job, entry is not None), TIE
         if job_id in world.running and isinstance(entry, Running):

@@ -4,13 +4,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
 
 from .parts.by_score import ByScore
 from .parts.fragmentation import Idle, Task, fragmentation, typical
-from .parts.seating import Seat
 from .sources import SOURCES
 
 POPULAR = 0.95
@@ -115,11 +115,11 @@ class Fgd(ByScore):
     # ------------------------------------------------------------------------------------------
     # where it goes
 
-    def choose(self, world: World, job_id: str, places: list[Seat]) -> Seat:
+    def choose(self, world: World, job_id: str, places: list[Fit]) -> Fit:
         """The place where fragmentation grows least."""
         return min(places, key=lambda seat: self._rank(world, job_id, seat))
 
-    def _rank(self, world: World, job_id: str, seat: Seat) -> tuple[float, int, int]:
+    def _rank(self, world: World, job_id: str, seat: Fit) -> tuple[float, int, int]:
         """Lower is better: growth of fragmentation, GPUs idle there, position of the node."""
         i = world.cluster.node_order[seat[1][0].node]
         return round(self._growth(world, job_id, seat), 9), world.free.gpus_on(seat[1][0].node), i
@@ -224,7 +224,7 @@ class Fgd(ByScore):
             self._known[key] = fragmentation(idle, i, self._workload)
         return self._known[key]
 
-    def _growth(self, world: World, job_id: str, seat: Seat) -> float:
+    def _growth(self, world: World, job_id: str, seat: Fit) -> float:
         """By how much fragmentation grows on the node of the place."""
         i = world.cluster.node_order[seat[1][0].node]
         idle = self._idle(world, i)

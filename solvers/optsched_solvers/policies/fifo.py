@@ -5,6 +5,7 @@ from heapq import heappop, heappush
 from optsched.driver.world import World
 
 from .parts.demand_queue import Entry, arrival_key
+from .parts.starting import start_fitting
 from .sources import SOURCES
 
 
@@ -23,10 +24,5 @@ class Fifo:
         """Start from the head of the queue as long as it fits."""
         for job_id in world.take_arrived():
             heappush(self._queue, (arrival_key(world, job_id), job_id))
-        while self._queue:
-            job_id = self._queue[0][1]
-            found = world.fit(job_id)
-            if found is None:
-                return
+        while self._queue and start_fitting(world, self._queue[0][1]):
             heappop(self._queue)
-            world.start(job_id, *found)

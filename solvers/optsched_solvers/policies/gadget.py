@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import Annotated, Literal
 
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.job import Elastic
@@ -20,8 +21,9 @@ from .parts.gang_counts import by_size
 from .parts.reallocation import IntervalOption, held
 from .parts.ring import Ring, ring_of
 from .parts.ring_choice import Choice, most_utility
-from .parts.seating import Seat, Seating, is_seated
+from .parts.seating import Seating, is_seated
 from .parts.seats import Seats
+from .parts.starting import start_each
 from .sources import SOURCES
 
 Sizes = dict[tuple[str | None, int], tuple[Option, ...]]
@@ -71,14 +73,14 @@ class Gadget(Seating):
         self._ratio = 0.0
 
     def facts(self) -> dict[str, float]:
-        """How the rates that the model expected of rings that started compare with what they were,
-        in the mean."""
+        """Return how the rates that the model expected of rings that started compare with what they
+        were, in the mean."""
         return {
             "expected_over_actual_rate_mean": self._ratio / max(1, self._started),
             "rings_started": self._started,
         }
 
-    def start(self, world: World, job_id: str, seat: Seat) -> None:
+    def start(self, world: World, job_id: str, seat: Fit) -> None:
         """Start the ring, and note what was expected of it."""
         option, placement = seat
         if option.mode.gpus > 1:
@@ -94,7 +96,7 @@ class Gadget(Seating):
     # --------------------------------------------------------------------------------------------
     # the slot
 
-    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
+    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """Rings by marginal utility, then whoever fits beside them."""
         free = set(movable)
         self._gbps = defaultdict(float)
@@ -107,14 +109,9 @@ class Gadget(Seating):
             self._seat_exactly(world, seats, sizes)
         else:
             self._seat_greedily(world, seats, sizes)
-        refused: set[int] = set()
-        for job_id in sorted(
-            movable, key=lambda one: one not in world.running
-        ):  # stable: else in order
-            if job_id in seats.of or world.demand(job_id).number in refused:
-                continue
-            if not seats.give(job_id, world.options(job_id)):
-                refused.add(world.demand(job_id).number)
+        left = [job_id for job_id in movable if job_id not in seats.of]
+        left.sort(key=lambda job_id: job_id not in world.running)  # stable: else in order
+        start_each(world, left, lambda job_id: seats.give(job_id, world.options(job_id)))
         self._rings = {job_id: self._rings[job_id] for job_id in movable if job_id in self._rings}
         return seats.of
 
@@ -252,7 +249,7 @@ class Gadget(Seating):
         return weight * (more if self.linear else math.log1p(done + more) - math.log1p(done))
 
     def _lost_s(self, world: World, job_id: str) -> float:
-        """What starting anew takes from a slot."""
+        """Return what starting anew takes from a slot."""
         job, running = world.job(job_id), job_id in world.running
         lost_s = setup_s(job, world.entry(job_id) is not None) + (
             hold_to_save_s(job) if running else 0.0

@@ -51,7 +51,7 @@ class Gittins(Preemptive):
         return self._rank_of(self._steps(world, job_id))
 
     def rise_s(self, world: World, job_id: str) -> float:
-        """When a running job has had so much service that its index is lower."""
+        """Return when a running job has had so much service that its index is lower."""
         steps = self._steps(world, job_id)
         now = self._rank_of(steps)
         for later in range(steps + 1, len(self._ranks) + 1):

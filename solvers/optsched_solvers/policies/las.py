@@ -32,7 +32,7 @@ class Las(Preemptive):
         return float(level(world.attained_gpu_s(job_id)))
 
     def rise_s(self, world: World, job_id: str) -> float:
-        """When a running job reaches its next level."""
+        """Return when a running job reaches its next level."""
         attained = world.attained_gpu_s(job_id)
         to_go = threshold_gpu_s(level(attained)) - attained
         return world.now_s + to_go / world.held_gpus(job_id)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
@@ -63,7 +64,7 @@ class MarlPartition(ListScheduling):
             self._look(world)
         super().decide(world)
 
-    def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+    def find(self, world: World, job_id: str) -> Fit | None:
         """Return where the job goes, and keep by how much it is predicted to be slowed down."""
         fitted = world.fit(job_id)
         if fitted is None:
@@ -104,10 +105,8 @@ class MarlPartition(ListScheduling):
                 self._known[job_id] = own, 0.0
         self._model.fit()
 
-    def _forward(
-        self, world: World, job_id: str, fitted: tuple[Option, Placement]
-    ) -> tuple[Option, Placement, float]:
-        """Where the job goes, and by how much it is predicted to be slowed down there."""
+    def _forward(self, world: World, job_id: str, fitted: Fit) -> tuple[Option, Placement, float]:
+        """Return where the job goes, and by how much it is predicted to be slowed down there."""
         best: tuple[tuple[float, int, int], Option, Placement, float] | None = None
         fastest = world.fastest(job_id).rate
         for part in self._parts:
@@ -132,9 +131,7 @@ class MarlPartition(ListScheduling):
         return best[1], best[2], best[3]
 
 
-def _offers(
-    world: World, job_id: str, part: list[str], left: int
-) -> Iterator[tuple[Option, Placement]]:
+def _offers(world: World, job_id: str, part: list[str], left: int) -> Iterator[Fit]:
     for option in world.options(job_id):
         if option.mode.gpus <= left:
             for placement in spread_choices(world, job_id, option, part):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
@@ -14,7 +15,6 @@ from optsched.plugins.options import PluginOptions
 
 from .parts.by_score import ByScore
 from .parts.duration_model import DurationModel, Floats
-from .parts.seating import Seat
 from .parts.within import within
 from .sources import SOURCES
 
@@ -57,15 +57,15 @@ class NetAware(ByScore):
         self.model = DurationModel(options.model, FEATURES)
         self._by_node: defaultdict[str, list[float]] = defaultdict(_nothing)
         self._by_type: defaultdict[tuple[str, str | None], list[float]] = defaultdict(_nothing)
-        self._runs: dict[str, tuple[float, float, Floats, Seat]] = {}
+        self._runs: dict[str, tuple[float, float, Floats, Fit]] = {}
         self._features: Floats | None = None
         self._choices_made = 0
         self._right = 0
         self._right_by_default = 0
 
     def facts(self) -> dict[str, float]:
-        """How often the place taken was the fastest, of the placements where places differed,
-        beside how often the least loaded would have been."""
+        """Return how often the place taken was the fastest, of the placements where places
+        differed, beside how often the least loaded would have been."""
         made = max(1, self._choices_made)
         return {
             "placements_with_a_difference": self._choices_made,
@@ -85,7 +85,7 @@ class NetAware(ByScore):
                 found.setdefault((option.mode.gpu_type, option.spread), option)
         return tuple(found.values())
 
-    def places(self, world: World, job_id: str, fitted: Option) -> list[Seat]:
+    def places(self, world: World, job_id: str, fitted: Option) -> list[Fit]:
         """Nodes; for a gang that fits on none, racks and what best fit finds."""
         found = super().places(world, job_id, fitted)
         if found or fitted.mode.gpus < 2:
@@ -104,7 +104,7 @@ class NetAware(ByScore):
     # --------------------------------------------------------------------------------------------
     # choices
 
-    def choose(self, world: World, job_id: str, places: list[Seat]) -> Seat:
+    def choose(self, world: World, job_id: str, places: list[Fit]) -> Fit:
         """The place with the shortest prediction; the first is the least loaded."""
         category = _category(world, job_id)
         features = np.array([self._telemetry(world, job_id, category, seat) for seat in places])
@@ -144,8 +144,8 @@ class NetAware(ByScore):
             one[0] += log
             one[1] += 1
 
-    def _telemetry(self, world: World, job_id: str, category: str, seat: Seat) -> list[float]:
-        """What is known of a place before the job is there."""
+    def _telemetry(self, world: World, job_id: str, category: str, seat: Fit) -> list[float]:
+        """Return what is known of a place before the job is there."""
         option, placement = seat
         cluster, profile = world.cluster, world.job(job_id).profile
         memory = uplink = 0.0
@@ -174,7 +174,7 @@ class NetAware(ByScore):
             _load(world, seat),
         ]
 
-    def _judge(self, world: World, job_id: str, places: list[Seat], k: int) -> None:
+    def _judge(self, world: World, job_id: str, places: list[Fit], k: int) -> None:
         """Count whether the place taken, and the least loaded, are the fastest as things stand."""
         if len(places) < 2:
             return
@@ -196,7 +196,7 @@ def _category(world: World, job_id: str) -> str:
     return job.profile.name or job.command or job.user or ""
 
 
-def _least_loaded(world: World, places: list[Seat]) -> list[Seat]:
+def _least_loaded(world: World, places: list[Fit]) -> list[Fit]:
     """The least loaded places; of equal ones that on the first nodes in the cluster, however
     fast."""
     order = world.cluster.node_order
@@ -205,7 +205,7 @@ def _least_loaded(world: World, places: list[Seat]) -> list[Seat]:
     )[:MOST_PLACES]
 
 
-def _load(world: World, seat: Seat) -> float:
+def _load(world: World, seat: Fit) -> float:
     """The mean share of GPUs and cores in use on the nodes of a place, as the Kubernetes default
     weighs them."""
     shares = []

@@ -72,7 +72,7 @@ class Optimus(Reallocation):
     def _gain(
         self, world: World, job_id: str, order: dict[str, int], counts: GangCounts, step: int
     ) -> Gain | None:
-        """What the next step is worth; None where there is none or it saves nothing."""
+        """Return what the next step is worth; None where there is none or it saves nothing."""
         if step + 1 == len(counts.options):
             return None
         saved_s = self.remaining_work_s(world, job_id) * (

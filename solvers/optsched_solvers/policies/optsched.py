@@ -2,62 +2,33 @@
 problem."""
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from optsched.driver.blocked import amounts, beneath, blocked_places
 from optsched.driver.demand import Demand
-from optsched.driver.outlook import Outlook
-from optsched.driver.playout import Playouts
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
 from optsched.driver.snapshot import Snapshot, snapshot
-from optsched.driver.trial import Trial
 from optsched.driver.world import World
 from optsched.model.instance import Instance, Placement
 from optsched.model.job import Job, Mode
-from optsched.objectives import Objective, Usage, parse
-from optsched.physics import hold_to_save_s
+from optsched.objectives import Objective, parse
 from optsched.physics.modes import Option
 from optsched.plugins import registry
-from optsched.plugins.options import PluginOptions, PositiveDuration, Share
+from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, Share
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
 from .parts.gang_weights import GangWeights
-from .xion import Xion
 
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
 clock."""
 CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
-GAP = 0.01
-"""A proven gap at which a round is good enough."""
-MOVES_S = 60.0
-"""While nobody waits, it is looked this often whether running jobs should move."""
-SOON_S = -1.0
+SOON_S = float(os.environ.get("SOON","-1"))
 """How far ahead a place is held for a gang."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
-
-
-NEARLY_FREE = 0.01
-"""Where saving and restoring take less than this share of what jobs have left, preemptions are
-decided by price alone."""
-import os
-LIST_POWERS = eval(os.environ.get("LP","(0.0,0.5,1.0)"))
-"""Orders in which lists start jobs: by seconds to completion times GPUs to these powers."""
-
-Places = dict[str, tuple[Option, Placement]]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A first step, and the places that are kept for who waits until others are saved."""
-
-    trial: Trial
-    claims: Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +44,12 @@ class RoundRecord:
 
 
 class Optsched:
-    """Decides by `optsched.round.decide` at every event, or while nobody waits every `MOVES_S`.
+    """Decides by `optsched.round.decide` at every event, or while nobody waits every `moves_s`.
     Under wct large gangs weigh more than they say (see `gang_weights`), also in the values of
     `rounds`.
 
     A job whose place is still held by jobs that are being saved waits for it; that place is kept
-    for it (`_claims`).
+    for it (`World.claims`).
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more. For
@@ -107,14 +78,25 @@ class Optsched:
             "A round is decided once this share of the time simulated so far has passed since the "
             "last.",
         ] = 0.0
+        budget_s: Annotated[
+            PositiveDuration,
+            "Wall clock of a round. With less than the default, results depend on the clock.",
+        ] = NO_LIMIT_S
+        gap: Annotated[Share, "A proven gap at which a round is good enough."] = 0.01
+        moves_s: Annotated[
+            Duration,
+            "While nobody waits, it is looked this often whether running jobs should move.",
+        ] = 60.0
 
     def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
         self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
+        self.budget_s, self.gap, self.moves_s = options.budget_s, options.gap, options.moves_s
         registry.round_solver(self.solver)  # an unknown one is refused before any work
-        self._options = {"core": str(CORE_OPTIONS)} if self.solver == "price" else {}
+        unhurried = self.budget_s >= NO_LIMIT_S and self.solver == "price"
+        self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
+        self.decided: tuple[Snapshot, RoundSolution] | None = None
         self.rounds: list[RoundRecord] = []
-        self._claims: Places = {}
         self._last: RoundSolution | None = None
         self._reservations = Reservations()
         self._soon: Reservation | None = None
@@ -125,11 +107,12 @@ class Optsched:
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
+        self.decided = None
         for job_id in world.take_arrived():
             self._reservations.arrived(world, job_id)
         self._start_claimed(world)
         self._start_reserved(world)
-        waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
+        waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
         if not waiting:
             self._soon = None
             if not world.running:
@@ -142,92 +125,8 @@ class Optsched:
             self._keep_places(world)
             world.wake_at(self._paced_s)
             return
-        self._moves_s = world.now_s + MOVES_S
+        self._moves_s = world.now_s + self.moves_s
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
-        best = self._best_step(world, waiting)
-        best.trial.carry_out()
-        self._claims = best.claims
-        if self._unripe is not None:
-            self._unripe.update(best.trial.started, best.trial.joined)
-        self._start_claimed(world)
-        self._keep_places(world)
-        if world.waiting and self.objective.changes(world.instance.cluster):
-            world.wake_at(world.now_s + self.round_s)
-
-    def _best_step(self, world: World, waiting: list[str]) -> Step:
-        """Return the first step that leads furthest."""
-        pinned = self._kept(world)
-        priced = self._priced_step(world, waiting, pinned)
-        if not waiting or not self._looks_ahead(world):
-            return priced
-        steps = [priced]
-        if priced.trial.victims:
-            steps.insert(0, self._priced_step(world, waiting, {*pinned, *world.running}))
-        for power in LIST_POWERS:
-            trial = Trial(world, pinned)
-            self._fill(trial, waiting, power)
-            steps.append(Step(trial, dict(self._claims)))
-        if (xion := self._xion_step(world, pinned)).trial.victims:
-            steps.append(xion)
-        playouts = Playouts(world, self.objective)
-        costs = [playouts.cost(step.trial, step.claims) for step in steps]
-        return steps[min(range(len(steps)), key=costs.__getitem__)]
-
-    def _looks_ahead(self, world: World) -> bool:
-        """Return whether what preemptions cost matters."""
-        if any(isinstance(term, Usage) for term in self.objective.terms):
-            return False
-        jobs = [*world.waiting, *world.running]
-        swap_s = sum(
-            hold_to_save_s(world.job(job_id)) + world.job(job_id).profile.restore_s
-            for job_id in jobs
-        )
-        return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
-
-    def _xion_step(self, world: World, pinned: Collection[str]) -> Step:
-        """Return what Xion does now, and what it would start once its victims are saved."""
-        trial = Trial(world, pinned)
-        seized = []
-        for job_id, (_, placement) in self._claims.items():
-            trial.waiting.pop(job_id, None)
-            seized += [
-                (slot.node, *trial.free.seize(slot.node, slot.gpus, slot.cpus))
-                for slot in placement
-            ]
-        if self._claims:
-            trial.saving.clear()
-        trial.take_arrived()
-        rule = Xion()
-        rule.reservations = self._reservations
-        rule.put_in_order(trial, trial.waiting)
-        rule.decide(trial)
-        claims = dict(self._claims)
-        if trial.victims:
-            outlook = Outlook(trial, [one for one in trial.victims if one in trial.saving])
-            full: set[Demand] = set()
-            for job_id in sorted(
-                trial.waiting, key=lambda one: (trial.fastest_finish_s(one), trial.order(one))
-            ):
-                demand = trial.demand(job_id)
-                if demand in full:
-                    continue
-                fit = trial.fit(job_id, outlook.room)
-                if fit is None:
-                    full.add(demand)
-                    continue
-                outlook.room.take(trial.need(job_id, fit[0]), fit[1])
-                claims[job_id] = fit
-        for amounts_ in seized:
-            trial.free.let_go(*amounts_)
-        if self._claims:
-            trial.saving.update(world.saving)
-            for job_id in self._claims:
-                if job_id in world.waiting:
-                    trial.waiting[job_id] = world.waiting[job_id]
-        return Step(trial, claims)
-
-    def _priced_step(self, world: World, waiting: list[str], pinned: Collection[str]) -> Step:
-        """Return the step of the round as one optimization problem in which `pinned` go on."""
         now = snapshot(world, jobs=waiting, known=self._known)
         posed = (
             self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
@@ -237,15 +136,15 @@ class Optsched:
             self.objective,
             round_s=self.round_s,
             solver=self.solver,
-            budget_s=NO_LIMIT_S,
-            gap=GAP,
-            blocked=self._blocked(world, now),
+            budget_s=self.budget_s,
+            gap=self.gap,
+            blocked=now.blocked,
             reserved=self._reserved(world),
-            keep=pinned,
+            keep=self._kept(world),
             last=self._last,
             options=self._options,
         )
-        self._last = found
+        self._last, self.decided = found, (replace(now, instance=posed), found)
         self.rounds.append(
             RoundRecord(
                 world.now_s,
@@ -256,18 +155,20 @@ class Optsched:
                 found.wall_s or 0.0,
             )
         )
-        trial = Trial(world)
-        return Step(trial, self._carried_out(trial, posed, found))
+        self._carry_out(world, posed, found)
+        self._keep_places(world)
+        if world.waiting and self.objective.changes(world.instance.cluster):
+            world.wake_at(world.now_s + self.round_s)
 
-    def _fill(self, world: World, waiting: list[str], power: float = 1.0) -> None:
-        """Start whatever fits beside what is claimed and reserved, the most weight per second and
-        GPU^`power` first."""
+    def _fill(self, world: World, waiting: list[str]) -> None:
+        """Start whatever fits beside what is claimed and reserved, the most weight per GPU and
+        second first."""
         room = world.free.copy()
-        for node in {slot.node for _, placement in self._claims.values() for slot in placement}:
+        for node in {slot.node for _, placement in world.claims.values() for slot in placement}:
             room.lose(node)
         full: set[Demand] = set()
         for job_id in sorted(
-            waiting, key=lambda one: (-self._density(world, one, power), world.order(one))
+            waiting, key=lambda one: (-self._density(world, one), world.order(one))
         ):
             demand = world.demand(job_id)
             if demand in full:
@@ -286,7 +187,7 @@ class Optsched:
         self._unripe = {
             one for one in self._unripe if one in world.running and not world.may_preempt(one)
         }
-        return self._unripe | self._reservations.protected.intersection(world.running)
+        return self._unripe | world.protected.intersection(world.running)
 
     def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
         world.start(job_id, option, placement)
@@ -297,10 +198,10 @@ class Optsched:
         """Keep a place for who has waited too long, else for the gang that is worth most if its
         place is near."""
         self._soon = None
-        self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
+        self._reservations.renew(world, but=world.claims, claimed=self._claimed(world))
         kept = self._reservations.current
         if kept is None:
-            waiting = [job_id for job_id in world.waiting if job_id not in self._claims]
+            waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
             if not waiting:
                 return
             best = min(
@@ -317,16 +218,16 @@ class Optsched:
     def _kept_place(self) -> Reservation | None:
         return self._reservations.current or self._soon
 
-    def _density(self, world: World, job_id: str, power: float = 1.0) -> float:
+    def _density(self, world: World, job_id: str) -> float:
         return world.job(job_id).weight / (
-            math.pow(world.service_gpus(job_id), power) * world.fastest_finish_s(job_id)
+            world.service_gpus(job_id) * world.fastest_finish_s(job_id)
         )
 
     def _claimed(self, world: World) -> list[Claimed]:
         """The places of claims, and until when their jobs will hold them."""
         return [
             (placement, world.now_s + world.fastest_finish_s(job_id))
-            for job_id, (_, placement) in self._claims.items()
+            for job_id, (_, placement) in world.claims.items()
         ]
 
     def _reserved(self, world: World) -> tuple[tuple[Placement, float], ...]:
@@ -339,11 +240,11 @@ class Optsched:
         """Start those for whom a place is kept, as soon as there is room that nobody has
         claimed."""
         while True:
-            self._reservations.renew(world, but=self._claims, claimed=self._claimed(world))
+            self._reservations.renew(world, but=world.claims, claimed=self._claimed(world))
             kept = self._kept_place
-            if kept is None or kept.job not in world.waiting or kept.job in self._claims:
+            if kept is None or kept.job not in world.waiting or kept.job in world.claims:
                 return
-            claimed = {slot.node for _, placement in self._claims.values() for slot in placement}
+            claimed = {slot.node for _, placement in world.claims.values() for slot in placement}
             if any(slot.node in claimed for slot in kept.placement):
                 return  # what is free there now may be part of a claim
             if not world.free.holds(world.need(kept.job, kept.option), kept.placement):
@@ -352,62 +253,38 @@ class Optsched:
             if kept is self._soon:
                 self._soon = None
             else:
-                self._reservations.protected.add(kept.job)
+                world.protected.add(kept.job)
 
-    def _carried_out(self, trial: Trial, known: Instance, found: RoundSolution) -> Places:
-        """Do what the round says; return what is claimed then."""
+    def _carry_out(self, world: World, known: Instance, found: RoundSolution) -> None:
         ends: set[str] = set()  # of whom the round could not know that they end this very instant
-        claims = dict(self._claims)
         for entry in found.jobs:
             if entry.decision in ("preempt", "migrate", "resize"):
-                if trial.may_preempt(entry.id):
-                    trial.preempt(entry.id)
+                if world.may_preempt(entry.id):
+                    world.preempt(entry.id)
                 else:
                     ends.add(entry.id)
         for entry in found.jobs:
             if entry.mode is None or entry.decision == "continue" or entry.id in ends:
                 continue
             if entry.mode.share_with is not None:
-                self._join(trial, known, entry)
+                self._join(world, known, entry)
                 continue
-            option = _option(trial, known, entry.id, entry.mode)
-            if entry.id in trial.waiting and trial.free.holds(
-                trial.need(entry.id, option), entry.placement
-            ):
-                trial.start(entry.id, option, entry.placement)
-            else:
-                claims[entry.id] = option, entry.placement
-        return claims
-
-    def _join(self, trial: Trial, known: Instance, entry: JobRound) -> None:
-        assert entry.mode is not None and entry.mode.share_with is not None
-        option = _option(trial, known, entry.id, entry.mode.unshared)
-        if trial.may_share(entry.id, option, entry.mode.share_with):
-            trial.start_sharing(entry.id, option, entry.mode.share_with)
+            option = _option(world, known, entry.id, entry.mode)
+            world.claim(entry.id, option, entry.placement)
+        self._start_claimed(world)
 
     def _start_claimed(self, world: World) -> None:
-        saving = {slot.node for job_id in world.saving for slot in world.hold(job_id).placement}
-        for job_id in list(self._claims):
-            option, placement = self._claims[job_id]
-            if job_id not in world.waiting:
-                continue  # it moves, and is still being saved
-            if world.free.holds(world.need(job_id, option), placement):
-                self._start(world, job_id, option, placement)
-                del self._claims[job_id]
-            elif not any(slot.node in saving for slot in placement):
-                del self._claims[
-                    job_id
-                ]  # what it lacks (a budget, a licence) will not come with its place
+        started = world.start_claimed()
+        if self._unripe is not None:
+            self._unripe.update(started)
 
-    def _blocked(self, world: World, now: Snapshot) -> tuple[Placement, ...]:
-        """What is not there to be given away: of what is being saved and what is claimed, on each
-        node the more, as claims are mostly on what is being saved."""
-        saving = amounts(placement for _, placement, _ in now.saving)
-        for name in world.lost:
-            node = world.cluster.node[name]
-            saving[name] = [node.gpus, node.cpus or 0]
-        claimed = amounts(placement for _, placement in self._claims.values())
-        return blocked_places(beneath(saving, claimed), world.cluster.node_order)
+    def _join(self, world: World, known: Instance, entry: JobRound) -> None:
+        assert entry.mode is not None and entry.mode.share_with is not None
+        option = _option(world, known, entry.id, entry.mode.unshared)
+        if world.may_share(entry.id, option, entry.mode.share_with):
+            world.start_sharing(entry.id, option, entry.mode.share_with)
+            if self._unripe is not None:
+                self._unripe.add(entry.id)
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:

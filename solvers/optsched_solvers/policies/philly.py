@@ -12,18 +12,16 @@ from annotated_types import Ge
 
 from optsched.driver.demand import Demand
 from optsched.driver.outlook import Outlook
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.queueing_delay import QueueingDelay
+from .parts.starting import wake
 from .sources import SOURCES
-
-Found = tuple[Option, Placement]
 
 
 class Philly:
@@ -90,7 +88,7 @@ class Philly:
                 world
             )  # what has just been borrowed may have made the cluster busy
         if self._opens:
-            world.wake_at(max(self._opens[0][0], math.nextafter(world.now_s, math.inf)))
+            wake(world, self._opens[0][0])
 
     def facts(self) -> dict[str, float]:
         """Fair-share and fragmentation delay, in total and by gang size class, and jobs preempted
@@ -184,20 +182,20 @@ class Philly:
             self._over = True
         return found is not None
 
-    def _find(self, world: World, job_id: str, room: Outlook | None = None) -> Found | None:
+    def _find(self, world: World, job_id: str, room: Outlook | None = None) -> Fit | None:
         wait_s = world.now_s - self._since_s[job_id]
         return self._gate.find(
             world, job_id, self._patience, wait_s, None if room is None else room.room
         )
 
-    def _start(self, world: World, job_id: str, found: Found) -> None:
+    def _start(self, world: World, job_id: str, found: Fit) -> None:
         assert self._delay is not None
         self._delay.goes(_group(world, job_id))
         world.start(job_id, *found)
         self._takes(world, job_id)
 
     def _within(self, world: World, job_id: str) -> bool:
-        """Whether the job keeps its tenant within its quota."""
+        """Return whether the job keeps its tenant within its quota."""
         tenant, gpus = _group(world, job_id)
         quota = _quotas(world).get(tenant) if tenant is not None else None
         return quota is None or self._held[tenant] + gpus <= quota
@@ -263,7 +261,7 @@ class Philly:
         return outlook.only_needed(fits, victims) if enough else []
 
     def _is_busy(self, world: World) -> bool:
-        """Whether more than the given share of all GPUs is in use."""
+        """Return whether more than the given share of all GPUs is in use."""
         there = sum(node.gpus for node in world.cluster.nodes if node.name not in world.lost)
         return there - sum(world.free.pool_gpus) > self.reclaim_above * there
 

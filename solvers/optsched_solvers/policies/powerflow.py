@@ -161,7 +161,7 @@ class PowerFlow(SolvedReallocation):
         self.power_w, self.energy_kwh = options.power, options.energy
 
     def facts(self) -> dict[str, float | str]:
-        """How many rounds were solved to the optimum, where they are solved exactly."""
+        """Return how many rounds were solved to the optimum, where they are solved exactly."""
         return super().facts() if self.solve == "exact" else {}
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
@@ -191,7 +191,7 @@ class PowerFlow(SolvedReallocation):
         return grants
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps its GPU type, count and clock."""
+        """Return whether a running job keeps its GPU type, count and clock."""
         if is_left_alone(world, job_id):
             return True
         entry = world.entry(job_id)
@@ -204,7 +204,7 @@ class PowerFlow(SolvedReallocation):
         return same_clock and super().stays(world, job_id)
 
     def _limit(self, world: World, jobs: list[str]) -> int | None:
-        """What `jobs` may draw, in thousandths of a watt or of a watt-hour; None without a
+        """Return what `jobs` may draw, in thousandths of a watt or of a watt-hour; None without a
         limit."""
         if self.energy_kwh is not None:
             return int(self.energy_kwh * 1000 * WATT_PARTS)

@@ -78,7 +78,7 @@ class Qssf:
                 heads.sort()
 
     def facts(self) -> dict[str, float]:
-        """How good the predictions were: the mean absolute error of the logarithm of the GPU
+        """Return how good the predictions were: the mean absolute error of the logarithm of the GPU
         time."""
         return {
             "predicted_jobs": self._completed,

@@ -204,7 +204,7 @@ class Shockwave(ElasticReallocation):
         return grants
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job is in this round."""
+        """Return whether a running job is in this round."""
         return job_id in self._grants
 
     def _order(self, world: World, jobs: list[str], gpus: int) -> list[str]:

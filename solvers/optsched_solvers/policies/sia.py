@@ -106,5 +106,5 @@ class Sia(SolvedReallocation):
 
 
 def _is_configuration(gpus: int, per_node: int) -> bool:
-    """Whether a count is a power of two within a node, or whole nodes."""
+    """Return whether a count is a power of two within a node, or whole nodes."""
     return gpus % per_node == 0 if gpus >= per_node else gpus & (gpus - 1) == 0

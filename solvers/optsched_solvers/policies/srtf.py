@@ -23,5 +23,5 @@ class Srtf(Preemptive):
         return world.fastest_finish_s(job_id)
 
     def rise_s(self, world: World, job_id: str) -> float:
-        """When the job outruns what it is believed to be."""
+        """Return when the job outruns what it is believed to be."""
         return world.belief_rises_s(job_id)

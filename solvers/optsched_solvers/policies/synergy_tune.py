@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration
@@ -13,8 +14,9 @@ from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.demand_queue import arrival_key
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import IntervalOption, held
-from .parts.seating import Seat, Seating, resized
+from .parts.seating import Seating, resized
 from .parts.seats import Seats
+from .parts.starting import start_each
 from .sources import SOURCES
 
 Chosen = dict[str, CoreWays]
@@ -73,26 +75,20 @@ class SynergyTune(Seating):
         self._ways: dict[tuple[Option, ...], tuple[CoreWays, ...]] = {}
         self._shares: dict[str | None, float] | None = None
 
-    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
+    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """Seats of the GPU jobs of the round in order, then of whoever fits beside them."""
         chosen = self._chosen(world, movable)
         seats = Seats(world, room, [job_id for job_id in chosen if job_id in world.running])
         self.seat_chosen(seats, chosen)
-        refused: set[int] = set()
-        for job_id in sorted(
-            movable, key=lambda one: one not in world.running
-        ):  # stable: else in order
-            demand = world.demand(job_id).number
-            if job_id in seats.of or demand in refused:
-                continue
-            if (
-                not any(seats.give(job_id, ways.fair) for ways in self.ways(world, job_id))
-                and not seats.give(
-                    job_id, (option for option in world.options(job_id) if not option.mode.gpus)
-                )
-                and job_id not in world.running
-            ):
-                refused.add(demand)
+
+        def give(job_id: str) -> bool:
+            modes = [ways.fair for ways in self.ways(world, job_id)]
+            modes.append(tuple(one for one in world.options(job_id) if not one.mode.gpus))
+            # A running job that finds no place says nothing of those that wait.
+            return any(seats.give(job_id, mode) for mode in modes) or job_id in world.running
+
+        left = [job_id for job_id in movable if job_id not in seats.of]
+        start_each(world, sorted(left, key=lambda job_id: job_id not in world.running), give)
         return seats.of
 
     def seat_chosen(self, seats: Seats, chosen: Chosen) -> None:
@@ -107,7 +103,7 @@ class SynergyTune(Seating):
         fair = chosen[job_id].fair
         if seats.give(job_id, fair):
             return True
-        before: dict[str, Seat] = {}
+        before: dict[str, Fit] = {}
         for nodes in _under_used(seats, job_id, fair):
             for node, gpus in nodes:
                 _cut_back(seats, node, gpus * fair[0].mode.cpus_per_gpu, chosen, before)
@@ -183,7 +179,7 @@ def _under_used(
             return
 
 
-def _cut_back(seats: Seats, node: str, cores: int, chosen: Chosen, before: dict[str, Seat]) -> None:
+def _cut_back(seats: Seats, node: str, cores: int, chosen: Chosen, before: dict[str, Fit]) -> None:
     """Cut seated jobs on a node back to their share until so many cores are free; `before` notes
     what they had."""
     missing = cores - seats.room.cpus_on(node)

@@ -7,15 +7,15 @@ from typing import Annotated
 from annotated_types import Ge
 
 from optsched.driver.outlook import Outlook
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, Share
 
 from .parts.demand_queue import arrival_key
 from .parts.partial_allocation import Bid, allocate
 from .parts.reallocation import may_move
+from .parts.starting import is_free, start_each, start_fitting, wake
 from .sources import SOURCES
 
 ALWAYS = 1e6
@@ -78,7 +78,7 @@ class Themis:
                 self._auction(world)
         self._start(world)
         if world.waiting and world.running:
-            world.wake_at(max(self._round_s, math.nextafter(world.now_s, math.inf)))
+            wake(world, self._round_s)
 
     def facts(self) -> dict[str, float]:
         """Auctions, the share of leases that winners kept on average, and the finish-time fairness
@@ -94,7 +94,7 @@ class Themis:
     # fairness
 
     def _note(self, world: World) -> None:
-        """Who has come, how many there are, and how those fared who are done."""
+        """Note who has come, how many there are, and how those fared who are done."""
         for job_id in dict.fromkeys(world.take_released()):
             if job_id in self._seen and not world.is_active(job_id):
                 rho = (world.now_s - world.order(job_id)[0]) / self._ideal_s.pop(job_id)
@@ -159,7 +159,7 @@ class Themis:
         stay = dict.fromkeys(one for one in ended if one in self._winners)
         for one in stay:  # all of them held their GPUs together until now
             outlook.put_back(one)
-        granted: dict[str, tuple[Option, Placement]] = {}
+        granted: dict[str, Fit] = {}
         for one in self._winners:
             if one in world.waiting and (found := world.fit(one, outlook.room)) is not None:
                 granted[one] = found
@@ -175,11 +175,11 @@ class Themis:
             else:
                 world.preempt(one)
         world.take_arrived()  # those without a checkpoint wait already
-        for one, (option, placement) in granted.items():
-            if world.free.holds(world.need(one, option), placement):
-                world.start(one, option, placement)
-                self._lease(world, one)
-                del self._winners[one]
+        for job_id, fit in granted.items():
+            if is_free(world, job_id, fit):
+                world.start(job_id, *fit)
+                self._lease(world, job_id)
+                del self._winners[job_id]
 
     def _lease(self, world: World, job_id: str) -> None:
         """Until all leases end, or so much earlier as a winner has paid; for a quarter at least."""
@@ -200,18 +200,9 @@ class Themis:
             waiting += self._worst_first(
                 world, [one for one in world.waiting if one not in self._winners]
             )
-        refused: set[int] = set()
-        for one in waiting:
-            demand = world.demand(one).number
-            if demand in refused:
-                continue
-            found = world.fit(one)
-            if found is None:
-                refused.add(demand)
-                continue
-            world.start(one, *found)
-            self._lease(world, one)
-            self._winners.pop(one, None)
+        for job_id in start_each(world, waiting, lambda job_id: start_fitting(world, job_id)):
+            self._lease(world, job_id)
+            self._winners.pop(job_id, None)
 
 
 def _gpus(world: World, job_id: str) -> int:

@@ -9,13 +9,13 @@ from typing import Annotated
 from annotated_types import Ge, MinLen
 
 from optsched.driver.outlook import Outlook
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber
 
 from .parts.emptiest import Emptiest, PlaceOption
+from .parts.starting import is_free, wake
 from .sources import SOURCES
 
 SERVICE_TOLERANCE_GPU_S = 1e-3
@@ -137,8 +137,8 @@ class Tiresias:
         return world.attained_gpu_s(job_id) - self._standing[job_id].forgiven_gpu_s
 
     def _promoted_s(self, world: World, job_id: str) -> float:
-        """When a job will have waited long enough; infinite for one that does not wait or is in the
-        first queue."""
+        """Return when a job will have waited long enough; infinite for one that does not wait or is
+        in the first queue."""
         own = self._standing[job_id]
         if own.queue == 0 or own.waits_since_s == math.inf:
             return math.inf
@@ -171,12 +171,10 @@ class Tiresias:
             if job_id not in self._reaches_s:
                 self._reaches_s[job_id] = self._reach_s(world, job_id)
         times.extend(self._reaches_s.values())
-        wake_s = max(min(times), math.nextafter(world.now_s, math.inf))
-        if wake_s < math.inf:
-            world.wake_at(wake_s)
+        wake(world, min(times))
 
     def _reach_s(self, world: World, job_id: str) -> float:
-        """When a running job reaches the threshold of its queue, a hair before."""
+        """Return when a running job reaches the threshold of its queue, a hair before."""
         queue = self._standing[job_id].queue
         if queue == len(self.thresholds_gpu_s):
             return math.inf
@@ -197,7 +195,7 @@ class _Moment:
         self._emptiest = emptiest
         self._soon = Outlook(world, world.saving)
         self._evicted: dict[str, None] = {}
-        self._given: dict[str, tuple[Option, Placement]] = {}
+        self._given: dict[str, Fit] = {}
         self._hopeless: set[int] = set()
         self.recheck_s = math.inf
 
@@ -213,9 +211,9 @@ class _Moment:
             self._give_anew(emptiest=Emptiest(world, leaving={*self._evicted, *world.saving}))
         for job_id in self._evicted:
             world.preempt(job_id)
-        for job_id, (option, placement) in self._given.items():
-            if world.free.holds(world.need(job_id, option), placement):
-                world.start(job_id, option, placement)  # else its place is still being left
+        for job_id, fit in self._given.items():
+            if is_free(world, job_id, fit):  # else its place is still being left
+                world.start(job_id, *fit)
         return bool(self._evicted)
 
     def _serve(self, i: int, job_id: str) -> None:
@@ -262,11 +260,11 @@ class _Moment:
         return False
 
     def _is_left(self, job_id: str) -> bool:
-        """Whether all that an evicted job holds is still to be had."""
+        """Return whether all that an evicted job holds is still to be had."""
         hold = self._world.hold(job_id)
         return self._soon.room.holds(hold.need, hold.placement)
 
-    def _change_room(self, given: dict[str, tuple[Option, Placement]], *, give_back: bool) -> None:
+    def _change_room(self, given: dict[str, Fit], *, give_back: bool) -> None:
         for job_id, (option, placement) in given.items():
             need = self._world.need(job_id, option)
             if give_back:

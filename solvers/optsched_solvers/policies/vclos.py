@@ -2,10 +2,10 @@
 traffic."""
 
 from optsched.driver.layout import Need
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
-from optsched.physics.modes import Option
 
 from .parts.filling import fill
 from .parts.list_scheduling import ListScheduling
@@ -55,7 +55,7 @@ class Vclos(ListScheduling):
         self._stages = [0, 0, 0]
 
     def facts(self) -> dict[str, float]:
-        """How many jobs started in each stage."""
+        """Return how many jobs started in each stage."""
         return dict(
             zip(
                 ("starts_one_node", "starts_one_rack", "starts_over_racks"),
@@ -64,7 +64,7 @@ class Vclos(ListScheduling):
             )
         )
 
-    def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+    def find(self, world: World, job_id: str) -> Fit | None:
         """Return a place of its own."""
         found = self._gate.find(world, job_id, UP_TO_A_RACK, 0.0)
         if found is not None and _has_uplinks(world, job_id, found[1]):
@@ -85,7 +85,7 @@ class Vclos(ListScheduling):
 
 
 def _has_uplinks(world: World, job_id: str, placement: Placement) -> bool:
-    """Whether the uplinks of a place have room for the job's traffic."""
+    """Return whether the uplinks of a place have room for the job's traffic."""
     gbps = world.job(job_id).profile.network_gbps
     return not gbps or all(
         _has_room(world, rack, gbps) for rack in crossed_uplinks(world.cluster, placement)

@@ -43,7 +43,7 @@ class Xion(Srtf):
     reserves = False
 
     def moment(self, world: World) -> Moment:
-        """Who gives way for whom, if it pays."""
+        """Return who gives way for whom, if it pays."""
         return _Moment(self, world)
 
 
@@ -87,15 +87,16 @@ class _Moment(Moment):
         return True
 
     def _starts_sooner_anyway(self, job_id: str, victims: list[Victim], finish_s: float) -> bool:
-        """Whether the job would start by itself before even the cheapest thinkable set of victims
-        paid."""
+        """Return whether the job would start by itself before even the cheapest thinkable set of
+        victims paid."""
         if not all(one.delayed and one.costs for one in victims):
             return False
         count = fewest(self.world, job_id, self.look_ahead(), victims)
         return self._fits_by(job_id, at_least_s(count, victims, finish_s))
 
     def _pays(self, job_id: str, victims: list[Victim], finish_s: float) -> bool:
-        """Whether the sum of completion times falls. The victims are released in `soon` already."""
+        """Return whether the sum of completion times falls. The victims are released in `soon`
+        already."""
         if not any(victim.costs for victim in victims if victim.delayed):
             return True
         paid_s = cost_s([victim.job for victim in victims], victims, finish_s)
@@ -107,7 +108,7 @@ class _Moment(Moment):
         return not sooner_anyway
 
     def _fits_by(self, job_id: str, seconds: float) -> bool:
-        """Whether the job fits so long from now at the latest, if nobody is preempted."""
+        """Return whether the job fits so long from now at the latest, if nobody is preempted."""
         world = self.world
         outlook = self.look_ahead()
         until_s = world.now_s + seconds + TIME_TOLERANCE_S
@@ -144,7 +145,7 @@ def pays(left_s: float, finish_s: float, victim: Victim) -> bool:
 
 
 def _victim(world: World, job_id: str) -> Victim:
-    """What it costs to preempt a running job, in seconds."""
+    """Return what it costs to preempt a running job, in seconds."""
     job, entry = world.job(job_id), world.entry(job_id)
     assert isinstance(entry, Running)
     return Victim(

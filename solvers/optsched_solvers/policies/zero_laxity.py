@@ -75,8 +75,8 @@ class ZeroLaxity(Preemptive):
         self.put_in_order(world, world.waiting)
         moment = self.moment(world)
         moment.decide()
-        wake_s = min((self._next_s(world, job_id) for job_id in world.waiting), default=math.inf)
-        wake_s = min(wake_s, moment.recheck_s)
+        times_s = [self._next_s(world, job_id) for job_id in world.waiting]
+        wake_s = min([moment.recheck_s, *times_s])
         if world.now_s < wake_s < math.inf and (world.running or world.saving):
             world.wake_at(wake_s)
 
@@ -94,7 +94,7 @@ class ZeroLaxity(Preemptive):
         )
 
     def due_s(self, world: World, job_id: str) -> float:
-        """When the job is to be done; infinite without a limit."""
+        """Return when the job is to be done; infinite without a limit."""
         start_s = world.instance.now_s
         due_s = (
             start_s + self.makespan * max(0.0, self._end_s - start_s)
@@ -108,8 +108,8 @@ class ZeroLaxity(Preemptive):
         return due_s
 
     def _next_s(self, world: World, job_id: str) -> float:
-        """When a waiting job will become urgent; if it is, when to see whether it has become more
-        so than others."""
+        """Return when a waiting job will become urgent; if it is, when to see whether it has become
+        more so than others."""
         spare_s = (
             self.due_s(world, job_id) - world.now_s - world.fastest_finish_s(job_id) - self.margin_s
         )

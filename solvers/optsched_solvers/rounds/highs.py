@@ -1,9 +1,7 @@
 """`highs`: the whole round as one mixed-integer program, solved by HiGHS."""
 
-import numpy as np
-
 from optsched.round.exact import program
-from optsched.round.model import NO_OPTION, RoundModel
+from optsched.round.model import RoundModel
 from optsched.round.realise import keep_all, realise
 from optsched.round.solver import RoundRequest
 
@@ -47,7 +45,7 @@ class HighsRoundSolver:
         if outcome.x is None:
             request.report_bound(outcome.bound, "highs")
             return
-        chosen = whole.choice(model, np.full(len(model.jobs), NO_OPTION, dtype=np.int64), outcome.x)
+        chosen = whole.choice(model, None, outcome.x)
         realise(request, chosen, model.options.value)
         request.report_bound(
             max(outcome.bound, model.worth(chosen)) if outcome.proved else outcome.bound, "highs"

@@ -1,7 +1,7 @@
 """Free capacity over time on every row, and where jobs fit first."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .problem import Activity, Alternative, Choice, Problem, Split
 
@@ -112,8 +112,7 @@ class FreeCapacity:
     def place(self, activity: Activity, choice: Choice, sign: float = 1.0) -> None:
         """Hold what a choice holds, the checkpoint of a preempted job included; or give it back."""
         chosen = activity.alternatives[choice.alternative]
-        held = self.problem.demands if chosen.fixed is None else self.problem.stay_demands
-        demands = held(activity, chosen.mode, choice.split, chosen.shared)
+        demands = self.problem.demands(activity, chosen, choice.split)
         self.take(choice.start, choice.start + chosen.up, demands, sign)
         if activity.preempts(choice.alternative):
             self.preempt(activity, sign)
@@ -122,30 +121,24 @@ class FreeCapacity:
         """Hold the nodes of a running job for its checkpoint."""
         hold = activity.hold
         assert hold is not None
-        self.take(
-            0,
-            hold.up,
-            self.problem.stay_demands(activity, hold.mode, hold.split, hold.shared),
-            sign,
-        )
+        self.take(0, hold.up, self.problem.demands(activity, hold, hold.rooms), sign)
 
     def earliest(
         self,
         activity: Activity,
         index: int,
         not_before: int,
-        allowed: frozenset[int] | None = None,
+        allowed: Mapping[int, int] | None = None,
         before: int | None = None,
     ) -> tuple[int, Split] | None:
-        """Earliest start of an alternative at or after `not_before` and the nodes it takes; None if
-        it fits on no node, or not before the start `before`."""
+        """Return the earliest start of an alternative at or after `not_before` and the nodes it
+        takes, of those `allowed` at most so many GPUs of each; None if it fits on no node, or not
+        before the start `before`."""
         chosen = activity.alternatives[index]
-        if chosen.fixed is not None:
-            return 0, chosen.fixed
         if not chosen.rooms:
             return self.settle(not_before, chosen.up, chosen.shared), ()
         rooms = (
-            [room for room in chosen.rooms if room[0] in allowed]
+            [(node, min(most, allowed[node])) for node, most in chosen.rooms if node in allowed]
             if allowed is not None
             else chosen.rooms
         )
@@ -188,7 +181,7 @@ class FreeCapacity:
         for node, most in rooms:
             if most < gpus:
                 continue
-            demands = self.problem.node_demands(activity, chosen.mode, node, gpus)
+            demands = self.problem.table.on_node(activity.job, chosen.mode, node, gpus)
             start = self.settle(
                 not_before,
                 length,
@@ -218,7 +211,7 @@ class FreeCapacity:
         if sum(most for _, most in rooms) < gpus:
             return None
         needs = [
-            (node, most, self.problem.node_demands(activity, chosen.mode, node, 1))
+            (node, most, self.problem.table.on_node(activity.job, chosen.mode, node, 1))
             for node, most in rooms
         ]
         together = self._pool[self.problem.node_types[rooms[0][0]]]

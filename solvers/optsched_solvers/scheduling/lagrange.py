@@ -79,8 +79,7 @@ class PriceBound:
         """One row for each job and alternative worth pricing, one column for each candidate
         start."""
         problem, cells = self.problem, len(self.cells_s)
-        earliest_s = self._earliest_s()
-        rows = list(self._rows(earliest_s))
+        rows = list(self._rows())
         self.job: Ints = np.array([activity.index for activity, _, _ in rows], dtype=np.int64)
         self.first_row: Ints = np.searchsorted(self.job, np.arange(len(problem.activities)))
         self.gpus = np.array(
@@ -93,7 +92,7 @@ class PriceBound:
         width = 2 * (cells + 1) + 2
         starts = np.empty((len(rows), width))
         for i, (activity, alternative, from_s) in enumerate(rows):
-            if alternative.fixed is not None:
+            if alternative.fixed:
                 starts[i] = 0.0
                 continue
             deadline_s = activity.job.deadline_s
@@ -119,28 +118,18 @@ class PriceBound:
         self._to_cell += offset
         self._hold_rows()
 
-    def _rows(self, earliest_s: list[float]) -> Iterator[tuple[Activity, Alternative, float]]:
-        for activity in self.problem.activities:
+    def _rows(self) -> Iterator[tuple[Activity, Alternative, float]]:
+        for activity, earliest_s in zip(
+            self.problem.activities, self.problem.earliest_s, strict=True
+        ):
             for alternative in _undominated(activity.alternatives):
-                from_s = earliest_s[activity.index]
-                if activity.hold is not None and alternative.fixed is None:
-                    from_s = max(from_s, activity.hold.seconds)
-                yield activity, alternative, from_s
+                ready_s = activity.ready_s(activity.alternatives.index(alternative))
+                yield activity, alternative, max(earliest_s, ready_s)
 
     def _type_index(self, alternative: Alternative) -> int:
         if not alternative.mode.gpus:
             return 0
         return self.types.index(self.problem.node_types[alternative.rooms[0][0]])
-
-    def _earliest_s(self) -> list[float]:
-        """Earliest start of each job in seconds from now: its release, or the end of a chain of
-        predecessors."""
-        activities, now_s = self.problem.activities, self.problem.instance.now_s
-        earliest_s = [max(0.0, activity.job.submit_s - now_s) for activity in activities]
-        for activity in self.problem.in_order:
-            ends = (earliest_s[i] + activities[i].shortest_s for i in activity.before)
-            earliest_s[activity.index] = max(earliest_s[activity.index], *ends, 0.0)
-        return earliest_s
 
     def _costs(self, rows: list[tuple[Activity, Alternative, float]]) -> Floats:
         """Cost of each row at each candidate start, without prices."""
@@ -180,7 +169,7 @@ class PriceBound:
                 continue
             rows = np.flatnonzero(self.job == activity.index)
             rows = rows[self.starts_s[rows].max(axis=1) > 0]
-            kind = self.types.index(self.problem.node_types[activity.hold.split[0][0]])
+            kind = self.types.index(self.problem.node_types[activity.hold.rooms[0][0]])
             self._hold.append((rows, kind, float(activity.hold.mode.gpus), activity.hold.seconds))
 
     def evaluate(self, prices: Floats) -> tuple[float, Floats]:
@@ -308,7 +297,7 @@ def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:
     kept: dict[object, Alternative] = {}
     free: list[Alternative] = []
     for alternative in alternatives:
-        if alternative.fixed is not None:
+        if alternative.fixed:
             free.append(alternative)
             continue
         key = (alternative.mode.gpu_type, alternative.mode.gpus, alternative.mode.clock_mhz)

@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from optsched.model.instance import Instance, Running
 from optsched.model.job import Job, Mode
 from optsched.objectives import Inverse, Numbers, Objective, SumOfJobs, Usage
-from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, may_preempt
+from optsched.physics import TIME_TOLERANCE_S, Span, cpus, hold_to_save_s, may_preempt, memory_gib
 from optsched.physics.capacity import Capacity
 from optsched.physics.catalogue import Catalogue, catalogue_of
 from optsched.physics.modes import Option
@@ -31,12 +31,12 @@ node."""
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to run what is left of a job, in one piece.
+    """One way to run what is left of a job, in one piece, or to save it.
 
     `seconds` includes set-up; `down`/`up` are the same in ticks. `rooms` lists the nodes it may use
-    with the most GPUs it could hold there, `fixed` the split of a running job that continues.
-    `shared` are its demands on rows that belong to no node. `alone`: it continues while the job
-    that shares its GPUs is preempted.
+    with the most GPUs it could hold there; where it is `fixed`, because the job runs already, what
+    it has. `shared` are its demands on rows that belong to no node. `alone`: it continues while the
+    job that shares its GPUs is preempted.
     """
 
     mode: Mode
@@ -45,49 +45,58 @@ class Alternative:
     down: int
     up: int
     rooms: Split
-    fixed: Split | None
     shared: tuple[tuple[int, float], ...]
+    fixed: bool = False
     alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """The checkpoint of a running job that is preempted now: its nodes stay taken for so long."""
-
-    seconds: float
-    down: int
-    up: int
-    split: Split
-    mode: Mode
-    shared: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Activity:
-    """One job: when it may start, in which ways, after whom.
+    """One job: when it may start (`wait_s` from now, in ticks its `release`), in which ways, after
+    whom.
 
     A running job's first alternative is to continue; those that are not `fixed` are open only where
-    `hold` is set. Of a pair that shares GPUs the first alternative is that both continue, an
-    `alone` one that only this job does.
+    `hold` is set: the checkpoint, for which its nodes stay taken if it is preempted now. Of a pair
+    that shares GPUs the first alternative is that both continue, an `alone` one that only this job
+    does.
     """
 
     index: int
     job: Job
+    wait_s: float
     release_down: int
     release_up: int
     alternatives: tuple[Alternative, ...]
     before: tuple[int, ...]
     running: Running | None = None
-    hold: Hold | None = None
+    hold: Alternative | None = None
 
     @property
     def shortest_s(self) -> float:
         """Length of its shortest alternative."""
         return min(alternative.seconds for alternative in self.alternatives)
 
+    def ready_s(self, alternative: int) -> float:
+        """Return the seconds from now before which an alternative cannot start."""
+        if self.alternatives[alternative].fixed:
+            return 0.0
+        return self.wait_s if self.hold is None else self.hold.seconds
+
+    def done_s(self, start_s: float) -> float:
+        """Return the least seconds from now until it is done, from `start_s` on."""
+        return min(
+            max(start_s, self.ready_s(i)) + alternative.seconds
+            for i, alternative in enumerate(self.alternatives)
+        )
+
     def preempts(self, alternative: int) -> bool:
-        """Whether an alternative preempts the job, which runs now."""
-        return self.hold is not None and self.alternatives[alternative].fixed is None
+        """Return whether an alternative preempts the job, which runs now."""
+        return self.hold is not None and not self.alternatives[alternative].fixed
+
+    def stays(self, *, alone: bool) -> "Choice":
+        """Return the choice to continue a running job, `alone` without the one beside it."""
+        which = next(i for i, a in enumerate(self.alternatives) if a.fixed and a.alone == alone)
+        return Choice(which, 0, self.alternatives[which].rooms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,24 +196,19 @@ class Problem:
                 self.table.memory[n] = None
 
     def _worthwhile(self, job: Job) -> list[Option]:
-        """Options without those that save cores where cores never bind."""
-        found = catalogue_of(self.instance).options(job)
+        """Return the options without those that save cores where cores never bind."""
+        options = catalogue_of(self.instance).options(job)
+        fastest: dict[object, float] = {}
+        for option in options:
+            if option.mode.duration_s is None:
+                key = _but_for_cores(option)
+                fastest[key] = max(fastest.get(key, 0.0), option.rate)
         return [
             option
-            for option in found
-            if not (
-                option.mode.cpus_per_gpu
-                and option.mode.gpu_type in self._cores_suffice
-                and any(
-                    other.rate > option.rate
-                    and other.spread == option.spread
-                    and other.mode.gpus == option.mode.gpus
-                    and other.mode.gpu_type == option.mode.gpu_type
-                    and other.mode.duration_s is None
-                    and other.mode.clock_mhz == option.mode.clock_mhz
-                    for other in found
-                )
-            )
+            for option in options
+            if not option.mode.cpus_per_gpu
+            or option.mode.gpu_type not in self._cores_suffice
+            or option.rate >= fastest.get(_but_for_cores(option), 0.0)
         ]
 
     @cached_property
@@ -212,6 +216,52 @@ class Problem:
         """Activities, each after its predecessors."""
         before = {activity.index: activity.before for activity in self.activities}
         return [self.activities[i] for i in TopologicalSorter(before).static_order()]
+
+    @cached_property
+    def earliest_s(self) -> list[float]:
+        """The earliest start of each job in seconds from now: its release, or the end of a chain of
+        predecessors. One that runs holds its nodes whatever becomes of those."""
+        earliest_s = [activity.wait_s for activity in self.activities]
+        for activity in self.in_order:
+            if activity.running is None:
+                ends_s = (self.activities[i].done_s(earliest_s[i]) for i in activity.before)
+                earliest_s[activity.index] = max(earliest_s[activity.index], *ends_s, 0.0)
+        return earliest_s
+
+    def is_one_pool(self, members: set[int]) -> bool:
+        """Return whether these nodes, of one GPU type, need not be told apart.
+
+        They need not be where every gang may be split at no loss (or has one GPU) and neither cores
+        nor memory of a node can run short: intervals on identical GPUs can always be coloured.
+        """
+        nodes = self.instance.cluster.nodes
+        usage = [term for term in self.objective.terms if isinstance(term, Usage)]
+        return all(term.is_alike(nodes[n] for n in members) for term in usage) and all(
+            activity.index not in self.partner
+            and self._splits_at_no_loss(activity, alternative, members)
+            for activity in self.activities
+            for alternative in activity.alternatives
+            if not members.isdisjoint(n for n, _ in alternative.rooms)
+        )
+
+    def _splits_at_no_loss(
+        self, activity: Activity, alternative: Alternative, members: set[int]
+    ) -> bool:
+        mode, rooms = alternative.mode, dict(alternative.rooms)
+        return (
+            mode.gpus > 0
+            and (alternative.fixed or mode.gpus == 1 or alternative.spread == "cluster")
+            and all(
+                (alternative.fixed or rooms.get(n, 0) >= min(node.gpus, mode.gpus))
+                and (node.cpus is None or cpus(mode, node.gpus) <= node.cpus)
+                and (
+                    node.memory_gib is None
+                    or memory_gib(activity.job, mode, node.gpus) <= node.memory_gib
+                )
+                for n in members
+                for node in (self.instance.cluster.nodes[n],)
+            )
+        )
 
     def _choose_tick(self) -> Tick:
         instance, seconds = self.instance, list(self.changes_s)
@@ -254,55 +304,28 @@ class Problem:
         return ways
 
     def _activity(self, index: int, job: Job, position: dict[str, int]) -> Activity:
-        instance = self.instance
-        running = instance.running_job.get(job.id)
-        order = instance.cluster.node_order
-        alternatives: list[Alternative] = []
+        instance, running = self.instance, self.instance.running_job.get(job.id)
         held: Split = ()
+        if running is not None:
+            order = instance.cluster.node_order
+            held = tuple((order[slot.node], slot.gpus) for slot in running.placement)
+        alternatives: list[Alternative] = []
         for option, seconds in self._ways(job):
-            rooms: Split = ()
-            spread: Span = "cluster"
-            if option is None:
-                assert running is not None
-                mode = running.mode
-                held = rooms = tuple((order[slot.node], slot.gpus) for slot in running.placement)
-            else:
-                mode, spread = option.mode, option.spread
-                if option.needs_node:
-                    need = mode.gpus if spread == "node" else 1
-                    rooms = tuple(
-                        (order[name], most)
-                        for name, most in catalogue_of(instance).room(job, mode).items()
-                        if most >= need or not need
-                    )
-            alternatives.append(
-                Alternative(
-                    mode,
-                    spread,
-                    seconds,
-                    self.tick.floor(seconds),
-                    self.tick.ceil(seconds),
-                    rooms,
-                    fixed=rooms if option is None else None,
-                    shared=tuple(self.table.together(job, mode)),
-                    alone=option is None and bool(alternatives),
+            if option is not None:
+                alternatives.append(self._fresh(job, option, seconds))
+            elif running is not None:
+                alone = bool(alternatives)
+                alternatives.append(
+                    self._alternative(job, running.mode, seconds, held, fixed=True, alone=alone)
                 )
-            )
         hold = None
-        if running is not None and any(alternative.fixed is None for alternative in alternatives):
-            hold_s = hold_to_save_s(job)
-            hold = Hold(
-                hold_s,
-                self.tick.floor(hold_s),
-                self.tick.ceil(hold_s),
-                held,
-                running.mode,
-                tuple(self.table.together(job, running.mode)),
-            )
+        if running is not None and not all(alternative.fixed for alternative in alternatives):
+            hold = self._alternative(job, running.mode, hold_to_save_s(job), held, fixed=True)
         wait_s = max(0.0, job.submit_s - instance.now_s)
         return Activity(
             index,
             job,
+            wait_s,
             self.tick.floor(wait_s),
             self.tick.ceil(wait_s),
             tuple(alternatives),
@@ -311,30 +334,41 @@ class Problem:
             hold,
         )
 
-    def node_demands(
-        self, activity: Activity, mode: Mode, node: int, gpus: int
-    ) -> list[tuple[int, float]]:
-        """Demands on the rows of one node where the job holds `gpus` GPUs."""
-        return self.table.on_node(activity.job, mode, node, gpus)
+    def _fresh(self, job: Job, option: Option, seconds: float) -> Alternative:
+        mode, order = option.mode, self.instance.cluster.node_order
+        need = mode.gpus if option.spread == "node" else min(mode.gpus, 1)
+        most = catalogue_of(self.instance).room(job, mode) if option.needs_node else {}
+        rooms = tuple((order[name], gpus) for name, gpus in most.items() if gpus >= need)
+        return self._alternative(job, mode, seconds, rooms, option.spread)
+
+    def _alternative(
+        self,
+        job: Job,
+        mode: Mode,
+        seconds: float,
+        rooms: Split,
+        spread: Span = "cluster",
+        **how: bool,
+    ) -> Alternative:
+        down, up = self.tick.floor(seconds), self.tick.ceil(seconds)
+        shared = tuple(self.table.together(job, mode))
+        return Alternative(mode, spread, seconds, down, up, rooms, shared, **how)
 
     def demands(
-        self, activity: Activity, mode: Mode, split: Split, shared: tuple[tuple[int, float], ...]
+        self, activity: Activity, held: Alternative, split: Split
     ) -> list[tuple[int, float]]:
-        """All (row, amount) that a job holds on `split`."""
-        found = list(shared)
+        """Return all (row, amount) that a job holds on `split`, but for GPUs that it shares where
+        it runs now, which the pair holds."""
+        demand = list(held.shared)
         for node, gpus in split:
-            found.extend(self.node_demands(activity, mode, node, gpus))
-        return found
+            demand.extend(self.table.on_node(activity.job, held.mode, node, gpus))
+        if held.fixed and activity.index in self.partner:
+            return [(row, amount) for row, amount in demand if row not in self.gpu_row]
+        return demand
 
-    def stay_demands(
-        self, activity: Activity, mode: Mode, split: Split, shared: tuple[tuple[int, float], ...]
-    ) -> list[tuple[int, float]]:
-        """All (row, amount) that a job holds where it runs now, but for GPUs that it shares, which
-        the pair holds."""
-        found = self.demands(activity, mode, split, shared)
-        if activity.index in self.partner:
-            return [(row, amount) for row, amount in found if row not in self.gpu_row]
-        return found
+    def end(self, index: int, choice: Choice) -> int:
+        """Return the tick by which an activity is done."""
+        return choice.start + self.activities[index].alternatives[choice.alternative].up
 
     def couples(self) -> list[tuple[Activity, Activity]]:
         """The activities that share GPUs now, each pair once."""
@@ -346,32 +380,25 @@ class Problem:
 
         Who goes on instead ends no later, and so does its partner.
         """
-        found = list(schedule)
+        matched = list(schedule)
         for pair in self.couples():
             kept = [
-                not a.preempts(found[a.index].alternative)
-                or self.is_back_at_once(a, found[a.index])
+                not a.preempts(matched[a.index].alternative)
+                or self.is_back_at_once(a, matched[a.index])
                 for a in pair
             ]
             for activity, stays in zip(pair, kept, strict=True):
                 if stays:
-                    which = next(
-                        i
-                        for i, a in enumerate(activity.alternatives)
-                        if a.fixed is not None and a.alone != all(kept)
-                    )
-                    split = activity.alternatives[which].fixed
-                    assert split is not None
-                    found[activity.index] = Choice(which, 0, split)
-        return found
+                    matched[activity.index] = activity.stays(alone=not all(kept))
+        return matched
 
     def is_back_at_once(self, activity: Activity, choice: Choice) -> bool:
-        """Whether a preempted job goes on where it ran as soon as it has saved, but for what is no
-        time to a plan."""
+        """Return whether a preempted job goes on where it ran as soon as it has saved, but for what
+        is no time to a plan."""
         hold, mode = activity.hold, activity.alternatives[choice.alternative].mode
         return (
             hold is not None
-            and choice.split == hold.split
+            and choice.split == hold.rooms
             and mode.size == hold.mode.size
             and ((choice.start - hold.up) * self.tick.length_s <= TIME_TOLERANCE_S)
         )
@@ -398,7 +425,7 @@ class Problem:
         per_s = self.usage_per_s(term, activity, alternative, split)
         total = per_s * tariff.integral(now_s + start_s, chosen.seconds)
         if hold is not None and activity.preempts(alternative):
-            held_per_s = self._on_split(term, activity, hold.mode, hold.split)
+            held_per_s = self._on_split(term, activity, hold.mode, hold.rooms)
             total = total + held_per_s * tariff.integral(now_s, hold.seconds)
         return total
 
@@ -407,7 +434,8 @@ class Problem:
     ) -> float:
         """Return what an alternative on `split` or on the cheapest nodes uses in a second."""
         chosen = activity.alternatives[alternative]
-        split = chosen.fixed if split is None else split
+        if split is None and chosen.fixed:
+            split = chosen.rooms
         if split is not None:
             return self._on_split(term, activity, chosen.mode, split)
         return chosen.mode.gpus * min(
@@ -422,3 +450,8 @@ class Problem:
         """Completion of a choice in seconds."""
         start_s = self.instance.now_s + choice.start * self.tick.length_s
         return start_s + activity.alternatives[choice.alternative].seconds
+
+
+def _but_for_cores(option: Option) -> object:
+    mode = option.mode
+    return option.spread, mode.gpus, mode.gpu_type, mode.clock_mhz

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ....model.instance import Instance
-from ...tables.streamed_table import table
+from ...tables.table import Row, Table
 from .arrivals import DAY_S, HOUR_S
 from .distribution import Floats
 from .model import HOURS, WEEKDAYS
@@ -80,8 +80,8 @@ def _philly(data: Path) -> Columns | None:
     path = data / "philly" / "philly.csv.gz"
     if not path.is_file():
         return None
-    rows = _rows(path, ("timestamp", "duration", "num_gpus", "cluster"))
-    at = [datetime.fromisoformat(row[0]) for row in rows]
+    rows = _rows(path, "timestamp", "duration", "num_gpus", "cluster")
+    at = [datetime.fromisoformat(row["timestamp"]) for row in rows]
     start, end = PHILLY_DENSE
     submit_s = np.sort(
         np.array([(one - MONDAY).total_seconds() for one in at if start <= one < end])
@@ -89,12 +89,12 @@ def _philly(data: Path) -> Columns | None:
     submit_s -= submit_s[0] // WEEK_S * WEEK_S
     return Columns(
         name="Philly trace",
-        gpus=np.array([int(float(row[2])) for row in rows]),
-        run_s=np.array([float(row[1]) for row in rows]),
+        gpus=np.array([int(float(row["num_gpus"])) for row in rows]),
+        run_s=np.array([float(row["duration"]) for row in rows]),
         submit_s=submit_s,
         hours=_by_hour(submit_s),
         weekdays=_by_weekday(submit_s),
-        tenants=dict(Counter(row[3] for row in rows)),
+        tenants=dict(Counter(row["cluster"] for row in rows)),
     )
 
 
@@ -102,14 +102,16 @@ def _openb(data: Path) -> Columns | None:
     path = data / "alibaba_openb" / "openb_pod_list_default.csv.gz"
     if not path.is_file():
         return None
-    rows = _rows(path, ("num_gpu", "creation_time", "deletion_time", "scheduled_time"))
-    submit_s = np.sort(np.array([float(row[1]) for row in rows]))
+    rows = _rows(path, "num_gpu", "creation_time", "deletion_time", "scheduled_time")
+    submit_s = np.sort(np.array([float(row["creation_time"]) for row in rows]))
     submit_s = submit_s[submit_s >= OPENB_DENSE_S] - OPENB_DENSE_S
-    ran = [row for row in rows if row[3]]
+    ran = [row for row in rows if row["scheduled_time"]]
     return Columns(
         name="openb pods",
-        gpus=np.array([int(row[0]) for row in ran]),
-        run_s=np.maximum(1.0, [float(row[2]) - float(row[3]) for row in ran]),
+        gpus=np.array([int(row["num_gpu"]) for row in ran]),
+        run_s=np.maximum(
+            1.0, [float(row["deletion_time"]) - float(row["scheduled_time"]) for row in ran]
+        ),
         submit_s=submit_s,
         hours=_by_hour(submit_s),
     )
@@ -123,9 +125,9 @@ def _helios(data: Path) -> Columns | None:
         return None
     hours, weekdays = np.zeros(HOURS), np.zeros(WEEKDAYS)
     for path in paths:
-        rows = _rows(path, ("time", "total_gpujob_num"))
-        at = [datetime.fromisoformat(row[0]) for row in rows]
-        more = np.clip(np.diff([int(row[1]) for row in rows]), 0, None)
+        rows = _rows(path, "time", "total_gpujob_num")
+        at = [datetime.fromisoformat(row["time"]) for row in rows]
+        more = np.clip(np.diff([int(row["total_gpujob_num"]) for row in rows]), 0, None)
         hours += np.bincount([one.hour for one in at[1:]], weights=more, minlength=HOURS)
         days = np.bincount([one.weekday() for one in at[1:]], minlength=WEEKDAYS)
         weekdays += (
@@ -153,5 +155,5 @@ def _by_weekday(submit_s: Floats) -> Floats | None:
     return np.asarray(count / count.sum())
 
 
-def _rows(path: Path, names: tuple[str, ...]) -> list[list[str]]:
-    return [cells for _, cells in table(path, names)]
+def _rows(path: Path, *columns: str) -> list[Row]:
+    return list(Table(path, columns).rows())

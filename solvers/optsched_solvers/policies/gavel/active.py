@@ -89,13 +89,45 @@ class Kinds:
         return Kind(len(self._kind), tuple(map(tuple, ways)))
 
 
-class Active:
-    """What the round mechanism knows of each job in the system, by column and row.
+@dataclass(slots=True, eq=False)
+class Ledger:
+    """Time on each GPU type, by column and item (a job, or a pair of jobs): the `share` of it that
+    the last computation gave, `time_s` received since then, `deficit_s` that earlier computations
+    still owe."""
 
-    `share` is the fraction of time that the last computation gave a job in each column, `time_s`
-    the time it has run there since, `deficit_s` what earlier ones still owe it. A job that came
-    after the last computation is not `known` to it. `column` is where it runs. `bound` jobs have
-    rules that may forbid to preempt them.
+    share: Floats
+    time_s: Floats
+    deficit_s: Floats
+
+    def settle(self, passed_s: float, first_time_s: float) -> None:
+        """Carry over what is owed after `passed_s`, and count the time received from the start."""
+        self.deficit_s += self.share * passed_s - (self.time_s - first_time_s)
+
+    def add(self, first_time_s: float) -> None:
+        """Append an item that has no share yet."""
+        nothing = np.zeros((len(self.share), 1))
+        self.share = np.hstack([self.share, nothing])
+        self.deficit_s = np.hstack([self.deficit_s, nothing])
+        self.time_s = np.hstack([self.time_s, nothing + first_time_s])
+
+    def keep(self, stay: Bools) -> None:
+        """Drop the other items."""
+        self.share, self.time_s, self.deficit_s = (
+            np.ascontiguousarray(table[:, stay])
+            for table in (self.share, self.time_s, self.deficit_s)
+        )
+
+
+def empty_ledger(columns: int) -> Ledger:
+    """Return a ledger without items."""
+    return Ledger(*(np.zeros((columns, 0)) for _ in range(3)))
+
+
+class Active:
+    """What the round mechanism knows of each job in the system, by row.
+
+    A job that came after the last computation of shares is not `known` to it. `column` is where it
+    runs. `bound` jobs have rules that may forbid to preempt them.
     """
 
     def __init__(self, columns: int) -> None:
@@ -105,7 +137,7 @@ class Active:
         self.column: list[int] = []
         self.row: dict[str, int] = {}
         self.kind = np.zeros(0, dtype=np.int64)
-        self.share, self.time_s, self.deficit_s = (np.zeros((columns, 0)) for _ in range(3))
+        self.ledger = empty_ledger(columns)
         self.known = np.zeros(0, dtype=bool)
 
     def add(self, job: Job, kind: Kind, first_time_s: float) -> None:
@@ -122,12 +154,7 @@ class Active:
         )
         self.kind = np.append(self.kind, kind.number)
         self.known = np.append(self.known, False)
-        nothing = np.zeros((len(self.share), 1))
-        self.share, self.deficit_s = (
-            np.hstack([self.share, nothing]),
-            np.hstack([self.deficit_s, nothing]),
-        )
-        self.time_s = np.hstack([self.time_s, nothing + first_time_s])
+        self.ledger.add(first_time_s)
 
     def remove(self, gone: list[int]) -> None:
         """Take rows out."""
@@ -137,7 +164,4 @@ class Active:
         stay = np.ones(len(self.kind), dtype=bool)
         stay[gone] = False
         self.kind, self.known = self.kind[stay], self.known[stay]
-        self.share, self.time_s, self.deficit_s = (
-            np.ascontiguousarray(table[:, stay])
-            for table in (self.share, self.time_s, self.deficit_s)
-        )
+        self.ledger.keep(stay)

@@ -2,16 +2,16 @@
 
 import random
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
+from ..sources import SOURCES
 from .active import IDLE, Active, Floats, Kinds
-from .citation import GAVEL
+from .program import Allocation, alone
 from .rounds import RoundOptions, Rounds
 
 
@@ -33,12 +33,7 @@ class GavelFifo(Rounds):
 
     name = "gavel-fifo"
     title = "Gavel's first in, first out on one GPU type each, in rounds"
-    source: Source = replace(
-        GAVEL,
-        verified="the public simulator's rule, its random strikes included, gives its mean JCT "
-        "on 100 jobs to 0.5 %",
-        derived="`choice=fastest` on clusters of other GPU types; jobs without GPUs",
-    )
+    source = SOURCES[name]
     fills = False
 
     @dataclass(frozen=True, kw_only=True)
@@ -55,8 +50,8 @@ class GavelFifo(Rounds):
         self._random = random.Random(0)
         self._type: dict[str, int] = {}
 
-    def shares(self, world: World, active: Active, kinds: Kinds) -> Floats:
-        """1 on the type of each job that has one."""
+    def allocation(self, world: World, active: Active, kinds: Kinds) -> Allocation:
+        """Return 1 on the type of each job that has one."""
         if self.choice == "fastest":
             column = _fastest(kinds.rate[active.kind], kinds.gpus[active.kind], kinds.workers)
         else:
@@ -70,7 +65,7 @@ class GavelFifo(Rounds):
             if k != IDLE:
                 share[i, k] = 1.0
         share[kinds.rate[active.kind, -1] > 0, -1] = 1.0
-        return share
+        return alone(share)
 
 
 def _published(

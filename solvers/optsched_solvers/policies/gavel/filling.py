@@ -124,8 +124,8 @@ class _Levels:
         return float(self.rise.solution_value())
 
     def lifted(self, level: Floats, rising: Ints) -> Floats:
-        """How far those that rise can rise further while all keep their levels, as a share of what
-        counts."""
+        """Return how far those that rise can rise further while all keep their levels, as a share
+        of what counts."""
         most = np.maximum(SLACK * level, LEAST_SLACK * level.max(initial=1.0))
         for g, row in self.rows.items():
             row.SetLb(float(level[g]) * (1 - ROUNDING))

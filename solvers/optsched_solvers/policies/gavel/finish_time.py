@@ -1,15 +1,14 @@
 """Gavel's finish-time fairness (Themis' objective over GPU types)."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
+from ..sources import SOURCES
 from .active import Floats
-from .citation import GAVEL, PAIRS_NEED
 from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program, most
 
@@ -82,13 +81,7 @@ class GavelFinishTimeFairness(LpRounds):
     name = "gavel-finish-time-fairness"
     title = "Gavel's finish-time fairness over GPU types, in rounds"
     Options = LpOptions
-    source: Source = replace(
-        GAVEL,
-        needs=(*GAVEL.needs, PAIRS_NEED),
-        verified="objective, equal part and its accumulation are those of the public code's "
-        "unpacked policy",
-        derived="solved by a search with linear programs; with pairs weights do not count either",
-    )
+    source = SOURCES[name]
 
     def __init__(self, options: LpOptions) -> None:
         super().__init__(options)

@@ -8,9 +8,8 @@ import numpy as np
 from optsched.driver.world import World
 
 from .active import Active, Floats, Kinds
-from .pair_rounds import PairRounds, SharingOption
-from .program import Allocation, PairRates, Program, alone
-from .rounds import RoundOptions
+from .program import Allocation, Program, alone
+from .rounds import RoundOptions, Rounds, SharingOption
 from .sharers import Sharers
 
 
@@ -33,7 +32,7 @@ class LpOptions(HeterogeneityOption, SharingOption):
             raise ValueError("sharing=pairs goes with heterogeneity=aware only")
 
 
-class LpRounds(PairRounds):
+class LpRounds(Rounds):
     """`allocate` gives shares to the jobs that need GPUs and can have some; one that can run
     without does so always.
 
@@ -67,11 +66,8 @@ class LpRounds(PairRounds):
             seen = np.where(seen > 0, seen.max(axis=1, keepdims=True), 0.0)
         if self.paired:
             self._sharers = self._sharers or Sharers(world, kinds)
-            known = self._sharers.among(world, active, kinds, rows.tolist())
-            pairs = PairRates(
-                known.sharer, known.alone[:, used], known.rate[:, :, used], known.gpus
-            )
-            seen = pairs.alone[pairs.sharer]
+            pairs = self._sharers.among(world, active, kinds, rows.tolist(), used)
+            seen = pairs.rate[pairs.kind_of_job]
         program = Program(active.kind[rows], seen, gpus[block], kinds.workers[used], pairs)
         found = self.allocate(world, [active.ids[i] for i in rows.tolist()], program)
         share[block] = np.where(rate[block] > 0, found.share, 0.0)

@@ -1,11 +1,8 @@
 """Gavel's minimum makespan."""
 
-from dataclasses import replace
-
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
-from .citation import GAVEL, PAIRS_NEED
+from ..sources import SOURCES
 from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program, most
 
@@ -23,13 +20,7 @@ class GavelMakespan(LpRounds):
     name = "gavel-makespan"
     title = "Gavel's minimum makespan over GPU types, in rounds"
     Options = LpOptions
-    source: Source = replace(
-        GAVEL,
-        needs=(*GAVEL.needs, PAIRS_NEED),
-        verified="the program, which the public code first solved by a search over T to 5 %, "
-        "later as one program",
-        derived="steps are counted as reference work",
-    )
+    source = SOURCES[name]
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The optimal shares."""

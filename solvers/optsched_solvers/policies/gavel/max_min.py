@@ -1,14 +1,11 @@
 """Gavel's max-min fairness, which is also its policy of least attained service."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
+from ..sources import SOURCES
 from .active import Floats, weight_of
-from .citation import GAVEL, PAIRS_NEED
 from .lp_rounds import LpOptions, LpRounds
 from .program import Allocation, Program, most, most_alone
 
@@ -29,13 +26,7 @@ class GavelMaxMin(LpRounds):
     name = "gavel-max-min"
     title = "Gavel's max-min fairness over GPU types, in rounds"
     Options = LpOptions
-    source: Source = replace(
-        GAVEL,
-        needs=(*GAVEL.needs, PAIRS_NEED, "job.weight"),
-        verified="program and rounds read in the public code; mean JCT and makespan of its "
-        "100-job trace to 0.5 %",
-        derived="jobs without GPUs, and of jobs whose GPU count may vary the fastest on each type",
-    )
+    source = SOURCES[name]
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The optimal shares."""
@@ -43,7 +34,7 @@ class GavelMaxMin(LpRounds):
         if program.pairs is None:
             return most_alone(program, normalised(program, weight)).allocation
         return most(
-            program, weight * program.equal_rate() / program.pairs.gpus[program.pairs.sharer]
+            program, weight * program.equal_rate() / program.pairs.gpus[program.pairs.kind_of_job]
         ).allocation
 
 

@@ -100,12 +100,12 @@ class _Search:
         return _Point(np.concatenate([x.ravel(), s, u, v]), self.columns)
 
     def value(self) -> float:
-        """What the shares give the worst-off job."""
+        """Return what the shares give the worst-off job."""
         return float((self.r * self.primal.x).sum(axis=0).min())
 
     def bound(self) -> float:
-        """What nobody can beat, whatever the prices are: each job's time in the column that is best
-        at them."""
+        """Return what nobody can beat, whatever the prices are: each job's time in the column that
+        is best at them."""
         q, w = self.dual.u, self.dual.v
         time = np.maximum(0.0, (q * self.r - self.g * w[:, None]).max(axis=0))
         return float(self.count @ time + self.workers @ w) / float(self.count @ q)
@@ -185,6 +185,6 @@ class _Search:
 
 
 def _room(point: Floats, move: Floats) -> float:
-    """How much of a move goes until something gets to 0; at most all of it."""
+    """Return how much of a move goes until something gets to 0; at most all of it."""
     most = float(least(move / point))
     return 1.0 if most >= -1.0 else -1.0 / most

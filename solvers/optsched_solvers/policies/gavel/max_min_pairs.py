@@ -25,14 +25,13 @@ column generation over jobs.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.errors import InputError
-
 from .active import Floats, Ints, grouped
-from .pair_columns import Generated, Groups, Prices, generate
+from .pair_columns import Groups, Prices, generate
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,11 @@ class SharingProblem:
     workers: Floats
     kind: Ints | None = None
     weight: Floats | None = None
+
+    @property
+    def kind_of_job(self) -> Ints:
+        """Return the kind of each job."""
+        return np.arange(len(self.rate)) if self.kind is None else self.kind
 
 
 @dataclass(frozen=True)
@@ -84,19 +88,38 @@ class Shares:
 
 
 def solve(problem: SharingProblem, gap: float = 1e-6) -> Shares:
-    """Fractions whose worst-off job is within `gap` (relative) of the bound.
+    """Return fractions whose worst-off job is within `gap` (relative) of the bound.
 
     The gap is met up to the LP solver's tolerances (about 1e-8). Deterministic: no clock, no random
-    numbers. Raises InputError.
+    numbers. Every job needs a rate above 0 on some GPU type that has GPUs.
     """
-    kind, weight = _checked(problem, gap)
-    kind = _same_kinds(problem)[kind]
+    kind = _same_kinds(problem)[problem.kind_of_job]
+    weight = np.ones(len(kind)) if problem.weight is None else problem.weight
     # In the order of first appearance, so that job numbers, not rates, decide ties.
     first, group, count = grouped(kind, weight)
     order = np.argsort(first)
     group, first = np.argsort(order)[group], first[order]
     groups = _groups(problem, kind[first], weight[first], count[order])
-    return _dealt(groups, group, generate(groups, gap))
+    master, bound, prices, rounds = generate(groups, gap)
+    # The LP's tolerance is more than none.
+    used = [(column, amount) for column, amount in master.used() if groups.workers[column[2]] > 0]
+    job, partner, gpu_type, fraction = deal_out(used, group)
+    sorted_ = np.lexsort((gpu_type, partner, job))
+    job, partner, gpu_type = job[sorted_], partner[sorted_], gpu_type[sorted_]
+    fraction, throughput = _measured(groups, group, job, partner, gpu_type, fraction[sorted_])
+    return Shares(
+        job,
+        partner,
+        gpu_type,
+        fraction,
+        float(throughput.min()),
+        bound,
+        throughput,
+        Prices(prices.throughput[group], prices.time[group], prices.gpus),
+        len(groups.count),
+        len(master.variables),
+        rounds,
+    )
 
 
 def equal_share_rate(problem: SharingProblem) -> Floats:
@@ -104,59 +127,6 @@ def equal_share_rate(problem: SharingProblem) -> Floats:
     is divided by."""
     rate: Floats = problem.rate @ (problem.workers / problem.workers.sum())
     return rate
-
-
-def _checked(problem: SharingProblem, gap: float) -> tuple[Ints, Floats]:
-    """Kind and weight of every job. Raises InputError for the first fault."""
-    if problem.rate.ndim != 2:
-        raise InputError(f"rate has {problem.rate.ndim} dimensions; it must be [kind, GPU type]")
-    kinds, gpu_types = problem.rate.shape
-    kind = np.arange(kinds) if problem.kind is None else problem.kind
-    weight = np.ones(len(kind)) if problem.weight is None else problem.weight
-    shapes = {
-        "pair_rate": (problem.pair_rate, (kinds, kinds, gpu_types)),
-        "gpus": (problem.gpus, (kinds,)),
-        "workers": (problem.workers, (gpu_types,)),
-        "weight": (weight, (len(kind),)),
-    }
-    for name, (array, shape) in shapes.items():
-        if array.shape != shape:
-            raise InputError(
-                f"{name} has shape {array.shape}; with this rate and kind it must be {shape}"
-            )
-    for name, array in (
-        ("rate", problem.rate),
-        ("pair_rate", problem.pair_rate),
-        ("workers", problem.workers),
-    ):
-        if not (np.isfinite(array).all() and (array >= 0).all()):
-            raise InputError(
-                f"{name} has an entry that is negative or not a finite number; use 0 for what "
-                "cannot run"
-            )
-    for name, array in (("gpus", problem.gpus), ("weight", weight)):
-        if not (np.isfinite(array).all() and (array > 0).all()):
-            raise InputError(f"{name} has an entry that is not a positive number")
-    if not len(kind):
-        raise InputError("there are no jobs; the smallest throughput of none is undefined")
-    if (
-        kind.ndim != 1
-        or not np.issubdtype(kind.dtype, np.integer)
-        or kind.min() < 0
-        or kind.max() >= kinds
-    ):
-        raise InputError(f"kind must give each job an integer from 0 to {kinds - 1}")
-    if not problem.workers.any():
-        raise InputError("workers is 0 for every GPU type; at least one GPU is needed")
-    stuck = np.flatnonzero(equal_share_rate(problem)[kind] <= 0)
-    if len(stuck):
-        raise InputError(
-            f"job {stuck[0]} (kind {kind[stuck[0]]}) has rate 0 on every GPU type that has GPUs; "
-            "leave out jobs that can never run"
-        )
-    if not gap >= 0:
-        raise InputError(f"gap is {gap}; it must be 0 or more")
-    return kind.astype(np.int64), weight
 
 
 def _same_kinds(problem: SharingProblem) -> Ints:
@@ -187,43 +157,28 @@ def _groups(problem: SharingProblem, kind: Ints, weight: Floats, count: Floats) 
     )
 
 
-def _dealt(groups: Groups, group: Ints, generated: Generated) -> Shares:
-    """The fractions of groups dealt out to their jobs."""
-    members = np.split(
-        np.argsort(group, kind="stable"), np.cumsum(groups.count)[:-1].astype(np.int64)
-    )
-    columns, parts = generated.columns, []
-    for first, second, gpu_type, amount in zip(
-        columns.first.tolist(),
-        columns.second.tolist(),
-        columns.gpu_type.tolist(),
-        generated.amount.tolist(),
-        strict=True,
-    ):
-        if groups.workers[gpu_type] > 0:  # the LP's tolerance is more than none
-            jobs, partners, share = spread(
-                members[first], members[second] if second >= 0 else None, first == second
-            )
-            parts.append((jobs, partners, np.full(len(jobs), gpu_type), amount * share))
-    one, other, gpu_type, fraction = (np.concatenate(part) for part in zip(*parts, strict=True))
+def deal_out(
+    used: Iterable[tuple[tuple[int, int, int], float]], group: Ints
+) -> tuple[Ints, Ints, Ints, Floats]:
+    """Return the amounts of columns dealt out to the jobs of their groups: jobs, partners, GPU
+    types and fractions."""
+    members = [(group == g).nonzero()[0] for g in range(int(group.max()) + 1)]
+    parts = [(np.zeros(0, dtype=np.int64),) * 3 + (np.zeros(0),)]
+    for (first, second, gpu_type), amount in used:
+        jobs, partners, part = spread(
+            members[first], members[second] if second >= 0 else None, first == second
+        )
+        parts.append((jobs, partners, np.full(len(jobs), gpu_type), amount * part))
+    one, other, gpu_types, fraction = (np.concatenate(part) for part in zip(*parts, strict=True))
     job = np.where(other < 0, one, np.minimum(one, other))
-    partner = np.where(other < 0, -1, np.maximum(one, other))
-    order = np.lexsort((gpu_type, partner, job))
-    return _measured(
-        groups, group, generated, job[order], partner[order], gpu_type[order], fraction[order]
-    )
+    return job, np.where(other < 0, -1, np.maximum(one, other)), gpu_types, fraction
 
 
 def _measured(
-    groups: Groups,
-    group: Ints,
-    generated: Generated,
-    job: Ints,
-    partner: Ints,
-    gpu_type: Ints,
-    fraction: Floats,
-) -> Shares:
-    """What the fractions give, after the LP's rounding was taken off them."""
+    groups: Groups, group: Ints, job: Ints, partner: Ints, gpu_type: Ints, fraction: Floats
+) -> tuple[Floats, Floats]:
+    """Return the fractions after the LP's rounding is taken off them, and the throughput of each
+    job."""
     paired = partner >= 0
     own, other = group[job], group[partner]
     rate = np.where(paired, groups.pair_rate[gpu_type, own, other], groups.rate[own, gpu_type])
@@ -235,23 +190,7 @@ def _measured(
     used = np.bincount(gpu_type, fraction * groups.gpus[own], len(groups.workers))
     fullest = (used[groups.workers > 0] / groups.workers[groups.workers > 0]).max()
     excess = max(1.0, float(busiest), float(fullest))
-    throughput = np.bincount(jobs, rates * times, len(group)) / excess
-    prices = Prices(
-        generated.prices.throughput[group], generated.prices.time[group], generated.prices.gpus
-    )
-    return Shares(
-        job,
-        partner,
-        gpu_type,
-        fraction / excess,
-        float(throughput.min()),
-        generated.bound,
-        throughput,
-        prices,
-        len(groups.count),
-        generated.size,
-        generated.rounds,
-    )
+    return fraction / excess, np.bincount(jobs, rates * times, len(group)) / excess
 
 
 def spread(first: Ints, second: Ints | None, same: bool) -> tuple[Ints, Ints, Floats]:

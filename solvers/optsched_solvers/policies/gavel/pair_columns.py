@@ -20,6 +20,7 @@ best so far (Wentges, Int. Trans. Operational Research 4, 1997), which gives col
 and saves about a round in six at a gap of 1 %.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,93 +79,77 @@ class Columns:
     gpu_type: Ints
 
 
-@dataclass(frozen=True)
-class Generated:
-    """The best fractions over the columns generated, and the bound and prices that prove how good
-    they are."""
+class PairLp:
+    """A linear program over columns (group, other group or -1, GPU type) with rows for the time of
+    groups, for GPUs, and in `gain` for the throughput of groups."""
 
-    columns: Columns
-    """Those used."""
-    amount: Floats
-    value: float
-    bound: float
-    prices: Prices
-    rounds: int
-    size: int
-    """How many columns the last model had."""
+    def __init__(self, lp: Any, count: Floats, workers: Floats) -> None:
+        infinity = lp.infinity()
+        self.lp = lp
+        self.gain: dict[int, Any] = {}
+        self.time = [lp.Constraint(-infinity, jobs) for jobs in count.tolist()]
+        self.workers = [lp.Constraint(-infinity, gpus) for gpus in workers.tolist()]
+        self.columns: list[tuple[int, int, int]] = []
+        self.variables: list[Any] = []
+
+    def enter(self, column: tuple[int, int, int], rates: Iterable[float], gpus: float) -> Any:
+        """Add a column of so many GPUs, with what its groups gain, each in its unit."""
+        first, second, gpu_type = column
+        variable = self.lp.NumVar(0.0, self.lp.infinity(), "")
+        twice = 2.0 if first == second else 1.0
+        for group, rate in zip(dict.fromkeys((first, second)), rates, strict=False):
+            if group >= 0:
+                self.time[group].SetCoefficient(variable, twice)
+                if group in self.gain:
+                    self.gain[group].SetCoefficient(variable, twice * rate)
+        self.workers[gpu_type].SetCoefficient(variable, gpus)
+        self.columns.append(column)
+        self.variables.append(variable)
+        return variable
+
+    def used(self) -> list[tuple[tuple[int, int, int], float]]:
+        """Return the columns that the last solution uses, in the order in which they came, and how
+        much of each."""
+        amounts = [variable.solution_value() for variable in self.variables]
+        return [pair for pair in zip(self.columns, amounts, strict=True) if pair[1] > 0]
 
 
-class Master:
-    """The LP over the columns so far."""
+class Master(PairLp):
+    """The max-min program over the columns so far."""
 
     def __init__(self, groups: Groups) -> None:
-        self.groups, self.lp = groups, glop.maximisation()
-        infinity = self.lp.infinity()
-        level = self.lp.NumVar(0.0, infinity, "")
+        self.groups, lp = groups, glop.maximisation()
+        level = lp.NumVar(0.0, lp.infinity(), "")
         # n * z, so that the duals of a job are near 1 and GLOP's absolute tolerances fit.
-        self.lp.Objective().SetCoefficient(level, float(groups.count.sum()))
-        self.throughput = [self.lp.Constraint(0.0, infinity) for _ in groups.count]
-        self.time = [self.lp.Constraint(-infinity, count) for count in groups.count.tolist()]
-        self.workers = [
-            self.lp.Constraint(-infinity, workers) for workers in groups.workers.tolist()
-        ]
-        for row, count in zip(self.throughput, groups.count.tolist(), strict=True):
+        lp.Objective().SetCoefficient(level, float(groups.count.sum()))
+        throughput = [lp.Constraint(0.0, lp.infinity()) for _ in groups.count]
+        super().__init__(lp, groups.count, groups.workers)
+        self.gain = dict(enumerate(throughput))
+        for row, count in zip(throughput, groups.count.tolist(), strict=True):
             row.SetCoefficient(level, -count)
-        self.variables: list[Any] = []
-        self.blocks: list[Columns] = []
 
     def add(self, columns: Columns) -> None:
         """Add columns that are not there yet."""
-        groups, alone = self.groups, columns.second < 0
+        groups = self.groups
+        first, second, gpu_type = columns.first, columns.second, columns.gpu_type
         own = np.where(
-            alone,
-            groups.rate[columns.first, columns.gpu_type],
-            groups.pair_rate[columns.gpu_type, columns.first, columns.second],
+            second < 0, groups.rate[first, gpu_type], groups.pair_rate[gpu_type, first, second]
         )
-        others = groups.pair_rate[columns.gpu_type, columns.second, columns.first]
-        lists = (
-            columns.first,
-            columns.second,
-            columns.gpu_type,
-            own,
-            others,
-            groups.gpus[columns.first],
-        )
-        for first, second, gpu_type, rate, other_rate, gpus in zip(
-            *(part.tolist() for part in lists), strict=True
-        ):
-            variable = self.lp.NumVar(0.0, self.lp.infinity(), "")
-            twice = 2.0 if first == second else 1.0
-            self.throughput[first].SetCoefficient(variable, twice * rate)
-            self.time[first].SetCoefficient(variable, twice)
-            if second not in (-1, first):
-                self.throughput[second].SetCoefficient(variable, other_rate)
-                self.time[second].SetCoefficient(variable, 1.0)
-            self.workers[gpu_type].SetCoefficient(variable, gpus)
-            self.variables.append(variable)
-        self.blocks.append(columns)
+        others = groups.pair_rate[gpu_type, second, first]
+        lists = (first, second, gpu_type, own, others, groups.gpus[first])
+        for one, two, k, *rates, gpus in zip(*(part.tolist() for part in lists), strict=True):
+            self.enter((one, two, k), rates, gpus)
 
     def solve(self) -> tuple[float, Prices]:
-        """Its optimum z, and prices scaled so that those of throughput sum to 1 over the jobs."""
+        """Return its optimum z, and prices scaled so that those of throughput sum to 1 over the
+        jobs."""
         glop.solve(self.lp, glop.CONTINUED)
-        throughput = np.maximum(0.0, [-row.dual_value() for row in self.throughput])
+        throughput = np.maximum(0.0, [-row.dual_value() for row in self.gain.values()])
         time = np.maximum(0.0, [row.dual_value() for row in self.time])
         workers = np.maximum(0.0, [row.dual_value() for row in self.workers])
         total = float(self.groups.count @ throughput)
         value = float(self.lp.Objective().Value() / self.groups.count.sum())
         return value, Prices(throughput / total, time / total, workers / total)
-
-    def used(self) -> tuple[Columns, Floats]:
-        """The columns that the last solve used, in the order in which they came, and how much of
-        each."""
-        amount = np.array([variable.solution_value() for variable in self.variables])
-        use = np.flatnonzero(amount > 0)
-        return Columns(
-            *(
-                np.concatenate([getattr(block, name) for block in self.blocks])[use]
-                for name in ("first", "second", "gpu_type")
-            )
-        ), amount[use]
 
 
 class Pricing:
@@ -217,9 +202,9 @@ class Pricing:
         return Columns(code // groups % groups, code % groups, code // (groups * groups))
 
 
-def generate(groups: Groups, gap: float) -> Generated:
-    """Add columns until the bound is within `gap` (relative) of the value, or no pair is
-    violated."""
+def generate(groups: Groups, gap: float) -> tuple[Master, float, Prices, int]:
+    """Add columns until the bound is within `gap` (relative) of the value, or no pair is violated;
+    return the solved program, the bound, the prices that prove it, and how often it was solved."""
     master, pricing = Master(groups), Pricing(groups)
     group, gpu_type = (part.reshape(-1) for part in np.indices(groups.rate.shape))
     master.add(Columns(group, np.full_like(group, -1), gpu_type))
@@ -229,15 +214,15 @@ def generate(groups: Groups, gap: float) -> Generated:
         value, exact = master.solve()
         # Violations below this raise the bound by less than a thousandth of the gap.
         tolerance = 1e-3 * max(gap, 1e-9) * value / float(groups.count.sum())
-        found = []
+        violated = []
         # Both before the next solve: a pair that both find is added once.
         for prices in ([exact.toward(best, STABILITY)] if best else []) + [exact]:
             proved, feasible = pricing.price(prices)
             if proved < bound:
                 bound, best = proved, feasible
-            found.append(pricing.violated(tolerance))
+            violated.append(pricing.violated(tolerance))
         assert best is not None
-        if bound <= value * (1 + gap) or not any(len(columns.first) for columns in found):
-            return Generated(*master.used(), value, bound, best, rounds, len(master.variables))
-        for columns in found:
+        if bound <= value * (1 + gap) or not any(len(columns.first) for columns in violated):
+            return master, bound, best, rounds
+        for columns in violated:
             master.add(columns)

@@ -6,28 +6,17 @@ two jobs on the same GPUs) runs on GPU type k, each job is in one place at a tim
 use no more GPUs of a type than exist.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from . import max_min_lp
 from .active import Floats, Ints, grouped
-from .max_min_pairs import SharingProblem
+from .max_min_pairs import SharingProblem, equal_share_rate
 from .max_min_pairs import solve as solve_pairs
 
 PAIRS_GAP = 1e-5
 """Relative distance of value and bound at which the program with pairs ends."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PairRates:
-    """Who may share GPUs: job j is of class `sharer[j]`; jobs of class a need `gpus[a]` GPUs and
-    run at `alone[a, k]`, beside one of class b at `rate[a, b, k]` (0 where the two cannot)."""
-
-    sharer: Ints
-    alone: Floats
-    rate: Floats
-    gpus: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +30,7 @@ class Program:
     rate: Floats
     gpus: Floats
     workers: Floats
-    pairs: PairRates | None = None
+    pairs: SharingProblem | None = None
 
     def equal_rate(self) -> Floats:
         """Rate of each job if its time is spread over the GPU types as the GPUs are."""
@@ -72,13 +61,13 @@ class Allocation:
         """Work per second of each job."""
         found: Floats = (program.rate * self.share).sum(axis=1)
         if program.pairs is not None:
-            own, other = program.pairs.sharer[self.first], program.pairs.sharer[self.second]
-            np.add.at(
-                found, self.first, program.pairs.rate[own, other, self.column] * self.fraction
+            own, other = (
+                program.pairs.kind_of_job[self.first],
+                program.pairs.kind_of_job[self.second],
             )
-            np.add.at(
-                found, self.second, program.pairs.rate[other, own, self.column] * self.fraction
-            )
+            rate, column = program.pairs.pair_rate, self.column
+            np.add.at(found, self.first, rate[own, other, column] * self.fraction)
+            np.add.at(found, self.second, rate[other, own, column] * self.fraction)
         return found
 
 
@@ -88,6 +77,15 @@ NOBODY: Ints = np.zeros(0, dtype=np.int64)
 def alone(share: Floats) -> Allocation:
     """An allocation without pairs."""
     return Allocation(share, NOBODY, NOBODY, NOBODY, np.zeros(0))
+
+
+def allocation(dealt: tuple[Ints, Ints, Ints, Floats], shape: tuple[int, ...]) -> Allocation:
+    """Return fractions, given by job, partner (-1: alone) and GPU type, as an allocation."""
+    job, partner, gpu_type, fraction = dealt
+    share, single = np.zeros(shape), partner < 0
+    np.add.at(share, (job[single], gpu_type[single]), fraction[single])
+    both = ~single
+    return Allocation(share, job[both], partner[both], gpu_type[both], fraction[both])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,20 +104,11 @@ def most(program: Program, unit: Floats) -> Most:
     if program.pairs is None:
         return most_alone(program, program.rate / unit[:, None])
     pairs = program.pairs
-    equal = pairs.alone @ (program.workers / program.workers.sum())
-    weight = unit * (pairs.gpus / np.where(equal > 0, equal, 1.0))[pairs.sharer]
-    found = solve_pairs(
-        SharingProblem(pairs.alone, pairs.rate, pairs.gpus, program.workers, pairs.sharer, weight),
-        PAIRS_GAP,
-    )
-    single = found.partner < 0
-    share = np.zeros_like(program.rate)
-    np.add.at(share, (found.job[single], found.gpu_type[single]), found.fraction[single])
-    both = ~single
-    allocation = Allocation(
-        share, found.job[both], found.partner[both], found.gpu_type[both], found.fraction[both]
-    )
-    return Most(allocation, found.value, found.bound)
+    equal = equal_share_rate(pairs)
+    weight = unit * (pairs.gpus / np.where(equal > 0, equal, 1.0))[pairs.kind_of_job]
+    found = solve_pairs(replace(pairs, weight=weight), PAIRS_GAP)
+    dealt = found.job, found.partner, found.gpu_type, found.fraction
+    return Most(allocation(dealt, program.rate.shape), found.value, found.bound)
 
 
 def most_alone(program: Program, worth: Floats) -> Most:

@@ -6,8 +6,8 @@ from optsched.driver.world import World
 from optsched.model.profile import Profile
 from optsched.physics import sharing_rate
 
-from .active import Active, Kinds
-from .program import PairRates
+from .active import Active, Ints, Kinds
+from .max_min_pairs import SharingProblem
 
 
 class Sharers:
@@ -42,13 +42,20 @@ class Sharers:
         self._gpus = np.zeros(0)
         self._rate = np.zeros((0, 0, types))
 
-    def among(self, world: World, active: Active, kinds: Kinds, rows: list[int]) -> PairRates:
-        """The rates of the jobs in these rows."""
+    def among(
+        self, world: World, active: Active, kinds: Kinds, rows: list[int], used: Ints
+    ) -> SharingProblem:
+        """Return the rates of the jobs in these rows in the columns that are `used`."""
         self._of = {active.ids[i]: self._sharer(world, active, kinds, i) for i in rows}
         sharer = np.array([self._of[active.ids[i]] for i in rows], dtype=np.int64)
         present, sharer = np.unique(sharer, return_inverse=True)
-        rate = self._rate[np.ix_(present, present)]
-        return PairRates(sharer.reshape(-1), self._alone[present], rate, self._gpus[present])
+        return SharingProblem(
+            self._alone[np.ix_(present, used)],
+            self._rate[np.ix_(present, present, used)],
+            self._gpus[present],
+            kinds.workers[used],
+            sharer.reshape(-1),
+        )
 
     def _sharer(self, world: World, active: Active, kinds: Kinds, row: int) -> int:
         job_id = active.ids[row]

@@ -1,14 +1,11 @@
 """Gavel's shortest job first."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
+from ..sources import SOURCES
 from .active import Floats
-from .citation import GAVEL
 from .lp_rounds import HeterogeneityOption, LpRounds, remaining_s
 from .program import Allocation, Program, alone
 
@@ -27,14 +24,7 @@ class GavelSjf(LpRounds):
     name = "gavel-sjf"
     title = "Gavel's shortest remaining time first on one GPU type each, in rounds"
     Options = HeterogeneityOption
-    source: Source = replace(
-        GAVEL,
-        sureness="reconstructed",
-        derived="the same objective again for the jobs and GPUs left, which the paper's formula "
-        "leaves open",
-        reconstructed="the public code has no such policy; the objective is the paper's table "
-        "entry",
-    )
+    source = SOURCES[name]
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """1 on the type of each job that has one."""

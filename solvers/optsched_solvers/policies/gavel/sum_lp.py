@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from .active import Floats, Ints, grouped
+from .active import Floats, grouped
 from .glop import PRECISE, maximisation, solve
-from .max_min_pairs import spread
-from .program import Allocation, Program
+from .max_min_pairs import deal_out
+from .pair_columns import PairLp
+from .program import Allocation, Program, allocation
 
 TOLERANCE = 1e-7
 """Relative: of a column's worth beyond its price, and of what may be missing of a need."""
@@ -33,67 +34,49 @@ def largest_sum(program: Program, price: Floats, need: Floats | None = None) -> 
     return master.allocation() if master.solve() else None
 
 
-class _Master:
-    """The program over the columns so far; a column is (group, other group or -1, type)."""
+class _Master(PairLp):
+    """The program over the columns so far."""
 
     def __init__(self, program: Program, price: Floats, need: Floats) -> None:
         self.program, pairs = program, program.pairs
-        label = program.kind if pairs is None else pairs.sharer
+        label = program.kind if pairs is None else pairs.kind_of_job
         first, self.group, self.count = grouped(label, need)
         self.rate, self.gpus = program.rate[first], program.gpus[first]
         self.pair_rate: Floats | None = None
         if pairs is not None:
-            self.pair_rate = pairs.rate[np.ix_(label[first], label[first])]
+            self.pair_rate = pairs.pair_rate[np.ix_(label[first], label[first])]
         scale = float((self.rate / price).max())
         self.worth = 1.0 / (price * scale)
         top = self.rate.max(axis=1)
-        self.lp = maximisation()
-        infinity = self.lp.infinity()
+        super().__init__(maximisation(), self.count, program.workers)
         self.objective = self.lp.Objective()
-        self.time = [self.lp.Constraint(-infinity, n) for n in self.count.tolist()]
-        self.workers = [self.lp.Constraint(-infinity, n) for n in program.workers.tolist()]
-        self.least: dict[int, Any] = {}
         self.missing: list[Any] = []
         self.top = np.where(top > 0, top, 1.0)
-        for g, (n, own) in enumerate(
-            zip(self.count.tolist(), (need[first] / self.top).tolist(), strict=True)
-        ):
-            if own > 0:
-                self.least[g] = self.lp.Constraint(n * own, infinity)
-                self.missing.append(self.lp.NumVar(0.0, infinity, ""))
-                self.least[g].SetCoefficient(self.missing[-1], 1.0)
-        self.columns: list[tuple[int, int, int]] = []
-        self.variables: list[Any] = []
+        for g, least in enumerate((need[first] / self.top).tolist()):
+            if least > 0:
+                self.gain[g] = self.lp.Constraint(float(self.count[g]) * least, self.lp.infinity())
+                self.missing.append(self.lp.NumVar(0.0, self.lp.infinity(), ""))
+                self.gain[g].SetCoefficient(self.missing[-1], 1.0)
         self.values: list[float] = []
-        self.known: set[tuple[int, int, int]] = set()
         for g, k in zip(*(part.tolist() for part in (self.rate > 0).nonzero()), strict=True):
-            self._add(g, -1, k)
+            self._add(g, -1, k, [self.rate[g, k]])
 
-    def _add(self, g: int, h: int, k: int) -> None:
-        variable = self.lp.NumVar(0.0, self.lp.infinity(), "")
-        if h < 0 or self.pair_rate is None:
-            rates = [(g, self.rate[g, k])]
-        elif g == h:
-            rates = [(g, 2 * self.pair_rate[g, g, k])]
-        else:
-            rates = [(g, self.pair_rate[g, h, k]), (h, self.pair_rate[h, g, k])]
-        for one, rate in rates:
-            self.time[one].SetCoefficient(variable, 2.0 if g == h else 1.0)
-            if one in self.least:
-                self.least[one].SetCoefficient(variable, float(rate / self.top[one]))
-        self.workers[k].SetCoefficient(variable, float(self.gpus[g, k]))
-        self.columns.append((g, h, k))
-        self.known.add((g, h, k))
-        self.variables.append(variable)
-        self.values.append(float(self.worth[k]) * float(sum(rate for _, rate in rates)))
+    def _add(self, g: int, h: int, k: int, rates: list[float]) -> None:
+        """Add a column in which its groups have these rates."""
+        self.enter(
+            (g, h, k),
+            [float(rate / self.top[own]) for rate, own in zip(rates, (g, h), strict=False)],
+            float(self.gpus[g, k]),
+        )
+        self.values.append(float(self.worth[k]) * float(sum(rates)))
 
     def solve(self) -> bool:
-        """Whether the needs can be met; the solution then has the largest sum."""
+        """Return whether the needs can be met; the solution then has the largest sum."""
         if self.missing:
             for variable in self.missing:
                 self.objective.SetCoefficient(variable, -1.0)
             self._generate(0.0)
-            wanted = sum(row.lb() for row in self.least.values())
+            wanted = sum(row.lb() for row in self.gain.values())
             missing = [variable.solution_value() for variable in self.missing]
             if sum(missing) > TOLERANCE * max(1.0, wanted):
                 return False
@@ -108,20 +91,22 @@ class _Master:
             self.objective.SetCoefficient(variable, phase * value)
         while True:
             solve(self.lp, PRECISE)
-            found = [] if self.pair_rate is None else self._violated(phase, self.pair_rate)
-            if not found:
+            if self.pair_rate is None:
                 return
-            for column in found:
-                self._add(*column)
+            violated = self._violated(phase, self.pair_rate)
+            if not violated:
+                return
+            for g, h, k in violated:
+                self._add(g, h, k, [self.pair_rate[g, h, k], self.pair_rate[h, g, k]])
                 self.objective.SetCoefficient(self.variables[-1], phase * self.values[-1])
 
     def _violated(self, phase: float, pair_rate: Floats) -> list[tuple[int, int, int]]:
-        """Of each group and type the pair that is worth most beyond its price."""
+        """Return of each group and type the pair that is worth most beyond its price."""
         gain = np.zeros(len(self.count))
-        for g, row in self.least.items():
+        for g, row in self.gain.items():
             gain[g] = max(0.0, -row.dual_value()) / self.top[g]
         time = np.array([row.dual_value() for row in self.time])
-        found: dict[tuple[int, int, int], None] = {}
+        violated: dict[tuple[int, int, int], None] = {}
         for k, row in enumerate(self.workers):
             rate = pair_rate[:, :, k]
             half = (phase * self.worth[k] + gain)[:, None] * rate - time[:, None]
@@ -130,30 +115,10 @@ class _Master:
             np.fill_diagonal(both, np.where(self.count > 1, both.diagonal(), -np.inf))
             partner = both.argmax(axis=1)
             for g in (both.max(axis=1) > TOLERANCE).nonzero()[0].tolist():
-                column = (min(g, int(partner[g])), max(g, int(partner[g])), k)
-                if column not in self.known:
-                    found[column] = None
-        return list(found)
+                violated[min(g, int(partner[g])), max(g, int(partner[g])), k] = None
+        known = set(self.columns)
+        return [column for column in violated if column not in known]
 
     def allocation(self) -> Allocation:
-        """Every group's time dealt out to its jobs."""
-        members = [(self.group == g).nonzero()[0] for g in range(len(self.count))]
-        share = np.zeros_like(self.program.rate)
-        parts: list[tuple[Ints, Ints, Ints, Floats]] = []
-        for (g, h, k), variable in zip(self.columns, self.variables, strict=True):
-            amount = variable.solution_value()
-            if amount <= 0:
-                continue
-            if h < 0:
-                share[members[g], k] += amount / len(members[g])
-            else:
-                one, two, part = spread(members[g], members[h], g == h)
-                parts.append((one, two, np.full(len(one), k), amount * part))
-        if not parts:
-            parts = [(np.zeros(0, dtype=np.int64),) * 3 + (np.zeros(0),)]
-        first, second, column, fraction = (
-            np.concatenate(part) for part in zip(*parts, strict=True)
-        )
-        return Allocation(
-            share, np.minimum(first, second), np.maximum(first, second), column, fraction
-        )
+        """Return every group's time dealt out to its jobs."""
+        return allocation(deal_out(self.used(), self.group), self.program.rate.shape)

@@ -1,15 +1,14 @@
 """Gavel's largest total throughput for the money, also with deadlines."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
+from ..sources import SOURCES
 from .active import Floats
-from .citation import GAVEL, PAIRS_NEED
 from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program
 from .sum_lp import largest_sum
@@ -31,14 +30,7 @@ class GavelThroughput(LpRounds):
 
     name = "gavel-throughput"
     title = "Gavel's largest total throughput for the price of the GPUs, in rounds"
-    source: Source = replace(
-        GAVEL,
-        needs=(*GAVEL.needs, PAIRS_NEED, "node.gpu_price_per_h"),
-        verified="objective and constraints read in the public code, which neither normalises "
-        "nor weighs throughputs",
-        derived="throughput in reference work per second, where the public code has steps per "
-        "second",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(LpOptions):
@@ -89,11 +81,7 @@ class GavelSlo(GavelThroughput):
     title = (
         "Gavel's largest total throughput for the price of the GPUs that meets deadlines, in rounds"
     )
-    source: Source = replace(
-        GavelThroughput.source,
-        needs=(*GavelThroughput.source.needs, "job.deadline_s"),
-        verified="objective, SLO rows and their dropping where infeasible read in the public code",
-    )
+    source = SOURCES[name]
 
     def __init__(self, options: GavelThroughput.Options) -> None:
         super().__init__(options)
@@ -116,5 +104,5 @@ class GavelSlo(GavelThroughput):
         return found
 
     def facts(self) -> dict[str, float | str]:
-        """How often the deadlines could not all be met."""
+        """Return how often the deadlines could not all be met."""
         return {"deadlines_dropped": self._dropped}

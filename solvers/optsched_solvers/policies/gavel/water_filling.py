@@ -1,15 +1,14 @@
 """Gavel's max-min fairness by water filling, among jobs and among tenants."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
-from optsched.plugins.policy import Source
 
+from ..sources import SOURCES
 from .active import LEAST_WEIGHT, Bools, Floats, Ints, grouped, weight_of
-from .citation import GAVEL
 from .filling import Groups, fill
 from .lp_rounds import HeterogeneityOption, LpRounds
 from .max_min import normalised
@@ -29,13 +28,7 @@ class GavelWaterFilling(LpRounds):
     name = "gavel-water-filling"
     title = "Gavel's max-min fairness by water filling over GPU types, in rounds"
     Options: type[HeterogeneityOption] = HeterogeneityOption
-    source: Source = replace(
-        GAVEL,
-        needs=(*GAVEL.needs, "job.weight"),
-        verified="the rounds of filling read in the public code",
-        derived="who is saturated is found by a linear program, where the public code has a "
-        "mixed-integer one",
-    )
+    source = SOURCES[name]
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The shares of the last round of filling."""
@@ -66,12 +59,7 @@ class GavelHierarchical(GavelWaterFilling):
 
     name = "gavel-hierarchical"
     title = "Gavel's hierarchical fairness: water filling among tenants, then among their jobs, in rounds"  # noqa: E501
-    source: Source = replace(
-        GavelWaterFilling.source,
-        needs=(*GavelWaterFilling.source.needs, "job.tenant", "tenant.weight"),
-        verified="the rounds of filling and both ways to weigh inside a tenant read in the "
-        "public code",
-    )
+    source = SOURCES[name]
 
     Options = HierarchyOptions
 

@@ -1,12 +1,11 @@
 """HadarE: Hadar, with copies of jobs on what would stay idle."""
 
-from dataclasses import replace
-
 from optsched.driver.mixed import mixed_option
 from optsched.driver.world import World
 from optsched.model.job import Elastic, Job
 from optsched.physics import gang_sizes
 
+from ..sources import SOURCES
 from .places import Way, with_gpus
 from .rounds import LATER, Hadar, Round, Share
 
@@ -26,22 +25,7 @@ class HadarE(Hadar):
     name = "hadare"
     title = "hadar, with copies of elastic jobs on GPUs of any type that would stay idle"
 
-    source = replace(
-        Hadar.source,
-        authors="A. Sultana, N. Pakka, F. Xu, X. Yuan, L. Chen, N.-F. Tzeng",
-        title="Resource heterogeneity-aware and utilization-enhanced scheduling for deep "
-        "learning clusters",
-        venue="arXiv",
-        year=2025,
-        link="arXiv:2503.10918",
-        needs=("profile.rate", "profile.mixing", "profile.gpus", "job.gpus", "node.gpu_type"),
-        verified="abstract: each job is forked into copies that train at the same time on GPUs "
-        "of several nodes",
-        reconstructed="as hadar; which jobs are copied first, and that only elastic jobs are, a "
-        "copy being more GPUs",
-        published="total time -50 % on an AWS cluster and -80 % on a laboratory cluster, "
-        "utilization 1.45x",
-    )
+    source = SOURCES[name]
 
     def share_out(self, world: World, now: Round, order: list[str]) -> None:
         """Every job its smallest count by payoff, then copies in the same order."""

@@ -7,6 +7,7 @@ from heapq import merge
 
 from optsched.driver.mixed import may_mix, mixed_option, placement_on
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.job import Job
@@ -94,7 +95,7 @@ class Shelves:
                     self._put(name)
 
     def price(self, name: str) -> float:
-        """What a GPU of a node costs now."""
+        """Return what a GPU of a node costs now."""
         node = self._cluster.node[name]
         return self._prices.of(node.gpu_type, node.gpus - self._room.gpus_on(name), node.gpus)
 
@@ -169,9 +170,7 @@ def _in_a_rack(
     return None if widest is None else _cheapest(gpus, racks[widest], able)
 
 
-def _offer(
-    world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, int]
-) -> tuple[Option, Placement] | None:
+def _offer(world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, int]) -> Fit | None:
     """The option and placement of a gang on these nodes, if it may run there."""
     cluster = world.cluster
     types = {cluster.node[name].gpu_type for name in gpus_on}

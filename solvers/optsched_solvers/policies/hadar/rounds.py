@@ -7,16 +7,18 @@ from typing import Annotated, Literal
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s, setup_s
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNumber
-from optsched.plugins.policy import Source
 
 from ..parts.demand_queue import arrival_key
 from ..parts.reallocation import may_move
+from ..parts.starting import is_free, start_what_fits
+from ..sources import SOURCES
 from .places import Shelves, Way, offers, ways_of
 from .prices import Utility, best_rate, prices
 
@@ -72,24 +74,7 @@ class Hadar:
     name = "hadar"
     title = "gangs on mixes of GPU types by payoff at prices that rise with the use of each node"
 
-    source = Source(
-        authors="A. Sultana, F. Xu, X. Yuan, L. Chen, N.-F. Tzeng",
-        title="Hadar: Heterogeneity-aware optimization-based online scheduling for deep learning "
-        "cluster",
-        venue="IPDPS",
-        year=2024,
-        link="doi:10.1109/IPDPS57955.2024.00066",
-        needs=("profile.rate", "profile.mixing", "node.gpu_type"),
-        sureness="reconstructed",
-        verified="abstract: an online primal-dual framework with a dual subroutine, mixes of "
-        "types within one job",
-        derived="a running job moves only where it ends earlier, and stays while nobody takes "
-        "its GPUs",
-        reconstructed="the price function, the utility and its limits, and one pass in order of "
-        "utility for each GPU "
-        "where the authors search over taking and skipping",
-        published="mean JCT 2.5x better than Gavel and 3x better than YARN, queueing delay -13 %",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -106,11 +91,11 @@ class Hadar:
         self.round_s, self.eta, self.fill = options.round_s, options.eta, options.fill
         self.utility = Utility(relative=options.utility == "rate")
         self._next_s = -math.inf
-        self._granted: dict[str, tuple[Option, Placement]] = {}
+        self._granted: dict[str, Fit] = {}
         self._mixed = self._started = 0
 
     def facts(self) -> dict[str, float | str]:
-        """How many starts there were, and how many of them on several GPU types."""
+        """Return how many starts there were, and how many of them on several GPU types."""
         return {"starts": self._started, "starts_on_several_gpu_types": self._mixed}
 
     def decide(self, world: World) -> None:
@@ -118,23 +103,16 @@ class Hadar:
         if world.now_s >= self._next_s - TIME_TOLERANCE_S or not (world.running or world.saving):
             self._next_s = world.now_s + self.round_s
             self._allocate(world)
-        for job_id in [job_id for job_id in self._granted if job_id in world.waiting]:
-            option, placement = self._granted[job_id]
-            if world.free.holds(world.need(job_id, option), placement):
+        for job_id, fit in list(self._granted.items()):
+            if is_free(world, job_id, fit):
                 del self._granted[job_id]
-                self._start(world, job_id, option, placement)
+                world.start(job_id, *fit)
+                self._started += 1
+                self._mixed += len(gpus_by_type(world.cluster, fit[1])) > 1
         if not (world.running or world.saving):  # nothing is worth its price: then whatever fits
-            for job_id in sorted(world.waiting, key=lambda one: arrival_key(world, one)):
-                fitting = world.fit(job_id)
-                if fitting is not None:
-                    self._start(world, job_id, *fitting)
+            self._started += len(start_what_fits(world))
         if world.running or world.saving:
             world.wake_at(self._next_s)
-
-    def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
-        world.start(job_id, option, placement)
-        self._started += 1
-        self._mixed += len(gpus_by_type(world.cluster, placement)) > 1
 
     def _allocate(self, world: World) -> None:
         movable = [
@@ -145,9 +123,7 @@ class Hadar:
             and world.options(job_id)
         ]
         jobs = [*world.waiting, *movable]
-        outlook = Outlook(world)
-        for job_id in movable:
-            outlook.release(job_id)
+        outlook = Outlook(world, movable)
         held = [slot.node for job_id in movable for slot in world.hold(job_id).placement]
         shelves = Shelves(world, outlook.room, prices(world, jobs, self.eta, self.utility), held)
         now = Round(outlook.room, shelves, {}, {}, {})
@@ -231,7 +207,7 @@ class Hadar:
     def places(
         self, world: World, now: Round, job_id: str, way: Way, *, free: bool = False
     ) -> list[tuple[Share, float]]:
-        """What a job could get in one way, each with its cost."""
+        """Return what a job could get in one way, each with its cost."""
         saves_s = hold_to_save_s(world.job(job_id)) if job_id in world.running else 0.0
         found = []
         for option, placement, cost in offers(world, now.room, now.shelves, job_id, way):

@@ -1,11 +1,11 @@
 """List scheduling in order of arrival, with the node chosen by a score."""
 
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 
 from .list_scheduling import ListScheduling
-from .seating import Seat
 
 
 class ByScore(ListScheduling):
@@ -13,11 +13,11 @@ class ByScore(ListScheduling):
     arrival, what does not fit is skipped, and `choose` picks the place among those on one node. A
     gang that fits on no node alone goes where best fit puts it."""
 
-    def choose(self, world: World, job_id: str, places: list[Seat]) -> Seat:
+    def choose(self, world: World, job_id: str, places: list[Fit]) -> Fit:
         """Return the place to take."""
         raise NotImplementedError
 
-    def find(self, world: World, job_id: str) -> Seat | None:
+    def find(self, world: World, job_id: str) -> Fit | None:
         """Return the place of the best score; None where the job does not fit."""
         fitted = world.fit(job_id)
         if fitted is None:
@@ -25,10 +25,10 @@ class ByScore(ListScheduling):
         places = self.places(world, job_id, fitted[0])
         return self.choose(world, job_id, places) if places else fitted
 
-    def places(self, world: World, job_id: str, fitted: Option) -> list[Seat]:
+    def places(self, world: World, job_id: str, fitted: Option) -> list[Fit]:
         """Every node on which the job fits now alone, under the options that `alike` says are as
         good as `fitted`."""
-        found: list[Seat] = []
+        found: list[Fit] = []
         taken = 0
         for option in self.alike(world, job_id, fitted):
             need = world.need(job_id, option)

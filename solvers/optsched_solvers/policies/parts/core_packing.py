@@ -1,18 +1,19 @@
 """Exact packing of jobs with known GPUs and cores onto nodes."""
 
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Slot
 from optsched.physics.modes import Option
 
 from .counted_cpsat import solved
-from .seating import Seat, own_place
+from .seating import own_place
 
 EFFORT = 0.5
 """CP-SAT's deterministic time, about as many seconds, after which no packing is found."""
 
 
-def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Seat] | None:
+def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit] | None:
     """A node for every job, as many as possible their own; None where there is none, none was found
     in time, or a job needs several nodes."""
     from ortools.sat.python import cp_model
@@ -61,7 +62,7 @@ def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Seat
     solver = solved(model, EFFORT)
     if solver is None:
         return None
-    found: dict[str, Seat] = {}
+    found: dict[str, Fit] = {}
     trial = room.copy()
     for (job_id, i), at in here.items():
         if solver.value(at):

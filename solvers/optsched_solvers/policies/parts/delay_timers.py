@@ -21,7 +21,7 @@ class DelayTimers:
         self._waits: dict[tuple[int, Span], deque[float]] = {}
 
     def patience(self, gpus: int) -> Patience:
-        """How long a gang of this size waits now."""
+        """Return how long a gang of this size waits now."""
         machine_s = self._timer_s(gpus, "node")
         return Patience(rack_s=machine_s, cluster_s=max(machine_s, self._timer_s(gpus, "rack")))
 

@@ -1,6 +1,6 @@
 """Waiting jobs in order, with those set aside that cannot start now anyway."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
 from optsched.driver.demand import Demand
@@ -15,6 +15,11 @@ Entry = tuple[Key, str]
 def arrival_key(world: World, job_id: str, rank: float = 0.0) -> Key:
     """Priority first (higher earlier), then `rank` (lower earlier), then arrival."""
     return (-world.job(job_id).priority, rank, *world.order(job_id))
+
+
+def in_order(world: World, jobs: Iterable[str]) -> list[str]:
+    """Return jobs by priority and arrival."""
+    return sorted(jobs, key=lambda job_id: arrival_key(world, job_id))
 
 
 class DemandQueue:

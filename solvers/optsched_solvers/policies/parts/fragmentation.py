@@ -26,13 +26,13 @@ class Idle:
     memory_gib: float
 
     def holds(self, task: Task) -> bool:
-        """Whether the task could run there."""
+        """Return whether the task could run there."""
         enough = sum(left >= task.part for left in self.gpus) >= task.gpus
         return enough and self.cpus >= task.cpus and self.memory_gib >= task.memory_gib
 
     def less(self, task: Task, left: float | None = None) -> "Idle":
-        """What is idle once the task runs on the first whole GPUs, or on the first GPU of which
-        `left` is left."""
+        """Return what is idle once the task runs on the first whole GPUs, or on the first GPU of
+        which `left` is left."""
         gpus = list(self.gpus)
         for _ in range(task.gpus):
             gpus.remove(1.0 if left is None else left)

@@ -31,8 +31,8 @@ Features = tuple[float, ...]
 def features(
     world: World, job_id: str, mode: Mode, placement: Placement, *, holds: bool
 ) -> Features:
-    """What describes a place for a job, with the job's own demands; `holds` says that it is there
-    already."""
+    """Return what describes a place for a job, with the job's own demands; `holds` says that it is
+    there already."""
     job, cluster = world.job(job_id), world.cluster
     uplink = memory = 0.0
     for channel, gbps in channel_loads(cluster, job, mode, placement).items():

@@ -7,8 +7,8 @@ from .reallocation import Grant, Reallocation, held
 
 
 def is_left_alone(world: World, job_id: str) -> bool:
-    """Whether a running job is none of an elastic policy's business: it shares its GPUs, or has
-    none."""
+    """Return whether a running job is none of an elastic policy's business: it shares its GPUs, or
+    has none."""
     if job_id not in world.running:
         return False
     hold = world.hold(job_id)
@@ -19,7 +19,7 @@ class ElasticReallocation(Reallocation):
     """Base of the policies that give GPUs to gangs of any size and leave alone who shares them."""
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps its GPU type and count, or is none of this policy's
+        """Return whether a running job keeps its GPU type and count, or is none of this policy's
         business."""
         return is_left_alone(world, job_id) or super().stays(world, job_id)
 
@@ -47,7 +47,7 @@ class SolvedReallocation(ElasticReallocation):
     _rounds = _proven = 0
 
     def facts(self) -> dict[str, float | str]:
-        """How many rounds there were, and how many were solved to the optimum."""
+        """Return how many rounds there were, and how many were solved to the optimum."""
         return {"rounds": self._rounds, "proven_rounds": self._proven}
 
     def solved(self, proven: bool) -> None:

@@ -1,8 +1,7 @@
 """List scheduling: at each event start whatever fits, in the order of a rule."""
 
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
-from optsched.physics.modes import Option
 
 from .demand_queue import DemandQueue, arrival_key
 
@@ -41,7 +40,7 @@ class ListScheduling:
         if released:
             self._queue.unblock()
 
-    def find(self, world: World, job_id: str) -> tuple[Option, Placement] | None:
+    def find(self, world: World, job_id: str) -> Fit | None:
         """Return how and where a waiting job starts now; None where it goes on waiting."""
         return world.fit(job_id)
 
@@ -56,11 +55,3 @@ class ListScheduling:
         """Start every job that finds a place, in order."""
         self.enqueue(world)
         self._queue.serve(lambda job_id: self.start(world, job_id))
-
-
-def start_fitting(world: World, job_id: str) -> bool:
-    """Start a waiting job if it fits what is free; return whether it did."""
-    found = world.fit(job_id)
-    if found is not None:
-        world.start(job_id, *found)
-    return found is not None

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from optsched.driver.layout import Need
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
 from optsched.model.job import Job
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
@@ -58,7 +58,7 @@ class LocalityGate:
 
     def find(
         self, world: World, job_id: str, patience: Patience, wait_s: float, room: Room | None = None
-    ) -> tuple[Option, Placement] | None:
+    ) -> Fit | None:
         """The fastest option allowed after such a wait that fits `room` (default: what is free
         now), and its place."""
         widest = LEVELS.index(patience.widest(wait_s))
@@ -74,8 +74,8 @@ class LocalityGate:
         return None
 
     def opens_s(self, world: World, job_id: str, patience: Patience, wait_s: float) -> float:
-        """When the job, if it goes on waiting, may use the next wider level; infinite where that
-        never changes."""
+        """Return when the job, if it goes on waiting, may use the next wider level; infinite where
+        that never changes."""
         after_s = math.inf
         for way in self._ways(world, job_id):
             if way.open or way.level == "node":

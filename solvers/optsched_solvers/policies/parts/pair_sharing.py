@@ -12,7 +12,7 @@ from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
 
 from .demand_queue import Entry, Key, arrival_key
-from .list_scheduling import start_fitting
+from .starting import start_fitting
 
 Kind = tuple[int, float | None, str | None, tuple[tuple[str, float], ...]]
 """Jobs of one kind fit at the same instants, and go equally well with the same partners."""
@@ -86,7 +86,7 @@ class Singles:
         return list(takewhile(lambda job_id: found[job_id] > than, reversed(found)))
 
     def has(self, job_id: str) -> bool:
-        """Whether the job is one of them."""
+        """Return whether the job is one of them."""
         return job_id in self._size
 
     def sizes(self) -> list[int]:
@@ -115,7 +115,7 @@ def way_beside(world: World, job_id: str, partner: str) -> Option | None:
 
 
 def fits_memory(world: World, job_id: str, partner: str) -> bool:
-    """Whether the GPUs of a running job have the memory for both."""
+    """Return whether the GPUs of a running job have the memory for both."""
     placement = world.hold(partner).placement
     return (
         beyond_gpu_memory(world.cluster, world.job(job_id), world.job(partner), placement) is None
@@ -129,8 +129,8 @@ def duty(world: World, job_id: str) -> float | None:
 
 
 def slowdowns(world: World, job_id: str, partner: str) -> tuple[float, float] | None:
-    """How many times as long each of two jobs takes on the same GPUs, the first one first; None
-    where that is not known."""
+    """Return how many times as long each of two jobs takes on the same GPUs, the first one first;
+    None where that is not known."""
     own, other = world.job(job_id).profile, world.job(partner).profile
     rate, other_rate = sharing_rate(own, other), sharing_rate(other, own)
     return (1 / rate, 1 / other_rate) if rate > 0 and other_rate > 0 else None

@@ -8,10 +8,10 @@ from itertools import chain
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
 from optsched.driver.reservation import Reservations
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.physics.modes import Option
 
 from .demand_queue import DemandQueue, Entry, Key, arrival_key
 from .running_order import RunningOrder
@@ -44,8 +44,8 @@ class Preemptive:
         raise NotImplementedError
 
     def rise_s(self, world: World, job_id: str) -> float:
-        """When the rank of a running job will next rise; infinite where ranks only fall while jobs
-        run."""
+        """Return when the rank of a running job will next rise; infinite where ranks only fall
+        while jobs run."""
         return math.inf
 
     def given_back(self, world: World, released: list[str]) -> None:
@@ -95,7 +95,7 @@ class Preemptive:
                 return
             job_id = kept.current.job
             world.start(job_id, *found)
-            kept.protected.add(job_id)
+            world.protected.add(job_id)
             self.order.add(job_id)
 
     def _start_the_only_one(self, world: World) -> bool:
@@ -108,7 +108,7 @@ class Preemptive:
         if found is None:
             return False
         world.take_arrived()
-        self.reservations.protected.discard(job_id)
+        world.protected.discard(job_id)
         world.start(job_id, *found)
         self.order.add(job_id)
         return True
@@ -192,7 +192,7 @@ class Moment:
         for key, job_id in claimed:
             queue.push(key, job_id, world.demand(job_id))
 
-    def fit(self, job_id: str, room: Room) -> tuple[Option, Placement] | None:
+    def fit(self, job_id: str, room: Room) -> Fit | None:
         """`World.fit`, beside what is kept for another job."""
         return self.rule.reservations.fit(self.world, job_id, room)
 
@@ -202,8 +202,8 @@ class Moment:
         return self.soon
 
     def _startable(self, claims: bool) -> Room:
-        """What is free now and not claimed: all that is free but on nodes with claims, where less
-        may be left."""
+        """Return what is free now and not claimed: all that is free but on nodes with claims, where
+        less may be left."""
         if not claims or self.soon is None:
             return self.world.free
         if self._room is None:
@@ -275,7 +275,8 @@ class Moment:
 
 
 def gives_way(running: Key, waiting: Key) -> bool:
-    """Whether a running job is to be evicted for a waiting one, by priority, then by rank."""
+    """Return whether a running job is to be evicted for a waiting one, by priority, then by
+    rank."""
     if running[0] != waiting[0]:
         return running[0] > waiting[0]
     return running[1] > waiting[1] + TIME_TOLERANCE_S

@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Running
+from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration
 
-from .demand_queue import arrival_key
+from .demand_queue import in_order
 from .emptiest import Emptiest, PlaceOption
 from .gang_counts import GangCounts, by_type
 from .gpu_pool import GpuPool
-from .list_scheduling import start_fitting
+from .starting import start_what_fits
 
 Grant = tuple[Option, ...]
 """Ways to carry out what a job was given, the one wanted most first."""
@@ -56,8 +57,8 @@ class Reallocation:
         self._grants: dict[str, Grant] = {}
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
-        """What each job gets that is to run: a grant for each, of `movable` jobs only. Those are
-        the jobs that wait or may be preempted, in order of priority and arrival; `pool` is what
+        """Return what each job gets that is to run: a grant for each, of `movable` jobs only. Those
+        are the jobs that wait or may be preempted, in order of priority and arrival; `pool` is what
         others do not keep."""
         raise NotImplementedError
 
@@ -73,8 +74,7 @@ class Reallocation:
     def _reallocate(self, world: World) -> None:
         pool = GpuPool(world)
         movable = []
-        active = (*world.waiting, *world.running)
-        for job_id in sorted(active, key=lambda job_id: arrival_key(world, job_id)):
+        for job_id in in_order(world, (*world.waiting, *world.running)):
             if job_id in world.waiting or may_move(world, job_id):
                 movable.append(job_id)
             else:
@@ -85,8 +85,8 @@ class Reallocation:
                 world.preempt(job_id)
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps what it holds: the GPU type and count that its grant wants
-        most."""
+        """Return whether a running job keeps what it holds: the GPU type and count that its grant
+        wants most."""
         grant = self._grants.get(job_id)
         if not grant:
             return False
@@ -112,15 +112,9 @@ class Reallocation:
             start_what_fits(world)
 
 
-def start_what_fits(world: World) -> list[str]:
-    """Start every waiting job that fits, by priority and arrival; return which."""
-    order = sorted(world.waiting, key=lambda job_id: arrival_key(world, job_id))
-    return [job_id for job_id in order if start_fitting(world, job_id)]
-
-
 def may_move(world: World, job_id: str) -> bool:
-    """Whether a running job may be preempted and has something to show for its stay: with periodic
-    checkpoints one of them, or jobs that lose their work would be moved for ever."""
+    """Return whether a running job may be preempted and has something to show for its stay: with
+    periodic checkpoints one of them, or jobs that lose their work would be moved for ever."""
     if not world.may_preempt(job_id):
         return False
     profile = world.job(job_id).profile
@@ -148,7 +142,7 @@ def held(world: World, job_id: str) -> tuple[str | None, int]:
 
 def _place(
     world: World, job_id: str, options: Iterable[Option], emptiest: Emptiest | None
-) -> tuple[Option, Placement] | None:
+) -> Fit | None:
     """The first of the options that has a place now."""
     for option in options:
         placement = None if emptiest is None else emptiest.place(job_id, option, world.free)

@@ -63,7 +63,7 @@ class RunningOrder:
         return risen
 
     def next_rise_s(self, world: World) -> float:
-        """When the rank of a running job will next rise."""
+        """Return when the rank of a running job will next rise."""
         while self._rises:
             rise_s, job_id = self._rises[0]
             if self._rise.get(job_id) == rise_s and job_id in world.running:

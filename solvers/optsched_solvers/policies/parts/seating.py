@@ -1,17 +1,18 @@
 """Deciding at each interval what every job gets and where, and bringing what runs to that."""
 
+from dataclasses import replace
+
 from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Running, Slot
-from optsched.physics import span
+from optsched.model.instance import Placement, Running
+from optsched.physics import cpus, span
 from optsched.physics.modes import WIDEST_FIRST, Option
 
-from .demand_queue import arrival_key
-from .reallocation import IntervalOption, Reallocation, may_move, start_what_fits
-
-Seat = tuple[Option, Placement]
-"""How a job is to run, and on which GPUs and cores."""
+from .demand_queue import in_order
+from .reallocation import IntervalOption, Reallocation, may_move
+from .starting import is_free, start_what_fits
 
 
 class Seating(Reallocation):
@@ -27,29 +28,27 @@ class Seating(Reallocation):
 
     def __init__(self, options: IntervalOption) -> None:
         super().__init__(options)
-        self._pending: dict[str, Seat] = {}
+        self._pending: dict[str, Fit] = {}
 
-    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Seat]:
+    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """The seats of those of the `movable` jobs that are to run: they are the jobs that wait,
         are being saved or may be moved, in order of priority and arrival. `room` is what is free
         once all have left, to be used up."""
         raise NotImplementedError
 
-    def start(self, world: World, job_id: str, seat: Seat) -> None:
+    def start(self, world: World, job_id: str, seat: Fit) -> None:
         """Start the job on its seat."""
         world.start(job_id, *seat)
 
     def _reallocate(self, world: World) -> None:
         outlook = Outlook(world)
         movable = []
-        for job_id in sorted(
-            (*world.waiting, *world.saving, *world.running), key=lambda one: arrival_key(world, one)
-        ):
-            if job_id in world.running:
-                if world.hold(job_id).partner is not None or not self._may_move(world, job_id):
-                    continue
-                outlook.release(job_id)
-            elif job_id in world.saving:
+        for job_id in in_order(world, (*world.waiting, *world.saving, *world.running)):
+            if job_id in world.running and (
+                world.hold(job_id).partner is not None or not self._may_move(world, job_id)
+            ):
+                continue
+            if job_id not in world.waiting:
                 outlook.release(job_id)
             movable.append(job_id)
         seats = self.seat(world, movable, outlook.room)
@@ -63,8 +62,8 @@ class Seating(Reallocation):
                 self._pending[job_id] = seats[job_id]
 
     def _may_move(self, world: World, job_id: str) -> bool:
-        """Whether a running job may be moved: it has worked for half an interval in its stay, or
-        those whose set-up takes as long as the interval would be moved for ever."""
+        """Return whether a running job may be moved: it has worked for half an interval in its
+        stay, or those whose set-up takes as long as the interval would be moved for ever."""
         if not may_move(world, job_id):
             return False
         entry, profile = world.entry(job_id), world.job(job_id).profile
@@ -73,17 +72,17 @@ class Seating(Reallocation):
 
     def _start(self, world: World) -> None:
         """Start whoever waits and finds its seat free; where nothing runs, whatever fits."""
-        for job_id, (option, placement) in list(self._pending.items()):
-            if job_id in world.waiting and world.free.holds(world.need(job_id, option), placement):
-                self.start(world, job_id, (option, placement))
+        for job_id, fit in list(self._pending.items()):
+            if is_free(world, job_id, fit):
+                self.start(world, job_id, fit)
                 del self._pending[job_id]
         if not (world.running or world.saving):
             for job_id in start_what_fits(world):
                 self._pending.pop(job_id, None)
 
 
-def is_seated(world: World, job_id: str, seat: Seat) -> bool:
-    """Whether a running job holds just what the seat gives it."""
+def is_seated(world: World, job_id: str, seat: Fit) -> bool:
+    """Return whether a running job holds just what the seat gives it."""
     entry = world.entry(job_id)
     option, placement = seat
     same_mode = isinstance(entry, Running) and entry.mode.size == option.mode.size
@@ -107,11 +106,4 @@ def resized(world: World, placement: Placement, option: Option) -> Placement | N
         return None
     if WIDEST_FIRST.index(span(cluster, placement)) < WIDEST_FIRST.index(option.spread):
         return None
-    return tuple(
-        Slot(
-            node=slot.node,
-            gpus=slot.gpus,
-            cpus=slot.gpus * mode.cpus_per_gpu if mode.gpus else mode.cpus,
-        )
-        for slot in placement
-    )
+    return tuple(replace(slot, cpus=cpus(mode, slot.gpus)) for slot in placement)

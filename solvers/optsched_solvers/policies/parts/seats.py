@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 from optsched.driver.placement import Room
+from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 
-from .seating import Seat, own_place
+from .seating import own_place
 
 
 class Seats:
@@ -17,7 +18,7 @@ class Seats:
     def __init__(self, world: World, room: Room, staying: Iterable[str]) -> None:
         self.world = world
         self.room = room
-        self.of: dict[str, Seat] = {}
+        self.of: dict[str, Fit] = {}
         self._beside: Room | None = room.copy()
         self._held: dict[str, None] = {}
         for job_id in staying:
@@ -54,7 +55,7 @@ class Seats:
             job_id, option, placement, anybodys=placement != own_place(self.world, job_id, option)
         )
 
-    def take_back(self, job_id: str) -> Seat:
+    def take_back(self, job_id: str) -> Fit:
         """Unseat the job again."""
         option, placement = self.of.pop(job_id)
         need = self.world.need(job_id, option)

@@ -36,7 +36,8 @@ class VirtualMachine:
         return done
 
     def next_s(self) -> float:
-        """When the machine completes a job if nobody else arrives; infinite when it is idle."""
+        """Return when the machine completes a job if nobody else arrives; infinite when it is
+        idle."""
         return self._now_s + self._left[0][0] if self._left else math.inf
 
     def first(self) -> str | None:

@@ -64,7 +64,7 @@ def _ways(state: State, job: Candidate) -> Ways:
 
 
 def _keeps(way: Ways) -> bool:
-    """Whether a job can have nothing better than what it holds."""
+    """Return whether a job can have nothing better than what it holds."""
     return way.keep is not None and way.keep <= min(
         (*way.alone.values(), *way.spread.values()), default=math.inf
     )

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.mixed import placement_on
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Running
+from optsched.model.instance import Running
 from optsched.physics import placed_rate, span
-from optsched.physics.modes import Option
 from optsched.plugins.options import Duration
-from optsched.plugins.policy import Source
 
 from ..parts.gpu_pool import GpuPool
 from ..parts.growth import Growth
@@ -18,6 +17,7 @@ from ..parts.left_alone import SolvedReallocation, is_left_alone
 from ..parts.reallocation import Grant, ReallocationOptions
 from ..parts.restart_factor import restart_factor
 from ..parts.tenant_quotas import quotas
+from ..sources import SOURCES
 from .exact import best
 from .state import LEAST_SPEEDUP, Candidate, Free, Parts, Size, State
 
@@ -44,25 +44,7 @@ class Pollux(SolvedReallocation):
     name = "pollux"
     title = "elastic jobs get the GPUs of the best harmonic mean of speedups over a fair share"
 
-    source = Source(
-        authors="A. Qiao, S. K. Choe, S. J. Subramanya, W. Neiswanger, Q. Ho, H. Zhang, G. R. "
-        "Ganger, E. P. Xing",
-        title="Pollux: Co-adaptive cluster scheduling for goodput-optimized deep learning",
-        venue="OSDI",
-        year=2021,
-        link="arXiv:2008.12260",
-        needs=("job.gpus", "profile.gpus", "profile.locality"),
-        sureness="verified",
-        verified="objective, restart factor, fair share, limit on growth and one spread gang a "
-        "node are those of the "
-        "artifact's simulator",
-        derived="solving instead of searching, as with exponent -1 the objective is a sum over "
-        "configurations; rates "
-        "known before they are measured, several GPU types, quotas, and jobs that may not be "
-        "preempted",
-        published="mean JCT 37 to 50 % below Tiresias and Optimus with tuned jobs; 2,446 s on "
-        "its simulated workload 6",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):
@@ -149,7 +131,7 @@ class Pollux(SolvedReallocation):
         )
 
     def stays(self, world: World, job_id: str) -> bool:
-        """Whether a running job keeps the very GPUs it holds."""
+        """Return whether a running job keeps the very GPUs it holds."""
         return job_id in self._stays
 
     def _start(self, world: World) -> None:
@@ -177,7 +159,7 @@ class _View:
         self.gpus = sum(node.gpus for node in nodes)
 
     def now(self, job_id: str) -> Parts:
-        """What a running or saving job holds; nothing for one that waits."""
+        """Return what a running or saving job holds; nothing for one that waits."""
         if job_id not in self.world.running and job_id not in self.world.saving:
             return ()
         slots = self.world.hold(job_id).placement
@@ -200,7 +182,7 @@ class _View:
 
 def _as_planned(
     world: World, grant: Grant, job_id: str, parts: tuple[tuple[str, int], ...]
-) -> tuple[Option, Placement] | None:
+) -> Fit | None:
     """The option and placement that the solution means, if all of it is free."""
     gpus = sum(count for _, count in parts)
     for option in grant:

@@ -49,7 +49,7 @@ class State:
         return {gpu_type: combine(counts) for gpu_type, counts in gpus.items()}
 
     def cost(self, job: Candidate, parts: Parts) -> float:
-        """What the objective sums over the jobs: the inverse of the speedup."""
+        """Return what the objective sums over the jobs: the inverse of the speedup."""
         if not parts:
             return 1 / LEAST_SPEEDUP
         if parts == job.now:
@@ -66,8 +66,8 @@ class State:
         return len(self.jobs) / self.total(given)
 
     def is_sound(self, given: Sequence[Parts]) -> bool:
-        """Whether every gang is on GPUs of one type, no node gives more than it has, and none hosts
-        two gangs that are spread over several nodes."""
+        """Return whether every gang is on GPUs of one type, no node gives more than it has, and
+        none hosts two gangs that are spread over several nodes."""
         used, hosts = Counter[int](), Counter[int]()
         for parts in given:
             used.update(dict(parts))

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 from optsched.plugins.options import PluginOptions
-from optsched.plugins.policy import Source
 
+from ..sources import SOURCES
 from .scorer import read
 from .training import Scoring, Trained, train
 
@@ -24,25 +24,7 @@ class Rltune(Scoring):
     name = "rltune"
     title = "a learned score of seven features picks the next gang, an exact program its nodes"
 
-    source = Source(
-        authors="S. Dongare, R. I. S. Khan, H. Albahar, N. Zhao, D. Melendez Maita, A. R. Butt",
-        title="Hybrid learning and optimization-based dynamic scheduling for DL workloads on "
-        "heterogeneous GPU "
-        "clusters",
-        venue="SoCC",
-        year=2025,
-        link="doi:10.1145/3772052.3772257",
-        needs=("job.gpus",),
-        sureness="verified",
-        verified="features, network, reward, ways to place a gang and the program to choose one, "
-        "in public code",
-        derived="trained by an evolution strategy instead of PPO; the program's fragmentation "
-        "term, which the "
-        "published big-M rows leave inert, is encoded in both directions; jobs without GPUs "
-        "start as they fit",
-        published="utilisation up to 20 % higher, queueing delay up to 81 % and JCT up to 70 % "
-        "lower",
-    )
+    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

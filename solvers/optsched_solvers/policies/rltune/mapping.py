@@ -22,7 +22,7 @@ ALPHA, BETA, GAMMA = 1.0, 0.3, 0.5
 
 
 def cost(free: Mapping[int, int], assignment: Assignment, per_node: int, next_gpus: int) -> float:
-    """What the program makes of a way; `free` are the nodes with free GPUs before it."""
+    """Return what the program makes of a way; `free` are the nodes with free GPUs before it."""
     after = dict(free)
     for node, taken in assignment:
         after[node] -= taken

@@ -7,13 +7,14 @@ from math import inf
 import numpy as np
 
 from optsched.driver.demand import Demand
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 
 from ..backfill import reserve
 from ..parts.demand_queue import DemandQueue, Entry, arrival_key
 from ..parts.emptiest import gang_on_nodes
+from ..parts.starting import start_fitting
 from .features import VISIBLE_JOBS, Floats, Present, features
 from .mapping import choose
 from .ways import Assignment, Tiers, Way, best_ways, on_nodes, shapes
@@ -30,7 +31,7 @@ class Moment:
         self._tiers: dict[Demand, tuple[int, int]] = {}
 
     def present(self) -> Present:
-        """What all jobs see of the cluster."""
+        """Return what all jobs see of the cluster."""
         nodes = self.world.cluster.nodes
         return Present(
             free_gpus=sum(self.free.values()),
@@ -50,12 +51,10 @@ class Moment:
             self._tiers[demand] = first, second
         return self._tiers[demand]
 
-    def place(
-        self, job_id: str, next_gpus: int, first_only: bool
-    ) -> tuple[Option, Placement] | None:
-        """Where the job goes: the way of the least cost that can be had, with `first_only` the
-        first of tier 1. Where only cores, memory or quotas are in the way of all ways, or nothing
-        runs that could make room, as others do."""
+    def place(self, job_id: str, next_gpus: int, first_only: bool) -> Fit | None:
+        """Return where the job goes: the way of the least cost that can be had, with `first_only`
+        the first of tier 1. Where only cores, memory or quotas are in the way of all ways, or
+        nothing runs that could make room, as others do."""
         world = self.world
         first: list[Way] = []
         second: list[Way] = []
@@ -151,13 +150,7 @@ class PickedFirst:
                 if self.backfill:
                     self._fill(world, visible)
                 break
-        while entry := self._others.best():
-            found = world.fit(entry[1])
-            if found is None:
-                self._others.block()
-                continue
-            self._others.pop()
-            world.start(entry[1], *found)
+        self._others.serve(lambda job_id: start_fitting(world, job_id))
 
     def _visible(self) -> list[str]:
         highest = self._gangs[0][0][0]

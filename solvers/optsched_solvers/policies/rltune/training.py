@@ -88,7 +88,7 @@ class Trained:
 
 
 def score(instance: Instance, policy: Policy, objective: str) -> float:
-    """What a policy makes of a batch, lower is better: RLTune's mean score of its jobs."""
+    """Return what a policy makes of a batch, lower is better: RLTune's mean score of its jobs."""
     plan = simulate(instance, policy)
     total, end_s, gpu_s = 0.0, -math.inf, 0.0
     weights = 0.0
@@ -168,7 +168,7 @@ def parts(instance: Instance) -> Parts:
 
 
 def base_score(base: str, objective: str, one: Instance) -> float:
-    """What the base rule makes of a batch."""
+    """Return what the base rule makes of a batch."""
     return score(one, Rule(base) if base in RULES else registry.policy(base), objective)
 
 

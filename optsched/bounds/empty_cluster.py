@@ -1,0 +1,76 @@
+"""What fits an empty cluster, up to what the verifier takes for rounding."""
+
+from ..model.cluster import Node
+from ..model.instance import Instance
+from ..model.job import Job
+from ..physics import Span
+from ..physics.catalogue import Catalogue, catalogue_of, most_within
+
+Types = tuple[int, ...]
+"""GPU types by their position in `EmptyCluster.types`."""
+TOLERANCE = 1e-6
+"""Relative excess of an amount that the verifier takes for rounding."""
+
+
+def forgiven(capacity: float) -> float:
+    """Return the most of a fractional amount that the verifier takes for a capacity."""
+    return capacity + TOLERANCE * max(1.0, capacity)
+
+
+class EmptyCluster:
+    """A cluster by the shapes of its nodes: GPU types in order, GPUs of each, and the largest gangs
+    that fit."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.cluster = catalogue.cluster
+        self.types = self.cluster.gpu_types
+        self.index = {gpu_type: t for t, gpu_type in enumerate(self.types)}
+        self._hosts = [shape.node for shape in catalogue.shapes]
+        self._shapes = [
+            [own for own in catalogue.shapes if own.node.gpus and own.node.gpu_type == gpu_type]
+            for gpu_type in self.types
+        ]
+        self.capacity = [
+            sum(shape.node.gpus * shape.count for shape in shapes) for shapes in self._shapes
+        ]
+        self._most: dict[object, dict[Span, int]] = {}
+
+    @staticmethod
+    def of(instance: Instance) -> "EmptyCluster":
+        """Return the cluster of an instance, which all that share its catalogue share."""
+        catalogue = catalogue_of(instance)
+        return catalogue.once("empty cluster", lambda: EmptyCluster(catalogue))
+
+    def most_gpus(self, job: Job, types: Types, spread: Span, cpus_per_gpu: int) -> int:
+        """Return the GPUs of the largest gang of `job` that fits nodes of `types` within
+        `spread`."""
+        profile = job.profile
+        key = types, cpus_per_gpu, profile.gpu_memory_gib, profile.memory_gib_per_gpu
+        if key not in self._most:
+            shapes = (shape for t in types for shape in self._shapes[t])
+            self._most[key] = most_within(
+                [(shape, _most_gpus(shape.node, job, cpus_per_gpu)) for shape in shapes]
+            )
+        return self._most[key][spread]
+
+    def has_host(self, cpus: int, memory_gib: float) -> bool:
+        """Return whether some node holds a CPU-only mode; one that asks for nothing needs no
+        node."""
+        return (cpus == 0 and memory_gib == 0) or any(
+            (node.cpus is None or cpus <= node.cpus)
+            and (node.memory_gib is None or memory_gib <= forgiven(node.memory_gib))
+            for node in self._hosts
+        )
+
+
+def _most_gpus(node: Node, job: Job, cpus_per_gpu: int) -> int:
+    """Return the GPUs of a node that `job` could hold with so many cores beside each."""
+    profile = job.profile
+    if node.gpu_memory_gib is not None and profile.gpu_memory_gib > node.gpu_memory_gib:
+        return 0
+    most = node.gpus
+    if node.cpus is not None and cpus_per_gpu:
+        most = min(most, node.cpus // cpus_per_gpu)
+    if node.memory_gib is not None and profile.memory_gib_per_gpu:
+        most = int(min(most, forgiven(node.memory_gib) / profile.memory_gib_per_gpu + 1e-9))
+    return most

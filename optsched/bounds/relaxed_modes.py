@@ -1,0 +1,276 @@
+"""The fewest seconds, GPU-seconds and core-seconds of each mode of a job, over all that the
+verifier accepts.
+
+`modes.options` lists the modes that planners choose from. The verifier accepts more: any count of
+an elastic gang and any number of cores. Rates are piecewise linear in both, so the extremes lie at
+the tables' points, at the ends of the range and at the largest value that fits; these are what is
+looked at here.
+
+It also accepts gangs on GPUs of several types, which have no mode of their own: with `mixes` that
+of a type stands for every gang that has a GPU of it, so it is there where such a gang fits although
+the type alone has too few GPUs. One of these modes is always as good as the gang. Be it of n GPUs,
+n_t of each type t, and let a GPU of type t count d_t, any weight: its price, its power, its speed.
+The mode of t with n GPUs has the rate R_t; the gang
+
+- as fast as its slowest type does work W in W / min R_t, no sooner than any of its types, and
+  counts sum n_t d_t, no less than n of the type among them whose d_t is least (nor is it faster
+  than the slowest of the fastest types that together have n GPUs, which bounds the rate of a mode
+  whose type alone has too few);
+- with `mixing` "sum" has the rate sum n_t R_t / n, at most the largest, and counts W (sum n_t d_t)
+  / (sum n_t R_t / n), at least the least of W n d_t / R_t. That says nothing of its set-up together
+  with its work, so the set-up of such jobs is left out (`ModeTable`).
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..model.cluster import POWER_CAP
+from ..model.job import Job, Mode
+from ..objectives import Numbers
+from ..physics import (
+    Span,
+    clock_rate,
+    clocks,
+    count_rate,
+    gang_sizes,
+    gpu_type_rate,
+    interpolate,
+    locality_rate,
+    power_w,
+)
+from ..physics.modes import with_shared
+from .empty_cluster import EmptyCluster, Types
+
+NO_GPU = -1
+SPANS: tuple[Span, ...] = ("node", "rack", "cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Density:
+    """How much of something is held: the least while a job starts; while it works, so much that
+    this times its shortest run time is the least integral over time; and the most it could be."""
+
+    starting: Numbers
+    working: Numbers
+    most: Numbers
+
+    @staticmethod
+    def steady(amount: Numbers) -> "Density":
+        """Return the density of what is held as long as the job runs."""
+        return Density(amount, amount, amount)
+
+    def times(self, factor: Numbers) -> "Density":
+        """Return the density of what so much of it stands for."""
+        return Density(factor * self.starting, factor * self.working, factor * self.most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaxedMode:
+    """A mode on GPUs of one type (`NO_GPU` for none) at one clock, at the highest rate.
+
+    `whole_s` is a listed duration. `resources` are the least held; where there is a power cap, each
+    GPU beyond those held at the start holds `capped_w` more of it, and a gang that also is on GPUs
+    that draw less may hold up to `mixed_saves_w` less.
+    """
+
+    gpu_type: int
+    rate: float
+    gpus: Density
+    cores: Density
+    power_w: float
+    whole_s: float | None = None
+    resources: Mapping[str, float]
+    capped_w: float = 0.0
+    mixed_saves_w: float = 0.0
+
+
+def fixed_mode(
+    job: Job, mode: Mode, gpu_type: int, rate: float, cores: float, power_w: float = 0.0
+) -> RelaxedMode:
+    """Return a mode that holds as much all the while."""
+    duration_s = mode.duration_s
+    is_whole = duration_s is not None and rate == job.work_s / duration_s
+    return RelaxedMode(
+        gpu_type=gpu_type,
+        rate=rate,
+        gpus=Density.steady(mode.gpus),
+        cores=Density.steady(cores),
+        power_w=power_w,
+        whole_s=duration_s if is_whole else None,
+        resources=mode.resources,
+    )
+
+
+def fastest_sharing(job: Job) -> float:
+    """Return the highest factor by which sharing GPUs could change the rate; at least 1, as a job
+    may run alone."""
+    sharing = job.profile.sharing
+    return 1.0 if sharing is None else max([1.0, *sharing.partners.values()])
+
+
+def relaxed_modes(
+    empty: EmptyCluster, job: Job, gpu_quota: int | None, mixes: bool
+) -> list[RelaxedMode]:
+    """Return every mode of `job` on the empty cluster, with `mixes` those of gangs on several GPU
+    types, too. Resources and budgets are not looked at."""
+    if job.modes:
+        return [own for mode in job.modes for own in _listed(empty, job, mode, gpu_quota, mixes)]
+    if job.gpus == 0:
+        mode = Mode(cpus=job.cpus, resources=job.resources)
+        fits = empty.has_host(job.cpus, job.memory_gib)
+        return [fixed_mode(job, mode, NO_GPU, fastest_sharing(job), job.cpus)] if fits else []
+    able = tuple(
+        t for t, gpu_type in enumerate(empty.types) if gpu_type_rate(job.profile, gpu_type) > 0
+    )
+    return [
+        mode for t in able for mode in _measured(empty, job, t, able if mixes else (t,), gpu_quota)
+    ]
+
+
+def _listed(
+    empty: EmptyCluster, job: Job, listed: Mode, gpu_quota: int | None, mixes: bool
+) -> Iterator[RelaxedMode]:
+    mode = with_shared(empty.cluster, job, listed)
+    assert mode.duration_s is not None
+    own = job.work_s / mode.duration_s * fastest_sharing(job)
+    if mode.gpus == 0:
+        rate = own * locality_rate(job.profile, "node")
+        if rate > 0 and empty.has_host(mode.cpus, job.memory_gib):
+            yield fixed_mode(job, mode, NO_GPU, rate, mode.cpus)
+        return
+    if gpu_quota is not None and mode.gpus > gpu_quota:
+        return
+    for t, gpu_type in enumerate(empty.types):
+        if mode.gpu_type not in (None, gpu_type):
+            continue
+        among = tuple(range(len(empty.types))) if mixes and mode.gpu_type is None else (t,)
+        rate = own * max(
+            (
+                locality_rate(job.profile, spread)
+                for spread in _spans(mode.gpus)
+                if empty.most_gpus(job, _within(t, among, spread), spread, mode.cpus_per_gpu)
+                >= mode.gpus
+            ),
+            default=0.0,
+        )
+        if rate > 0:
+            cores, watts = mode.cpus_per_gpu * mode.gpus, power_w(job, mode, gpu_type, 1)
+            yield fixed_mode(job, mode, t, rate, cores, watts)
+
+
+def _spans(gpus: int) -> tuple[Span, ...]:
+    return SPANS if gpus > 1 else ("node",)
+
+
+def _within(t: int, among: Types, spread: Span) -> Types:
+    """Return the types on which a gang with GPUs of type `t` may be; a node has only one."""
+    return (t,) if spread == "node" else among
+
+
+def _measured(
+    empty: EmptyCluster, job: Job, t: int, among: Types, gpu_quota: int | None
+) -> Iterator[RelaxedMode]:
+    """The row of one GPU type of a job that lists no modes: a gang of fixed size, or of the best
+    size. It may go on to the types `among`."""
+    own = gpu_type_rate(job.profile, empty.types[t]) * fastest_sharing(job)
+    sizes = gang_sizes(job)
+    low, high = sizes[0], sizes[-1]
+    if gpu_quota is not None:
+        high = min(high, gpu_quota)
+    speed, per_work, cores_per_work, largest = 0.0, float("inf"), float("inf"), 0
+    for spread in _spans(high):
+        types = _within(t, among, spread)
+        by_cores = _core_levels(empty, job, types, spread, low)
+        where = own * locality_rate(job.profile, spread)
+        if not by_cores or where <= 0:
+            continue
+        most = min(high, empty.most_gpus(job, types, spread, 1 if job.profile.cpus_per_gpu else 0))
+        if most < low:
+            continue
+        fastest_core = max(rate for _, rate in by_cores)
+        fewest_cores = min(level / rate for level, rate in by_cores)
+        for gpus in {*(size for size in sizes if size <= most), most}:
+            slower = _slower(empty, job, t, types, spread, gpus)
+            rate = count_rate(job, gpus) * where * slower
+            if rate <= 0:
+                continue
+            speed = max(speed, rate * fastest_core)
+            per_work = min(per_work, gpus / (rate * fastest_core))
+            cores_per_work = min(cores_per_work, gpus * fewest_cores / rate)
+            largest = max(largest, gpus)
+    if speed <= 0:
+        return
+    # Exact where there is no choice of size; it may hold more cores than make it faster.
+    held = Density(low, float(low) if low == high else per_work * speed, largest)
+    has_cores = bool(job.profile.cpus_per_gpu)
+    cores = Density(
+        low if has_cores else 0.0, cores_per_work * speed, float("inf") if has_cores else 0.0
+    )
+    least_w = min(power_w(job, Mode(gpus=1), empty.types[other], 1) for other in among)
+    own_w = power_w(job, Mode(gpus=1), empty.types[t], 1)
+    for clock, watts in _clocks(job, empty.types[t]):
+        capped_w = watts if POWER_CAP in empty.cluster.resources else 0.0
+        resources = job.resources
+        if capped_w:
+            resources = {**resources, POWER_CAP: resources.get(POWER_CAP, 0.0) + low * capped_w}
+        yield RelaxedMode(
+            gpu_type=t,
+            rate=speed * clock,
+            gpus=held,
+            cores=cores,
+            power_w=watts,
+            resources=resources,
+            capped_w=capped_w,
+            mixed_saves_w=(low - 1) * watts * (1 - least_w / own_w) if own_w > 0 else 0.0,
+        )
+
+
+def _slower(empty: EmptyCluster, job: Job, t: int, types: Types, spread: Span, gpus: int) -> float:
+    """Return the most of the rate of type `t` that a gang has which is as fast as its slowest type:
+    where `t` alone has too few GPUs it needs the next fastest types until there are enough."""
+    cores = 1 if job.profile.cpus_per_gpu else 0
+    if (
+        len(types) == 1
+        or job.profile.mixing == "sum"
+        or empty.most_gpus(job, (t,), spread, cores) >= gpus
+    ):
+        return 1.0
+    rates = {own: gpu_type_rate(job.profile, empty.types[own]) for own in types}
+    fastest = sorted(types, key=lambda own: -rates[own])
+    for count, slowest in enumerate(fastest, start=1):
+        if empty.most_gpus(job, tuple(fastest[:count]), spread, cores) >= gpus:
+            return min(1.0, rates[slowest] / rates[t])
+    return 1.0
+
+
+def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:
+    """Return (rate, power of a GPU) at each clock that is faster than all that draw no more
+    power."""
+    power_and_rate = sorted(
+        (power_w(job, Mode(gpus=1, clock_mhz=mhz), gpu_type, 1), -clock_rate(job.profile, mhz))
+        for mhz in clocks(job)
+    )
+    useful: list[tuple[float, float]] = []
+    for watts, slowness in power_and_rate:
+        if -slowness > (useful[-1][0] if useful else 0.0):
+            useful.append((-slowness, watts))
+    return useful
+
+
+def _core_levels(
+    empty: EmptyCluster, job: Job, types: Types, spread: Span, gpus: int
+) -> list[tuple[int, float]]:
+    """Return the cores per GPU at which `gpus` fit, fewest first, with their rates; (0, 1) where
+    cores do not matter."""
+    table = job.profile.cpus_per_gpu
+    if not table:
+        return [(0, 1.0)] if empty.most_gpus(job, types, spread, 0) >= gpus else []
+    # Fewer cores always fit where more do.
+    low = bisect_left(
+        range(1, max(table) + 1),
+        True,
+        key=lambda level: empty.most_gpus(job, types, spread, level) < gpus,
+    )
+    levels = sorted({1, low, *(level for level in table if level <= low)} if low else ())
+    return [(level, rate) for level in levels if (rate := interpolate(table, level)) > 0]
