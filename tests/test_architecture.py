@@ -38,8 +38,7 @@ ORDER = (
 import each other."""
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("plugins", "simulate"): "a policy named as a solver is wrapped by the simulation of it",
-    ("study", "cli"): "a run of a study is a command line, in a process of its own",
+    ("plugins", "simulate"): "a policy named as a solver is wrapped by the simulation of it"
 }
 """Imports against the order, each with its reason; a line goes when its import does."""
 

@@ -4,14 +4,17 @@ Every function takes an instance as an `Instance`, a `Model`, or the name of a f
 and raises InputError with a sentence for every fault.
 """
 
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ..errors import InputError
 from ..model.instance import Instance
 from ..model.plan import Plan, Solution
+from ..plugins.options import Duration, Flag, Gap
 from .model import Model
+from .workloads import generate, import_trace, pack
 
 if TYPE_CHECKING:
     from ..bounds import Bound
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from ..plugins.solver import Constrain, Solver
     from ..round.plan import RoundSolution
     from ..verify import Report
-    from .results import Decided, Planned, Simulated
+    from .outcome import Simulated
+    from .results import Decided, Planned
 
 __all__ = [
     "Model",
@@ -29,6 +33,9 @@ __all__ = [
     "bound",
     "decide",
     "explain",
+    "generate",
+    "import_trace",
+    "pack",
     "read_instance",
     "read_plan",
     "simulate",
@@ -42,6 +49,8 @@ Source = Instance | Model | str | Path
 """An instance, a model of one, or the name of its file."""
 PlanSource = Plan | Solution | str | Path
 """A plan, a solution that holds one, or the name of a plan file."""
+Options = Annotated[dict[str, str] | None, Flag("--option")]
+"""Options of a solver or policy."""
 
 
 def read_instance(path: str | Path) -> Instance:
@@ -55,7 +64,7 @@ def write_instance(instance: Instance | Model, path: str | Path) -> None:
     """Write an instance as a file, checked and whole (gzip where the name ends in .gz)."""
     from .. import files
 
-    files.write_text(path, files.dump_instance(_instance(instance)))
+    files.write_text(path, files.dump_instance(checked_instance(instance)))
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -80,12 +89,12 @@ def solve(
     objective: "str | Objective" = "wct",
     *,
     solver: "str | Solver" = "auto",
-    time_limit_s: float = 10.0,
+    time_limit_s: Duration = 10.0,
     seed: int = 0,
     workers: int | None = None,
-    options: dict[str, str] | None = None,
-    initial: PlanSource | None = None,
-    gap: float = 0.0,
+    options: Options = None,
+    initial: Annotated["PlanSource | None", Flag("--start")] = None,
+    gap: Gap = 0.0,
     log: Callable[[str], None] | bool = False,
     constrain: "Constrain | None" = None,
     on_progress: "Callable[[Progress], None] | None" = None,
@@ -97,7 +106,7 @@ def solve(
     from .. import engine
     from .results import Planned
 
-    checked = _instance(instance)
+    checked = checked_instance(instance)
     solution = engine.solve(
         checked,
         objective,
@@ -120,24 +129,26 @@ def decide(
     instance: Source,
     objective: "str | Objective" = "wct",
     *,
-    round_s: float = 300.0,
-    budget_s: float = 1.0,
+    round_s: Annotated[Duration, Flag("--length")] = 300.0,
+    budget_s: Duration = 1.0,
     solver: str = "price",
-    gap: float | None = None,
+    gap: Gap | None = None,
     seed: int = 0,
-    refill: bool = True,
-    last: "RoundSolution | None" = None,
-    options: dict[str, str] | None = None,
+    refill: Annotated[bool, Flag("--fixed")] = True,
+    last: "RoundSolution | str | Path | None" = None,
+    options: Options = None,
 ) -> "Decided":
-    """Decide who runs from now until the next round, with a proven gap.
+    """Decide who runs from now until the next round, with a proven gap; `last` is the round before,
+    or its file.
 
     See `optsched.round.decide.decide` for what the options mean.
     """
     from ..round.decide import DEFAULT_GAP
     from ..round.decide import decide as decide_round
+    from ..round.files import read_round
     from .results import Decided
 
-    checked = _instance(instance, accept_never=True)
+    checked = checked_instance(instance, accept_never=True)
     solution = decide_round(
         checked,
         objective,
@@ -147,7 +158,7 @@ def decide(
         gap=DEFAULT_GAP if gap is None else gap,
         seed=seed,
         refill=refill,
-        last=last,
+        last=read_round(Path(last)) if isinstance(last, str | Path) else last,
         options=options,
     )
     return Decided.of(checked, solution)
@@ -158,22 +169,24 @@ def simulate(
     policy: str = "optsched",
     objective: "str | Objective" = "wct",
     *,
-    round_s: float | None = None,
-    spacing_s: float = 0.0,
+    round_s: Duration | None = None,
+    spacing_s: Duration = 0.0,
     estimates: str = "oracle",
     charge_solver_time: bool = False,
-    options: dict[str, str] | None = None,
+    options: Options = None,
+    timing: bool = False,
+    curves: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> "Simulated":
-    """Simulate what a policy does until every job is done: its plan, checked, and the metrics.
+    """Simulate what a policy does until every job is done: its plan, checked, and the metrics, with
+    `timing` also how long decisions took, with `curves` also distributions and use over time.
 
     See `optsched.simulate.run.Simulation` for what the options mean. Raises StalledError where the
     policy leaves jobs waiting for ever, PolicyError where it breaks a rule.
     """
-    from .outcome import Outcome, Setting
-    from .results import Simulated
+    from .outcome import Setting, Simulated
 
-    checked = _instance(instance)
+    checked = checked_instance(instance)
     setting = Setting.of(
         policy,
         objective,
@@ -185,7 +198,7 @@ def simulate(
     )
     simulation = setting.simulation(checked)
     simulation.run(on_progress)
-    return Simulated(Outcome(setting, simulation))
+    return Simulated(setting, simulation, timing=timing, curves=curves)
 
 
 def verify(instance: Source, plan: PlanSource, objective: "str | Objective" = "wct") -> "Report":
@@ -194,15 +207,32 @@ def verify(instance: Source, plan: PlanSource, objective: "str | Objective" = "w
     from ..verify import verify as verify_plan
 
     replay = isinstance(plan, Solution) and plan.replay
-    return verify_plan(_instance(instance), _plan(plan), _objective(objective), replay=replay)
+    return verify_plan(
+        checked_instance(instance), _plan(plan), _objective(objective), replay=replay
+    )
 
 
-def bound(instance: Source, objective: "str | Objective" = "wct") -> "list[Bound]":
-    """Return the lower bounds on the objective that need no solver, the best of each level
-    first."""
+def bound(
+    instance: Source,
+    objective: "str | Objective" = "wct",
+    *,
+    prices: bool = False,
+    steps: int | None = None,
+    time_limit_s: Duration | None = None,
+) -> "list[Bound]":
+    """Return the lower bounds on the objective that need no solver, the best of each level first;
+    with `prices` also what a search for prices of GPU time proves, in so many steps or so long."""
     from ..bounds import all_bounds
+    from ..bounds.by_prices import STEPS, concluded, counted, searching, timed
 
-    bounds = all_bounds(_instance(instance), _objective(objective))
+    checked, goal = checked_instance(instance), _objective(objective)
+    bounds = all_bounds(checked, goal)
+    if prices:
+        done = timed(time_limit_s) if time_limit_s else counted(STEPS if steps is None else steps)
+        steps_taken = deque(searching(checked, goal, done), maxlen=1)
+        bounds.append(concluded(checked, goal, steps_taken[-1] if steps_taken else None)[0])
+    elif steps is not None or time_limit_s is not None:
+        raise InputError("--steps and --time-limit go with --prices; add it")
     return sorted(bounds, key=lambda bound: (bound.level, -bound.value))
 
 
@@ -219,7 +249,7 @@ def explain(
     from ..explain.many import explain_all, round_of_plan
     from ..round.decide import decide as decide_round
 
-    checked = _instance(instance, accept_never=True)
+    checked = checked_instance(instance, accept_never=True)
     if job is not None and job not in checked.job:
         raise InputError(f"{job!r} is no job of {checked.name}")
     goal = _objective(objective)
@@ -233,7 +263,7 @@ def explain(
     return {entry.id: entry.sentence for entry in explain_all(checked, jobs, decided)}
 
 
-def _instance(source: Source, *, accept_never: bool = False) -> Instance:
+def checked_instance(source: Source, *, accept_never: bool = False) -> Instance:
     """Return the instance, checked; with `accept_never` jobs that can never run are no fault."""
     from .. import files
     from ..files.faults import find_faults

@@ -1,9 +1,10 @@
 """A simulation from its settings to what came of it: a checked plan, bounds and metrics."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..bounds import Bound, lower_bounds
 from ..driver.view import PolicyError
@@ -12,14 +13,19 @@ from ..engine.incumbent import Incumbent
 from ..estimates.parse import parse as parse_estimates
 from ..files import instance_hash
 from ..model.instance import Instance
-from ..model.plan import Solution
+from ..model.plan import Plan, Solution
 from ..objectives import Objective, parse
 from ..plugins import registry
 from ..simulate.metrics import Metrics, measure
 from ..simulate.metrics.summary import spread, summary
+from ..simulate.metrics.table import columns
 from ..simulate.output import SUMMARY_FORMAT, rounds_total
 from ..simulate.report.series import thinned
 from ..simulate.run import Simulation
+from .results import Drawn
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 REPEATED = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options")
 """Settings that the summary repeats."""
@@ -74,7 +80,7 @@ class Setting:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Whatever of the setting is not usual, in words."""
+        """Return what of the setting is not usual, in words."""
         said = {
             f"decided in rounds of {human(self.round_s or 0)}": self.round_s,
             f"decisions at least {human(self.spacing_s)} apart": self.spacing_s,
@@ -85,14 +91,23 @@ class Setting:
         return tuple(text for text, holds in said.items() if holds)
 
 
-class Outcome:
-    """What came of a simulation that has ended.
+class Simulated(Drawn):
+    """What came of a simulation that has ended: the checked plan, and what was measured.
 
-    Raises PolicyError where its plan does not pass the verifier.
+    With `timing` the metrics say how long decisions took, with `curves` they have distributions and
+    use over time. Raises PolicyError where its plan does not pass the verifier.
     """
 
-    def __init__(self, setting: Setting, simulation: Simulation) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        simulation: Simulation,
+        *,
+        timing: bool = False,
+        curves: bool = False,
+    ) -> None:
         self.setting = setting
+        self._timing, self._curves = timing, curves
         self.instance = simulation.instance
         self.record = simulation.record()
         self.rounds: list[Any] = list(getattr(simulation.policy, "rounds", ()))
@@ -132,14 +147,21 @@ class Outcome:
             replay=bool(instance.failures or instance.outages) or was_stopped,
         )
 
+    @property
+    def plan(self) -> Plan:
+        """Who ran where and when."""
+        assert self.solution.plan is not None
+        return self.solution.plan
+
     @cached_property
-    def metrics(self) -> Metrics:
-        """Everything that is measured of the plan."""
+    def measured(self) -> Metrics:
+        """Everything that is measured of the plan, job by job."""
         return measure(self.record)
 
-    def summary(self, *, timing: bool = False, curves: bool = False) -> dict[str, Any]:
-        """Return what `summary.json` holds: who simulated what, the distance from the bounds, the
-        metrics; with `timing` how long decisions took, with `curves` distributions and use."""
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """What `optsched simulate --json` prints and `summary.json` holds, field by field in
+        docs/formats.md."""
         solution, asked = self.solution, self.setting.asked(self.instance)
         levels = [
             {
@@ -158,14 +180,25 @@ class Outcome:
             **{name: asked[name] for name in REPEATED},
             "status": solution.status,
             "levels": levels,
-            **summary(self.metrics),
+            **summary(self.measured),
             "rounds": rounds_total(self.rounds),
         }
-        if timing:
+        if self._timing:
             taken_s = self.record.decision_wall_s
             of_all = {"count": len(taken_s), "total": float(taken_s.sum())}
             total["decision_wall_s"] = {**of_all, **spread(taken_s)}
-        if curves:
-            total["curves"] = thinned(self.metrics)
+        if self._curves:
+            total["curves"] = thinned(self.measured)
         total["policy_facts"] = self.policy_facts
         return total
+
+    def _parts(self) -> "Iterable[str | Table]":
+        from ..picture.text_simulation import simulation_parts
+
+        return simulation_parts(self)
+
+    def _columns(self) -> dict[str, list[Any]]:
+        return columns(self.measured)
+
+    def _drawn(self) -> tuple[Instance, Solution]:
+        return self.instance, self.solution

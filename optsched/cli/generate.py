@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..api.workloads import FITTED, KINDS, generate
 from ..errors import InputError
 from ..model.instance import Instance
 from .import_ import write_checked
@@ -21,27 +22,11 @@ from .parts.arguments import (
 )
 from .parts.duration import cost
 
-FITTED = ("philly", "helios", "acme", "openb")
-INVENTED = ("mixed", "llm")
-PLANTED = "planted"
-ONLY = {
-    "arrivals": INVENTED,
-    "running": INVENTED,
-    "gpu_types": INVENTED,
-    "days": FITTED,
-    "no_failures": FITTED,
-    "quotas": FITTED,
-    "cluster": FITTED,
-    "fit": FITTED,
-    "gpus_per_node": (*FITTED, PLANTED),
-}
-"""Options that go with some kinds only."""
-
 
 @click.command("generate")
 @click.option(
     "--like",
-    type=click.Choice([*FITTED, *INVENTED, PLANTED]),
+    type=click.Choice(KINDS),
     default="philly",
     help="philly, helios, acme, openb: fitted to that cluster. mixed, llm: synthetic, with mostly "
     "single-GPU or mostly large gangs. planted: cut out of a full cluster, so that the "
@@ -96,10 +81,9 @@ ONLY = {
 @click.option(
     "--quotas",
     is_flag=True,
-    default=None,
     help="Fitted only: give virtual clusters GPU quotas in proportion to the published ones.",
 )
-@click.option("--no-failures", is_flag=True, default=None, help="Fitted only: let no attempt fail.")
+@flag_option("--no-failures", help="Fitted only: let no attempt fail.")
 @click.option(
     "--uplinks",
     type=click.FloatRange(0, min_open=True),
@@ -127,17 +111,13 @@ ONLY = {
 @quiet_option
 def command(
     like: str,
-    jobs: int,
-    gpus: int | None,
-    seed: int,
-    load: float | None,
-    uplinks: float | None,
+    no_failures: bool,
     no_overheads: bool,
-    checkpoint_s: float | None,
     output: str | None,
+    fit: Path | None,
     as_json: bool,
     quiet: bool,
-    **only: Any,
+    **how: Any,
 ) -> None:
     """Generate a random instance of N jobs on G GPUs.
 
@@ -145,116 +125,22 @@ def command(
     and failures of those clusters, as far as they are published. planted has a known minimum
     makespan. Without -o, the instance goes to stdout and the summary to stderr.
     """
-    given = {name: value for name, value in only.items() if value is not None}
-    for name in given:
-        if like not in ONLY[name]:
-            flag = "--" + name.replace("_", "-")
-            raise InputError(
-                f"{flag} goes with --like {', '.join(ONLY[name])}, not with {like}; leave it out"
-            )
-    if gpus is None and "cluster" not in given:
-        raise InputError(
-            "how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else "")
-        )
     from ..traces.generate.like.fit_page import can_draw, write
 
-    fit: Path | None = given.pop("fit", None)
     check_outputs({"-o": None if output in (None, "-") else Path(str(output)), "--fit": fit}, "-")
     if fit is not None:
         can_draw(fit)
-    if like == PLANTED:
-        for flag, value in (
-            ("--load", load),
-            ("--uplinks", uplinks),
-            ("--checkpoint", checkpoint_s),
-        ):
-            if value is not None:
-                raise InputError(
-                    f"{flag} does not go with --like planted, whose optimum it would change; "
-                    "leave it out"
-                )
-        from ..traces.generate.planted import generate
-
-        instance = generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
-    elif like in FITTED:
-        instance = _fitted(like, jobs, gpus, seed, load, not no_overheads, given)
-    else:
-        instance = _invented(like, jobs, gpus or 0, seed, load, not no_overheads, given)
-    if uplinks is not None:
-        from ..traces.generate.shared_uplinks import with_shared_uplinks
-
-        instance = with_shared_uplinks(instance, uplinks)
-    if checkpoint_s is not None:
-        from ..traces.profiles.checkpoint_cost import with_checkpoint_cost
-
-        instance = with_checkpoint_cost(instance, checkpoint_s)
+        if like not in FITTED:
+            raise InputError(
+                f"--fit goes with --like {', '.join(FITTED)}, not with {like}; leave it out"
+            )
+    instance = generate(like, failures=not no_failures, overheads=not no_overheads, **how)
     write_checked(instance, output)
     if fit is not None:
         write(instance, like, fit)
     if not quiet:
         summary = _json(instance, output) if as_json else _sentences(instance, output, fit)
         click.echo(summary, err=output in (None, "-"))
-
-
-def _fitted(
-    like: str,
-    jobs: int,
-    gpus: int | None,
-    seed: int,
-    load: float | None,
-    overheads: bool,
-    given: dict[str, Any],
-) -> Instance:
-    from ..traces.clusters import cluster_of
-    from ..traces.generate.like import generate
-
-    cluster = None
-    if "cluster" in given:
-        if gpus is not None:
-            raise InputError("--cluster says how many GPUs there are; leave --gpus out")
-        cluster = cluster_of(given["cluster"], given.get("gpus_per_node", 8))
-    elif "gpus_per_node" in given:
-        raise InputError("--gpus-per-node goes with --cluster; the model's nodes have their sizes")
-    if load is not None and "days" in given:
-        raise InputError("--load and --days both say how fast the jobs come; leave one out")
-    return generate(
-        like,
-        jobs=jobs,
-        gpus=gpus,
-        seed=seed,
-        load=load,
-        days=given.get("days"),
-        overheads=overheads,
-        failures="no_failures" not in given,
-        quotas="quotas" in given,
-        cluster=cluster,
-    )
-
-
-def _invented(
-    like: str,
-    jobs: int,
-    gpus: int,
-    seed: int,
-    load: float | None,
-    overheads: bool,
-    given: dict[str, Any],
-) -> Instance:
-    from ..traces.generate.synth import generate
-
-    if load is not None and given.get("arrivals") != "poisson":
-        raise InputError(
-            f"--load goes with --arrivals poisson for --like {like}; add that or leave --load out"
-        )
-    return generate(
-        jobs=jobs,
-        gpus=gpus,
-        seed=seed,
-        like="llm" if like == "llm" else "mixed",
-        load=0.9 if load is None else load,
-        overheads=overheads,
-        **given,
-    )
 
 
 def _json(instance: Instance, output: str | None) -> str:

@@ -3,19 +3,17 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from ..errors import InputError
+from ..api.workloads import import_trace
 from ..model.instance import Instance
 from ..plugins import registry
-from ..plugins.options import DeclaredOption, described, read_options
+from ..plugins.options import DeclaredOption
 from ..plugins.registry import Listed
 from ..traces.imported import Imported
-from ..traces.profiles.attach import attach
 from .parts.arguments import check_outputs, count_option, json_option, quiet_option
 
 LONG = 10_000
@@ -84,39 +82,22 @@ def command(
     if output not in (None, "-"):
         check_outputs({"-o": Path(output)}, str(source))
     given = {name: value for name, value in options.items() if value is not None}
-    known = registry.importer(trace_format)
-    if known.profiled:
-        _refuse_profiles(trace_format, profiles, seed)
-    if profiles == "none" and seed is not None:
-        raise InputError(
-            "--seed does not go with --profiles none, which draws nothing; leave one of them out"
-        )
-    measured = not known.profiled and profiles != "none"
-    free = {"overheads": False} if measured and given.pop("overheads", None) else {}
-    flags = {option.field: option.flag for found in _formats().values() for option in found.options}
-    takes = {option.field for option in described(known.Options)}
-    for name in given.keys() - takes:
-        raise InputError(f"{flags[name]} does not go with the format {trace_format}; leave it out")
-    read = read_options(f"format {trace_format}", known.Options, given)
-    chosen = {name: getattr(read, name) for name in given}
-    imported = known.read(source, jobs=jobs, track=_track, **chosen)
-    if measured:
-        imported = replace(imported, instance=attach(imported.instance, seed or 0, **free))
+    imported = import_trace(
+        trace_format,
+        source,
+        jobs=jobs,
+        profiles=profiles,
+        seed=seed,
+        overheads=given.pop("overheads", "yes") == "yes",
+        track=_track,
+        **given,
+    )
     write_checked(imported.instance, output)
     if not quiet:
         summary = (
             _json(imported, source, output) if as_json else _sentences(imported, source, output)
         )
         click.echo(summary, err=output in (None, "-"))
-
-
-def _refuse_profiles(trace_format: str, profiles: str | None, seed: int | None) -> None:
-    for flag, value in (("--profiles", profiles), ("--seed", seed)):
-        if value is not None:
-            raise InputError(
-                f"{flag} does not go with the format {trace_format}, whose jobs keep the profiles "
-                "that they have; leave it out"
-            )
 
 
 def write_checked(instance: Instance, output: str | None) -> None:

@@ -73,38 +73,34 @@ def command(
     optsched pack openb.json.gz
     optsched pack openb.json.gz --rule fgd --seed 42 --bound -o fgd
     """
+    from ..api import pack
+    from ..driver.view import PolicyError
     from ..files import write_text
-    from ..packing.arrivals import arrivals
-    from ..packing.engine import pack
     from ..packing.picture import draw
-    from ..packing.problem import problem
-    from ..packing.result import as_file, placements, points, summary
-    from ..packing.rules import checked, rule
-    from ..packing.verify import violations
+    from ..packing.rules import rule
 
-    checked(rule_name)
+    rule(rule_name)
     if output is not None and output.exists() and not output.is_dir():
         raise InputError(f"-o {output} is a file; name a directory")
-    loaded = load(instance, accept_never=True)
-    asked = problem(loaded)
-    order = arrivals(asked, demand, seed)
-    packed = pack(asked, order, rule(rule_name, asked, seed), seed)
-    wrong = violations(loaded, placements(asked, packed))
-    if wrong:
-        click.echo(
-            f"optsched: the packing of {rule_name} does not pass the check: {wrong[0]}", err=True
+    try:
+        packed = pack(
+            load(instance, accept_never=True), rule_name, load=demand, seed=seed, bound=bounds
         )
+    except PolicyError as error:
+        click.echo(f"optsched: {error}", err=True)
         return 1
-    found = points(asked, packed, bounds)
-    total = summary(loaded, asked, packed, found, rule_name, demand, seed)
+    total = packed.summary
     out = Outputs()
     if output is not None:
         make_folder(output)
         write_text(output / "summary.json", json.dumps(total, indent=1) + "\n")
-        text = as_file(loaded, asked, packed, rule_name, demand, seed)
-        out.write("packing", output / "packing.json", lambda path: write_text(path, text))
-        if len(order):
-            pictures = partial(draw, asked, packed, found, rule_name, output)
+        out.write(
+            "packing", output / "packing.json", lambda path: write_text(path, packed.as_file())
+        )
+        if total["arrived"]:
+            pictures = partial(
+                draw, packed.problem, packed.packing, packed.points, rule_name, output
+            )
             out.attempt(lambda: [f"picture: {path}" for path in pictures()])
     if as_json:
         click.echo(json.dumps(total, allow_nan=False))
@@ -135,7 +131,7 @@ def _show(total: dict[str, Any], bounds: bool) -> None:
     lines = [
         f"instance {total['instance']['name']}: {total['gpus']:,} GPUs, {total['arrived']:,} "
         f"arrivals (seed {total['seed']}), {failed}",
-        f"rule {total['rule']}: {RULES[total['rule']]}",
+        f"rule {total['rule']}: {RULES[total['rule']][1]}",
     ]
     if times is not None:
         lines.append(

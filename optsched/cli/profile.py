@@ -104,7 +104,7 @@ def command(
     optsched profile -- python train.py --batch 32
     optsched profile --for 2m --cpus 1,2,4,8 -o train.profile.json -- python train.py
     """
-    from ..files import write_text
+    from ..files import write_bytes, write_text
     from ..profiling.cores import check_counts, sweep
     from ..profiling.gpus import open_gpus
     from ..profiling.host import usable_cores
@@ -164,7 +164,7 @@ def command(
     if output is not None:
         write_text(output, dump_result(found))
     if plot is not None and cpu_sweep is not None:
-        write_text(
+        write_bytes(
             plot, svg(cpu_sweep, shlex.join(words), "cores for each GPU" if gpus else "cores")
         )
     if kept is not None:

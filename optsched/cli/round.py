@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from ..plugins.options import read_pairs
 from .parts.arguments import (
     check_outputs,
     flag_option,
@@ -16,7 +17,6 @@ from .parts.arguments import (
     path_option,
     quiet_option,
     seed_option,
-    solver_options,
     time_option,
 )
 from .parts.duration import share
@@ -77,7 +77,7 @@ def command(
     from ..round.files import dump_round, read_round
 
     goal = objectives.parse(objective)
-    options = solver_options(pairs)
+    options = read_pairs(pairs)
     check_outputs({"-o": output}, instance)
     before = None if last is None else read_round(last)
     loaded = load(instance, accept_never=True)

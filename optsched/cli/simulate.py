@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ..errors import InputError
+from ..plugins.options import read_pairs
 from .parts.arguments import (
     check_outputs,
     flag_option,
@@ -18,7 +19,6 @@ from .parts.arguments import (
     pairs_option,
     path_option,
     quiet_option,
-    solver_options,
     time_option,
 )
 from .parts.outputs import Outputs
@@ -107,7 +107,7 @@ def command(
     optsched simulate cluster.json --policy srtf --estimates history
     optsched simulate cluster.json --policy fifo --json | jq .jct_s.p99
     """
-    from ..api.outcome import Outcome, Setting
+    from ..api.outcome import Setting, Simulated
     from ..driver.view import PolicyError
     from ..picture import can_draw
     from ..simulate import output as directory
@@ -127,7 +127,7 @@ def command(
         spacing_s=spacing_s or 0.0,
         charge_solver_time=charge_solver_time,
         estimates=estimates,
-        options=solver_options(pairs),
+        options=read_pairs(pairs),
     )
     if output is not None:
         directory.check_directory(output)
@@ -146,7 +146,7 @@ def command(
                 simulation.run(on_progress)
             else:
                 run_saving(simulation, state, asked, on_progress)
-        outcome = Outcome(setting, simulation)
+        simulated = Simulated(setting, simulation, timing=timing, curves=curves)
     except (StalledError, PolicyError) as error:
         click.echo(f"optsched: no plan: {error}", err=True)
         return 1
@@ -157,19 +157,18 @@ def command(
             err=True,
         )
         return 130
-    total = outcome.summary(timing=timing, curves=curves)
     out = Outputs()
     if output is not None:
-        files = (outcome.metrics, total, outcome.solution, outcome.rounds)
+        files = (simulated.measured, simulated.metrics, simulated.solution, simulated.rounds)
         out.attempt(partial(directory.write, output, *files))
     if draw is not None:
-        out.write("picture", gantt, partial(draw, loaded, outcome.solution))
+        out.write("picture", gantt, partial(draw, loaded, simulated.solution))
     if as_json:
-        click.echo(json.dumps(total, allow_nan=False))
+        click.echo(json.dumps(simulated.metrics, allow_nan=False))
     elif not quiet:
         from ..picture.text_simulation import simulation_parts
         from .parts.table import show
 
-        show(*simulation_parts(outcome, total))
+        show(*simulation_parts(simulated))
     out.tell(quiet=quiet or as_json)
     return 0

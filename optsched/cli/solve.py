@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from ..plugins.options import read_pairs
 from .parts.arguments import (
     check_outputs,
     count_option,
@@ -18,7 +19,6 @@ from .parts.arguments import (
     path_option,
     quiet_option,
     seed_option,
-    solver_options,
     time_option,
 )
 from .parts.duration import share
@@ -94,15 +94,16 @@ def command(
     optsched generate --jobs 50 --gpus 32 | optsched solve -
     """
     from .. import engine, files, objectives
+    from ..engine.trace import Trace
     from ..picture import can_draw
 
     objectives.parse(objective)
-    options = solver_options(pairs)
+    options = read_pairs(pairs)
     check_outputs({"-o": output, "--gantt": gantt, "--trace": trace}, instance)
     draw = None if gantt is None else can_draw(gantt)
     loaded = load(instance)
     initial = None if start is None else files.read_plan(start)[1]
-    from .parts.progress import Trace, live_progress
+    from .parts.progress import live_progress
 
     with live_progress(objective, time_limit_s, wanted=not quiet and not log) as live:
         seen = None if trace is None else Trace(live)

@@ -8,46 +8,50 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .base import NodeStatus, Order, RefusedError
+from .base import JOB_NAME, NodeStatus, Order, RefusedError
 
 PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables of our own that commands get."""
 VARIABLE = re.compile(r"[^=\0]+")
 
 
+def names_folder(node: str) -> bool:
+    """Return whether the files of a node can be in a folder of its name, beside those of the
+    attempt."""
+    return JOB_NAME.fullmatch(node) is not None and not node.endswith(".json")
+
+
 def check(order: Order, images: bool = False, shares: bool = False) -> None:
     """Raise RefusedError for what no executor can start, or none without `images` or that does not
     have two attempts share GPUs."""
-    if order.beside is not None and not shares:
-        raise RefusedError(
-            f"no two attempts share GPUs here, and it is to run on those of {order.beside}"
-        )
-    if order.image is not None and not images:
-        raise RefusedError(f"it is to run in image {order.image}, and nothing here runs images")
-    if order.origin is not None:
-        raise RefusedError(
-            "its job was given to a cluster manager, whose jobs this executor does not take"
-        )
-    if not order.placement:
-        raise RefusedError("its placement names no node")
     names = [slot.node for slot in order.placement]
-    if len(set(names)) < len(names):
-        raise RefusedError("its placement names a node twice")
-    if not order.argv or not order.argv[0]:
-        raise RefusedError("its command is empty")
-    if order.memory_gib and len(order.memory_gib) != len(names):
-        raise RefusedError(
-            f"its memory is given for {len(order.memory_gib)} nodes, its placement has {len(names)}"
-        )
-    for path in (order.directory, order.checkpoint_directory or "/"):
-        if not os.path.isabs(path):
-            raise RefusedError(f"{path!r} is not an absolute path")
+    paths = (order.directory, order.checkpoint_directory or "/")
+    relative = next((path for path in paths if not os.path.isabs(path)), None)
     texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
-    if any("\0" in text for text in texts) or not all(map(VARIABLE.fullmatch, order.environment)):
-        raise RefusedError(
-            "its command, environment or directories hold what no process can be given (NUL, = "
-            "in a name)"
-        )
+    named = all(map(VARIABLE.fullmatch, order.environment))
+    faults = {
+        f"no two attempts share GPUs here, and it is to run on those of {order.beside}": (
+            order.beside is not None and not shares
+        ),
+        f"it is to run in image {order.image}, and nothing here runs images": (
+            order.image is not None and not images
+        ),
+        "its job was given to a cluster manager, whose jobs this executor does not take": (
+            order.origin is not None
+        ),
+        "its placement names no node": not names,
+        "its placement names a node twice": len(set(names)) < len(names),
+        "its command is empty": not any(order.argv[:1]),
+        f"its memory is given for {len(order.memory_gib)} nodes, its placement has {len(names)}": (
+            len(order.memory_gib) not in (0, len(names))
+        ),
+        f"{relative!r} is not an absolute path": relative is not None,
+        "its command, environment or directories hold what no process can be given (NUL, = in a "
+        "name)": "\0" in "".join(texts) or not named,
+    }
+    for why, is_so in faults.items():
+        if is_so:
+            raise RefusedError(why)
 
 
 def check_places(

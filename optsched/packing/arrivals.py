@@ -16,15 +16,10 @@ def arrivals(problem: Problem, load: float, seed: int) -> Array:
     Source: TunePodsByNodeTotalResource of the simulator of FGD (ATC'23); its random numbers are
     Go's, these numpy's. Raises InputError for a load that is not above 0.
     """
-    if not load > 0:
+    if not 0 < load <= 100:
         raise InputError(
-            f"--load {load:g}: give a number above 0, as 1.3 for jobs that ask for 130 % of the "
-            "GPUs"
-        )
-    if load > 100:
-        raise InputError(
-            f"--load {load:g}: means {load * 100:g} % of the GPUs; give at most 100, as 1.3 for "
-            "130 %"
+            f"--load {load:g}: give a number above 0 and at most 100, as 1.3 for jobs that ask for "
+            "130 % of the GPUs"
         )
     random = np.random.default_rng(seed)
     most = load * problem.gpu_units

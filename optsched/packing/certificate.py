@@ -14,36 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..model.cluster import Node
-from .problem import KIB_PER_GIB, WHOLE, Request
+from .problem import WHOLE, NodeClass, Request
 
 GRID = 1000
 """Parts are cut down to thousandths of a GPU when patterns are sought: more patterns fit, so that
 the bound holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeClass:
-    """Nodes that are alike; cores and memory None where they are not modelled."""
-
-    gpu_type: str | None
-    gpus: int
-    cpus: int | None
-    memory_kib: int | None
-    gpu_memory_gib: float | None
-
-    def takes(self, request: Request) -> bool:
-        """Whether an empty node of the class could run the job."""
-        return (
-            request.gpus <= self.gpus
-            and (self.cpus is None or request.cpus <= self.cpus)
-            and (self.memory_kib is None or request.memory_kib <= self.memory_kib)
-            and (not request.gpus or not request.gpu_types or self.gpu_type in request.gpu_types)
-            and (
-                not request.gpus
-                or self.gpu_memory_gib is None
-                or request.gpu_memory_gib <= self.gpu_memory_gib
-            )
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +33,8 @@ class ClassPrices:
 
 
 def node_classes(nodes: Sequence[Node]) -> dict[NodeClass, int]:
-    """The classes of nodes, and how many nodes are in each."""
-    return dict(
-        Counter(
-            NodeClass(
-                gpu_type=node.gpu_type,
-                gpus=node.gpus,
-                cpus=node.cpus,
-                gpu_memory_gib=node.gpu_memory_gib,
-                memory_kib=None
-                if node.memory_gib is None
-                else round(node.memory_gib * KIB_PER_GIB),
-            )
-            for node in nodes
-        )
-    )
+    """Return the classes of nodes, and how many nodes are in each."""
+    return dict(Counter(map(NodeClass.of, nodes)))
 
 
 def certified_units(

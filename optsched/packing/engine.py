@@ -1,13 +1,13 @@
 """Jobs arrive one by one, each is placed at once on a node that can take it, and stays."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
-from .problem import ENDLESS, WHOLE, Array, Problem, room_of
+from .problem import ENDLESS, WHOLE, Array, NodeClass, Problem
 
 IMPOSSIBLE = -(1 << 60)
 
@@ -16,64 +16,67 @@ class Room:
     """What is left on each node, and which kinds of jobs fit where."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        requests = problem.requests
-        self.ask_cpus = np.array([one.cpus for one in requests], dtype=np.int64)
-        self.ask_memory = np.array([one.memory_kib for one in requests], dtype=np.int64)
-        self.ask_gpus = np.array([0 if one.part else one.gpus for one in requests], dtype=np.int64)
-        self.ask_part = np.array([one.part for one in requests], dtype=np.int64)
-        self.ask_units = np.array([one.gpu_units for one in requests], dtype=np.int64)
-        rooms = [room_of(node) for node in problem.nodes]
-        self.cpus = [cpus for cpus, _ in rooms]
-        self.memory = [memory for _, memory in rooms]
-        self.gpus = [[WHOLE] * node.gpus for node in problem.nodes]
-        shapes: dict[tuple[str | None, float | None], Array] = {}
-        self.allowed = []
-        for node in problem.nodes:
-            shape = node.gpu_type, node.gpu_memory_gib
-            if shape not in shapes:
-                shapes[shape] = np.array([one.allows(node) for one in requests])
-            self.allowed.append(shapes[shape])
+        self.asks = problem.asks
+        classes = [NodeClass.of(node) for node in problem.nodes]
+        self.cpus = [ENDLESS if node.cpus is None else node.cpus for node in classes]
+        self.memory = [ENDLESS if node.memory_kib is None else node.memory_kib for node in classes]
+        self.gpus = [[WHOLE] * node.gpus for node in classes]
+        allowed = {
+            kind: np.array([request.allows(kind) for request in problem.requests])
+            for kind in set(classes)
+        }
+        self.allowed = [allowed[node] for node in classes]
 
     def fitting(self, node: int, *, memory: bool = True) -> Array:
-        """Which kinds fit on a node now; without `memory` were it to have enough of that."""
-        gpus = self.gpus[node]
-        found: Array = (
+        """Tell which kinds fit on a node now; without `memory` were it to have enough of that."""
+        gpus, asks = self.gpus[node], self.asks
+        fitting: Array = (
             self.allowed[node]
-            & (self.ask_cpus <= self.cpus[node])
-            & (self.ask_memory <= (self.memory[node] if memory else ENDLESS))
-            & (self.ask_gpus <= gpus.count(WHOLE))
-            & (self.ask_part <= max(gpus, default=0))
+            & (asks.cpus <= self.cpus[node])
+            & (asks.memory_kib <= (self.memory[node] if memory else ENDLESS))
+            & (asks.whole <= gpus.count(WHOLE))
+            & (asks.parts <= max(gpus, default=0))
         )
-        return found
+        return fitting
 
     def take(self, kind: int, node: int, gpus: tuple[int, ...]) -> None:
         """Place a job of a kind on a node and these of its GPUs."""
-        self.cpus[node] -= int(self.ask_cpus[kind])
-        self.memory[node] -= int(self.ask_memory[kind])
+        self.cpus[node] -= int(self.asks.cpus[kind])
+        self.memory[node] -= int(self.asks.memory_kib[kind])
         for gpu in gpus:
-            self.gpus[node][gpu] -= int(self.ask_part[kind]) or WHOLE
+            self.gpus[node][gpu] -= int(self.asks.parts[kind]) or WHOLE
 
 
-class Rule(Protocol):
+class Rule(ABC):
     """Where a job goes. A rule sees what is left on the nodes and knows the shares of kinds among
     all jobs, but not what arrives later."""
 
-    chooses_at_random: bool
-    """Whether all nodes that can take a job are equally good, and one is drawn."""
+    chooses_at_random = False
+    """All nodes that can take a job are equally good, and one is drawn."""
 
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self.asks = problem.asks
+
+    @abstractmethod
     def scores(self, node: int, room: Room) -> Array:
-        """How much each kind of job likes a node as it is now; larger is better, whole numbers."""
+        """Return how much each kind of job likes a node as it is now; larger is better, whole
+        numbers."""
 
     def gpu_for(self, kind: int, node: int, room: Room) -> int:
-        """The GPU of a node for a job that asks for a part of one."""
+        """Return the GPU of a node for a job that asks for a part of one: the fullest that can take
+        it."""
+        left, part = room.gpus[node], int(self.asks.parts[kind])
+        return min(
+            (gpu for gpu in range(len(left)) if left[gpu] >= part), key=lambda gpu: (left[gpu], gpu)
+        )
 
     def arrived(self, kind: int, room: Room) -> Iterable[int]:
-        """Told of every arrival before it is placed; the nodes whose scores are to be computed
-        anew."""
+        """Hear of every arrival before it is placed; return the nodes whose scores are to be
+        computed anew."""
+        return ()
 
-    def placed(self, kind: int, node: int, room: Room) -> None:
-        """Told of every placement, once the room is taken and before the node is scored anew."""
+    def placed(self, kind: int, node: int, room: Room) -> None:  # noqa: B027 (most need not know)
+        """Hear of every placement, once the room is taken and before the node is scored anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def pack(problem: Problem, order: Array, rule: Rule, seed: int) -> Packing:
     first in a random order of all nodes is taken, as in the published experiment."""
     random = np.random.default_rng([seed, 1])
     rank = random.permutation(len(problem.nodes))
-    room = Room(problem)
+    room, asks = Room(problem), problem.asks
     nodes = len(problem.nodes)
     scores = np.empty((len(problem.requests), nodes), dtype=np.int64)
 
@@ -128,19 +131,19 @@ def pack(problem: Problem, order: Array, rule: Rule, seed: int) -> Packing:
             else:
                 node = int(rank[np.argmax(row[rank])])
             left = room.gpus[node]
-            if room.ask_part[kind]:
+            if asks.parts[kind]:
                 gpus = (rule.gpu_for(kind, node, room),)
-            elif room.ask_gpus[kind]:
+            elif asks.whole[kind]:
                 gpus = tuple(gpu for gpu, rest in enumerate(left) if rest == WHOLE)[
-                    : int(room.ask_gpus[kind])
+                    : int(asks.whole[kind])
                 ]
             room.take(kind, node, gpus)
             rule.placed(kind, node, room)
             score(node)
             where[i] = node
-            held += int(room.ask_units[kind])
+            held += int(asks.units[kind])
         decision_s[i] = time.perf_counter() - started_s
-        came += int(room.ask_units[kind])
+        came += int(asks.units[kind])
         taken.append(gpus)
         units[i], asked[i] = held, came
     return Packing(

@@ -5,9 +5,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from .engine import Room
+from .engine import Room, Rule
 from .problem import WHOLE, Array, Problem
-from .published import Published
 
 POPULARITY = 0.95
 """Typical jobs are the most frequent requests that together make up this share, as published for
@@ -17,7 +16,7 @@ Ask = tuple[int, int, int, tuple[str, ...]]
 """Cores, GPUs, part of one, GPU types."""
 
 
-class Gradient(Published):
+class Gradient(Rule):
     """A loss of a node as it is (cores, what is left of its GPUs), in expectation over typical
     jobs; scores are what becomes of the differences. States that come again are scored once."""
 
@@ -25,11 +24,8 @@ class Gradient(Published):
         super().__init__(problem, seed)
         typical = typical_requests(problem)
         self.typical_shares = np.array(list(typical.values()))
-        self.typical_cpus = np.array([cpus for cpus, *_ in typical], dtype=np.int64)
-        self.typical_gpus = np.array([gpus for _, gpus, *_ in typical], dtype=np.int64)
-        self.typical_each = np.array(
-            [part or (WHOLE if gpus else 0) for _, gpus, part, _ in typical], dtype=np.int64
-        )
+        asked = [(cpus, gpus, part or (WHOLE if gpus else 0)) for cpus, gpus, part, _ in typical]
+        self.typical_cpus, self.typical_gpus, self.typical_each = np.array(asked, np.int64).T.copy()
         self.types = [node.gpu_type for node in problem.nodes]
         self.access = {
             name: np.array([not types or name in types for *_, types in typical])
@@ -37,14 +33,13 @@ class Gradient(Published):
         }
         self.shapes = [(node.gpu_type, node.gpu_memory_gib) for node in problem.nodes]
         # Kinds that differ in memory only are scored alike.
-        asks = [
-            (int(cpus), part, whole)
-            for cpus, part, whole in zip(self.cpus, self.parts, self.whole, strict=True)
+        alike = [
+            (request.cpus, request.part, 0 if request.part else request.gpus)
+            for request in problem.requests
         ]
-        position = {ask: i for i, ask in enumerate(dict.fromkeys(asks))}
-        self.asks = [(cpus, int(part), int(whole)) for cpus, part, whole in position]
-        self.group = np.array([position[ask] for ask in asks])
-        self.found: dict[tuple[object, ...], tuple[Array, dict[int, int]]] = {}
+        self.groups = list(dict.fromkeys(alike))
+        self.group = np.array([self.groups.index(ask) for ask in alike])
+        self.known: dict[tuple[object, ...], tuple[Array, dict[int, int]]] = {}
 
     @abstractmethod
     def loss(self, cpus: Array, left: Array, gpu_type: str | None) -> Array:
@@ -66,8 +61,8 @@ class Gradient(Published):
             & self.access[gpu_type]
         )
         small = (left[:, :, None] * ~large).sum(axis=1)
-        found: Array = np.where(fits, small, left.sum(axis=1)[:, None]) @ self.typical_shares
-        return found
+        lost: Array = np.where(fits, small, left.sum(axis=1)[:, None]) @ self.typical_shares
+        return lost
 
     def scores(self, node: int, room: Room) -> Array:
         return self._seen(node, room)[0]
@@ -78,19 +73,19 @@ class Gradient(Published):
     def _seen(self, node: int, room: Room) -> tuple[Array, dict[int, int]]:
         left = sorted(room.gpus[node])
         key = (self.shapes[node], room.cpus[node], *left)
-        if key not in self.found:
-            self.found[key] = self._scored(room, node, left)
-        return self.found[key]
+        if key not in self.known:
+            self.known[key] = self._scored(room, node, left)
+        return self.known[key]
 
     def _scored(self, room: Room, node: int, left: list[int]) -> tuple[Array, dict[int, int]]:
         """Scores of all kinds, and what is left of the GPU that each part would take, by groups of
         kinds."""
-        found, taken = np.full(len(self.asks), LEAST), dict[int, int]()
+        found, taken = np.full(len(self.groups), LEAST), dict[int, int]()
         after, cpus, whose = [], [], []
         # A node with more memory in the same state serves more kinds, so that memory is not looked
         # at here.
         for group in np.unique(self.group[room.fitting(node, memory=False)]):
-            asked_cpus, part, gpus = self.asks[group]
+            asked_cpus, part, gpus = self.groups[group]
             rests = sorted({rest for rest in left if rest >= part}) if part else [0]
             for rest in rests:
                 at = left.index(rest) if part else len(left) - gpus
@@ -119,12 +114,12 @@ def typical_requests(problem: Problem) -> dict[Ask, float]:
     of these."""
     counted: defaultdict[Ask, float] = defaultdict(float)
     for kind, share in enumerate(problem.shares):
-        one = problem.requests[kind]
-        counted[one.cpus, one.gpus, one.part, one.gpu_types] += float(share)
+        request = problem.requests[kind]
+        counted[request.cpus, request.gpus, request.part, request.gpu_types] += float(share)
     chosen: dict[Ask, float] = {}
-    for request, share in sorted(counted.items(), key=lambda item: (-item[1], item[0])):
+    for ask, share in sorted(counted.items(), key=lambda item: (-item[1], item[0])):
         if sum(chosen.values()) >= POPULARITY:
             break
-        chosen[request] = share
+        chosen[ask] = share
     total = sum(chosen.values())
-    return {request: share / total for request, share in chosen.items()}
+    return {ask: share / total for ask, share in chosen.items()}

@@ -3,7 +3,7 @@ GPUs, or none."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,13 +39,49 @@ class Request:
         """Millionths of GPUs in all."""
         return self.part or self.gpus * WHOLE
 
-    def allows(self, node: Node) -> bool:
-        """Whether a node's GPUs are of a type and size that the job may use."""
+    def allows(self, node: "Node | NodeClass") -> bool:
+        """Tell whether a node's GPUs are of a type and size that the job may use."""
         if not self.gpus:
             return True
         if self.gpu_types and node.gpu_type not in self.gpu_types:
             return False
         return node.gpu_memory_gib is None or self.gpu_memory_gib <= node.gpu_memory_gib
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Nodes that are alike; cores and memory None where they are not modelled."""
+
+    gpu_type: str | None
+    gpus: int
+    cpus: int | None
+    memory_kib: int | None
+    gpu_memory_gib: float | None
+
+    @staticmethod
+    def of(node: Node) -> "NodeClass":
+        """Return the class of a node."""
+        memory_kib = None if node.memory_gib is None else _kib(node.memory_gib)
+        return NodeClass(node.gpu_type, node.gpus, node.cpus, memory_kib, node.gpu_memory_gib)
+
+    def takes(self, request: Request) -> bool:
+        """Tell whether an empty node of the class could run the job."""
+        return (
+            request.gpus <= self.gpus
+            and (self.cpus is None or request.cpus <= self.cpus)
+            and (self.memory_kib is None or request.memory_kib <= self.memory_kib)
+            and request.allows(self)
+        )
+
+
+class Asks(NamedTuple):
+    """What each kind of request asks for, one entry a kind; `whole` GPUs or `parts` of one."""
+
+    cpus: Array
+    memory_kib: Array
+    whole: Array
+    parts: Array
+    units: Array
 
 
 @dataclass(frozen=True)
@@ -64,17 +100,31 @@ class Problem:
         return WHOLE * sum(node.gpus for node in self.nodes)
 
     @cached_property
+    def asks(self) -> Asks:
+        """The requests as arrays."""
+        rows = [
+            (
+                request.cpus,
+                request.memory_kib,
+                0 if request.part else request.gpus,
+                request.part,
+                request.gpu_units,
+            )
+            for request in self.requests
+        ]
+        return Asks(*np.array(rows, dtype=np.int64).T.copy())
+
+    @property
     def job_units(self) -> Array:
         """Millionths of GPUs that each job asks for."""
-        asked = np.array([request.gpu_units for request in self.requests], dtype=np.int64)
-        found: Array = asked[self.kinds]
-        return found
+        units: Array = self.asks.units[self.kinds]
+        return units
 
     @cached_property
     def shares(self) -> Array:
         """The share of each kind among the jobs."""
-        found: Array = np.bincount(self.kinds, minlength=len(self.requests)) / len(self.kinds)
-        return found
+        shares: Array = np.bincount(self.kinds, minlength=len(self.requests)) / len(self.kinds)
+        return shares
 
 
 def problem(instance: Instance) -> Problem:
@@ -134,14 +184,6 @@ def request_of(job: Job) -> Request:
         part=part,
         gpu_types=tuple(sorted(name for name, rate in profile.rate.items() if rate > 0)),
         gpu_memory_gib=profile.gpu_memory_gib,
-    )
-
-
-def room_of(node: Node) -> tuple[int, int]:
-    """Cores and memory of an empty node, ENDLESS where it does not model them."""
-    return (
-        ENDLESS if node.cpus is None else node.cpus,
-        ENDLESS if node.memory_gib is None else _kib(node.memory_gib),
     )
 
 

@@ -6,86 +6,68 @@ to whole numbers from 0 to 100 as there, so that many nodes are equally good; a 
 part of a GPU gets the fullest GPU that can take it, unless a rule says otherwise.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from .engine import Room
+from .engine import Room, Rule
 from .problem import WHOLE, Array, Problem
 
 
-class Published:
-    """What the rules share."""
-
-    chooses_at_random = False
-
-    def __init__(self, problem: Problem, seed: int) -> None:
-        requests = problem.requests
-        self.cpus = np.array([one.cpus for one in requests], dtype=float)
-        self.units = np.array([one.gpu_units for one in requests], dtype=np.int64)
-        self.parts = np.array([one.part for one in requests], dtype=np.int64)
-        self.whole = np.array([0 if one.part else one.gpus for one in requests], dtype=np.int64)
-        self.nothing = np.zeros(len(requests), dtype=np.int64)
-        self.random = np.random.default_rng([seed, 2])
-        most = max((node.cpus or 0 for node in problem.nodes), default=0)
-        # Published for 128 cores and 8 GPUs, the most of any node of the trace.
-        self.most_cpus = float(max(most, 1))
-        self.most_units = float(max(node.gpus for node in problem.nodes) * WHOLE)
-
-    def gpu_for(self, kind: int, node: int, room: Room) -> int:
-        left, part = room.gpus[node], int(self.parts[kind])
-        return min(
-            (gpu for gpu in range(len(left)) if left[gpu] >= part), key=lambda gpu: (left[gpu], gpu)
-        )
-
-    def arrived(self, kind: int, room: Room) -> Iterable[int]:
-        return ()
-
-    def placed(self, kind: int, node: int, room: Room) -> None:
-        pass
-
-
-class Random(Published):
+class Random(Rule):
     """A node at random among those that can take the job, and a random GPU there."""
 
     chooses_at_random = True
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        super().__init__(problem, seed)
+        self.nothing = np.zeros(len(problem.requests), dtype=np.int64)
+        self.random = np.random.default_rng([seed, 2])
 
     def scores(self, node: int, room: Room) -> Array:
         return self.nothing
 
     def gpu_for(self, kind: int, node: int, room: Room) -> int:
-        part = int(self.parts[kind])
+        part = int(self.asks.parts[kind])
         able = [gpu for gpu, left in enumerate(room.gpus[node]) if left >= part]
         return able[int(self.random.integers(len(able)))]
 
 
-class DotProduct(Published):
+class Relative(Rule):
+    """Rules that look at cores and GPUs relative to the most of any node, as published for 128
+    cores and 8 GPUs."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        super().__init__(problem, seed)
+        self.most_cpus = float(max(1, *(node.cpus or 0 for node in problem.nodes)))
+        self.most_units = float(max(node.gpus for node in problem.nodes) * WHOLE)
+
+
+class DotProduct(Relative):
     """The node whose free cores and GPUs have the smallest dot product with the request (after
     Tetris, SIGCOMM'14)."""
 
     def scores(self, node: int, room: Room) -> Array:
-        cpus = self.cpus / self.most_cpus * (room.cpus[node] / self.most_cpus)
-        gpus = self.units / self.most_units * (sum(room.gpus[node]) / self.most_units)
+        cpus = self.asks.cpus / self.most_cpus * (room.cpus[node] / self.most_cpus)
+        gpus = self.asks.units / self.most_units * (sum(room.gpus[node]) / self.most_units)
         return (100 * (1 - (cpus + gpus) / 2)).astype(np.int64)
 
 
-class BestFit(Published):
+class BestFit(Relative):
     """The node with the least left: half the cores, half the GPUs, each relative to the largest
     node."""
 
     def scores(self, node: int, room: Room) -> Array:
-        cpus = (room.cpus[node] - self.cpus) / self.most_cpus
-        gpus = (sum(room.gpus[node]) - self.units) / self.most_units
+        cpus = (room.cpus[node] - self.asks.cpus) / self.most_cpus
+        gpus = (sum(room.gpus[node]) - self.asks.units) / self.most_units
         return ((1 - (cpus + gpus) / 2) * 100).astype(np.int64)
 
 
-class Clustering(Published):
+class Clustering(Relative):
     """Jobs beside others that ask for as many GPUs (or also for a part of one); then the node with
     the fewest free."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         super().__init__(problem, seed)
-        self.groups = np.where(self.parts > 0, -1, self.whole)
+        self.groups = np.where(self.asks.parts > 0, -1, self.asks.whole)
         self.here: list[set[int]] = [set() for _ in problem.nodes]
 
     def scores(self, node: int, room: Room) -> Array:
@@ -101,17 +83,17 @@ class Clustering(Published):
             self.here[node].add(int(self.groups[kind]))
 
 
-class GpuPacking(Published):
+class GpuPacking(Rule):
     """First GPUs in use, then free GPUs of nodes in use, then free nodes."""
 
     def scores(self, node: int, room: Room) -> Array:
         left = room.gpus[node]
         free = left.count(WHOLE)
         if free == len(left):
-            return np.where(self.units > 0, max(33 - free, free), 0)
-        found = self.nothing.copy()
-        for kind in np.flatnonzero(self.parts):
-            part = self.parts[kind]
+            return np.where(self.asks.units > 0, max(33 - free, free), 0)
+        scores = np.where(self.asks.whole > 0, np.maximum(50 - self.asks.whole, 33), 0)
+        for kind in np.flatnonzero(self.asks.parts):
+            part = self.asks.parts[kind]
             fullest = min((rest for rest in left if rest >= part), default=WHOLE)
-            found[kind] = 49 if fullest == WHOLE else max(100 - fullest * 100 // WHOLE // 10, 50)
-        return np.where(self.whole > 0, np.maximum(50 - self.whole, 33), found)
+            scores[kind] = 49 if fullest == WHOLE else max(100 - fullest * 100 // WHOLE // 10, 50)
+        return scores

@@ -13,7 +13,6 @@ comes; it follows from the shares of kinds.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,16 +50,16 @@ class RepeatedJobs(Gradient):
         return self.reserve.changed(room)
 
     def scores(self, node: int, room: Room) -> Array:
-        found: Array = super().scores(node, room) - self.reserve.lost(node, room)
-        return found
+        scores: Array = super().scores(node, room) - self.reserve.lost(node, room)
+        return scores
 
     def loss(self, cpus: Array, left: Array, gpu_type: str | None) -> Array:
         jobs = (left[:, :, None] // self.each).sum(axis=1) // self.many
         jobs = np.minimum(jobs, cpus[:, None] // self.cores) * self.access[gpu_type]
         idle = (left.sum(axis=1)[:, None] - jobs * self.units) @ self.weights
         unused = (left - self.worth[left // self.step]).sum(axis=1)
-        found: Array = idle + unused + self.fragments(cpus, left, gpu_type)
-        return found
+        lost: Array = idle + unused + self.fragments(cpus, left, gpu_type)
+        return lost
 
     def points(self, growth: Array) -> Array:
         found: Array = np.rint(-growth).astype(np.int64)
@@ -68,54 +67,42 @@ class RepeatedJobs(Gradient):
 
 
 def worth_of_rooms(problem: Problem) -> list[float]:
-    """What each thousandth of a GPU's room is worth to jobs with parts, in GPUs: 1 for a whole GPU.
-    Raises OptschedError where the linear program is not solved."""
+    """Return what each thousandth of a GPU's room is worth to jobs with parts, in GPUs: 1 for a
+    whole GPU. Raises OptschedError where the linear program is not solved."""
     shares: defaultdict[int, float] = defaultdict(float)
-    for kind, share in enumerate(problem.shares):
-        if problem.requests[kind].part:
-            shares[problem.requests[kind].part] += float(share)
-    program = _FewestGpus(dict(sorted(shares.items())))
-    worth = [min(1.0, value) for value in program.worth]
-    return [*worth[:GRID], 1.0]
+    for request, share in zip(problem.requests, problem.shares, strict=True):
+        if request.part:
+            shares[request.part] += float(share)
+    worth = _prices_of_rooms(dict(sorted(shares.items()))) if shares else [0.0] * GRID
+    return [*(min(1.0, value) for value in worth[:GRID]), 1.0]
 
 
-class _FewestGpus:
-    """Pack parts in the given shares into the fewest GPUs; patterns are found as they are
-    needed."""
+def _prices_of_rooms(shares: dict[int, float]) -> list[float]:
+    """Return the worth of each room at the prices of parts when they are packed, in these shares,
+    into the fewest GPUs; patterns are found as they are needed."""
+    from ortools.linear_solver import pywraplp
 
-    def __init__(self, shares: dict[int, float]) -> None:
-        self.shares = shares
+    solver: Any = pywraplp.Solver.CreateSolver("GLOP")
+    total = sum(shares.values())
+    rows = {
+        part: solver.Constraint(share / total, solver.infinity()) for part, share in shares.items()
+    }
+    solver.Objective().SetMinimization()
 
-    @cached_property
-    def worth(self) -> list[float]:
-        """The worth of each room at the prices of parts in the optimum."""
-        from ortools.linear_solver import pywraplp
+    def add(pattern: dict[int, int]) -> None:
+        column = solver.NumVar(0, solver.infinity(), "")
+        solver.Objective().SetCoefficient(column, 1)
+        for part, count in pattern.items():
+            rows[part].SetCoefficient(column, count)
 
-        if not self.shares:
-            return [0.0] * (GRID + 1)
-        solver: Any = pywraplp.Solver.CreateSolver("GLOP")
-        total = sum(self.shares.values())
-        rows = {
-            part: solver.Constraint(share / total, solver.infinity())
-            for part, share in self.shares.items()
-        }
-        solver.Objective().SetMinimization()
-
-        def add(pattern: dict[int, int]) -> None:
-            column = solver.NumVar(0, solver.infinity(), "")
-            solver.Objective().SetCoefficient(column, 1)
-            for part, count in pattern.items():
-                rows[part].SetCoefficient(column, count)
-
-        for part in rows:
-            add({part: WHOLE // part})
-        for _ in range(ROUNDS):
-            if solver.Solve() != pywraplp.Solver.OPTIMAL:
-                raise OptschedError("the linear program that packs parts of GPUs was not solved")
-            worth, pattern = room_worth(
-                {part: max(0.0, row.dual_value()) for part, row in rows.items()}
-            )
-            if worth[GRID] <= 1 + ENOUGH:
-                return worth
-            add(pattern)
-        return worth
+    for part in rows:
+        add({part: WHOLE // part})
+    for _ in range(ROUNDS):
+        if solver.Solve() != pywraplp.Solver.OPTIMAL:
+            raise OptschedError("the linear program that packs parts of GPUs was not solved")
+        prices = {part: max(0.0, row.dual_value()) for part, row in rows.items()}
+        worth, pattern = room_worth(prices)
+        if worth[GRID] <= 1 + ENOUGH:
+            break
+        add(pattern)
+    return worth

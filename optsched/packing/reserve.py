@@ -20,16 +20,13 @@ class Reserve:
     """
 
     def __init__(self, problem: Problem) -> None:
-        requests = problem.requests
-        per_job = float(problem.shares @ np.array([one.gpu_units for one in requests])) / WHOLE
+        self.asks = asks = problem.asks
+        per_job = float(problem.shares @ asks.units) / WHOLE
         self.sizes = []
-        for size in sorted({one.gpus for one in requests if one.gpus > 1}, reverse=True):
-            kinds = [kind for kind, one in enumerate(requests) if one.gpus == size]
-            cpus = max(requests[kind].cpus for kind in kinds)
-            self.sizes.append((size, cpus, float(problem.shares[kinds].sum()) / per_job))
-        self.cpus = np.array([one.cpus for one in requests])
-        self.part = np.array([one.part for one in requests])
-        self.whole = np.array([0 if one.part else one.gpus for one in requests])
+        for size in sorted({*asks.whole.tolist()} - {0, 1}, reverse=True):
+            kinds = np.flatnonzero(asks.whole == size)
+            share = float(problem.shares[kinds].sum())
+            self.sizes.append((size, int(asks.cpus[kinds].max()), share / per_job))
         self.kept: list[list[int]] = [[] for _ in self.sizes]
         self.came = 0
 
@@ -60,13 +57,13 @@ class Reserve:
 
     def lost(self, node: int, room: Room) -> Array:
         """What the scores of each kind lose on a node."""
-        found = np.zeros(len(self.part), dtype=np.int64)
+        lost = np.zeros(len(self.asks.parts), dtype=np.int64)
         gpus = room.gpus[node]
         free = gpus.count(WHOLE)
         in_use = max((left for left in gpus if left < WHOLE), default=0)
-        takes = np.where(self.part > in_use, 1, self.whole)
+        takes = np.where(self.asks.parts > in_use, 1, self.asks.whole)
         for (size, cpus, _), kept in zip(self.sizes, self.kept, strict=True):
             if node in kept and free >= size and room.cpus[node] >= cpus:
-                spoils = (free - takes < size) | (room.cpus[node] - self.cpus < cpus)
-                found += np.where(spoils & (self.whole < size), REJECTED, 0)
-        return found
+                spoils = (free - takes < size) | (room.cpus[node] - self.asks.cpus < cpus)
+                lost += np.where(spoils & (self.asks.whole < size), REJECTED, 0)
+        return lost

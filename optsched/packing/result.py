@@ -1,6 +1,7 @@
 """What a packing is shown as: allocation against arrived demand, bounds, decision times, and who
 sits where."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,25 +42,21 @@ def points(problem: Problem, packing: Packing, bounds: bool) -> list[Point]:
     """The published loads that were reached, and the last one if it is another."""
     total = problem.gpu_units
     reached = np.rint(packing.arrived_units / total * 100)
-    loads = (
-        sorted({*(load for load in LOADS if (reached == load).any()), int(reached[-1])})
-        if len(reached)
-        else []
-    )
-    found = []
-    for load in loads:
+    last = reached[-1:].astype(int).tolist()
+    made = []
+    for load in sorted({*LOADS, *last}):
+        here = np.flatnonzero(reached == load)
         allocated = allocated_at(packing, total, load)
         if allocated is None:
             continue
         bound = None
         if bounds:
-            here = np.flatnonzero(reached == load)
             # The mean over these arrivals is at most what the last of them allows, and what had
             # come in the mean.
             proved = upper_bound(problem, packing.order[: int(here[-1]) + 1]).units
             bound = min(proved, float(packing.arrived_units[here].mean())) / total * 100
-        found.append(Point(load=load, allocated=allocated, bound=bound))
-    return found
+        made.append(Point(load=load, allocated=allocated, bound=bound))
+    return made
 
 
 def placements(problem: Problem, packing: Packing) -> list[Placement]:
@@ -70,71 +67,56 @@ def placements(problem: Problem, packing: Packing) -> list[Placement]:
     ]
 
 
+def heading(instance: Instance, rule: str, load: float, seed: int) -> dict[str, Any]:
+    """Return what was packed, and how."""
+    named = {"name": instance.name, "hash": files.instance_hash(instance)}
+    return {"instance": named, "rule": rule, "load": load, "seed": seed}
+
+
 def summary(
-    instance: Instance,
-    problem: Problem,
-    packing: Packing,
-    found: list[Point],
-    rule: str,
-    load: float,
-    seed: int,
+    heading: dict[str, Any], problem: Problem, packing: Packing, points: list[Point]
 ) -> dict[str, Any]:
-    """The numbers as one object; `decision_wall_s` alone differs from run to run."""
-    last = found[-1] if found else None
-    failed = packing.node < 0
+    """Return the numbers as one object; `decision_wall_s` alone differs from run to run."""
+    levels = [
+        {
+            "load": point.load,
+            "allocated_percent": point.allocated,
+            "bound_percent": point.bound,
+            "gap_percent": gap_percent(point),
+        }
+        for point in points
+    ]
+    last = levels[-1] if levels else {}
     return {
-        "instance": {"name": instance.name, "hash": files.instance_hash(instance)},
-        "rule": rule,
-        "load": load,
-        "seed": seed,
+        **heading,
         "gpus": problem.gpu_units // WHOLE,
         "arrived": len(packing.order),
-        "failed": int(failed.sum()),
-        "failed_by_gpus": _by_gpus(problem, packing),
-        "allocated_percent": None if last is None else last.allocated,
-        "bound_percent": None if last is None else last.bound,
-        "gap_percent": None if last is None else gap_percent(last),
-        "at_load": [
-            {
-                "load": one.load,
-                "allocated_percent": one.allocated,
-                "bound_percent": one.bound,
-                "gap_percent": gap_percent(one),
-            }
-            for one in found
-        ],
+        "failed": int((packing.node < 0).sum()),
+        "failed_by_gpus": _failed_by_gpus(problem, packing),
+        **{key: last.get(key) for key in ("allocated_percent", "bound_percent", "gap_percent")},
+        "at_load": levels,
         "decision_wall_s": decision_times(packing),
     }
 
 
-def _by_gpus(problem: Problem, packing: Packing) -> dict[str, int]:
-    """How many jobs failed, by what they ask for: "0" GPUs, "part" of one, "1", ..."""
-    counted: dict[str, int] = {}
-    for job, node in zip(packing.order, packing.node, strict=True):
-        if node < 0:
-            request = problem.requests[int(problem.kinds[job])]
-            name = "part" if request.part else str(request.gpus)
-            counted[name] = counted.get(name, 0) + 1
-    return dict(sorted(counted.items()))
+def _failed_by_gpus(problem: Problem, packing: Packing) -> dict[str, int]:
+    """Return how many jobs failed, by what they ask for: "0" GPUs, "part" of one, "1", ..."""
+    asked = (problem.requests[kind] for kind in problem.kinds[packing.order[packing.node < 0]])
+    counts = Counter("part" if request.part else str(request.gpus) for request in asked)
+    return dict(sorted(counts.items()))
 
 
 def decision_times(packing: Packing) -> dict[str, float] | None:
-    """How long decisions took, in seconds."""
-    if not len(packing.decision_s):
-        return None
+    """Return how long decisions took, in seconds."""
     times = packing.decision_s
-    return {
-        "mean": float(times.mean()),
-        "p50": float(np.quantile(times, 0.5)),
-        "p99": float(np.quantile(times, 0.99)),
-        "max": float(times.max()),
-    }
+    if not len(times):
+        return None
+    p50, p99 = np.quantile(times, (0.5, 0.99)).tolist()
+    return {"mean": float(times.mean()), "p50": p50, "p99": p99, "max": float(times.max())}
 
 
-def as_file(
-    instance: Instance, problem: Problem, packing: Packing, rule: str, load: float, seed: int
-) -> str:
-    """The packing as file text, an arrival a line."""
+def as_file(heading: dict[str, Any], problem: Problem, packing: Packing) -> str:
+    """Return the packing as file text, an arrival a line."""
     rows: list[dict[str, Any]] = []
     for (id_, node, gpus), job in zip(placements(problem, packing), packing.order, strict=True):
         part = problem.requests[int(problem.kinds[job])].part
@@ -144,13 +126,4 @@ def as_file(
         if gpus and part:
             row["part"] = part / WHOLE
         rows.append(row)
-    return files.lines(
-        {
-            "format": PACKING_FORMAT,
-            "instance": {"name": instance.name, "hash": files.instance_hash(instance)},
-            "rule": rule,
-            "load": load,
-            "seed": seed,
-            "arrivals": rows,
-        }
-    )
+    return files.lines({"format": PACKING_FORMAT, **heading, "arrivals": rows})

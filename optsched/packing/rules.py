@@ -1,45 +1,30 @@
 """The rules by name."""
 
-from collections.abc import Callable
-
 from ..errors import InputError, perhaps
 from .engine import Rule
-from .problem import Problem
+from .fragmentation import FragmentationGradient
+from .published import BestFit, Clustering, DotProduct, GpuPacking, Random
+from .repeated import RepeatedJobs
 
-RULES = {
-    "random": "a node at random (published)",
-    "dot-product": "the smallest dot product of free resources and request (published)",
-    "clustering": "beside jobs that ask for as many GPUs (published)",
-    "packing": "GPUs in use first, then nodes in use (published)",
-    "best-fit": "the node with the least left (published)",
-    "fgd": "where GPUs that typical jobs cannot use grow least (published)",
-    "optsched": "where least is lost if typical jobs keep coming",
+RULES: dict[str, tuple[type[Rule], str]] = {
+    "random": (Random, "a node at random (published)"),
+    "dot-product": (
+        DotProduct,
+        "the smallest dot product of what is free and the request (published)",
+    ),
+    "clustering": (Clustering, "beside jobs that ask for as many GPUs (published)"),
+    "packing": (GpuPacking, "GPUs in use first, then nodes in use (published)"),
+    "best-fit": (BestFit, "the node with the least left (published)"),
+    "fgd": (FragmentationGradient, "where GPUs of no use to typical jobs grow least (published)"),
+    "optsched": (RepeatedJobs, "where least is lost if typical jobs keep coming"),
 }
-"""Name and what it prefers."""
+"""What each prefers."""
 
 
-def checked(name: str) -> str:
-    """A name that is known. Raises InputError for another."""
+def rule(name: str) -> type[Rule]:
+    """Return a rule by its name. Raises InputError for an unknown one."""
     if name not in RULES:
         raise InputError(
             f"--rule {name!r} is unknown{perhaps(name, RULES)}; one of {', '.join(RULES)}"
         )
-    return name
-
-
-def rule(name: str, problem: Problem, seed: int) -> Rule:
-    """A rule by its name. Raises InputError for an unknown one."""
-    from .fragmentation import FragmentationGradient
-    from .published import BestFit, Clustering, DotProduct, GpuPacking, Random
-    from .repeated import RepeatedJobs
-
-    made: dict[str, Callable[[Problem, int], Rule]] = {
-        "random": Random,
-        "dot-product": DotProduct,
-        "clustering": Clustering,
-        "packing": GpuPacking,
-        "best-fit": BestFit,
-        "fgd": FragmentationGradient,
-        "optsched": RepeatedJobs,
-    }
-    return made[checked(name)](problem, seed)
+    return RULES[name][0]

@@ -10,7 +10,7 @@ from .text import headline, table, with_length
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..api.outcome import Outcome
+    from ..api.outcome import Simulated
 
 REASONS = {
     "fair_share": "fair share",
@@ -23,11 +23,11 @@ LOST_TO = ("preemptions", "failures", "node_losses", "out_of_memory")
 """What GPU-hours are lost to, as a summary calls it."""
 
 
-def simulation_parts(outcome: "Outcome", total: dict[str, Any]) -> "Iterator[str | Table]":
-    """Yield what was simulated, the distance from the bounds, times, use and losses; `total` is the
-    summary."""
-    yield headline(outcome.instance)
-    yield "; ".join([outcome.title, *outcome.setting.words])
+def simulation_parts(simulated: "Simulated") -> "Iterator[str | Table]":
+    """Yield what was simulated, the distance from the bounds, times, use and losses."""
+    total = simulated.metrics
+    yield headline(simulated.instance)
+    yield "; ".join([simulated.title, *simulated.setting.words])
     yield ""
     levels = table(
         "objective",

@@ -14,12 +14,23 @@ which `--option lease=20m --option order=las` sets: what is written with a unit 
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from inspect import signature
 from pathlib import Path
 from types import FunctionType, NoneType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    ForwardRef,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -84,6 +95,18 @@ def _positive_seconds(given: object) -> object:
     return seconds
 
 
+def parse_share(given: object) -> float:
+    """Return a share that is written as `1%`, `0.01` or a number. Raises ValueError otherwise."""
+    text = str(given)
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < math.inf:
+        raise ValueError(f"{text!r} is no share; write 1% or 0.01")
+    return share
+
+
 def _duration_text(seconds: float) -> str:
     for unit, length_s in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length_s and seconds % length_s == 0:
@@ -97,6 +120,7 @@ PositiveDuration = Annotated[
 ]
 PositiveNumber = Annotated[float, Gt(0)]
 Share = Annotated[float, Ge(0), Le(1)]
+Gap = Annotated[float, Written("a share, as 1% or 0.01", parse_share)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,15 +263,67 @@ def declaration(plug_in: object) -> type[PluginOptions]:
 
 
 def declared_by(function: Callable[..., Any], *own: str) -> type[PluginOptions]:
-    """Return the options that a function declares by its keyword-only parameters, `own` ones
-    apart."""
-    hints = get_type_hints(function, include_extras=True)
+    """Return the options that a function declares by its parameters, `own` ones apart; a type in
+    quotes stands for any."""
     declared = [
-        (name, hints.get(name, Any), field(default=parameter.default))
+        (name, _unquoted(parameter.annotation), field(default=parameter.default))
         for name, parameter in signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and name not in own
+        if name not in own
     ]
     return make_dataclass("Options", declared, bases=(PluginOptions,), frozen=True, kw_only=True)
+
+
+def _unquoted(annotation: Any) -> Any:
+    if isinstance(annotation, str):
+        return Any
+    if get_origin(annotation) is Annotated and isinstance(get_args(annotation)[0], ForwardRef):
+        return Annotated[(Any, *get_args(annotation)[1:])]
+    return annotation
+
+
+def read_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """Return `--option key=value` pairs. Raises InputError for one without `=` or a key given
+    twice."""
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not key:
+            raise InputError(f"--option {pair!r} has no value; write key=value")
+        if key in values:
+            raise InputError(f"--option {key} is given twice; keep one")
+        values[key] = value
+    return values
+
+
+def read_words(what: str, declared: type[PluginOptions], words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the options that a command line gives, by field: `--flag VALUE`,
+    `--flag=VALUE`, the flag alone for a bool, `--option KEY=VALUE` for a table. Raises InputError
+    in one sentence."""
+    by_flag = {option.flag: option for option in described(declared)}
+    given: dict[str, object] = {}
+    pairs: dict[str, list[str]] = defaultdict(list)
+    rest = iter(words)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        option = by_flag.get(flag)
+        if option is None:
+            raise InputError(f"{what} has no option {flag}{perhaps(flag, by_flag)}")
+        base, _, _ = _taken_apart(option.hint)
+        if base is bool:
+            given[option.name] = option.default != "yes"
+            continue
+        if not equals and (following := next(rest, None)) is None:
+            raise InputError(f"{what}: {flag} needs a value")
+        pairs[option.name].append(value if equals else str(following))
+        given[option.name] = (
+            read_pairs(pairs[option.name]) if get_origin(base) is dict else pairs[option.name][-1]
+        )
+    values = read_options(what, declared, given)
+    return {
+        option.field: getattr(values, option.field)
+        for option in by_flag.values()
+        if option.name in given
+    }
 
 
 def read_options(

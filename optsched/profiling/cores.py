@@ -1,7 +1,6 @@
 """How many cores a command needs: it is run with several counts, and the smallest on the plateau is
 found."""
 
-import math
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -135,13 +134,11 @@ def _steps_per_s(setting: Setting) -> float:
         watched = run(setting, scratch, Path(name) / "checkpoints", 1)
     raise_if_failed(watched)
     steps = steps_of(watched)
-    if steps is None or steps.times is None:
+    if steps is None:
         raise ProbeError(
             f"with {len(setting.cores)} cores no two steps were seen in {setting.for_s:g} s, so "
             "there is no rate to "
             "compare; give it longer with --for, or let the command report its steps "
             "(docs/profiling.md)"
         )
-    found = 1 / steps.times.mean_s
-    assert math.isfinite(found)
-    return found
+    return 1 / steps.times.mean_s

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import OptschedError
-from .facts import facts
+from .facts import Facts
 from .host import require_psutil
 from .measured import Measured
 from .run import Setting, Watched, run
@@ -37,12 +37,12 @@ def probe(setting: Setting, *, gpu_type: str | None = None) -> Measured:
         raise_if_failed(first)
         second = _run(again, folder, 2, STEPS_AFTER_RESTORE) if first.saved_and_stopped else None
     fault = None if second is None else failure(second)
-    found, notes, absent = facts(setting, first, None if fault else second)
+    facts = Facts(setting, first, None if fault else second)
     if fault:
-        absent["restore_s"] = f"started again from what it had saved, {fault}"
+        facts.absent["restore_s"] = f"started again from what it had saved, {fault}"
     kind = gpu_type or (None if setting.nvml is None else setting.nvml.name)
     return Measured(
-        **found,  # type: ignore[arg-type]
+        **facts.values,  # type: ignore[arg-type]
         at_s=round(time.time(), 3),
         command=shlex.join(setting.argv),
         user=user_name(),
@@ -50,8 +50,8 @@ def probe(setting: Setting, *, gpu_type: str | None = None) -> Measured:
         gpu_type=kind,
         gpus=setting.gpus,
         cpus=len(setting.cores),
-        notes=tuple(notes),
-        absent=absent,
+        notes=tuple(facts.notes),
+        absent=facts.absent,
     )
 
 

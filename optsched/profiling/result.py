@@ -2,12 +2,11 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from ..files import NOUNS, parse_file, plain, read_bytes
+from ..files import plain
 from ..model.profile import Profile
-from .cores import CoreCount, CoreSweep
+from .cores import CoreSweep
 from .learn import learned
 from .measured import Measured
 
@@ -22,9 +21,6 @@ class Result:
     profile: Profile
     measured: Measured
     cores: CoreSweep | None = None
-
-
-RESULT_NOUNS = (*NOUNS, Measured, CoreCount, CoreSweep, Result)
 
 
 def result(measured: Measured, cores: CoreSweep | None = None, name: str | None = None) -> Result:
@@ -51,12 +47,6 @@ def result_object(found: Result) -> dict[str, Any]:
 def dump_result(found: Result) -> str:
     """The file's text."""
     return json.dumps(result_object(found), indent=2) + "\n"
-
-
-def read_result(path: str | Path) -> Result:
-    """A file that `optsched profile -o` wrote. Raises InputError naming every fault."""
-    parsed: Result = parse_file(Result, read_bytes(path), str(path), RESULT_FORMAT, RESULT_NOUNS)
-    return parsed
 
 
 def six_digits(value: Any) -> Any:

@@ -65,10 +65,20 @@ class Watched:
 
     @property
     def saved_and_stopped(self) -> bool:
-        """Whether it was asked to stop and did so as the contract says."""
+        """Tell whether it was asked to stop and did so as the contract says."""
         return (
             self.asked_s is not None and not self.killed and self.exit_status == SAVED_AND_STOPPED
         )
+
+    @property
+    def until_s(self) -> float:
+        """The time until which it ran undisturbed."""
+        return self.ended_s if self.asked_s is None else self.asked_s
+
+    @property
+    def saves(self) -> list[tuple[float, float, int | None]]:
+        """What the hook saw it save."""
+        return [] if self.hook is None else self.hook.saves
 
 
 def run(

@@ -7,13 +7,15 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 from ..errors import InputError
-from .warm import MOST_BYTES, kill_run
+from .warm import ANSWER, ERRORS, MOST_BYTES, kill_run
 
 ONE_THREAD = {
     name: "1"
@@ -31,12 +33,14 @@ ONE_THREAD = {
 class Ended:
     """What became of a run: its exit status, negative for a signal, None where it had to be
     stopped; its times, start of Python not included, and the most memory it held, its children
-    included."""
+    included; its answer as JSON, and what it wrote to stderr."""
 
     status: int | None
     wall_s: float
     cpu_s: float
     memory_gib: float
+    answer: str = ""
+    errors: str = ""
 
 
 class Warm:
@@ -66,25 +70,19 @@ class Warm:
         self.close()
 
     def run(
-        self,
-        words: list[str],
-        out: IO[bytes],
-        err: IO[bytes],
-        *,
-        time_limit_s: float,
-        memory_gib: float,
+        self, request: dict[str, Any], folder: Path, *, time_limit_s: float, memory_gib: float
     ) -> Ended:
-        """Run `optsched WORDS` with its output in these files, and wait for its end.
+        """Run a command of a study with a folder for its files, and wait for its end.
 
         Raises InputError where Python here cannot start optsched.
         """
         if not self._ready and not self._hear():
             raise InputError(f"{sys.executable} cannot import optsched in a process of its own")
         self._ready = True
-        request = json.dumps({"words": words, "memory_gib": memory_gib}).encode()
+        limited = {**request, "folder": str(folder), "memory_gib": memory_gib}
         started_s = time.perf_counter()
         with suppress(BrokenPipeError):
-            socket.send_fds(self._control, [request], [out.fileno(), err.fileno()])
+            self._control.send(json.dumps(limited).encode())
         pid = self._hear().get("pid")
         stopped, said = False, None
         while pid is not None and said is None:
@@ -99,7 +97,12 @@ class Warm:
         wall_s = time.perf_counter() - started_s
         if not said:  # the warm process has been killed, and the run with it
             return Ended(-9, wall_s, 0.0, 0.0)
-        return Ended(None if stopped else said["status"], wall_s, said["cpu_s"], said["memory_gib"])
+        answer, errors = (
+            path.read_text(errors="replace") if (path := folder / name).exists() else ""
+            for name in (ANSWER, ERRORS)
+        )
+        status = None if stopped else said["status"]
+        return Ended(status, wall_s, said["cpu_s"], said["memory_gib"], answer, errors)
 
     @property
     def alive(self) -> bool:
@@ -129,14 +132,15 @@ class WarmProcesses(ExitStack):
         super().__init__()
         self._idle: SimpleQueue[Warm] = SimpleQueue()
 
-    def take(self) -> Warm:
-        """Return a process that nobody uses; give it back."""
+    @contextmanager
+    def lent(self) -> Iterator[Warm]:
+        """Yield a process that nobody else uses meanwhile; one that has ended is not used again."""
         try:
-            return self._idle.get_nowait()
+            warm = self._idle.get_nowait()
         except Empty:
-            return self.enter_context(Warm())
-
-    def give_back(self, warm: Warm) -> None:
-        """Let others use a process, unless it has ended."""
-        if warm.alive:
-            self._idle.put(warm)
+            warm = self.enter_context(Warm())
+        try:
+            yield warm
+        finally:
+            if warm.alive:
+                self._idle.put(warm)

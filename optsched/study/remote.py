@@ -5,15 +5,14 @@ and a study keeps each as soon as it is: so the clusters' own futures are used.
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from .address import code_version
 from .clusters import Cluster
-from .execute import Outcome
-from .worker import Errand
+from .execute import Outcome, Task
 
 QUEUED = 64
 """At least so many tasks are with the cluster at a time, so that one that grows sees what there is
@@ -22,9 +21,6 @@ PER_CORE = 4
 TRIES = 2
 MOST_LOST = 20
 """So many runs lost one after another, and none done: then it is not the runs."""
-
-Task = tuple[int, str, Path, tuple[float, float]]
-"""Its position, command, instance and limits: seconds and GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,50 +32,45 @@ class Lost:
 
 
 def run_on(
-    cluster: Cluster, tasks: Sequence[Task], workers: int | None, *, plans: bool
+    cluster: Cluster, tasks: Sequence[Task], workers: int | None
 ) -> Generator[tuple[int, Outcome | Lost]]:
-    """Outcomes as they come, at most `workers` runs at a time, else as many as the cluster has
-    cores. A run that is lost, as with its worker, is tried once more.
+    """Yield outcomes by the position of their task, as they come, at most `workers` runs at a time,
+    else as many as the cluster has cores. A run that is lost, as with its worker, is tried again.
 
     Raises InputError where a worker has no optsched or another one, where the cluster is gone or
     stays without workers, and where it loses one run after another; what was finished stays.
     """
     at_once = workers or max(QUEUED, PER_CORE * cluster.cores())
-    shared: dict[Path, Any] = {}
-    waiting = iter(tasks)
-    pending: dict[Any, tuple[Task, int]] = {}
+    shared: dict[str, Any] = {}
+    waiting = enumerate(tasks)
+    pending: dict[Any, tuple[int, int]] = {}
     lost_in_a_row = 0
 
-    def submit(task: Task, tries: int) -> None:
-        _, command, path, (time_limit_s, memory_gib) = task
+    def submit(i: int, tries: int) -> None:
+        path = tasks[i].instance
         if path not in shared:
-            shared[path] = cluster.share(path.read_bytes())
-        errand = Errand(
-            command=command,
-            instance=str(path),
-            time_limit_s=time_limit_s,
-            memory_gib=memory_gib,
-            plans=plans,
-            version=code_version(command),
-        )
-        pending[cluster.submit(asdict(errand), shared[path])] = task, tries
+            shared[path] = cluster.share(Path(path).read_bytes())
+        errand = replace(tasks[i], version=code_version(tasks[i].command))
+        pending[cluster.submit(asdict(errand), shared[path])] = i, tries
 
     try:
         while True:
-            while len(pending) < at_once and (task := next(waiting, None)) is not None:
-                submit(task, 1)
+            while len(pending) < at_once and (entry := next(waiting, None)) is not None:
+                submit(entry[0], 1)
             if not pending:
                 return
             done = cluster.next_done(list(pending))
             if done is None:
                 continue
-            task, tries = pending.pop(done)
+            i, tries = pending.pop(done)
             try:
-                found = cluster.result(done)
+                returned = cluster.result(done)
             except Exception as error:
                 if tries < TRIES:
-                    shared.pop(task[2], None)  # the instance may have been lost with the worker
-                    submit(task, tries + 1)
+                    shared.pop(
+                        tasks[i].instance, None
+                    )  # the instance may have been lost with the worker
+                    submit(i, tries + 1)
                     continue
                 lost_in_a_row += 1
                 if lost_in_a_row >= MOST_LOST:
@@ -88,12 +79,12 @@ def run_on(
                         f"{_last_line(error)}; what is finished is kept, and the same command "
                         "goes on"
                     ) from error
-                yield task[0], Lost(f"the cluster lost it {TRIES} times: {_last_line(error)}")
+                yield i, Lost(f"the cluster lost it {TRIES} times: {_last_line(error)}")
                 continue
             lost_in_a_row = 0
-            if "unfit" in found:
-                raise InputError(found["unfit"])
-            yield task[0], Outcome(**found)
+            if "unfit" in returned:
+                raise InputError(returned["unfit"])
+            yield i, Outcome(**returned)
     finally:
         cluster.cancel(list(pending))
 

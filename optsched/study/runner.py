@@ -12,7 +12,7 @@ from ..errors import InputError
 from .choice import chosen
 from .clusters import Cluster, connected
 from .design import Run, Study, runs
-from .execute import Outcome, run_command
+from .execute import Outcome, Task, run_task
 from .optima import held_against
 from .process import WarmProcesses
 from .remote import Lost, run_on
@@ -52,42 +52,47 @@ def _run_study(
 ) -> list[Result]:
     todo = runs(study)
     limits = (parse_duration(study.time_limit), study.memory_gib)
-    made: dict[str, tuple[Path, str]] = {}
+    hashes: dict[str, str] = {}
     broken: dict[str, str] = {}
-    for source, path, outcome in _make(todo, results, workers or 1, limits):
+    paths = {}
+    for source, path, outcome in _make(todo, results, workers or 1, study.memory_gib):
+        paths[source] = path
         if outcome is None or outcome.answer is not None:
-            made[source] = path, _hash_of(path)
+            hashes[source] = hashlib.sha256(path.read_bytes()).hexdigest()
         else:
             broken[source] = f"instance: {outcome.reason}"
     found: dict[int, Result] = {}
-    open_runs = []
+    open_runs: list[tuple[int, str, Task]] = []
     for i, run in enumerate(todo):
         source = run.make or run.file or ""
         if source in broken:
             found[i] = Result(run, None, broken[source], 0.0, 0.0, 0.0)
             continue
-        path, instance_hash = made[source]
-        address = results.address(run, instance_hash, limits, study.plans)
+        address = results.address(run, hashes[source], limits, study.plans)
         known = results.find(run, address)
         if known is not None:
             found[i] = held_against(known)
-        else:
-            open_runs.append((i, run, path, address))
+            continue
+        task = Task(
+            command=run.command,
+            instance=str(paths[source]),
+            time_limit_s=limits[0],
+            memory_gib=limits[1],
+            plans=study.plans,
+        )
+        open_runs.append((i, address, task))
     if on_start is not None:
         on_start(len(todo), len(found))
-    tasks = [(i, run.command, path, limits) for i, run, path, _ in open_runs]
-    addresses = {i: (run, address) for i, run, _, address in open_runs}
+    tasks = [task for _, _, task in open_runs]
     with closing(
-        _in_parallel(tasks, workers or 1, plans=study.plans)
-        if cluster is None
-        else run_on(cluster, tasks, workers, plans=study.plans)
+        _in_parallel(tasks, workers or 1) if cluster is None else run_on(cluster, tasks, workers)
     ) as outcomes:
-        for i, ended in outcomes:
-            run, address = addresses[i]
+        for k, ended in outcomes:
+            i, address, _ = open_runs[k]
             if isinstance(ended, Lost):  # kept nowhere: the next study tries it again
-                found[i] = Result(run, None, ended.reason, 0.0, 0.0, 0.0)
+                found[i] = Result(todo[i], None, ended.reason, 0.0, 0.0, 0.0)
             else:
-                told = Result(run=run, address=address, **ended.as_dict())
+                told = Result(run=todo[i], address=address, **ended.as_dict())
                 results.keep(told, ended.kept)
                 found[i] = held_against(told)
             if on_result is not None:
@@ -96,10 +101,10 @@ def _run_study(
 
 
 def _make(
-    todo: list[Run], results: Results, workers: int, limits: tuple[float, float]
+    todo: list[Run], results: Results, workers: int, memory_gib: float
 ) -> Iterator[tuple[str, Path, Outcome | None]]:
     """Yield the instances of the runs, those made that are not there yet; None for one that was."""
-    wanted = {}
+    wanted: dict[str, Path] = {}
     for run in todo:
         if run.make is not None:
             path = results.instance_path(run.make)
@@ -112,53 +117,26 @@ def _make(
             if not file.is_file():
                 raise InputError(f"instance {run.instance}: {file} is no file")
             yield run.file or "", file, None
-    sources = list(wanted)
     tasks = [
-        (i, source, wanted[source], (MAKE_LIMIT_S, limits[1])) for i, source in enumerate(sources)
+        Task(command=make, instance=str(path), time_limit_s=MAKE_LIMIT_S, memory_gib=memory_gib)
+        for make, path in wanted.items()
     ]
-    for i, outcome in _in_parallel(tasks, workers, makes=True):
-        yield sources[i], wanted[sources[i]], outcome
+    for k, outcome in _in_parallel(tasks, workers):
+        yield tasks[k].command, Path(tasks[k].instance), outcome
 
 
-def _in_parallel(
-    tasks: list[tuple[int, str, Path, tuple[float, float]]],
-    workers: int,
-    *,
-    makes: bool = False,
-    plans: bool = False,
-) -> Generator[tuple[int, Outcome]]:
-    """Outcomes as they come: each run is a process of its own, so threads suffice to wait for
-    them."""
+def _in_parallel(tasks: list[Task], workers: int) -> Generator[tuple[int, Outcome]]:
+    """Yield outcomes by the position of their task, as they come: each run is a process of its own,
+    so threads suffice to wait for them."""
     from joblib import Parallel, delayed
 
     parallel: Any = Parallel(
         n_jobs=workers, backend="threading", return_as="generator_unordered", batch_size=1
     )
     with WarmProcesses() as processes:
-        yield from parallel(delayed(_one)(task, makes, plans, processes) for task in tasks)
 
+        def run(k: int) -> tuple[int, Outcome]:
+            with processes.lent() as warm:
+                return k, run_task(tasks[k], warm)
 
-def _one(
-    task: tuple[int, str, Path, tuple[float, float]],
-    makes: bool,
-    plans: bool,
-    processes: WarmProcesses,
-) -> tuple[int, Outcome]:
-    i, command, path, (time_limit_s, memory_gib) = task
-    warm = processes.take()
-    try:
-        return i, run_command(
-            command,
-            None if makes else path,
-            warm=warm,
-            time_limit_s=time_limit_s,
-            memory_gib=memory_gib,
-            output=path if makes else None,
-            plans=plans,
-        )
-    finally:
-        processes.give_back(warm)
-
-
-def _hash_of(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+        yield from parallel(delayed(run)(k) for k in range(len(tasks)))

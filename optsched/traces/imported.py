@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..model.instance import Instance
 from ..plugins.options import Flag, PluginOptions, declared_by
 
-Track = Callable[[Sequence[str]], Iterable[str]]
+Track = Callable[[Sequence[Any]], Iterable[Any]]
 """Goes through the lines of a source one by one, showing progress on the way."""
 
 ClusterText = Annotated[
@@ -36,7 +36,7 @@ SwitchTable = Annotated[Path | None, "The cluster, as a table of switches and no
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One trace format, a plug-in (entry points `optsched.importers`): `read(source, jobs=, track=,
-    **options)`, whose other keyword-only parameters declare its options.
+    **options)`, whose other parameters declare its options.
 
     `profiled` formats come with measured profiles (or need none); to jobs of the others `optsched
     import` attaches measured ones.
@@ -49,7 +49,7 @@ class Format:
     @property
     def Options(self) -> type[PluginOptions]:
         """What may be set."""
-        return declared_by(self.read, "jobs", "track")
+        return declared_by(self.read, "source", "jobs", "track")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from optsched.executors.base import Arrival, AttemptKey, AttemptState, Observation, Order
 from optsched.executors.sbatch import SbatchExecutor
+from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.site import Site
 from optsched.model.instance import Slot
 from optsched.testing.executors import until
@@ -26,14 +27,16 @@ class HoldingPlace:
         self.executor = self.open()
 
     def open(self) -> SbatchExecutor:
-        inner = self.cluster.executor(self.cluster.shared)
         site = Site(
+            min_run_s=0.0,
+            max_preemptions=None,
             partition="optsched",
             poll_s=0.1,
             python=everybodys_python(),
             heartbeat=self.cluster.heartbeat,
         )
-        return SbatchExecutor(self.cluster.shared, inner, inner.client, site)
+        client = SlurmClient(30.0, self.cluster.conf)
+        return SbatchExecutor(self.cluster.shared, client, site, {})
 
     def reopen(self) -> None:
         """As after `kill -9` of the controller."""

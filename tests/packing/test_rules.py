@@ -26,7 +26,7 @@ def where(
     """Nodes and GPUs of jobs that arrive in this order."""
     asked = problem(found)
     packed = pack(
-        asked, np.array([asked.names.index(id_) for id_ in ids]), rule(name, asked, seed), seed
+        asked, np.array([asked.names.index(id_) for id_ in ids]), rule(name)(asked, seed), seed
     )
     return [
         (asked.nodes[at].name if at >= 0 else "-", gpus)
@@ -124,15 +124,14 @@ def test_allocation_is_a_mean_over_arrivals() -> None:
     """On 100 GPUs the 10th to 11th ... job of half a GPU: demands 9.5, 10 and 10.5 round to 10
     (ties to even)."""
     found = problem(instance([node("n", 100)], [job(f"j{i:03}", 1, 0.5) for i in range(40)]))
-    packed = pack(found, np.arange(40), rule("best-fit", found, 0), 0)
+    packed = pack(found, np.arange(40), rule("best-fit")(found, 0), 0)
     assert allocated_at(packed, found.gpu_units, 10) == pytest.approx((9.5 + 10 + 10.5) / 3)
     assert allocated_at(packed, found.gpu_units, 90) is None
 
 
 def test_unknown_rules_are_refused() -> None:
-    found = problem(instance([node("n", 1)], [job("a")]))
     with pytest.raises(InputError, match="--rule 'nothing' is unknown; one of random, dot-product"):
-        rule("nothing", found, 0)
+        rule("nothing")
 
 
 @pytest.mark.slow
@@ -151,7 +150,7 @@ def test_the_published_numbers() -> None:
     for name in RULES:
         seen = []
         for seed in (42, 43, 44):
-            packed = pack(found, arrivals(found, 1.3, seed), rule(name, found, seed), seed)
+            packed = pack(found, arrivals(found, 1.3, seed), rule(name)(found, seed), seed)
             seen.append(allocated_at(packed, found.gpu_units, 130) or 0.0)
         if name == "optsched":
             assert np.mean(seen) > published["fgd"]

@@ -37,7 +37,7 @@ def test_nothing_is_wrong_with_what_rules_do(
     found: Instance, name: str, load: float, seed: int
 ) -> None:
     asked = problem(found)
-    packed = pack(asked, arrivals(asked, load, seed), rule(name, asked, seed), seed)
+    packed = pack(asked, arrivals(asked, load, seed), rule(name)(asked, seed), seed)
     assert violations(found, placements(asked, packed)) == []
 
 

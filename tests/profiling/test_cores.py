@@ -8,7 +8,7 @@ import pytest
 
 from optsched.errors import InputError
 from optsched.profiling.cores import check_counts, plateau, sweep
-from optsched.profiling.picture import bars, svg, ticks
+from optsched.profiling.picture import bars, svg
 from optsched.profiling.probe import ProbeError
 from tests.profiling.conftest import LOOP, patiently
 
@@ -121,16 +121,6 @@ def test_pictures() -> None:
     assert len(lines) == 3
     assert lines[1].startswith(" 2 ") and "smallest on the plateau" in lines[1]
     assert 0.45 * lines[2].count("█") < lines[0].count("█") < 0.6 * lines[2].count("█")
-    root = ET.fromstring(svg(found, 'python <train>.py "&"' * 9, "cores for each GPU"))
-    circles = root.findall("{http://www.w3.org/2000/svg}circle")
-    heights = [float(circle.get("cy", "nan")) for circle in circles]
-    assert len(heights) == 3
-    assert heights[0] > heights[1] == pytest.approx(heights[2], abs=2)
-    assert [circle.get("r") for circle in circles] == ["4", "6", "4"]
-
-
-@pytest.mark.parametrize("most", [0.003, 0.99, 1.0, 7.0, 12.5, 1234.0])
-def test_ticks_are_few_and_within(most) -> None:
-    found = ticks(most)
-    assert 4 <= len(found) <= 9
-    assert found[0] == 0 and found[-1] <= most
+    drawn = svg(found, 'python <train>.py "&"' * 9, "cores for each GPU")
+    assert ET.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
+    assert drawn == svg(found, 'python <train>.py "&"' * 9, "cores for each GPU")

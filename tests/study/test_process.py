@@ -19,7 +19,7 @@ from optsched.study.process import Ended, Warm, WarmProcesses
 from optsched.traces.generate.synth import generate
 
 PATIENCE_S = 120.0
-FOREVER = ["--solver", "cpsat", "--time-limit", "1h", "--workers", "2", "--json"]
+FOREVER = "solve --solver cpsat --time-limit 1h --workers 2"
 
 
 @pytest.fixture
@@ -30,19 +30,20 @@ def instance(tmp_path: Path) -> Path:
 
 
 def run(
-    warm: Warm, *words: str | Path, time_limit_s: float = PATIENCE_S, memory_gib: float = 4.0
-) -> tuple[Ended, bytes, bytes]:
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        ended = warm.run(
-            [str(word) for word in words],
-            out,
-            err,
+    warm: Warm,
+    command: str,
+    instance: Path,
+    *,
+    time_limit_s: float = PATIENCE_S,
+    memory_gib: float = 4.0,
+) -> Ended:
+    with tempfile.TemporaryDirectory() as folder:
+        return warm.run(
+            {"command": command, "instance": str(instance), "plans": False},
+            Path(folder),
             time_limit_s=time_limit_s,
             memory_gib=memory_gib,
         )
-        out.seek(0)
-        err.seek(0)
-        return ended, out.read(), err.read()
 
 
 def until(holds: Callable[[], bool]) -> bool:
@@ -70,90 +71,115 @@ def descendants(pid: int) -> list[int]:
     return [*mine, *(deeper for one in mine for deeper in descendants(one))]
 
 
-def test_a_run_says_what_a_fresh_interpreter_says(instance: Path) -> None:
-    lines: list[list[str | Path]] = [
-        ["simulate", instance, "--policy", "srtf", "--json", "--curves"],
-        ["simulate", instance, "--policy", "nobody"],
-        ["solve", instance, "--solver", "wspt", "--json"],
-        ["simulate", "no-such-file", "--policy", "fifo"],
-    ]
+@pytest.mark.parametrize(
+    "command",
+    [
+        "simulate --policy srtf --option x=y",
+        "simulate --policy srtf --curves --round 2m --estimates history",
+        "simulate --policy nobody",
+        "solve --solver wspt --workers 1 --objective makespan",
+        "solve --solver cpsat --gap 50% --time-limit 5s --workers 1 --option work=1",
+        "round --length 120s --fixed --gap 1% --budget=5s",
+        "pack --rule best-fit --load 1.1 --seed 3 --bound",
+    ],
+)
+def test_a_run_answers_what_the_command_line_prints(instance: Path, command: str) -> None:
     with Warm() as warm:
-        for line in lines:
-            ended, out, err = run(warm, *line)
-            command = [sys.executable, "-m", "optsched", *map(str, line)]
-            fresh = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
-            assert (ended.status, err) == (fresh.returncode, fresh.stderr)
-            assert _untimed(out) == _untimed(fresh.stdout)
-            assert ended.cpu_s <= ended.wall_s + 0.1 and ended.memory_gib > 0.01
+        ended = run(warm, command, instance)
+    verb, *words = command.split()
+    line = [sys.executable, "-m", "optsched", verb, str(instance), *words, "--json"]
+    fresh = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (ended.status, ended.errors) == (
+        fresh.returncode,
+        fresh.stderr.removeprefix("optsched: ").rstrip("\n"),
+    )
+    assert _untimed(ended.answer) == _untimed(fresh.stdout)
+    assert ended.cpu_s <= ended.wall_s + 0.1 and ended.memory_gib > 0.01
 
 
-def _untimed(out: bytes) -> object:
-    found = json.loads(out) if out else {}
-    return {
-        name: value for name, value in found.items() if name not in ("decision_wall_s", "wall_s")
+def test_bounds_are_the_best_of_the_command_line(instance: Path) -> None:
+    with Warm() as warm:
+        ended = run(warm, "bound --objective deadline,wct", instance)
+    line = ["bound", str(instance), "--objective", "deadline,wct", "--json"]
+    fresh = subprocess.run(
+        [sys.executable, "-m", "optsched", *line], capture_output=True, timeout=PATIENCE_S
+    )
+    best = {
+        bound["objective"]: bound["value"] for bound in json.loads(fresh.stdout) if bound["best"]
     }
+    assert {level["name"]: level["bound"] for level in json.loads(ended.answer)["levels"]} == best
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("simulate --polcy fifo", "simulate has no option --polcy (did you mean --policy?)"),
+        ("simulate --policy", "--policy needs a value"),
+        ("simulate --option nothing", "has no value; write key=value"),
+        ("solve --time-limit soon", "is no duration"),
+        ("solve --workers few", "option workers of solve: 'few'; expected a whole number"),
+        ("solve --gap much", "is no share; write 1% or 0.01"),
+    ],
+)
+def test_wrong_options_are_said_in_a_sentence(instance: Path, command: str, says: str) -> None:
+    with Warm() as warm:
+        ended = run(warm, command, instance)
+    assert ended.status == 2 and says in ended.errors and "\n" not in ended.errors
+
+
+def _untimed(answer: str) -> object:
+    found = json.loads(answer) if answer else {}
+    timed = ("decision_wall_s", "wall_s", "jobs")  # the plan of a solve is kept beside its answer
+    if "policy" in found or "rule" in found:
+        timed = timed[:2]
+    return {name: value for name, value in found.items() if name not in timed}
 
 
 def test_a_run_that_goes_on_is_ended_with_all_that_it_started(instance: Path) -> None:
     with Warm() as warm:
-        ended, _, _ = run(warm, "solve", instance, *FOREVER, time_limit_s=8.0)
+        ended = run(warm, FOREVER, instance, time_limit_s=8.0)
         assert ended.status is None and ended.wall_s >= 8.0
         assert until(lambda: descendants(warm._process.pid) == [])
-        assert (
-            run(warm, "simulate", instance, "--policy", "fifo", "--quiet")[0].status == 0
-        )  # and it goes on
+        assert run(warm, "simulate --policy fifo", instance).status == 0  # and it goes on
 
 
 def test_a_run_has_no_more_memory_than_it_may(instance: Path) -> None:
+    large = instance.with_name("large.json")
     with Warm() as warm:
-        ended, _, err = run(
-            warm,
-            "generate",
-            "--jobs",
-            "1000000",
-            "--gpus",
-            "100",
-            "--like",
-            "mixed",
-            "-o",
-            instance.with_name("large.json"),
-            memory_gib=0.4,
-        )
-        assert ended.status not in (0, None) and (b"MemoryError" in err or ended.status < 0)
-        assert ended.memory_gib < 0.4 and not instance.with_name("large.json").exists()
+        command = "generate --jobs 1000000 --gpus 100 --like mixed"
+        ended = run(warm, command, large, memory_gib=0.4)
+        assert ended.status not in (0, None) and ("MemoryError" in ended.errors or ended.status < 0)
+        assert ended.memory_gib < 0.4 and not large.exists()
 
 
 def test_a_warm_process_that_is_killed_takes_its_run_along(instance: Path) -> None:
     found: list[Ended] = []
     with WarmProcesses() as processes:
-        warm = processes.take()
-        thread = threading.Thread(
-            target=lambda: found.append(run(warm, "solve", instance, *FOREVER)[0])
-        )
-        thread.start()
-        assert until(lambda: len(descendants(warm._process.pid)) > 0)
-        runs = descendants(warm._process.pid)[:1]
-        os.kill(warm._process.pid, signal.SIGKILL)
-        thread.join(timeout=PATIENCE_S)
-        assert [one.status for one in found] == [-signal.SIGKILL]
-        assert until(lambda: not any(is_there(pid) for pid in runs))
-        assert until(lambda: not warm.alive)
-        processes.give_back(warm)
-        other = processes.take()
-        assert (
-            other is not warm
-            and run(other, "simulate", instance, "--policy", "fifo", "--quiet")[0].status == 0
-        )
+        with processes.lent() as warm:
+            thread = threading.Thread(target=lambda: found.append(run(warm, FOREVER, instance)))
+            thread.start()
+            assert until(lambda: len(descendants(warm._process.pid)) > 0)
+            runs = descendants(warm._process.pid)[:1]
+            os.kill(warm._process.pid, signal.SIGKILL)
+            thread.join(timeout=PATIENCE_S)
+            assert [ended.status for ended in found] == [-signal.SIGKILL]
+            assert until(lambda: not any(is_there(pid) for pid in runs))
+            assert until(lambda: not warm.alive)
+        with processes.lent() as other:
+            assert other is not warm
+            assert run(other, "simulate --policy fifo", instance).status == 0
 
 
 def test_nothing_is_left_of_a_study_that_is_killed(instance: Path) -> None:
     script = (
-        "import sys, tempfile; from optsched.study.process import Warm\n"
-        "warm = Warm(); out = tempfile.TemporaryFile(); print(warm._process.pid, flush=True)\n"
-        "warm.run(sys.argv[1:], out, out, time_limit_s=3600, memory_gib=4)"
+        "import sys, pathlib; from optsched.study.process import Warm\n"
+        "warm = Warm(); print(warm._process.pid, flush=True)\n"
+        "command, path, folder = sys.argv[1:]\n"
+        "request = {'command': command, 'instance': path, 'plans': False}\n"
+        "warm.run(request, pathlib.Path(folder), time_limit_s=3600, memory_gib=4)"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", script, "solve", str(instance), *FOREVER],
+        [sys.executable, "-c", script, FOREVER, str(instance), str(instance.parent)],
         stdout=subprocess.PIPE,
         text=True,
     ) as study:

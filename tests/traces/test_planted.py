@@ -87,10 +87,10 @@ def test_the_command(tmp_path: Path) -> None:
     said = json.loads(found.stdout)
     assert (said["jobs"], said["nodes"], said["gpus"]) == (9, 2, 12)
     for more, why in (
-        (["--load", "2"], "--load does not go with --like planted"),
+        (["--load", "2"], "--load goes with --like philly"),
         (["--days", "2"], "--days goes"),
-        (["--uplinks", "10"], "--uplinks does not go"),
-        (["--checkpoint", "5m"], "--checkpoint does"),
+        (["--uplinks", "10"], "--uplinks goes"),
+        (["--checkpoint", "5m"], "--checkpoint goes"),
     ):
         wrong = CliRunner().invoke(main, [*line, *more, "-o", str(tmp_path / "b.json")])
         assert wrong.exit_code == 2 and why in wrong.output and not (tmp_path / "b.json").exists()

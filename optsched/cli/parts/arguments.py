@@ -129,16 +129,3 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"-o {folder}: cannot be made: {error.strerror or error}") from None
-
-
-def solver_options(pairs: tuple[str, ...]) -> dict[str, str]:
-    """`--option key=value` pairs. Raises InputError on one without `=` or a key given twice."""
-    found: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise InputError(f"--option {pair!r} has no value; write key=value")
-        if key.strip() in found:
-            raise InputError(f"--option {key.strip()} is given twice; keep one")
-        found[key.strip()] = value.strip()
-    return found

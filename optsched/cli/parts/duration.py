@@ -3,6 +3,7 @@
 import click
 
 from ...duration import parse_duration
+from ...plugins.options import parse_share
 
 
 def duration(value: str) -> float:
@@ -24,9 +25,6 @@ def cost(value: str) -> float:
 def share(value: str) -> float:
     """Read an option that is a share, as `1%` or `0.01`."""
     try:
-        found = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < float("inf"):
-        raise click.BadParameter(f"{value!r} is no share; write 1% or 0.01")
-    return found
+        return parse_share(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None

@@ -1,7 +1,5 @@
 """One live line on a terminal while a solver works: best plan, bound, gap, time left."""
 
-import csv
-import io
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from ...engine import Progress
 
 REDRAWN_PER_S = 4
-TRACE_COLUMNS = ("wall_s", "value", "bound", "source")
 
 
 @contextmanager
@@ -84,33 +81,6 @@ def completed_jobs(jobs: int, wanted: bool) -> Iterator[Callable[[int], None] | 
 
     with live_line(line, wanted) as shown:
         yield tell if shown else None
-
-
-class Trace:
-    """Called at every progress of the engine, keeps what changed and passes it on."""
-
-    def __init__(self, pass_on: "Callable[[Progress], None] | None" = None) -> None:
-        self.pass_on = pass_on
-        self.rows: list[tuple[float, float | None, float | None, str | None]] = []
-
-    def __call__(self, progress: "Progress") -> None:
-        row = (progress.elapsed_s, progress.value, progress.bound, progress.source)
-        if not self.rows or row[1:] != self.rows[-1][1:]:
-            self.rows.append(row)
-        if self.pass_on is not None:
-            self.pass_on(progress)
-
-    def as_csv(self) -> str:
-        """Return one line per change: `wall_s` since the start, `value` and `bound` of the first
-        objective that is not settled, and the `source` of the plan; empty where there is none
-        yet."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(TRACE_COLUMNS)
-        writer.writerows(
-            [f"{wall_s:.3f}", value, bound, source] for wall_s, value, bound, source in self.rows
-        )
-        return out.getvalue()
 
 
 def words(

@@ -11,13 +11,21 @@ from typing import Any, Generic, TypeVar
 
 from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation
 from ..supervision import records
-from .ending import checked, exit_status, observed, with_ending
+from .ending import checked, exit_status, number
 from .folder import NEVER_STARTED, AttemptFolder
 
 Seen = TypeVar("Seen")
 """What the manager says, by which an attempt is looked at."""
 LOST_GRACE_S = 5.0
 """So long may save what is left of an attempt that cannot go on."""
+AGAIN_S = 5.0
+"""How often a manager is told again what it has not done yet."""
+SETTLE_S = 4.0
+"""So long after the end of a job its supervisor's words may still be on their way through a shared
+file system, and so long a submission whose answer was lost may take to be seen."""
+FENCE_S = 15.0
+"""So long after it was told to end is there no supervisor that still reads its folder has anything
+running: a second until it looks, its grace, two and a half for what the command leaves behind."""
 
 
 class FollowedAttempt(ABC, Generic[Seen]):
@@ -27,8 +35,8 @@ class FollowedAttempt(ABC, Generic[Seen]):
         self.key = key
         self.folder = AttemptFolder(attempts, key)
         self.ended: Observation | None = None
-        self._claims: dict[str, dict[str, Any]] = {}
-        self._begun: dict[str, dict[str, Any]] = {}
+        self.told_s = -float("inf")  # when its manager was last told to end it
+        self._records: dict[tuple[str, str], dict[str, Any]] = {}
         self._endings: dict[str, dict[str, Any]] = {}
 
     @property
@@ -40,6 +48,14 @@ class FollowedAttempt(ABC, Generic[Seen]):
     def made_s(self) -> float:
         """When it was to be started, Unix time."""
         return time.time() if self.folder.spec is None else float(self.folder.spec["made_s"])
+
+    def held(self) -> list[dict[str, Any]]:
+        """Return its nodes with what it holds of each, until it has ended."""
+        return [] if self.ended is not None else self.folder.nodes
+
+    def remove(self, outputs: bool) -> None:
+        """Remove what is kept of it; without `outputs` what it printed stays."""
+        self.folder.remove(outputs)
 
     # ----------------------------------------------------------------------------------------------
     # to end it
@@ -88,6 +104,15 @@ class FollowedAttempt(ABC, Generic[Seen]):
         time by themselves."""
         return 0.0 if grace_s is None else None
 
+    def tell_again(self) -> bool:
+        """Return whether its manager is to be told again what it has not done, which counts as
+        told."""
+        now_s = time.monotonic()
+        if now_s < self.told_s + AGAIN_S:
+            return False
+        self.told_s = now_s
+        return True
+
     def overdue_s(self) -> float:
         """For how long it should have ended; negative before."""
         stop = self.stop_record()
@@ -131,9 +156,35 @@ class FollowedAttempt(ABC, Generic[Seen]):
     def end_with(
         self, status: int | None, reason: str | None, retry_s: float | None = None
     ) -> Observation:
-        """Keep that it ended so, with what its supervisors said."""
-        common = replace(self.observed(AttemptState.ENDED), retry_s=retry_s)
-        return self.end(with_ending(common, self._endings, status, reason))
+        """Keep that it ended so, with what its supervisors said that its commands used."""
+        ends, peaks, used = (
+            [ending[name] for ending in self._endings.values() if ending.get(name) is not None]
+            for name in ("ended_s", "peak_memory_gib", "cpu_s")
+        )
+        ended = replace(
+            self.observed(AttemptState.ENDED),
+            ended_s=max(ends, default=None),
+            exit_status=status,
+            reason=reason,
+            peak_memory_gib=sum(peaks) if peaks else None,
+            cpu_s=sum(used) if used else None,
+            retry_s=retry_s,
+        )
+        return self.end(ended)
+
+    def lost(self) -> str | None:
+        """Return why it was ended although nobody had asked for it."""
+        return (self.stop_record() or {}).get("lost")
+
+    def told(self) -> tuple[int | None, str | None]:
+        """Return exit status and reason, once it has ended on all nodes."""
+        lost, failed = self.lost(), self.failed()
+        if lost is not None:
+            return self.ended_by(lost)
+        began = any(ending["status"] is not None for ending in self._endings.values())
+        if failed is None and not began and self.first_reason() is None:
+            return None, NEVER_STARTED
+        return self.by_itself()
 
     def ended_by(self, lost: str) -> tuple[int | None, str]:
         """Return exit status and reason of one that was given up: it may have saved, or done all,
@@ -142,12 +193,49 @@ class FollowedAttempt(ABC, Generic[Seen]):
         well = SAVED_AND_STOPPED in statuses or not any(statuses)
         return exit_status(statuses) if well else None, lost
 
+    def by_itself(self) -> tuple[int | None, str | None]:
+        """Return exit status and reason of what nobody ended: those of the node that failed
+        first."""
+        failed = self.failed() or {}
+        name, said = failed.get("node"), checked(failed)
+        if isinstance(name, str) and name in self._endings:
+            first = self._endings[name]
+            status = said["status"] if first["status"] is None else first["status"]
+            said_reason = said["reason"] if first["status"] is None else None
+            words = f"its command ended with exit status {status}"
+            return status, self.on(name, first["reason"] or said_reason or words)
+        statuses = [ending["status"] for ending in self._endings.values()]
+        return exit_status(statuses), self.first_reason()
+
+    def first_reason(self) -> str | None:
+        """Return the first reason that a node gives."""
+        given = ((name, ending["reason"]) for name, ending in self._endings.items())
+        return next((self.on(name, why) for name, why in given if why is not None), None)
+
+    def failed(self) -> dict[str, Any] | None:
+        """Return which node failed first, as supervisors say that run as the user of the job."""
+        return records.read(str(self.folder.progress_path.with_name("failed.json")))
+
+    def on(self, name: str, reason: str) -> str:
+        """Return the reason, with the node where there are several."""
+        return f"on {name} {reason}" if len(self.names) > 1 else reason
+
     def observed(self, state: AttemptState) -> Observation:
         """Return the attempt in `state`, with what its supervisors said."""
-        for name in self.names:
-            self.began(name)
-        given = {name: self.given(name) or {} for name in self.names}
-        return observed(self.folder, state, self._begun, self._endings, given)
+        said = [self._endings.get(name) or self.began(name) or {} for name in self.names]
+        starts = [number(record.get("started_s")) for record in said]
+        return Observation(
+            key=self.key,
+            state=state,
+            gpu_ids={name: self._gpu_ids(name) for name in self.names},
+            started_s=max((start for start in starts if start is not None), default=None),
+            progress=self.folder.progress(),
+            output=self.folder.output(),
+        )
+
+    def _gpu_ids(self, name: str) -> tuple[str, ...]:
+        given = (self.given(name) or {}).get("gpu_ids")
+        return tuple(map(str, given)) if isinstance(given, list | tuple) else ()
 
     def given(self, name: str) -> dict[str, Any] | None:
         """Return the record that has the GPUs which it was given on a node."""
@@ -156,29 +244,28 @@ class FollowedAttempt(ABC, Generic[Seen]):
     def claim(self, name: str) -> dict[str, Any] | None:
         """Return who has come to run it on a node: its supervisor, or the executor to see to it
         that none will."""
-        return self._read_once(self._claims, name, "claim.json")
+        return self.read_once(name, "claim.json")
 
     def began(self, name: str) -> dict[str, Any] | None:
         """Return what its supervisor said when the command began."""
-        return self._read_once(self._begun, name, "pid.json")
+        return self.read_once(name, "pid.json")
 
-    def _read_once(
-        self, known: dict[str, dict[str, Any]], name: str, file: str
-    ) -> dict[str, Any] | None:
-        if name not in known:
-            found = records.read(str(self.folder.path / name / file))
-            if found is None:
+    def read_once(self, name: str, file: str) -> dict[str, Any] | None:
+        """Return a file of a node's that does not change once it is there."""
+        if (name, file) not in self._records:
+            there = records.read(str(self.folder.path / name / file))
+            if there is None:
                 return None
-            known[name] = found
-        return known[name]
+            self._records[name, file] = there
+        return self._records[name, file]
 
     def ending(self, name: str) -> dict[str, Any] | None:
         """Return how the command of a node ended, None before."""
         if name not in self._endings:
-            found = self.folder.exit(name)
-            if found is None:
+            ending = self.folder.exit(name)
+            if ending is None:
                 return None
-            self._endings[name] = checked(found)
+            self._endings[name] = checked(ending)
         return self._endings[name]
 
     def missing(self) -> list[str]:
@@ -194,9 +281,9 @@ class FollowedAttempt(ABC, Generic[Seen]):
                 beside.touch()
                 beside.unlink()
 
-    def take(self, name: str, reason: str | None = None) -> bool:
+    def take(self, name: str) -> bool:
         """See to it that nothing begins on a node any more; False if it has."""
-        claim = {"by": "executor", "reason": reason, "at_s": time.time()}
+        claim = {"by": "executor", "at_s": time.time()}
         return records.write_first(str(self.folder.path / name / "claim.json"), claim)
 
     def end_node(self, name: str, reason: str | None, status: int | None = None) -> AttemptState:
@@ -218,6 +305,9 @@ class FollowedAttempt(ABC, Generic[Seen]):
 class AttemptByNode(FollowedAttempt[Seen]):
     """An attempt of which its manager has something for each node."""
 
+    late = "it did not begin within"
+    """What is said of one that waits for too long."""
+
     def __init__(self, attempts: Path, key: AttemptKey) -> None:
         super().__init__(attempts, key)
         self._since_s: dict[tuple[str, str], float] = {}
@@ -226,9 +316,9 @@ class AttemptByNode(FollowedAttempt[Seen]):
     def look_at(self, rank: int, node: dict[str, Any], seen: Seen) -> AttemptState:
         """Return where it is on one node; it is `ended` there once that has been written down."""
 
-    @abstractmethod
-    def told(self) -> tuple[int | None, str | None]:
-        """Return exit status and reason, once it has ended on all nodes."""
+    def may_start(self) -> bool:
+        """Return whether something of it may still have to be started."""
+        return super().may_start() and self.failed() is None
 
     def going(self, state: AttemptState, name: str, seen: Seen) -> Observation:
         """Return the attempt that has not ended, and is in `state` for what is seen of the node
@@ -250,14 +340,47 @@ class AttemptByNode(FollowedAttempt[Seen]):
         claim = self.claim(name)
         if claim is None or claim.get("by") != "executor":
             return False
-        self.end_node(name, claim.get("reason"))
+        self.end_node(name, None)
         return True
 
     def alive_at(self, name: str) -> AttemptState:
         """Return where it is on a node where its supervisor runs."""
+        self._since_s.pop((name, "gone"), None)
         return AttemptState.STARTING if self.began(name) is None else AttemptState.RUNNING
 
-    def lasts(self, seconds: float, name: str, what: str, now_s: float | None = None) -> bool:
+    def waiting_at(
+        self, name: str, why_never: str | None, waits_for: str, held: bool = False
+    ) -> AttemptState:
+        """Return where it is on a node where nothing of it has begun: it is taken back where it is
+        not wanted any more or never will begin, as soon as its manager has let go of it (`held`)
+        there."""
+        if self.stop_record() is None and self.failed() is None:
+            timeout_s = (self.folder.spec or {})["start_timeout_s"]
+            if why_never is None and time.time() > self.made_s + timeout_s:
+                why_never = f"{self.late} {timeout_s:g} s: {waits_for}"
+            if why_never is None:
+                return AttemptState.STARTING
+            self.give_up(self.on(name, why_never))
+        if held or not self.take(name):
+            return AttemptState.STARTING  # it has just begun, and will find why it is not to run
+        return self.end_node(name, None)
+
+    def lost_at(self, name: str, why: str, now_s: float, fence_s: float = FENCE_S) -> AttemptState:
+        """Return where it is on a node where it began, and of which its manager says no more than
+        `why` it is over: a supervisor that can read its folder will end it within `fence_s`."""
+        if not self.lasts(SETTLE_S, name, "gone", now_s):
+            return AttemptState.RUNNING
+        if (name, "fenced") not in self._since_s:
+            self.look_anew([name])
+            if self.ending(name) is not None:
+                return AttemptState.ENDED
+            stop = self.stop_record()
+            if stop is None or (stop["grace_s"] is not None and stop.get("lost") is None):
+                self.give_up(self.on(name, why))
+        if not self.lasts(fence_s, name, "fenced", now_s):
+            return AttemptState.UNREACHABLE
+        return self.end_node(name, why)
+
+    def lasts(self, seconds: float, name: str, what: str, now_s: float) -> bool:
         """Return whether `what` has been seen of a node for so long, by the monotonic clock."""
-        now_s = time.monotonic() if now_s is None else now_s
         return now_s - self._since_s.setdefault((name, what), now_s) >= seconds

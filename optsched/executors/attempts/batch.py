@@ -22,16 +22,9 @@ from ..base import (
     RefusedError,
 )
 from ..orders import check, check_places, everybodys_environment, recorded, recorded_node
-from .attempt import AttemptByNode
-from .ending import by_itself, failed_by_user
+from .attempt import AGAIN_S, SETTLE_S, AttemptByNode
 from .executor import AttemptExecutor
-from .folder import NEVER_STARTED, AttemptFolder
-
-SETTLE_S = 4.0
-"""So long after a job's end its supervisor's words may still be on their way through a shared file
-system, and so long a submission whose answer was lost may take to be seen."""
-AGAIN_S = 5.0
-"""How often the batch system is told again what it has not done yet."""
+from .folder import AttemptFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +41,6 @@ class BatchJob:
 class BatchAttempt(AttemptByNode[Mapping[str, BatchJob]]):
     """An attempt that is a job on each of its nodes."""
 
-    def __init__(self, attempts: Path, key: AttemptKey) -> None:
-        super().__init__(attempts, key)
-        self.told_s = -float("inf")
-
     def job_names(self) -> list[str]:
         """The names of its jobs, by rank: no other attempt anywhere has them."""
         place = hashlib.sha256(str(self.folder.path).encode()).hexdigest()[:12]
@@ -64,44 +53,17 @@ class BatchAttempt(AttemptByNode[Mapping[str, BatchJob]]):
         name, job = node["name"], seen.get(self.job_names()[rank])
         if self.over_at(name):
             return AttemptState.ENDED
-        claim, gone = self.claim(name), job is None or job.state == "over"
-        if gone and not self.lasts(SETTLE_S, name, "gone"):
-            return AttemptState.STARTING if claim is None else AttemptState.RUNNING
-        if not gone:
-            self._since_s.pop((name, "gone"), None)
-        if claim is None:
-            return self._look_at_waiting(name, job, gone)
-        if not gone:
-            return self.alive_at(name)
-        self.look_anew([name])
-        if self.ending(name) is not None:
-            return AttemptState.ENDED
-        why = "the batch system has lost its job" if job is None else job.why
-        if self.stop_record() is None:
-            self.give_up(why)
-        return self.end_node(name, why)
-
-    def _look_at_waiting(self, name: str, job: BatchJob | None, gone: bool) -> AttemptState:
-        """Nothing of it has begun there: it is taken back where it is not wanted or never will."""
-        if self.stop_record() is None:
-            timeout_s = (self.folder.spec or {})["start_timeout_s"]
-            if (job is None or not gone) and time.time() < self.made_s + timeout_s:
+        now_s, claimed = time.monotonic(), self.claim(name) is not None
+        if job is None or job.state == "over":
+            why = "the batch system has lost its job" if job is None else job.why
+            if claimed:
+                return self.lost_at(name, why, now_s, fence_s=0.0)
+            if not self.lasts(SETTLE_S, name, "gone", now_s):
                 return AttemptState.STARTING
-            waits_for = "the batch system does not know its job" if job is None else job.why
-            why = f"it did not begin within {timeout_s:g} s: {waits_for}"
-            self.give_up(job.why if gone and job is not None else why)
-        if not gone and job is not None and job.state == "runs":
-            return AttemptState.STARTING  # it has just begun, and will find why it is not to run
-        return self.end_node(name, None) if self.take(name) else AttemptState.STARTING
-
-    def told(self) -> tuple[int | None, str | None]:
-        """Return exit status and reason."""
-        lost = (self.stop_record() or {}).get("lost")
-        if lost is not None:
-            return self.ended_by(str(lost))
-        if all(one["status"] is None and one["reason"] is None for one in self._endings.values()):
-            return None, NEVER_STARTED
-        return by_itself(self.folder, self._endings, failed_by_user(self.folder))
+            waits_for = "the batch system does not know its job"
+            return self.waiting_at(name, None if job is None else why, waits_for)
+        state = self.alive_at(name)
+        return state if claimed else self.waiting_at(name, None, job.why, job.state == "runs")
 
 
 class BatchExecutor(AttemptExecutor[BatchAttempt]):
@@ -120,7 +82,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
     ) -> None:
         """Take `folder`, which all nodes see under the same name. Raises InputError."""
         self._start_timeout_s, self._python = start_timeout_s, python
-        self._jobs: dict[str, BatchJob] = {}
+        self._seen: dict[str, BatchJob] = {}
         self._jobs_s = -float("inf")
         super().__init__(folder, poll_s)
 
@@ -178,7 +140,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
             self.refresh(anew=True)
         submitted = 0
         for rank, name in enumerate(attempt.job_names()):
-            if rank not in attempt.unclaimed() or name in self._jobs:
+            if rank not in attempt.unclaimed() or name in self._seen:
                 continue
             node = spec["nodes"][rank]
             words = [self._python, "-S", "-E", str(self._agent), str(attempt.folder.path)]
@@ -196,26 +158,17 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
 
     def refresh(self, anew: bool = False) -> None:
         """Ask for the jobs, where some of ours may be among them. Raises NoAnswerError."""
-        going = any(one.ended is None and one.names for one in self._attempts.values())
+        going = any(attempt.held() for attempt in self._attempts.values())
         if anew or (going and time.monotonic() >= self._jobs_s + self.poll_s / 2):
-            self._jobs = {job.name: job for job in self.jobs()}
+            self._seen = {job.name: job for job in self.jobs()}
             self._jobs_s = time.monotonic()
-
-    def look(self, attempt: BatchAttempt) -> Observation:
-        """Return what is seen of an attempt."""
-        return attempt.look(self._jobs)
 
     def see_to(self, attempt: BatchAttempt, seen: Observation) -> None:
         """Cancel jobs that wait in vain, and what is left of those that should be over."""
-        stop = attempt.stop_record()
         over = seen.state is AttemptState.ENDED or attempt.overdue_s() > 2 * AGAIN_S
-        found = [self._jobs[name] for name in attempt.job_names() if name in self._jobs]
-        unwanted = [
-            job
-            for job in found
-            if job.state != "over" and (over or (stop is not None and job.state == "waits"))
-        ]
-        if unwanted and time.monotonic() >= attempt.told_s + AGAIN_S:
-            attempt.told_s = time.monotonic()
+        unwanted = {"waits", "runs"} if over else {"waits"} if attempt.stop_record() else set()
+        jobs = [self._seen[name] for name in attempt.job_names() if name in self._seen]
+        jobs = [job for job in jobs if job.state in unwanted]
+        if jobs and attempt.tell_again():
             with suppress(NoAnswerError, RefusedError):
-                self.cancel(unwanted)
+                self.cancel(jobs)

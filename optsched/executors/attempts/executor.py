@@ -4,6 +4,7 @@ recorded before anything is done, what is done once only, and how an attempt is 
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -28,8 +29,8 @@ Attempt = TypeVar("Attempt", bound=FollowedAttempt[Any])
 class AttemptExecutor(ABC, Generic[Attempt]):
     """An executor over the folders of its attempts.
 
-    A subclass says how an attempt is described (`specification`) and submitted (`submit`), what its
-    manager says (`refresh`) and what follows of that (`look`); it may tell nodes sooner than they
+    A subclass says how an attempt is described (`specification`) and submitted (`submit`), and what
+    its manager says (`refresh`, which keeps it as `_seen`); it may tell nodes sooner than they
     would find out (`hasten`) and tidy up behind an attempt (`see_to`). All of these are called with
     the lock held. What an attempt is to do is on disk before anybody is told, so that whatever is
     interrupted can be done again.
@@ -39,6 +40,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
     title: str
     gives_records = False
     """Whether supervisors run as the user of the job, and are given what they read and write."""
+    _seen: Any = None
 
     def __init__(self, folder: Path, poll_s: float) -> None:
         """Take `folder` and the attempts that go on there. Raises InputError where another process
@@ -49,8 +51,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         self._woken = threading.Event()
         try:
             self.prepare(folder.absolute())
-            found = keys(self._attempts_folder)
-            self._attempts = {key: self.follow(key) for key in found}
+            self._attempts = {key: self.follow(key) for key in keys(self._attempts_folder)}
         except OSError as error:
             os.close(self._lock_fd)
             raise unusable(folder, error) from error
@@ -77,13 +78,20 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         """Have what is missing of an attempt started that is not to end; unless it is `fresh` some
         of it may have been started before. Raises RefusedError, NoAnswerError."""
 
+    def used_gpus(self) -> Counter[str]:
+        """Return the GPUs that attempts hold which have not ended, by node."""
+        used = Counter[str]()
+        for attempt in self._attempts.values():
+            used.update({node["name"]: node["gpus"] for node in attempt.held()})
+        return used
+
     @abstractmethod
     def refresh(self) -> None:
         """Ask the manager, unless what it said is young. Raises NoAnswerError."""
 
-    @abstractmethod
     def look(self, attempt: Attempt) -> Observation:
         """Return what is seen of an attempt, by what the manager said last."""
+        return attempt.look(self._seen)
 
     def hasten(self, attempt: Attempt) -> None:
         """Tell the supervisors of an attempt that it is to end, which they would find by
@@ -119,7 +127,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
             if self.gives_records and spec["user"] is not None:
                 attempt.folder.give(spec["user"])
         except OSError as error:
-            attempt.folder.remove(outputs=True)
+            attempt.remove(outputs=True)
             raise RefusedError(
                 f"its record cannot be written below {self._attempts_folder}: {error.strerror}"
             ) from error
@@ -128,7 +136,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
 
     def drop(self, attempt: Attempt) -> None:
         """Forget an attempt nothing of which was started."""
-        attempt.folder.remove(outputs=True)
+        attempt.remove(outputs=True)
         del self._attempts[attempt.key]
 
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
@@ -174,11 +182,11 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         NoAnswerError."""
         with self._lock:
             self.refresh()
-            found = []
+            observations = []
             for attempt in list(self._attempts.values()):
-                found.append(self.look(attempt))
-                self.see_to(attempt, found[-1])
-            return tuple(found)
+                observations.append(self.look(attempt))
+                self.see_to(attempt, observations[-1])
+            return tuple(observations)
 
     def forget(self, key: AttemptKey) -> None:
         """Remove what is kept of an attempt that has ended, except what it printed. Raises
@@ -191,7 +199,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
                 self.refresh()
             if self.look(attempt).state is not AttemptState.ENDED:
                 raise NoAnswerError(f"{key} has not ended")
-            attempt.folder.remove(outputs=False)
+            attempt.remove(outputs=False)
             del self._attempts[key]
 
     def changes(self, timeout_s: float) -> None:

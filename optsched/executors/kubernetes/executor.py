@@ -1,8 +1,6 @@
 """Jobs as pods of a Kubernetes cluster: one for each node of an attempt, bound to the very node
 that was chosen."""
 
-import time
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,8 +21,6 @@ from .spec import specification
 from .view import SOONEST_S, Seen, View
 from .watching import Watcher
 
-AGAIN_S = 5.0
-"""How often Kubernetes is told again what it has not done yet."""
 KILL_GRACE_S = 5.0
 """What a supervisor is given to kill all and say so."""
 
@@ -93,11 +89,7 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
 
     def refresh(self) -> None:
         """Ask Kubernetes, unless nothing has changed."""
-        self._latest = self._ask()
-
-    def look(self, attempt: KubernetesAttempt) -> Observation:
-        """Return what is seen of an attempt."""
-        return attempt.look(self._latest)
+        self._seen = self._ask()
 
     def _ask(self, known_changes: bool = True) -> Seen:
         """What Kubernetes says by now; pods of attempts that are forgotten here are deleted. Raises
@@ -121,9 +113,7 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
     def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
         """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""
         seen = self._ask(known_changes=False)  # or many starts would be many lists
-        used = Counter[str]()
-        for other in self._attempts.values():
-            used.update({node["name"]: node["gpus"] for node in other.held()})
+        used = self.used_gpus()
         return specification(order, seen.nodes, used, folder, self.site, self._grace_s)
 
     def submit(self, attempt: KubernetesAttempt, fresh: bool) -> None:
@@ -170,36 +160,27 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
 
     def hasten(self, attempt: KubernetesAttempt) -> None:
         """Delete its pods: supervisors find the record by themselves, only later."""
-        attempt.asked_s = -float("inf")
+        attempt.told_s = -float("inf")
         with suppress(NoAnswerError):
             self._delete_unwanted(attempt, self._ask(known_changes=False))
 
     def see_to(self, attempt: KubernetesAttempt, seen: Observation) -> None:
         """Delete the pods of an attempt that is to end or has."""
-        self._delete_unwanted(attempt, self._latest)
+        self._delete_unwanted(attempt, self._seen)
 
     def _delete_unwanted(self, attempt: KubernetesAttempt, seen: Seen) -> None:
         """Have Kubernetes delete the pods of an attempt that is to end or has, which also tells its
         supervisors."""
-        if not attempt.folder.nodes or time.monotonic() < attempt.asked_s + AGAIN_S:
-            return
-        stop = attempt.folder.stop_record()
-        if stop is None and attempt.ended is None and not attempt.over:
+        stop, over = attempt.stop_record(), attempt.over or attempt.ended is not None
+        pods = [seen.pods[name] for name in attempt.pod_names() if name in seen.pods]
+        if (stop is None and not over) or not pods or not attempt.tell_again():
             return
         grace_s = KILL_GRACE_S
-        if (
-            stop is not None
-            and stop["grace_s"] is not None
-            and attempt.ended is None
-            and not attempt.over
-        ):
+        if stop is not None and stop["grace_s"] is not None and not over:
             grace_s = stop["grace_s"] + OVERTIME_S
-        for name in attempt.pod_names():
-            pod = seen.pods.get(name)
-            if pod is not None:
-                attempt.asked_s = time.monotonic()
-                if not self._delete(pod, grace_s):
-                    return
+        for pod in pods:
+            if not self._delete(pod, grace_s):
+                return
 
     def _delete(self, pod: Mapping[str, object], grace_s: float) -> bool:
         """False where nobody answers."""

@@ -2,6 +2,7 @@
 take pods."""
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -53,18 +54,24 @@ def read_nodes(
     A node has what Kubernetes may give to pods there (`allocatable`), less what others hold. Of
     declared nodes the type and memory of GPUs and the rack go before what labels say.
     """
-    found = {}
-    for each in sorted(listed, key=lambda one: str(one["metadata"]["name"])):
-        name = each["metadata"]["name"]
-        if not declared or name in declared:
-            found[name] = _node(each, held.get(name, {}), site, declared.get(name))
-    for name, node in declared.items():
-        if name not in found:
-            status = NodeStatus(
-                node=node, usable=False, reason="Kubernetes has no node of this name"
-            )
-            found[name] = KubernetesNode(status=status, ready=False, lost="its node is gone")
-    return found
+    absent = KubernetesNode(
+        status=NodeStatus(
+            node=Node(name=""), usable=False, reason="Kubernetes has no node of this name"
+        ),
+        ready=False,
+        lost="its node is gone",
+    )
+    missing = {
+        name: replace(absent, status=replace(absent.status, node=node))
+        for name, node in declared.items()
+    }
+    names = {str(entry["metadata"]["name"]): entry for entry in listed}
+    there = {
+        name: _node(names[name], held.get(name, {}), site, declared.get(name))
+        for name in sorted(names)
+        if not declared or name in declared
+    }
+    return there | {name: node for name, node in missing.items() if name not in there}
 
 
 def held_by_others(
@@ -90,24 +97,19 @@ def with_room_for(found: KubernetesNode, gpus: int, cpus: int, memory_gib: float
     """The node with no less than our own attempts hold there; not usable where it has less than
     that now, as when a GPU has broken or the kubelet has just begun."""
     node = found.status.node
-    few = (
-        gpus > node.gpus
-        or cpus > (node.cpus or cpus)
-        or memory_gib > (node.memory_gib or memory_gib)
-    )
-    if not few:
+    if gpus > node.gpus:
+        why = f"has only {node.gpus} GPUs left of the {gpus} that its jobs hold"
+    elif cpus > (node.cpus or cpus) or memory_gib > (node.memory_gib or memory_gib):
+        why = "has less cores or memory left than its jobs hold"
+    else:
         return found
-    reason = (
-        found.status.reason or f"has only {node.gpus} GPUs left of the {gpus} that its jobs hold"
-    )
-    if gpus <= node.gpus:
-        reason = found.status.reason or "has less cores or memory left than its jobs hold"
     more = replace(
         node,
         gpus=max(gpus, node.gpus),
         cpus=None if node.cpus is None else max(cpus, node.cpus),
         memory_gib=None if node.memory_gib is None else max(memory_gib, node.memory_gib),
     )
+    reason = found.status.reason or why
     return replace(found, status=NodeStatus(node=more, usable=False, reason=reason))
 
 
@@ -124,48 +126,39 @@ def quantity(text: str) -> float:
 def requests(spec: Mapping[str, Any]) -> dict[str, float]:
     """What a pod asks of its node: its containers together, or an init container where that asks
     for more."""
-    total: dict[str, float] = {}
-    for container in spec.get("containers") or ():
-        _add(total, container)
-    most: dict[str, float] = {}
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":  # it stays
-            _add(total, container)
-            continue
-        alone: dict[str, float] = {}
-        _add(alone, container)
-        for what, amount in alone.items():
-            most[what] = max(most.get(what, 0.0), amount)
-    for what, amount in most.items():
-        total[what] = max(total.get(what, 0.0), amount)
+    first = spec.get("initContainers") or ()
+    staying = [container for container in first if container.get("restartPolicy") == "Always"]
+    total: defaultdict[str, float] = defaultdict(float)
+    for container in (*(spec.get("containers") or ()), *staying):
+        for what, amount in _asked(container).items():
+            total[what] += amount
+    for container in first:
+        for what, amount in _asked(container).items() if container not in staying else ():
+            total[what] = max(total[what], amount)
     for what, text in (spec.get("overhead") or {}).items():
-        total[what] = total.get(what, 0.0) + quantity(str(text))
-    return total
+        total[what] += quantity(str(text))
+    return dict(total)
 
 
-def _add(total: dict[str, float], container: Mapping[str, Any]) -> None:
+def _asked(container: Mapping[str, Any]) -> dict[str, float]:
     resources = container.get("resources") or {}
-    for what, text in {
-        **(resources.get("limits") or {}),
-        **(resources.get("requests") or {}),
-    }.items():
-        total[what] = total.get(what, 0.0) + quantity(str(text))
+    texts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {what: quantity(str(text)) for what, text in texts.items()}
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
     """Whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and
     Tolerations")."""
-    for one in tolerations:
-        if one.get("effect") not in (None, "", taint.get("effect")):
-            continue
-        if one.get("operator") == "Exists":
-            if one.get("key") in (None, "", taint["key"]):
-                return True
-        elif one.get("key") == taint["key"] and (one.get("value") or "") == (
-            taint.get("value") or ""
-        ):
-            return True
-    return False
+    return any(
+        each.get("effect") in (None, "", taint.get("effect"))
+        and (
+            each.get("key") in (None, "", taint["key"])
+            if each.get("operator") == "Exists"
+            else each.get("key") == taint["key"]
+            and (each.get("value") or "") == (taint.get("value") or "")
+        )
+        for each in tolerations
+    )
 
 
 def _node(
@@ -176,20 +169,17 @@ def _node(
     there = status.get("allocatable") or status.get("capacity") or {}
 
     def left(what: str) -> float | None:
-        return (
-            None
-            if what not in there
-            else max(0.0, quantity(str(there[what])) - held.get(what, 0.0))
-        )
+        text = there.get(what)
+        return None if text is None else max(0.0, quantity(str(text)) - held.get(what, 0.0))
 
-    gpus, cpus, memory = int(left(site.gpu) or 0), left("cpu"), left("memory")
+    cpus, memory = left("cpu"), left("memory")
     has_gpus = quantity(str(there.get(site.gpu, "0"))) > 0
     gpu_type = next((labels[site.gpu + end] for end in PRODUCTS if site.gpu + end in labels), None)
     memory_mib = str(labels.get(f"{site.gpu}.memory", ""))
     node = Node(
         name=each["metadata"]["name"],
         gpu_type=gpu_type if has_gpus else None,
-        gpus=gpus,
+        gpus=int(left(site.gpu) or 0),
         gpu_memory_gib=int(memory_mib) / 1024 if has_gpus and memory_mib.isdecimal() else None,
         cpus=None if cpus is None else int(cpus + 1e-9),
         memory_gib=None if memory is None else memory / GIB,
@@ -203,18 +193,15 @@ def _node(
             labels=declared.labels,
             gpu_memory_gib=declared.gpu_memory_gib or node.gpu_memory_gib,
         )
-    ready: Mapping[str, Any] = next(
-        (one for one in status.get("conditions") or () if one.get("type") == "Ready"), {}
-    )
-    taints = spec.get("taints") or ()
-    reason = _why_not(node.name, spec, ready, site)
-    lost = None
-    if any(_given_up(taint) for taint in taints) and ready.get("status") != "True":
-        lost = "its node does not answer any more"
+    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
+    condition = conditions.get("Ready", {})
+    ready = condition.get("status") == "True"
+    reason = _why_not(node.name, spec, condition, site)
+    lost = not ready and any(map(_given_up, spec.get("taints") or ()))
     return KubernetesNode(
         status=NodeStatus(node=node, usable=reason is None, reason=reason),
-        ready=ready.get("status") == "True",
-        lost=lost,
+        ready=ready,
+        lost="its node does not answer any more" if lost else None,
     )
 
 

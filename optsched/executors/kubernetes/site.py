@@ -1,6 +1,7 @@
 """How a site's pods are made: image, volumes, what its GPUs are called."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -50,18 +51,13 @@ class Volume(PluginOptions):
 
     def source(self) -> dict[str, Any]:
         """What a pod says of it."""
+        only_read = {"readOnly": True} if self.read_only else {}
         if self.claim is not None:
-            return {
-                "persistentVolumeClaim": {"claimName": self.claim, **_only_read(self.read_only)}
-            }
+            return {"persistentVolumeClaim": {"claimName": self.claim, **only_read}}
         if self.nfs is not None:
             server, _, path = self.nfs.partition(":")
-            return {"nfs": {"server": server, "path": path, **_only_read(self.read_only)}}
+            return {"nfs": {"server": server, "path": path, **only_read}}
         return {"hostPath": {"path": self.host, "type": "Directory"}}
-
-
-def _only_read(read_only: bool) -> dict[str, Any]:
-    return {"readOnly": True} if read_only else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,49 +104,46 @@ class Site(PluginOptions):
     def check(self, shared: str) -> None:
         """Raises InputError for what no pod can be made of, or pods that would not have the folder
         `shared`."""
-        if not RESOURCE.fullmatch(self.gpu):
-            raise InputError(
-                f"kubernetes.gpu: {self.gpu!r} is no name of a resource, as nvidia.com/gpu"
-            )
-        for each in self.volumes:
-            _check_volume(each)
         mounts = [volume.mount for volume in self.volumes]
         twice = next((mount for mount in mounts if mounts.count(mount) > 1), None)
-        if twice is not None:
-            raise InputError(f"kubernetes.volumes: two have mount = {twice!r}; leave one out")
-        for where, given, own in (
-            ("pod", self.pod, OWN_POD_FIELDS),
-            ("container", self.container, OWN_CONTAINER_FIELDS),
-        ):
-            taken = next((name for name in given if name in own), None)
-            if taken is not None:
-                raise InputError(f"kubernetes.{where}: {taken} is set for each job; leave it out")
-        volume = self.mounted(shared)
-        if volume is None or volume.read_only:
-            what = "is not on one of" if volume is None else "can only be read on"
-            raise InputError(
-                f"shared: {shared} {what} kubernetes.volumes, so that no pod could report there; "
-                "name the volume it is "
-                'on, as volumes = [{mount = "/shared", claim = "shared"}]'
+        own = {
+            f"kubernetes.{where}: {name} is set for each job; leave it out": True
+            for where, given, taken in (
+                ("pod", self.pod, OWN_POD_FIELDS),
+                ("container", self.container, OWN_CONTAINER_FIELDS),
             )
+            for name in given
+            if name in taken
+        }
+        volume = self.mounted(shared)
+        what = "is not on one of" if volume is None else "can only be read on"
+        faults = {
+            f"kubernetes.gpu: {self.gpu!r} is no name of a resource, as nvidia.com/gpu": (
+                not RESOURCE.fullmatch(self.gpu)
+            ),
+            **{fault: True for volume in self.volumes for fault in _faults(volume)},
+            f"kubernetes.volumes: two have mount = {twice!r}; leave one out": twice is not None,
+            **own,
+            f"shared: {shared} {what} kubernetes.volumes, so that no pod could report there; name "
+            'the volume it is on, as volumes = [{mount = "/shared", claim = "shared"}]': (
+                volume is None or volume.read_only
+            ),
+        }
+        for fault, is_so in faults.items():
+            if is_so:
+                raise InputError(fault)
 
 
-def _check_volume(volume: Volume) -> None:
+def _faults(volume: Volume) -> Iterator[str]:
+    """What is wrong with a volume by itself."""
     given = [name for name in ("claim", "nfs", "host") if getattr(volume, name) is not None]
     if len(given) != 1:
         said = f"has {' and '.join(given)}" if given else "has none of claim, nfs and host"
-        raise InputError(f"kubernetes.volumes: that at {volume.mount!r} {said}; give one of them")
-    if (
-        not PurePosixPath(volume.mount).is_absolute()
-        or ":" in volume.mount
-        or ".." in volume.mount.split("/")
-    ):
-        raise InputError(
-            f"kubernetes.volumes: mount = {volume.mount!r} is no absolute path without : and .."
-        )
+        yield f"kubernetes.volumes: that at {volume.mount!r} {said}; give one of them"
+    path = PurePosixPath(volume.mount)
+    if not path.is_absolute() or ":" in volume.mount or ".." in path.parts:
+        yield f"kubernetes.volumes: mount = {volume.mount!r} is no absolute path without : and .."
     if volume.nfs is not None and not re.fullmatch(r"[^:/]+:/.*", volume.nfs):
-        raise InputError(
-            f"kubernetes.volumes: nfs = {volume.nfs!r} is no export; write server:/path"
-        )
+        yield f"kubernetes.volumes: nfs = {volume.nfs!r} is no export; write server:/path"
     if volume.host is not None and not PurePosixPath(volume.host).is_absolute():
-        raise InputError(f"kubernetes.volumes: host = {volume.host!r} is no absolute path")
+        yield f"kubernetes.volumes: host = {volume.host!r} is no absolute path"

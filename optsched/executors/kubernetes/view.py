@@ -71,14 +71,13 @@ class View:
         live = {key for key, attempt in attempts.items() if attempt.ended is None}
         ours = {pod["metadata"]["uid"] for pod in everybody if key_of(pod, self._tag) in live}
         nodes = read_nodes(listed, held_by_others(everybody, ours), self._site, self._declared)
-        gpus, cpus, memory_gib = Counter[str](), Counter[str](), Counter[str]()
+        used = {what: Counter[str]() for what in ("gpus", "cpus", "memory_gib")}
         for attempt in attempts.values():
             for node in attempt.held():
-                gpus[node["name"]] += node["gpus"]
-                cpus[node["name"]] += node["cpus"]
-                memory_gib[node["name"]] += node["memory_gib"]
+                for what, of_nodes in used.items():
+                    of_nodes[node["name"]] += node[what]
         self._nodes = {
-            name: with_room_for(node, gpus[name], cpus[name], memory_gib[name])
+            name: with_room_for(node, *(of_nodes[name] for of_nodes in used.values()))
             for name, node in nodes.items()
         }
         ended_s = time.monotonic()

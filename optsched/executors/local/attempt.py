@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..attempts.attempt import AttemptByNode
-from ..attempts.ending import of_the_first
-from ..attempts.folder import NEVER_STARTED, RESTARTED, SUPERVISOR_KILLED
+from ..attempts.folder import RESTARTED, SUPERVISOR_KILLED
 from ..base import AttemptKey, AttemptState
 from ..supervision import processes, records
 
@@ -32,11 +31,9 @@ class Attempt(AttemptByNode[None]):
     # ----------------------------------------------------------------------------------------------
     # what it holds
 
-    def held(self, what: str) -> list[Any]:
+    def own(self, what: str) -> list[Any]:
         """GPU ids (`gpu_ids`) or cores (`cores`) that are its own until it has ended."""
-        if self.ended is not None:
-            return []
-        return [one for node in self.folder.nodes for one in node[what] or ()]
+        return [item for node in self.held() for item in node[what] or ()]
 
     def pidfds(self) -> list[int]:
         """Descriptors that become readable when a supervisor ends."""
@@ -56,8 +53,6 @@ class Attempt(AttemptByNode[None]):
         ids, to be reaped."""
         made: list[int] = []
         if not self.may_start() or (self.folder.spec or {})["boot"] != self.boot:
-            return made
-        if self.folder.failed() is not None:
             return made
         for node in self.folder.nodes:
             name = node["name"]
@@ -99,9 +94,9 @@ class Attempt(AttemptByNode[None]):
         """Return the record that has the GPUs which it was given."""
         return next(node for node in self.folder.nodes if node["name"] == name)
 
-    def told(self) -> tuple[int | None, str | None]:
-        """Return exit status and reason."""
-        return of_the_first(self.folder, self._endings)
+    def failed(self) -> dict[str, Any] | None:
+        """Return which node failed first, as supervisors say that are ours."""
+        return self.folder.failed()
 
     def look_at(self, rank: int, node: dict[str, Any], seen: None) -> AttemptState:
         """Return where it is on one node, by its supervisor."""
@@ -142,8 +137,8 @@ class Attempt(AttemptByNode[None]):
                 return AttemptState.RUNNING
             self.end_node(name, SUPERVISOR_KILLED)
             self._fail_gang(name)
-        elif self.stop_record() is not None or self.folder.failed() is not None:
-            self.end_node(name, None if gone or len(self.folder.nodes) > 1 else NEVER_STARTED)
+        elif self.stop_record() is not None or self.failed() is not None:
+            self.end_node(name, None)
         elif gone:
             self.end_node(name, f"{NO_SUPERVISOR}; its standard error may say why")
             self._fail_gang(name)

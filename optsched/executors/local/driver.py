@@ -2,12 +2,10 @@
 anybody waiting."""
 
 import json
-import os
-import select
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -31,24 +29,22 @@ class Gpu:
 
 
 class Driver:
-    """Asks the driver now and then, and tells what it said last."""
+    """Asks the driver now and then, on a thread that may hang with it, and tells what it said
+    last."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._said = b""
         self._asked_s: float | None = None
-        self._due_s = 0.0
         self._silent_since: float | None = None
         self._gpus: tuple[Gpu, ...] | None = None
         self._fault: str | None = None
+        self._heard, self._closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="optsched-gpus", daemon=True)
 
     def first(self) -> tuple[Gpu, ...]:
         """Its first answer. Raises LookupError, with a clause that says why there is none."""
-        until_s = time.monotonic() + FIRST_S
-        while self._gpus is None and self._fault is None and time.monotonic() < until_s:
-            self._turn(FIRST_S)
-            if self._process is not None and self._process.stdout is not None:
-                select.select([self._process.stdout], [], [], 0.1)
+        self._thread.start()
+        self._heard.wait(FIRST_S)
         if self._gpus is None:
             raise LookupError(
                 self._fault or f"NVIDIA's driver does not answer within {FIRST_S:g} s"
@@ -58,7 +54,11 @@ class Driver:
     def look(self) -> tuple[tuple[Gpu, ...], str | None]:
         """What it listed last, and a clause that says why that is not to be relied on; returns at
         once."""
-        self._turn(LIMIT_S)
+        waited_s = time.monotonic() - (self._asked_s or time.monotonic())
+        if waited_s > LIMIT_S and self._process is not None:
+            self._silent_since = self._silent_since or time.time() - waited_s
+            # one that hangs in the kernel goes when that lets it, and no other is sent after it
+            self._process.kill()
         if self._silent_since is not None:
             since = datetime.fromtimestamp(self._silent_since).strftime("%Y-%m-%d %H:%M:%S")
             return self._gpus or (), f"NVIDIA's driver does not answer since {since}"
@@ -68,75 +68,43 @@ class Driver:
 
     def close(self) -> None:
         """Ask no more."""
-        process, self._process = self._process, None
-        if process is not None:
-            _end(process)
+        self._closed.set()
+        if self._process is not None:
+            self._process.kill()
+            self._thread.join(0.5)  # it may hang in the kernel
 
-    def _turn(self, limit_s: float) -> None:
-        """Take in an answer, give up one that does not come, ask anew where that is due."""
-        now_s = time.monotonic()
-        process = self._process
-        if process is not None:
-            self._take_in(process)
-            if self._asked_s is not None and now_s - self._asked_s > limit_s:
-                if self._silent_since is None:
-                    self._silent_since = time.time() - (now_s - self._asked_s)
-                # one that hangs in the kernel goes when that lets it, and no other is sent after it
-                process.kill()
-            if process.poll() is not None:
-                _end(process)
-                self._process, self._asked_s, self._due_s = None, None, now_s + EVERY_S
-        if self._asked_s is None and now_s >= self._due_s:
-            self._ask(now_s)
-
-    def _ask(self, now_s: float) -> None:
-        try:
-            if self._process is None:
-                self._said = b""
-                self._process = subprocess.Popen(
-                    [sys.executable, LISTING],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-                assert self._process.stdout is not None
-                os.set_blocking(self._process.stdout.fileno(), False)
-            assert self._process.stdin is not None
-            self._process.stdin.write(b"\n")
-            self._process.stdin.flush()
-        except OSError as error:
-            self._fault, self._due_s = (
-                f"NVIDIA's driver cannot be asked: {error.strerror}",
-                now_s + EVERY_S,
-            )
-            return
-        self._asked_s, self._due_s = now_s, now_s + EVERY_S
-
-    def _take_in(self, process: "subprocess.Popen[bytes]") -> None:
-        assert process.stdout is not None
-        while True:
+    def _run(self) -> None:
+        while not self._closed.is_set():
             try:
-                more = os.read(process.stdout.fileno(), 1 << 16)
-            except BlockingIOError:
-                break
-            if not more:
-                break
-            self._said += more
-        *lines, self._said = self._said.split(b"\n")
-        for line in lines:
-            answer = json.loads(line)
-            self._asked_s, self._silent_since = None, None
-            self._fault = answer.get("fault")
-            if self._fault is None:
-                self._gpus = tuple(Gpu(*one) for one in answer["gpus"])
+                self._ask_one()
+            except OSError as error:
+                self._fault = f"NVIDIA's driver cannot be asked: {error.strerror}"
+                self._heard.set()
+            self._asked_s = None
+            self._closed.wait(EVERY_S)
 
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.kill()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):
-                pipe.close()
-    with suppress(subprocess.TimeoutExpired):  # it may hang in the kernel
-        process.wait(0.5)
+    def _ask_one(self) -> None:
+        """Ask one process again and again, until it ends."""
+        with subprocess.Popen(
+            [sys.executable, LISTING],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            self._process = process
+            assert process.stdin is not None and process.stdout is not None
+            while not self._closed.is_set():
+                self._asked_s = time.monotonic()
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+                if not line:
+                    return
+                answer = json.loads(line)
+                self._fault = answer.get("fault")
+                if self._fault is None:
+                    self._gpus = tuple(Gpu(*listed) for listed in answer["gpus"])
+                self._asked_s = self._silent_since = None
+                self._heard.set()
+                self._closed.wait(EVERY_S)

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import InputError
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
-from ..base import AttemptKey, NodeStatus, Observation, Order, RefusedError
+from ..base import AttemptKey, NodeStatus, Order, RefusedError
 from ..supervision import cgroups, processes, records
 from .attempt import KILL_NOW, LOOK, Attempt
 from .driver import Driver
@@ -90,10 +90,10 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         if order.beside is not None and (beside is None or beside.ended is not None):
             raise RefusedError(f"{order.beside}, on whose GPUs it is to run, does not run")
         held = Held(
-            gpu_ids={gpu for other in others for gpu in other.held("gpu_ids")}.union(
+            gpu_ids={gpu for other in others for gpu in other.own("gpu_ids")}.union(
                 *self._out.values()
             ),
-            cores={core for other in others for core in other.held("cores")},
+            cores={core for other in others for core in other.own("cores")},
             ports={
                 other.folder.spec["port"]
                 for other in others
@@ -114,10 +114,6 @@ class LocalExecutor(AttemptExecutor[Attempt]):
     def refresh(self) -> None:
         """Take in the supervisors that have ended."""
         self._reap()
-
-    def look(self, attempt: Attempt) -> Observation:
-        """Return what is seen of an attempt."""
-        return attempt.look(None)
 
     def hasten(self, attempt: Attempt) -> None:
         """Have its supervisors look at once."""

@@ -1,7 +1,6 @@
 """The nodes declared on this host, their GPUs and their cores."""
 
 import os
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +8,10 @@ from typing import TypeVar
 
 from ...errors import InputError
 from ...model.cluster import Node
+from ..orders import names_folder
 from .driver import Driver, Gpu
 
 Taken = TypeVar("Taken")
-
-NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-"""Names of nodes here are names of folders too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,30 +46,25 @@ def shares(
         raise InputError("the local executor has no nodes; declare at least one")
     for local in nodes:
         name = local.node.name
-        if not NODE_NAME.fullmatch(name) or name.endswith(".json"):
+        if not names_folder(name):
             raise InputError(
-                f"node {name!r} cannot be a folder; use up to 63 letters, digits, dots, dashes "
-                "and underscores, "
-                "with a letter or digit at both ends, and not ending in .json"
+                f"node {name!r} cannot be a folder; use up to 63 letters, digits, dots, dashes and "
+                "underscores, with a letter or digit at both ends, and not ending in .json"
             )
         if sum(other.node.name == name for other in nodes) > 1:
             raise InputError(f"node {name} is declared twice; give each node a name of its own")
     real = _real_gpus(nodes, driver, known)
     cores = sorted(os.sched_getaffinity(0))
     pinned = sum(local.node.cpus or 0 for local in nodes) <= len(cores)
-    found: dict[str, Share] = {}
+    made: dict[str, Share] = {}
     for local in nodes:
-        node, ids = (
-            local.node,
-            tuple(f"EMULATED-{local.node.name}-{i}" for i in range(local.node.gpus)),
-        )
-        if not local.emulate:
-            ids = real[node.name]
-        own = None
+        node, own = local.node, None
+        emulated = tuple(f"EMULATED-{node.name}-{i}" for i in range(node.gpus))
         if pinned and node.cpus is not None:
             own, cores = tuple(cores[: node.cpus]), cores[node.cpus :]
-        found[node.name] = Share(local=local, gpu_ids=ids, cores=own)
-    return found
+        ids = emulated if local.emulate else real[node.name]
+        made[node.name] = Share(local=local, gpu_ids=ids, cores=own)
+    return made
 
 
 def _real_gpus(
@@ -92,31 +84,30 @@ def _real_gpus(
         raise InputError(
             f"{wanted} GPUs are declared here but {error}; mend that, or set emulate = true"
         ) from None
-    left = dict.fromkeys(gpu for gpu in listed)
     kind_of = {gpu.id: gpu.kind for gpu in listed}
-    found: dict[str, list[str]] = {}
-    for node in real:  # what each had before, first of all
-        found[node.name] = [one for one in known.get(node.name, ()) if one in kind_of][: node.gpus]
-        for one in found[node.name]:
-            left.pop(Gpu(one, kind_of[one]), None)
+    before = {node.name: list(known.get(node.name, ())) for node in real}
+    ids = {node.name: _there(before[node.name], kind_of)[: node.gpus] for node in real}
+    left = [gpu for gpu in listed if all(gpu.id not in each for each in ids.values())]
     kinds: dict[str, str] = {}
     for node in real:
-        mine = found[node.name]
+        mine, order = ids[node.name], before[node.name]
         kind = kind_of[mine[0]] if mine else _kind(node, [gpu.kind for gpu in left])
-        fresh = [gpu for gpu in left if gpu.kind == kind][: node.gpus - len(mine)]
-        for gpu in fresh:
-            del left[gpu]
-        mine += [gpu.id for gpu in fresh]
-        gone = [one for one in known.get(node.name, ()) if one not in kind_of]
-        mine += gone[: node.gpus - len(mine)]
-        order = {one: i for i, one in enumerate(known.get(node.name, ()))}
-        mine.sort(key=lambda one: order.get(one, len(order)))
+        fresh = [gpu.id for gpu in left if gpu.kind == kind]
+        gone = [gpu for gpu in order if gpu not in kind_of]
+        added = [*fresh, *gone][: node.gpus - len(mine)]
+        left = [gpu for gpu in left if gpu.id not in added]
+        mine += added
+        mine = ids[node.name] = sorted(mine, key=[*order, *mine].index)
         if len(mine) < node.gpus:
             raise InputError(_too_few(wanted, listed, node))
         if node.gpus:
             kinds[node.name] = kind
     _check_kinds(real, kinds)
-    return {name: tuple(ids) for name, ids in found.items()}
+    return {name: tuple(mine) for name, mine in ids.items()}
+
+
+def _there(ids: Sequence[str], kind_of: Mapping[str, str]) -> list[str]:
+    return [gpu for gpu in ids if gpu in kind_of]
 
 
 def _kind(node: Node, there: Sequence[str]) -> str:
@@ -133,14 +124,12 @@ def _too_few(wanted: int, listed: Sequence[Gpu], node: Node) -> str:
     if len(counts) < 2:
         return (
             f"{wanted} GPUs are declared on this host, which has {len(listed)}; declare no more, "
-            "or set "
-            "emulate = true"
+            "or set emulate = true"
         )
     have = ", ".join(f"{count} {kind or 'whole'}" for kind, count in sorted(counts.items()))
     return (
         f"node {node.name} declares {node.gpus} GPUs, all of one kind; this host has {have}; "
-        "declare a node for "
-        "each kind, with its profile in gpu_type"
+        "declare a node for each kind, with its profile in gpu_type"
     )
 
 
@@ -153,8 +142,8 @@ def _check_kinds(real: Sequence[Node], kinds: Mapping[str, str]) -> None:
             if kind != kinds[node.name]:
                 raise InputError(
                     f"nodes {first} and {node.name} have the same gpu_type but GPUs of different "
-                    "kinds "
-                    f"({kind or 'whole'}, {kinds[node.name] or 'whole'}); give them different ones"
+                    f"kinds ({kind or 'whole'}, {kinds[node.name] or 'whole'}); give them different"
+                    " ones"
                 )
 
 
@@ -162,5 +151,5 @@ def free(
     all_of_them: Sequence[Taken], held: Collection[Taken], wanted: int
 ) -> tuple[Taken, ...] | None:
     """The first `wanted` that are not held, None if there are too few."""
-    left = [one for one in all_of_them if one not in held]
+    left = [item for item in all_of_them if item not in held]
     return tuple(left[:wanted]) if len(left) >= wanted else None

@@ -1,13 +1,14 @@
 """Lists the GPUs of this host, one JSON line for each line read: `python listing.py`.
 
 A program of its own, since a driver that hangs never comes back to whoever asked it. Each line has
-`gpus`, a list of [id, kind] in the driver's order, and `lost`, how many did not answer; or `fault`,
-a clause on why nothing can be listed. The kind of a whole GPU is "", that of an instance (MIG) its
-profile, as "1g.10gb".
+`gpus`, a list of [id, kind] in the driver's order of those that answer; or `fault`, a clause on why
+nothing can be listed. The kind of a whole GPU is "", that of an instance (MIG) its profile, as
+"1g.10gb".
 """
 
 import json
 import sys
+from contextlib import suppress
 from types import ModuleType
 
 
@@ -23,13 +24,10 @@ def listing() -> "dict[str, object]":
         return {"fault": f"NVIDIA's management library does not answer ({error})"}
     try:
         gpus: list[tuple[str, str]] = []
-        lost = 0
         for i in range(pynvml.nvmlDeviceGetCount()):
-            try:
+            with suppress(pynvml.NVMLError):  # as one that has fallen off the bus: the others go on
                 gpus += _parts(pynvml, pynvml.nvmlDeviceGetHandleByIndex(i))
-            except pynvml.NVMLError:  # as one that has fallen off the bus: the others go on
-                lost += 1
-        return {"gpus": gpus, "lost": lost}
+        return {"gpus": gpus}
     except pynvml.NVMLError as error:
         return {"fault": f"NVIDIA's management library cannot list them ({error})"}
     finally:

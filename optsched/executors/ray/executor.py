@@ -1,7 +1,6 @@
 """Jobs on a Ray cluster: one Ray job for each node of an attempt, through Ray's Jobs API."""
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ from ...model.cluster import Node
 from .. import program
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
-from ..base import AttemptKey, NoAnswerError, NodeStatus, Observation, Order
+from ..base import AttemptKey, NoAnswerError, NodeStatus, Order
 from ..tag import tag_of
 from .attempt import LIVE, RayAttempt, Seen
 from .nodes import found_nodes
@@ -72,10 +71,9 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
     def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
         """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""
         seen = self._ask()
-        used = Counter[str]()
         for other in self._attempts.values():
             other.look(seen)  # what has just ended holds nothing any more
-            used.update(other.gpus())
+        used = self.used_gpus()
         return specification(order, seen.nodes, used, folder, self._grace_s, self._start_timeout_s)
 
     def submit(self, attempt: RayAttempt, fresh: bool) -> None:
@@ -99,7 +97,7 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
                 self._server.submit(job)
             except RejectedError as error:
                 with suppress(OSError):  # then it is submitted again
-                    attempt.fail(spec["nodes"][rank]["name"], f"Ray refused it: {error}")
+                    attempt.give_up(attempt.on(attempt.names[rank], f"Ray refused it: {error}"))
                 return
 
     def hasten(self, attempt: RayAttempt) -> None:
@@ -115,10 +113,6 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
     def refresh(self) -> None:
         """Ask Ray, unless what it said is young."""
         self._ask()
-
-    def look(self, attempt: RayAttempt) -> Observation:
-        """Return what is seen of an attempt."""
-        return attempt.look(self._seen or self._ask())
 
     def _ask(self) -> Seen:
         """What Ray says, at most `poll_s` old. Raises NoAnswerError."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...model.cluster import Node
 from ..base import NodeStatus
-from ..local.gpus import NODE_NAME
+from ..orders import names_folder
 
 GIB = 1 << 30
 ACCELERATOR = "ray.io/accelerator-type"
@@ -40,7 +40,7 @@ def found_nodes(
     wanted = {node.name: node for node in declared}
     found = {}
     for name in wanted or sorted(by_name):
-        if not _usable_name(name):
+        if not names_folder(name):
             continue
         alive = [each for each in by_name.get(name, []) if each.get("state") == "ALIVE"]
         dead = [each for each in by_name.get(name, []) if each.get("state") != "ALIVE"]
@@ -53,10 +53,6 @@ def found_nodes(
             address=one.get("node_ip"),
         )
     return found
-
-
-def _usable_name(name: str) -> bool:
-    return NODE_NAME.fullmatch(name) is not None and not name.endswith(".json")
 
 
 def _described(name: str, each: Mapping[str, Any]) -> Node:

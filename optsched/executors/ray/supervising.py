@@ -25,8 +25,6 @@ else:
     from gang import GangSupervisor
     from supervisor import Supervisor
 
-VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-"""Where Ray says which GPUs a job has."""
 ENDED_BY_RAY = "Ray ended it: the node's raylet or the job's own supervisor is gone"
 
 
@@ -34,6 +32,7 @@ class RaySupervisor(GangSupervisor):
     """One command on one node of Ray; `tether` is a pipe that closes when Ray's process ends."""
 
     late = "Ray did not start it within"
+    gpus_in = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
     def __init__(
         self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]", tether: int
@@ -96,14 +95,11 @@ def _here(spec: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def _node_here(folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> "dict[str, Any]":
-    visible = next((os.environ[name] for name in VISIBLE if os.environ.get(name)), "")
-    gpu_ids = [each for each in visible.split(",") if each] if node["gpus"] else []
-    environment = dict(node["environment"])
-    if not node["gpus"]:
-        environment["CUDA_VISIBLE_DEVICES"] = ""
+    gpu_ids, _ = RaySupervisor.given(node["gpus"])
+    hidden = {} if node["gpus"] else {"CUDA_VISIBLE_DEVICES": ""}
     return {
         **node,
         "gpu_ids": gpu_ids,
-        "environment": environment,
+        "environment": {**node["environment"], **hidden},
         "cgroups": cgroups.below(cgroups.parents(), spec["job"], folder),
     }

@@ -3,14 +3,14 @@ job."""
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...model.instance import Placement, Slot
 from ..attempts.folder import NEVER_STARTED, Report
 from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress
-from ..slurm.attempt import ENDED_BY_SLURM, FORGOTTEN
+from ..slurm.attempt import ENDED_BY_SLURM, FORGOTTEN, SlurmAttempt
 from ..slurm.nodes import number
 from ..slurm.others import Part
 from ..supervision import records
@@ -25,54 +25,68 @@ KILLED_BY_SLURM = {"OUT_OF_MEMORY": SIGKILLED, "TIMEOUT": SIGTERMED, "DEADLINE":
 REASONS = {**ENDED_BY_SLURM, "OUT_OF_MEMORY": "its memory limit in Slurm was exceeded"}
 
 
-class SbatchAttempt:
+class SbatchAttempt(SlurmAttempt):
     """A record in a file of its own, written before Slurm is told anything.
 
     `release` says that Slurm has the attempt's key in its job, and may have been told to start it.
-    `seen` is what was last seen of a run of it.
+    `seen` is what was last seen of a run of it. `job` is what Slurm last said of its job.
     """
 
+    job: HeldJob | None = None
+
     def __init__(self, folder: Path, key: AttemptKey, record: dict[str, Any] | None = None) -> None:
-        self.key = key
+        super().__init__(folder, key)
         self.path = folder / key.job / f"{key.number}.json"
         self.record = record or {"key": str(key)}
-        self.asked_s = -float("inf")  # when Slurm was last told something of it, by this process
         self._missed_s: float | None = None
+        self.ended = None if self.record.get("ended") is None else self._told()
 
     @property
-    def origin(self) -> str | None:
-        return self.record.get("origin")
-
-    @property
-    def placement(self) -> Placement:
-        return tuple(
-            Slot(node=node, gpus=gpus, cpus=cpus)
-            for node, gpus, cpus in self.record.get("placement") or ()
-        )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Its nodes, by rank."""
-        return tuple(slot.node for slot in self.placement)
+    def origin(self) -> str:
+        return str(self.record["origin"])
 
     @property
     def who(self) -> tuple[Any, ...]:
         """Whose limits it counts against."""
         return tuple(self.record.get("who") or ())
 
-    def holds(self, job: HeldJob | None) -> list[tuple[str, Part]]:
+    @property
+    def names(self) -> list[str]:
+        """Its nodes, by rank."""
+        return [node for node, _, _ in self.record["placement"]]
+
+    def holds(self) -> list[tuple[str, Part]]:
         """What it takes of its nodes."""
-        entry = {} if job is None else job.entry
+        if self.ended is not None:
+            return []
+        entry = {} if self.job is None else self.job.entry
         memory_mib = self.record.get("memory_mib") or number(entry.get("memory_per_node")) or 0
-        return [(slot.node, Part(slot.gpus, slot.cpus, memory_mib)) for slot in self.placement]
+        return [
+            (node, Part(gpus, cpus, memory_mib)) for node, gpus, cpus in self.record["placement"]
+        ]
 
     @property
     def stop(self) -> dict[str, Any] | None:
         return self.record.get("stop")
 
-    @property
-    def ended(self) -> dict[str, Any] | None:
-        return self.record.get("ended")
+    def stop_record(self) -> dict[str, Any] | None:
+        """Return that it is to end, None where it is not."""
+        return self.stop
+
+    def may_start(self) -> bool:
+        """Return whether it may still have to be started."""
+        return self.ended is None and self.stop is None
+
+    def write_stop(
+        self,
+        grace_s: float | None,
+        overdue: str | None = None,
+        lost: str | None = None,
+        retry_s: float | None = None,
+    ) -> None:
+        """Write down that it is to end. Raises OSError."""
+        asked = {"asked_s": time.time(), "grace_s": grace_s, "overdue": overdue}
+        self.write(stop={**asked, "lost": lost, "retry_s": retry_s})
 
     def write(self, **news: Any) -> None:
         """Write down `news`, durably. Raises OSError; then nothing has changed."""
@@ -81,16 +95,12 @@ class SbatchAttempt:
         records.write(str(self.path), record)
         self.record = record
 
-    def remove(self) -> None:
-        """Drop the record. Raises OSError."""
-        self.path.unlink(missing_ok=True)
-
-    def over_s(self) -> float:
-        """For how long its time to stop is over; negative before."""
-        stop = self.stop
-        if stop is None or stop["grace_s"] is None:
-            return -float("inf")
-        return time.time() - float(stop["asked_s"]) - float(stop["grace_s"])
+    def remove(self, outputs: bool) -> None:
+        """Drop the record, and the report of a job that has done all."""
+        done = self.ended is not None and self.ended.exit_status == 0
+        for path in (self.path, *([self.record.get("progress")] if done else [])):
+            with suppress(OSError):
+                Path(path or "").unlink()
 
     def mine(self, job: HeldJob) -> bool:
         """Whether Slurm's job, as it is now, was last told to run this attempt."""
@@ -99,28 +109,28 @@ class SbatchAttempt:
     # ----------------------------------------------------------------------------------------------
     # --- to see it
 
-    def look(self, job: HeldJob | None, unusable: Callable[[], Collection[str]]) -> Observation:
+    def look_at(self, job: HeldJob | None, unusable: Callable[[], Collection[str]]) -> Observation:
         """What is seen of it; its end is written down the first time. `unusable` are the nodes that
         take no jobs now.
 
         Raises OSError, and what `unusable` does.
         """
         if self.ended is None:
-            found = self._look(job, unusable)
-            if found.state is not AttemptState.ENDED:
-                return found
-            run, progress = self._run(job), self.progress()
-            self.write(
-                ended={
-                    "status": found.exit_status,
-                    "reason": found.reason,
-                    "ended_s": found.ended_s,
-                    **run,
-                    "retry_s": found.retry_s,
-                    "progress": None if progress is None else asdict(progress),
-                }
-            )
-        return self._told()
+            seen = self._look(job, unusable)
+            if seen.state is not AttemptState.ENDED:
+                return seen
+            progress = self.progress()
+            ended = {
+                "status": seen.exit_status,
+                "reason": seen.reason,
+                "ended_s": seen.ended_s,
+                **self._run(job),
+                "retry_s": seen.retry_s,
+                "progress": None if progress is None else asdict(progress),
+            }
+            self.write(ended=ended)
+            self.ended = self._told()
+        return self.ended
 
     def running(self, job: HeldJob) -> Observation:
         """What is seen of it while its end is not to be told yet. Raises OSError."""
@@ -219,17 +229,12 @@ class SbatchAttempt:
         if stop and stop["grace_s"] is None:
             return self._end(SIGKILLED, None)
         if stop.get("forced"):
-            return self._end(
-                SIGKILLED,
-                f"did not stop within the {stop['grace_s']:g} s it was given, and was killed",
-            )
+            overdue = f"did not stop within the {stop['grace_s']:g} s it was given, and was killed"
+            return self._end(SIGKILLED, overdue)
         if job.status and job.status != self.record["status"]:
             return self._end(job.status, None)
-        if not stop:
-            bad = unusable()
-            lost = next((slot.node for slot in self.placement if slot.node in bad), None)
-        else:
-            lost = None
+        bad = () if stop else unusable()
+        lost = next((name for name in self.names if name in bad), None)
         if lost is not None:
             return self._end(None, f"a node failed: {lost}")
         # as scripts do that have saved, by `scontrol requeue`
@@ -293,9 +298,9 @@ class SbatchAttempt:
                 return None
         except OSError:
             return None
-        found = Report(path).progress()
-        return found if found is not None and found.at_s >= started_s else None
+        reported = Report(path).progress()
+        return reported if reported is not None and reported.at_s >= started_s else None
 
 
-def _ids(found: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
-    return {node: tuple(ids) for node, ids in found.items()}
+def _ids(listed: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {node: tuple(ids) for node, ids in listed.items()}

@@ -1,34 +1,21 @@
 """Jobs that users give to Slurm themselves: job_submit.lua holds them, and here they are let go, on
 the nodes that were chosen."""
 
-import re
-import threading
 import time
-from collections.abc import Callable, Collection, Container, Iterable
-from contextlib import suppress
+from collections.abc import Container, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError
-from ..base import (
-    Arrival,
-    AttemptKey,
-    AttemptState,
-    DeclinedError,
-    NoAnswerError,
-    NodeStatus,
-    Observation,
-    Order,
-    RefusedError,
-)
+from ...model.cluster import Node
+from ..base import Arrival, AttemptKey, DeclinedError, NodeStatus, Observation, Order, RefusedError
+from ..slurm.attempt import SlurmAttempt
 from ..slurm.client import SlurmClient, answered
 from ..slurm.declining import ELSEWHERE_S
 from ..slurm.executor import SlurmExecutor
 from ..slurm.nodes import ask_nodes, number
 from ..slurm.others import Part, Reservation, together
-from ..slurm.rules import NONE, Rules
 from ..slurm.site import Site
 from ..supervision import records
 from .arriving import Arriving
@@ -39,40 +26,32 @@ from .request import memory_share_mib, node_count
 from .telling import Teller
 
 
-class SbatchExecutor:
-    """Runs jobs of Slurm's users; those without an `origin` are left to `inner`."""
+class SbatchExecutor(SlurmExecutor):
+    """Runs jobs of Slurm's users; those without an `origin` as any Slurm executor does."""
 
-    name = "slurm"
     title = "batch jobs of a Slurm cluster, those that users submit themselves too"
 
     def __init__(
-        self,
-        folder: Path,
-        inner: SlurmExecutor,
-        client: SlurmClient,
-        site: Site,
-        rules: Rules = NONE,
+        self, folder: Path, client: SlurmClient, site: Site, declared: Mapping[str, Node]
     ) -> None:
-        """Take the attempts that go on below `folder`, which `inner` keeps others from. Raises
-        InputError."""
-        self._inner, self._client, self._site = inner, client, site
-        self._teller = Teller(client, site, inner.declining)
-        self._folder = folder.absolute() / "sbatch"
-        self._lock = threading.RLock()
+        """Take `folder` and the attempts that go on there. Raises InputError."""
         self._held_jobs = HeldJobs(client, site.partition)
-        self._jobs: dict[str, HeldJob] = {}
-        self._jobs_s = -float("inf")
+        self._held: dict[str, HeldJob] = {}
+        self._held_s = -float("inf")
         self._statuses: tuple[NodeStatus, ...] = ()
-        self._attempts = {attempt.key: attempt for attempt in _kept(self._folder)}
-        self._progress = self._folder / "progress"
-        try:
-            self._progress.mkdir(parents=True, exist_ok=True)
-            self._folder.chmod(0o711)
-            self._progress.chmod(0o1733)  # users' jobs put files there
-        except OSError as error:
-            raise InputError(f"{self._progress} cannot be made: {error.strerror}") from error
+        super().__init__(folder, client, site, declared)
+        self._teller = Teller(client, site, self.declining)
+        self._attempts |= {attempt.key: attempt for attempt in _kept(self._records)}
         self._heartbeat = None if site.heartbeat is None else Heartbeat(site.heartbeat)
-        self._arriving = Arriving(rules, self._declines, site.partition)
+        self._arriving = Arriving(site, self._declines, site.partition)
+
+    def prepare(self, folder: Path) -> None:
+        """Make the folders of records, and of what users' jobs report."""
+        self._records = folder / "sbatch"
+        self._progress = self._records / "progress"
+        self._progress.mkdir(parents=True, exist_ok=True)
+        self._records.chmod(0o711)
+        self._progress.chmod(0o1733)  # users' jobs put files there
 
     # ----------------------------------------------------------------------------------------------
     # --- to see
@@ -80,121 +59,101 @@ class SbatchExecutor:
     def inventory(self) -> tuple[NodeStatus, ...]:
         """All nodes as Slurm has them, less what it has given to others. Raises NoAnswerError."""
         with self._lock:
-            self._look_at_jobs(self._site.poll_s / 2)
-            live = self._live()
-            ours = [
-                int(job.entry["job_id"]) for origin, job in self._jobs.items() if origin in live
-            ]
-            parts = [
-                part
-                for attempt in live.values()
-                for part in attempt.holds(self._jobs.get(attempt.origin or ""))
-            ]
-        self._statuses = self._inner.inventory(ours, parts)
-        return self._statuses
+            self._look_at_held(self.poll_s / 2)
+            self._statuses = super().inventory()
+            return self._statuses
+
+    def _numbers(self) -> set[int]:
+        live = self._live()
+        held = (job for origin, job in self._held.items() if origin in live)
+        return super()._numbers() | {int(job.entry["job_id"]) for job in held}
 
     def observe(self) -> tuple[Observation, ...]:
         """All attempts that were started or killed and are not forgotten. Raises NoAnswerError."""
-        others = self._inner.observe()
-        with self._lock:
-            self._look_at_jobs(self._site.poll_s / 2)
-            live = self._live()
-            self._teller.keep(
-                job.whole for job in self._jobs.values() if _slips(job, live.get(job.origin))
-            )
-            self._teller.keep_from_users(self._jobs.values())
-            found = []
-            unusable = cache(self._unusable)
-            for attempt in self._attempts.values():
-                try:
-                    found.append(
-                        self._look(attempt, self._jobs.get(attempt.origin or ""), unusable)
-                    )
-                    self._inner.declining.learn(
-                        found[-1], attempt.who, attempt.origin or "", attempt.names
-                    )
-                except OSError as error:
-                    reason = f"its record cannot be written: {error.strerror}"
-                    found.append(
-                        Observation(key=attempt.key, state=AttemptState.UNREACHABLE, reason=reason)
-                    )
+        observations = super().observe()
         if self._heartbeat is not None:
             self._heartbeat.beat()
-        mine = {seen.key for seen in found}
-        return (*found, *(seen for seen in others if seen.key not in mine))
+        return observations
+
+    def refresh(self) -> None:
+        """Ask Slurm for its jobs, and keep on hold those that it would start by itself."""
+        super().refresh()
+        self._look_at_held(self.poll_s / 2)
+        self._unusable = cache(self._ask_unusable)
+        live = self._live()
+        self._teller.keep(
+            job.whole for job in self._held.values() if _slips(job, live.get(job.origin))
+        )
+        self._teller.keep_from_users(self._held.values())
 
     def _live(self) -> dict[str, SbatchAttempt]:
         """Attempts that go on, by the origins of their jobs."""
-        going = (attempt for attempt in self._attempts.values() if attempt.ended is None)
-        return {attempt.origin: attempt for attempt in going if attempt.origin is not None}
+        return {
+            attempt.origin: attempt
+            for attempt in self._attempts.values()
+            if isinstance(attempt, SbatchAttempt) and attempt.ended is None
+        }
 
-    def _look(
-        self, attempt: SbatchAttempt, job: HeldJob | None, unusable: Callable[[], Collection[str]]
-    ) -> Observation:
+    def look(self, attempt: SlurmAttempt) -> Observation:
+        """Return what is seen of an attempt, once Slurm was told what it has not done yet."""
+        if not isinstance(attempt, SbatchAttempt):
+            return super().look(attempt)
+        try:
+            seen = self._look_at_release(attempt, attempt.job)
+        except OSError as error:
+            return attempt.unreachable(f"its record cannot be written: {error.strerror}")
+        self.declining.learn(seen, attempt.who, attempt.origin, tuple(attempt.names))
+        return seen
+
+    def _look_at_release(self, attempt: SbatchAttempt, job: HeldJob | None) -> Observation:
         if attempt.ended is None and job is not None:
             self._teller.see_to(attempt, job, self._statuses)
             if self._teller.puts_back(attempt, job):
                 return attempt.running(job)
             self._teller.marks_hold(attempt, job)
-        return attempt.look(job, unusable)
+        return attempt.look_at(job, self._unusable)
 
-    def _unusable(self) -> frozenset[str]:
+    def _ask_unusable(self) -> frozenset[str]:
         """Nodes that take no jobs as of now, not as of the last `inventory`. Raises
         NoAnswerError."""
         with answered():
-            found = ask_nodes(self._client, {}, self._site.partition)
-        return frozenset(node.status.node.name for node in found if not node.status.usable)
+            nodes = ask_nodes(self.client, {}, self.site.partition)
+        return frozenset(node.status.node.name for node in nodes if not node.status.usable)
 
-    def _look_at_jobs(self, young_s: float = 0.0) -> None:
+    def _look_at_held(self, young_s: float = 0.0) -> None:
         """Ask Slurm, unless that was done less than `young_s` ago. Raises NoAnswerError."""
-        now_s, told = time.monotonic(), self._teller.told_s >= self._jobs_s
-        if now_s < self._jobs_s + young_s and not told:
+        now_s, told = time.monotonic(), self._teller.told_s >= self._held_s
+        if now_s < self._held_s + young_s and not told:
             return
         with answered():
-            found = self._held_jobs.ask(anew=told)
-        self._jobs, self._jobs_s = {job.origin: job for job in found}, now_s
+            held = self._held_jobs.ask(anew=told)
+        self._held, self._held_s = {job.origin: job for job in held}, now_s
+        for attempt in self._live().values():
+            attempt.job = self._held.get(attempt.origin)
 
     def arrivals(self) -> tuple[Arrival, ...]:
         """Jobs that users submitted, as of the last `observe`."""
         with self._lock:
             nodes = [status.hardware for status in self._statuses]
-            return tuple(self._arriving.arrivals(self._jobs.values(), self._live(), nodes))
+            return tuple(self._arriving.arrivals(self._held.values(), self._live(), nodes))
 
     # ----------------------------------------------------------------------------------------------
     # --- to act
 
-    def start(self, order: Order) -> None:
-        """Let a job go on the nodes of the order; nothing if this attempt was ever started or
-        killed.
-
-        Raises RefusedError, NoAnswerError.
-        """
-        if order.origin is None:
-            self._inner.start(order)
+    def submit(self, attempt: SlurmAttempt, fresh: bool) -> None:
+        """Let a job go on the nodes of its attempt. Raises RefusedError, NoAnswerError."""
+        if not isinstance(attempt, SbatchAttempt):
+            super().submit(attempt, fresh)
             return
-        with self._lock:
-            attempt = self._attempts.get(order.key)
-            if attempt is not None and (attempt.ended is not None or attempt.stop is not None):
-                return
-            if order.origin not in self._jobs:
-                self._look_at_jobs()
-            job = self._jobs.get(order.origin)
-            if attempt is None:
-                if job is None or not job.waits:
-                    said = (
-                        "knows nothing of its job any more"
-                        if job is None
-                        else "does not have its job wait any more"
-                    )
-                    raise RefusedError(f"Slurm {said}")
-                self._check_time(order, job)
-                attempt = self._record(order, job)
-            if job is not None and job.waits and job.restarts == attempt.record["restarts"]:
-                try:
-                    self._teller.release(attempt, job)
-                except RefusedError as error:
-                    self._drop(attempt)
-                    raise RefusedError(f"{error} (job {job.target})") from None
+        if attempt.job is None:
+            self._look_at_held()
+        job = attempt.job
+        if job is not None and job.waits and job.restarts == attempt.record["restarts"]:
+            try:
+                self._teller.release(attempt, job)
+            except RefusedError as error:
+                self.drop(attempt)
+                raise RefusedError(f"{error} (job {job.target})") from None
 
     def _check_time(self, order: Order, job: HeldJob) -> None:
         """Raises DeclinedError where Slurm would not start it now: for a limit, or as its time
@@ -202,70 +161,70 @@ class SbatchExecutor:
         why = self._declines(job)
         if why is not None:
             raise DeclinedError(why, ELSEWHERE_S)
-        declining, taken = self._inner.declining, self._in_its_time(job)
+        taken = self._in_its_time(job)
         names = [slot.node for slot in order.placement if slot.node in taken]
         if not names:
             return
-        says = taken[names[0]].says(time.time())
+        says, retry_s = taken[names[0]].says(time.time()), ELSEWHERE_S
         if self._has_room_but(taken, order):
-            declining.avoid(says, job.origin, names)
-            retry_s = ELSEWHERE_S
+            self.declining.avoid(says, job.origin, names)
         else:  # nobody else is to be kept from these nodes for it
-            retry_s = declining.later(says, job.origin)
-        raise DeclinedError(
-            f"node {names[0]} {says}, and its time limit reaches into that", retry_s
-        )
+            retry_s = self.declining.later(says, job.origin)
+        reaches = f"node {names[0]} {says}, and its time limit reaches into that"
+        raise DeclinedError(reaches, retry_s)
 
     def _declines(self, job: HeldJob) -> str | None:
         """Why Slurm would start it on no node now: a limit of its user's, or reservations."""
-        limit = self._inner.declining.limit(who(job))
+        limit = self.declining.limit(who(job))
         if limit is not None:
             return f"Slurm starts no more jobs of its user: {limit}"
-        taken = self._in_its_time(job) if self._inner.reservations else {}
-        first = next(
-            (taken[one.node.name] for one in self._statuses if one.node.name in taken), None
-        )
-        if first is None or not all(one.node.name in taken for one in self._statuses):
+        taken = self._in_its_time(job) if self.reservations else {}
+        names = [status.node.name for status in self._statuses]
+        if not names or any(name not in taken for name in names):
             return None
-        return f"every node {first.says(time.time())} or so, and its time limit reaches into that"
+        says = taken[names[0]].says(time.time())
+        return f"every node {says} or so, and its time limit reaches into that"
 
     def _in_its_time(self, job: HeldJob) -> dict[str, Reservation]:
         """Nodes that are reserved before its time limit would end it."""
         limit_min = number(job.entry.get("time_limit"))
         until_s = time.time() + limit_min * 60.0 if limit_min else float("inf")
-        return {
-            name: one
-            for one in self._inner.reservations
-            if one.start_s < until_s
-            for name in one.nodes
-        }
+        reservations = [each for each in self.reservations if each.start_s < until_s]
+        return {name: each for each in reservations for name in each.nodes}
 
     def _has_room_but(self, taken: Container[str], order: Order) -> bool:
         """Whether so many other nodes than `taken` have the GPUs for it free now, as far as is
         known here."""
-        held = together(
-            (slot.node, Part(slot.gpus))
-            for attempt in self._attempts.values()
-            if attempt.ended is None
-            for slot in attempt.placement
-        )
+        held = together(part for attempt in self._attempts.values() for part in attempt.holds())
         needs = max(slot.gpus for slot in order.placement)
+        others = (
+            status.node
+            for status in self._statuses
+            if status.usable and status.node.name not in taken
+        )
         free = [
-            one.node.name
-            for one in self._statuses
-            if one.usable
-            and one.node.name not in taken
-            and one.node.gpus - (held.get(one.node.name, Part()).gpus or 0) >= needs
+            node for node in others if node.gpus - (held.get(node.name, Part()).gpus or 0) >= needs
         ]
         return len(free) >= len(order.placement)
 
-    def _record(self, order: Order, job: HeldJob) -> SbatchAttempt:
+    def _record(self, order: Order) -> SlurmAttempt:
+        if order.origin is None:
+            return super()._record(order)
+        if order.origin not in self._held:
+            self._look_at_held()
+        job = self._held.get(order.origin)
+        if job is None:
+            raise RefusedError("Slurm knows nothing of its job any more")
+        if not job.waits:
+            raise RefusedError("Slurm does not have its job wait any more")
+        self._check_time(order, job)
         count = node_count(job)
         if len(order.placement) != count:
             raise RefusedError(
                 f"Slurm gives it {count} nodes, its placement has {len(order.placement)}"
             )
-        attempt = SbatchAttempt(self._folder, order.key)
+        attempt = SbatchAttempt(self._records, order.key)
+        attempt.job = job
         names = {slot.node for slot in order.placement}
         nodes = [status.node for status in self._statuses if status.node.name in names]
         try:
@@ -283,54 +242,21 @@ class SbatchExecutor:
             )
         except OSError as error:
             raise RefusedError(
-                f"its record cannot be written below {self._folder}: {error.strerror}"
+                f"its record cannot be written below {self._records}: {error.strerror}"
             ) from error
         self._attempts[order.key] = attempt
         return attempt
 
-    def _drop(self, attempt: SbatchAttempt) -> None:
-        with suppress(OSError):
-            attempt.remove()
-        del self._attempts[attempt.key]
-
-    def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
-        """Send SIGTERM, or what the job's comment says, to its batch script and all its steps; what
-        has not ended after `grace_s` Slurm ends, as soon as this process or the next one asks it
-        to. Raises NoAnswerError."""
-        with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is None:
-                self._inner.checkpoint_stop(key, grace_s)
-            elif attempt.ended is None and attempt.stop is None:
-                self._write_stop(attempt, grace_s)
-
-    def kill(self, key: AttemptKey) -> None:
-        """Have Slurm end the attempt (SIGTERM, SIGKILL after its KillWait); one that was never
-        started never will be.
-
-        Raises NoAnswerError.
-        """
-        with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is None:  # it could have been started here or there
-                self._inner.kill(key)
-                attempt = self._attempts[key] = SbatchAttempt(self._folder, key)
-            if attempt.ended is None and (
-                attempt.stop is None or attempt.stop["grace_s"] is not None
-            ):
-                self._write_stop(attempt, None)
-
-    def _write_stop(self, attempt: SbatchAttempt, grace_s: float | None) -> None:
-        try:
-            attempt.write(stop={"asked_s": time.time(), "grace_s": grace_s})
-        except OSError as error:
-            raise NoAnswerError(
-                f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
-            ) from error
-        job = self._jobs.get(attempt.origin or "")
-        if job is not None:
-            attempt.asked_s = -float("inf")
-            self._teller.see_to(attempt, job, self._statuses)
+    def hasten(self, attempt: SlurmAttempt) -> None:
+        """Have Slurm end it at once. An attempt that was released gets SIGTERM, or what its job's
+        comment says, at its batch script and all its steps; what has not ended after its grace
+        Slurm ends (SIGTERM, SIGKILL after its KillWait), as soon as this process or the next one
+        asks it to."""
+        if not isinstance(attempt, SbatchAttempt):
+            super().hasten(attempt)
+        elif attempt.job is not None:
+            attempt.told_s = -float("inf")
+            self._teller.see_to(attempt, attempt.job, self._statuses)
 
     # ----------------------------------------------------------------------------------------------
     # --- the rest
@@ -342,15 +268,14 @@ class SbatchExecutor:
         with self._lock:
             over_s = max(ended_s, self._arriving.over_s.get(origin, ended_s))
         with answered():
-            text = self._client.ask("scontrol", "show", "config")
-        found = re.search(r"^BOOT_TIME\s*=\s*(\S+)", text, re.MULTILINE)
+            boot = self.client.config().get("BOOT_TIME")
         # whole seconds are told
-        return found is not None and datetime.fromisoformat(found[1]).timestamp() + 1 > over_s
+        return boot is not None and datetime.fromisoformat(boot).timestamp() + 1 > over_s
 
     def leave(self, origin: str, why: str) -> None:
         """Let a job be: it stays on hold, and its AdminComment says why. Raises NoAnswerError."""
         with self._lock:
-            job = self._jobs.get(origin)
+            job = self._held.get(origin)
             if job is not None:
                 said = f"AdminComment=optsched {job.token} not planned: {why}"
                 with answered():
@@ -361,37 +286,10 @@ class SbatchExecutor:
     def withdraw(self, origin: str) -> None:
         """Cancel a job in Slurm. Raises NoAnswerError."""
         with self._lock:
-            job = self._jobs.get(origin)
+            job = self._held.get(origin)
             if job is not None and not job.over:
                 with answered():
                     self._teller.tell("scancel", "--quiet", job.target)
-
-    def changes(self, timeout_s: float) -> None:
-        """Wait until it is time to ask Slurm again."""
-        self._inner.changes(timeout_s)
-
-    def wake(self) -> None:
-        """End `changes` in another thread, or the next one."""
-        self._inner.wake()
-
-    def forget(self, key: AttemptKey) -> None:
-        """Drop the record of an attempt that has ended. Raises NoAnswerError if it has not."""
-        with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is not None:
-                if attempt.ended is None:
-                    raise NoAnswerError(f"{key} has not ended")
-                if attempt.ended["status"] == 0 and attempt.record.get("progress"):
-                    with suppress(OSError):
-                        Path(attempt.record["progress"]).unlink()
-                self._drop(attempt)
-        self._inner.forget(key)
-
-    def close(self) -> None:
-        """Let go of the folder; attempts go on."""
-        with self._lock:
-            self._attempts.clear()
-        self._inner.close()
 
 
 def _slips(job: HeldJob, live: SbatchAttempt | None) -> bool:
@@ -401,9 +299,9 @@ def _slips(job: HeldJob, live: SbatchAttempt | None) -> bool:
     return job.waits if live is None else job.runs or job.restarts > live.record["restarts"]
 
 
-def _kept(folder: Path) -> Iterable[SbatchAttempt]:
+def _kept(folder: Path) -> Iterator[SbatchAttempt]:
     for path in sorted(folder.glob("*/*.json")):
         record: dict[str, Any] | None = records.read(str(path))
         key = None if record is None else AttemptKey.parse(str(record.get("key")))
-        if key is not None:
+        if record is not None and key is not None and "origin" in record:
             yield SbatchAttempt(folder, key, record)

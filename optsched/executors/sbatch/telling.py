@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from ..attempts.attempt import AGAIN_S
 from ..base import SAVED_AND_STOPPED, NoAnswerError, NodeStatus, RefusedError
 from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S, Declining
@@ -14,8 +15,6 @@ from .attempt import SbatchAttempt
 from .hints import hints_of
 from .jobs_json import ON_HOLD, HeldJob
 
-AGAIN_S = 5.0
-"""How often Slurm is told again what it has not done yet."""
 FINAL = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY"})
 """States of which no job that has not saved is put back into the queue."""
 SILENT = ("does not respond", "is in no known state")
@@ -106,14 +105,15 @@ class Teller:
     def see_to(self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]) -> None:
         """Tell Slurm what it has not done yet."""
         stop = attempt.stop
-        late = attempt.over_s() > 0 and stop is not None and not stop.get("forced")
-        if time.monotonic() < attempt.asked_s + AGAIN_S and not late:
+        timed = stop is not None and stop["grace_s"] is not None and not stop.get("forced")
+        late = timed and attempt.overdue_s() > 0
+        if time.monotonic() < attempt.told_s + AGAIN_S and not late:
             return
         with suppress(NoAnswerError, RefusedError, OSError):
             words = self._wanted(attempt, job, statuses)
             if words is None:
                 return
-            attempt.asked_s = time.monotonic()
+            attempt.told_s = time.monotonic()
             try:
                 self.tell(*words)
             except RefusedError:
@@ -137,7 +137,7 @@ class Teller:
             if attempt.stop is None and not again:
                 self._give_up(attempt, job, statuses)
             return ("scontrol", "hold", job.target) if job.priority and attempt.stop else None
-        if attempt.stop is not None and "lost" in attempt.stop:
+        if attempt.stop is not None and attempt.stop.get("lost") is not None:
             attempt.write(stop=None)  # it began while it was being given up
         if again:  # Slurm has started it once more
             return (*REQUEUE, job.target)
@@ -148,7 +148,7 @@ class Teller:
             stop["grace_s"] is None
         ):  # scancel cannot send SIGKILL to all without cancelling the job for good
             return (*REQUEUE, job.target)
-        if attempt.over_s() > 0:
+        if attempt.overdue_s() > 0:
             with suppress(OSError):
                 attempt.write(stop={**stop, "forced": True})
             return (*REQUEUE, job.target)
@@ -168,17 +168,15 @@ class Teller:
             answering,
             job.reason if late else None,
             attempt.who,
-            attempt.origin or "",
-            attempt.names,
+            attempt.origin,
+            tuple(attempt.names),
         )
         if gives_up is None:
             return
         lost, retry_s = gives_up
         if self._declining.limit(attempt.who) is not None:
             retry_s = ELSEWHERE_S  # until there is room it is barred with all others alike
-        attempt.write(
-            stop={"asked_s": time.time(), "grace_s": 0.0, "lost": lost, "retry_s": retry_s}
-        )
+        attempt.give_up(lost, 0.0, retry_s)
         with suppress(NoAnswerError, RefusedError):
             said = f"{unsaid(job)} [not started: {lost.replace(']', ')')}]"
             self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={said.strip()}")
@@ -225,9 +223,9 @@ class Teller:
             return False
         if attempt.record.get("last") is None:
             attempt.write(last={"status": job.status, "ended_s": job.ended_s})
-        elif time.monotonic() < attempt.asked_s + AGAIN_S:
+        elif time.monotonic() < attempt.told_s + AGAIN_S:
             return True
-        attempt.asked_s = time.monotonic()
+        attempt.told_s = time.monotonic()
         try:
             self.tell(*REQUEUE, job.target)
         except NoAnswerError:

@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..attempts.attempt import FollowedAttempt
-from ..attempts.ending import by_itself, failed_by_user, number, on
+from ..attempts.attempt import SETTLE_S, FollowedAttempt
+from ..attempts.ending import number
 from ..attempts.folder import NEVER_STARTED
 from ..base import AttemptKey, AttemptState, Observation
 from ..supervision import records
 from .batch import job_name, parts
 from .jobs import SlurmJob
-from .others import MIB_PER_GIB, Part
+from .others import Part
 
-SETTLE_S = 5.0
-"""So long a submission whose answer was lost may take to be seen."""
 ORPHAN_S = 15.0
 """What a node that Slurm has given up may still run is waited for as long."""
 FORGOTTEN = "Slurm no longer knows its job"
@@ -42,7 +40,6 @@ class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
             int(part): int(number) for part, number in record.get("jobs", {}).items()
         }
         self.tried_s = time.monotonic()  # when it was last submitted, as far as this process knows
-        self.hastened_s = -float("inf")
         self._over_s: float | None = None
 
     @property
@@ -54,15 +51,8 @@ class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
     def holds(self) -> list[tuple[str, Part]]:
         """What it takes of its nodes."""
         return [
-            (
-                node["name"],
-                Part(
-                    int(node["gpus"]),
-                    int(node["cpus"]),
-                    math.ceil(node["memory_gib"] * MIB_PER_GIB),
-                ),
-            )
-            for node in self.folder.nodes
+            (node["name"], Part(node["gpus"], node["cpus"], math.ceil(node["memory_gib"] * 1024)))
+            for node in self.held()
         ]
 
     def submitted(self, part: int, job_id: int) -> None:
@@ -74,18 +64,14 @@ class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
         """Keep the numbers of `jobs` whose submission was not answered. Raises OSError."""
         for part in self.unsubmitted():
             name = job_name(self.folder, part)
-            found = next((job for job in jobs if job.name == name), None)
-            if found is not None:
-                self.submitted(part, found.id)
+            first = next((job for job in jobs if job.name == name), None)
+            if first is not None:
+                self.submitted(part, first.id)
 
     def unsubmitted(self) -> list[int]:
         """Parts (see `batch.parts`) that Slurm does not have as far as is known."""
-        spec = self.folder.spec
-        return (
-            []
-            if spec is None
-            else [part for part in range(len(parts(spec))) if part not in self.job_ids]
-        )
+        count = len(parts(self.folder.nodes))
+        return [part for part in range(count) if part not in self.job_ids]
 
     # ----------------------------------------------------------------------------------------------
     # --- to see it
@@ -117,7 +103,7 @@ class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
         ended = self._worst(mine)
         if missing and self._may_be_alive(ended, missing):
             return self._summary(AttemptState.RUNNING, ())
-        status, reason = self._told(ended, missing)
+        status, reason = self._how_it_ended(ended, missing)
         begun = self.observed(AttemptState.RUNNING).started_s is not None
         retry_s = None if begun else number((self.stop_record() or {}).get("retry_s"))
         return self.end_with(status, reason, retry_s)
@@ -136,7 +122,7 @@ class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
         """Have the rest of a gang end, a job of which Slurm has ended or forgotten."""
         if len(self.job_ids) < 2 or self.stop_record() is not None:
             return
-        for part, nodes in enumerate(parts(self.folder.spec or {"nodes": []})):
+        for part, nodes in enumerate(parts(self.folder.nodes)):
             job = jobs.get(self.job_ids.get(part, 0))
             if part not in self.job_ids or (job is not None and not job.over):
                 continue
@@ -144,7 +130,7 @@ class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
             name = next((node["name"] for node in nodes if not self.ending(node["name"])), None)
             why = None if job is None else ENDED_BY_SLURM.get(job.state)
             if why is None and name is not None:
-                why = FORGOTTEN if job is None else on(self.folder, name, _agent_failed(job))
+                why = FORGOTTEN if job is None else self.on(name, _agent_failed(job))
             if why is not None:
                 self.give_up(why)
                 return
@@ -171,32 +157,24 @@ class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
         reason = f"Slurm has it wait: {waits[0].reason}" if waits else None
         return replace(self.observed(state), reason=reason)
 
-    def _told(self, job: SlurmJob | None, missing: Sequence[str]) -> tuple[int | None, str | None]:
+    def _how_it_ended(
+        self, job: SlurmJob | None, missing: Sequence[str]
+    ) -> tuple[int | None, str | None]:
         """Exit status and reason."""
-        stop = self.stop_record()
-        statuses = [ending["status"] for ending in self._endings.values()]
-        begun = bool(self._endings) or any(self.began(name) for name in missing)
-        if stop is not None and stop["lost"] is None:
-            if not begun:
+        stop, lost = self.stop_record(), self.lost()
+        if stop is not None and lost is None:
+            if not self._endings and not any(self.began(name) for name in missing):
                 return None, NEVER_STARTED
-            return (
-                (None, on(self.folder, missing[0], "its agent was killed"))
-                if missing
-                else by_itself(self.folder, self._endings, failed_by_user(self.folder))
-            )
-        why = None if stop is None else stop["lost"]
+            return (None, self.on(missing[0], "its agent was killed")) if missing else self.told()
         if job is not None and job.state == "OUT_OF_MEMORY":
             limit_gib = max(node["memory_mib"] for node in self.folder.nodes) / 1024
-            return next(
-                (one for one in statuses if one), -9
-            ), f"its memory limit of {limit_gib:g} GiB was exceeded"
-        if why is None and job is not None:
-            why = ENDED_BY_SLURM.get(job.state)
-        if why is None and missing:
-            why = FORGOTTEN if job is None else on(self.folder, missing[0], _agent_failed(job))
-        if why is None:
-            return by_itself(self.folder, self._endings, failed_by_user(self.folder))
-        return self.ended_by(why)
+            status = next((end["status"] for end in self._endings.values() if end["status"]), -9)
+            return status, f"its memory limit of {limit_gib:g} GiB was exceeded"
+        if lost is None and job is not None:
+            lost = ENDED_BY_SLURM.get(job.state)
+        if lost is None and missing:
+            lost = FORGOTTEN if job is None else self.on(missing[0], _agent_failed(job))
+        return self.told() if lost is None else self.ended_by(lost)
 
 
 def _agent_failed(job: SlurmJob) -> str:

@@ -13,20 +13,13 @@ from ...model.cluster import Node
 from ...model.instance import Slot
 from ..attempts.folder import AttemptFolder
 from ..base import Order
-from ..orders import (
-    check,
-    check_places,
-    everybodys_environment,
-    recorded,
-    recorded_node,
-    told_on_node,
-)
+from ..orders import check, check_places, everybodys_environment, recorded, recorded_node
 from .nodes import SlurmNode
 from .others import MIB_PER_GIB
 
 AGENT = str(Path(__file__).with_name("agent.py"))
-PORTS = range(20000, 32000)
-"""Below those that kernels hand out by themselves (Linux: from 32768 on)."""
+TOGETHER_S = 120.0
+"""So long Slurm may take to start the last job of a gang after the first."""
 
 
 def specification(
@@ -35,20 +28,21 @@ def specification(
     """The record of an attempt to be started. Raises RefusedError."""
     check(order)
     check_places(order, {name: node.status for name, node in known.items()}, {})
-    names = [slot.node for slot in order.placement]
     environment = everybodys_environment(order, folder.progress_path)
-    if len(names) > 1:
-        port = PORTS[
-            int.from_bytes(hashlib.sha256(str(folder.path).encode()).digest()[:4]) % len(PORTS)
-        ]
-        environment |= {"MASTER_ADDR": known[names[0]].address, "MASTER_PORT": str(port)}
+    if len(order.placement) > 1:
+        environment["MASTER_ADDR"] = known[order.placement[0].node].address
     places = [(slot, known[slot.node].status.node) for slot in order.placement]
     counts = list(dict.fromkeys(slot.gpus for slot in order.placement))
     nodes = [
         _node(order, rank, slot, counts.index(slot.gpus), node)
         for rank, (slot, node) in enumerate(places)
     ]
-    return {**recorded(order), "environment": environment, "nodes": nodes}
+    return {
+        **recorded(order),
+        "environment": environment,
+        "start_timeout_s": TOGETHER_S,
+        "nodes": nodes,
+    }
 
 
 def _node(order: Order, rank: int, slot: Slot, part: int, node: Node) -> dict[str, Any]:
@@ -58,10 +52,6 @@ def _node(order: Order, rank: int, slot: Slot, part: int, node: Node) -> dict[st
         "part": part,
         "cpus": _share(slot.cpus, slot, node, node.cpus),
         "memory_mib": _share(math.ceil(memory_gib * MIB_PER_GIB), slot, node, _mib(node)),
-        "environment": {
-            **told_on_node(order, rank),
-            "CUDA_VISIBLE_DEVICES": "",
-        },  # unless Slurm says more
     }
 
 
@@ -78,20 +68,18 @@ def _share(asked: int, slot: Slot, node: Node, there: int | None) -> int:
     return max(1, int(there * part))
 
 
-def parts(spec: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+def parts(nodes: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Nodes by job: Slurm gives a job the same number of GPUs on each of its nodes, so that a gang
     which has different numbers is several jobs. Their agents wait for each other."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for node in spec["nodes"]:
-        found.setdefault(node.get("part", 0), []).append(node)
-    return [found[part] for part in sorted(found)]
+    numbers = sorted({node.get("part", 0) for node in nodes})
+    return [[node for node in nodes if node.get("part", 0) == part] for part in numbers]
 
 
 def words(
     spec: Mapping[str, Any], folder: AttemptFolder, part: int, more: Sequence[str]
 ) -> list[str]:
     """What sbatch is called with for a part of it. `more` goes before it."""
-    nodes = parts(spec)[part]
+    nodes = parts(spec["nodes"])[part]
     asked = [
         *more,
         "--parsable",
@@ -135,7 +123,7 @@ def script(spec: Mapping[str, Any], folder: AttemptFolder, part: int, python: st
     """What the job of a part runs: an agent on each node. A single one is the batch script itself,
     which can be signalled alone."""
     agent = shlex.join([python or sys.executable, "-S", "-E", AGENT, str(folder.path)])
-    nodes = parts(spec)[part]
+    nodes = parts(spec["nodes"])[part]
     if len(nodes) == 1:
         return f"#!/bin/sh\nexec {agent}\n"
     return (

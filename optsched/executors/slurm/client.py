@@ -2,6 +2,7 @@
 down."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -62,8 +63,7 @@ class SlurmClient:
         if missing:
             raise InputError(
                 f"Slurm's programs {', '.join(missing)} are not found; install Slurm's client, "
-                "or name their folder "
-                "as programs in [slurm]"
+                "or name their folder as programs in [slurm]"
             )
         self._programs = {name: at for name, at in found.items() if at is not None}
         self._environment = {
@@ -116,6 +116,11 @@ class SlurmClient:
         if process.returncode < 0 or any(word in said.lower() for word in UNSURE):
             raise NoAnswerError(f"{program}: {told}")
         raise RefusedError(f"{program}: {told}")
+
+    def config(self) -> dict[str, str]:
+        """Slurm's settings. Raises as `ask` does."""
+        text = self.ask("scontrol", "show", "config")
+        return dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", text, re.MULTILINE))
 
     def _give_up(self, program: str, process: "subprocess.Popen[str]") -> str:
         with suppress(ProcessLookupError):

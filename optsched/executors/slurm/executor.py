@@ -33,8 +33,6 @@ from .site import Site
 
 NODES_EVERY = 5
 """Looks at jobs for one at the nodes."""
-AGAIN_S = 5.0
-"""How often Slurm is told again what it has not done yet."""
 OVERTIME_S = 10.0
 """So long after its time an attempt that its agents have not ended is cancelled in Slurm."""
 Jobs = Mapping[AttemptKey, list[SlurmJob]]
@@ -73,17 +71,12 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
     # ----------------------------------------------------------------------------------------------
     # --- to see
 
-    def inventory(
-        self, ours: Iterable[int] = (), parts: Iterable[tuple[str, Part]] = ()
-    ) -> tuple[NodeStatus, ...]:
+    def inventory(self) -> tuple[NodeStatus, ...]:
         """All nodes as Slurm has them, in its order, less what it has given to others. Raises
-        NoAnswerError.
-
-        Jobs with the numbers `ours`, which hold `parts` of nodes, are not others'.
-        """
+        NoAnswerError."""
         with self._lock:
             if time.monotonic() >= self._nodes_s + NODES_EVERY * self.site.poll_s:
-                self._look_at_nodes(ours, parts)
+                self._look_at_nodes()
             return tuple(self._tried(node.status) for node in self._nodes.values())
 
     def _tried(self, status: NodeStatus) -> NodeStatus:
@@ -94,20 +87,17 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
             else replace(status, usable=False, reason=f"starts nothing, says Slurm: {why}")
         )
 
-    def _look_at_nodes(
-        self, ours: Iterable[int] = (), parts: Iterable[tuple[str, Part]] = ()
-    ) -> None:
+    def _look_at_nodes(self) -> None:
         with answered():
             names = self.site.reserved(self.client)
-            found = ask_nodes(self.client, self._declared, self.site.partition)
             nodes = {
                 node.status.node.name: node
-                for node in found
+                for node in ask_nodes(self.client, self._declared, self.site.partition)
                 if names is None or node.status.node.name in names
             }
-            held = self._others.held(nodes, {*ours, *self._numbers()})
+            held = self._others.held(nodes, self._numbers())
             self.reservations = ask_reservations(self.client, self.site.reservation)
-        own = together([*parts, *(part for attempt in self._going() for part in attempt.holds())])
+        own = together(part for attempt in self._attempts.values() for part in attempt.holds())
         self._nodes = {
             name: replace(
                 node,
@@ -180,7 +170,6 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
             raise DeclinedError(why, self.declining.left_s(uid))
         if not self._nodes:
             self.inventory()
-            self._nodes_s = -float("inf")  # whoever asks next may know more of what is ours
         return batch.specification(order, self._nodes, folder)
 
     def submit(self, attempt: SlurmAttempt, fresh: bool) -> None:
@@ -233,7 +222,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         ids = {job.id for job in jobs if not job.over} | {*attempt.job_ids.values()}
         if not ids or attempt.ended is not None:
             return
-        attempt.hastened_s = time.monotonic()
+        attempt.told_s = time.monotonic()
         self._jobs_s = -float("inf")
         listed = [str(one) for one in sorted(ids)]
         with suppress(NoAnswerError, RefusedError):
@@ -245,21 +234,16 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
     def see_to(self, attempt: SlurmAttempt, seen: Observation) -> None:
         """End what Slurm should not have any more."""
         own = [job for job in self._own(attempt) if not job.over]
-        if not own or time.monotonic() < attempt.hastened_s + AGAIN_S:
-            return
-        if attempt.ended is not None or attempt.overdue_s() > OVERTIME_S:
-            unwanted = own
-        else:
+        unwanted = own
+        if attempt.ended is None and attempt.overdue_s() <= OVERTIME_S:
             wanted = attempt.job_ids.values()
-            unwanted = [
-                job for job in own if job.id not in wanted
-            ]  # of one that was submitted twice
+            twice = [job for job in own if job.id not in wanted]  # of one submitted twice
+            waiting = [job for job in own if job.waits]
             if attempt.stop_record() is not None:
-                unwanted += [job for job in own if job.waits]
-            elif any(job.waits for job in own) and self._cannot_start(attempt):
-                unwanted = own
-        if unwanted:
-            attempt.hastened_s = time.monotonic()
+                unwanted = [*twice, *waiting]
+            elif not waiting or not self._cannot_start(attempt):
+                unwanted = twice
+        if unwanted and attempt.tell_again():
             with suppress(NoAnswerError, RefusedError):
                 self.client.ask("scancel", "--quiet", *(str(job.id) for job in unwanted))
 

@@ -12,22 +12,12 @@ if TYPE_CHECKING:
 else:
     from gang import GangSupervisor, supervise_here
 
-PASSED = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "TMPDIR")
-"""Variables that the batch system sets for its job, and the command gets."""
-
 
 class JobSupervisor(GangSupervisor):
     """A supervisor that runs as the user of the job, who may write into the folders `progress` and
     of the node only."""
 
     late = "its job there did not begin within"
-
-    @classmethod
-    def given(cls, wanted: int) -> "tuple[list[str], dict[str, str]]":
-        """Return the GPUs of this job."""
-        passed = {name: os.environ[name] for name in PASSED if name in os.environ}
-        visible = passed.setdefault("CUDA_VISIBLE_DEVICES", "")
-        return [gpu for gpu in visible.split(",") if gpu], passed
 
 
 if __name__ == "__main__":

@@ -27,6 +27,10 @@ class GangSupervisor(Supervisor):
 
     late = "its manager did not start it within"
     """What is said of a node that is missing."""
+    gpus_in: "tuple[str, ...]" = ("CUDA_VISIBLE_DEVICES",)
+    """Variables in which the manager says which GPUs it gave, the surest first."""
+    passed: "tuple[str, ...]" = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "TMPDIR")
+    """Variables that the manager sets and the command gets."""
 
     def __init__(self, folder: str, spec: "dict[str, Any]", node: "dict[str, Any]") -> None:
         super().__init__(folder, spec, node)
@@ -37,7 +41,10 @@ class GangSupervisor(Supervisor):
     def given(cls, wanted: int) -> "tuple[list[str], dict[str, str]]":
         """Return the ids of the GPUs that the manager gave to this process, which were to be
         `wanted`, and the variables of the manager's that the command gets."""
-        return [], {}
+        listed = next((os.environ[name] for name in cls.gpus_in if os.environ.get(name)), "")
+        passed = {name: os.environ[name] for name in cls.passed if name in os.environ}
+        gpu_ids = [gpu for gpu in listed.split(",") if gpu] if wanted else []
+        return gpu_ids, {"CUDA_VISIBLE_DEVICES": "", **passed}
 
     def run(self) -> None:
         """From the first process to the last, once all nodes of the gang are ready."""
@@ -91,10 +98,8 @@ class GangSupervisor(Supervisor):
             if self.asked or self.stopping:
                 return False
             for name in names:
-                found = None if name in told else records.read(f"{self.above}/{name}/ready.json")
-                if found is not None:
-                    told[name] = found
-            missing = [name for name in names if name not in told]
+                told[name] = told.get(name) or records.read(f"{self.above}/{name}/ready.json")
+            missing = [name for name in names if told[name] is None]
             if not missing:
                 break
             if time.monotonic() > until_s:
@@ -130,7 +135,7 @@ def supervise_here(
     if spec is None or node is None:
         return None  # forgotten
     gpu_ids, passed = make.given(node["gpus"])
-    claim.update(gpu_ids=gpu_ids if node["gpus"] else [], at_s=time.time())
+    claim.update(gpu_ids=gpu_ids, at_s=time.time())
     if not records.write_first(f"{folder}/claim.json", claim):
         return None  # another job of this key was here, or this one was started again
     spec["user"] = None  # whom the manager has made us

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ... import files
+from ..commands import TRACE
 from ..design import Study
-from ..execute import TRACE
 from ..results import Result, Results
 from . import behaviour, quality
 from .compare import Comparison, Entry, compare

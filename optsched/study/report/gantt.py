@@ -10,7 +10,7 @@ from ...picture.chart import chart
 from ...picture.gantt import figure
 from ...picture.html import div
 from ...picture.page import page
-from ..execute import PLAN
+from ..commands import PLAN
 from ..results import Result, Results
 
 FOLDER, LIBRARY = "gantt", "plotly.min.js"

@@ -21,6 +21,7 @@ Source: M. Jeon et al., Analysis of large-scale multi-tenant GPU clusters for DN
 workloads, ATC'19; github.com/msr-fiddle/philly-traces.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,7 +43,6 @@ from ..imported import (
     read_text,
 )
 from ..tables.dates import unix_s
-from ..tables.json_list import elements
 from ..tables.table import UNKNOWN, Table
 from ..usable import NO_SUBMISSION, SHORTEST_S, WITHOUT_GPUS, imported, ran_s, stem, window
 from . import philly_machines as machines
@@ -128,7 +128,7 @@ def _from_log(
 ) -> Iterator[Job | str]:
     """Yield the jobs of a log, and for each that cannot be used why; note the GPUs of every machine
     it names, and the run times of attempts that failed by job."""
-    for count, record in enumerate(elements(str(path), text, track), start=1):
+    for count, record in enumerate(track(_records(path, text)), start=1):
         try:
             yield _job(record, gpus, failed_s)
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -137,6 +137,18 @@ def _from_log(
                 f"{path}: job {count} of the list: expected {EXPECTED}, found "
                 f"{shown if len(shown) <= 300 else shown[:297] + '...'}"
             ) from None
+
+
+def _records(path: Path, text: str) -> list[Any]:
+    try:
+        records = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: line {error.lineno}: is no JSON: {error.msg}") from None
+    except RecursionError:
+        raise InputError(f"{path}: is no JSON: it is nested too deeply") from None
+    if not isinstance(records, list):
+        raise InputError(f"{path}: line 1: expected a JSON list, which starts with '['")
+    return records
 
 
 def _job(

@@ -14,9 +14,9 @@ run on 1 to batch size / smallest measured batch of a GPU; `gpus` is the rate on
   planners rely on a wider spread not being faster. Larger gangs run at the packed rate in any
   shape.
 - With `fixed_batch` false each job may use any measured batch size instead of its own, and takes in
-  each epoch the one of the best goodput (see `goodput`). A job has here one rate at a count,
-  whatever it has done: its work divided by the time that all its epochs take there, the harmonic
-  mean over its progress.
+  each epoch the one of the best goodput: throughput times what an example is worth at that batch. A
+  job has here one rate at a count, whatever it has done: its work divided by the time that all its
+  epochs take there, the harmonic mean over its progress.
 - Every start pays 30 s (Pollux's delay when it starts, moves or resizes a job); saving costs
   nothing.
 

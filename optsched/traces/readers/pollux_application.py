@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import InputError
 from ..tables.table import Row, Table
-from .goodput import Floats, Ints, Limits
+from .batch_limits import Floats, Ints, Limits
 
 TIMES, GRADIENT = ("step_time", "sync_time"), ("grad_sqr", "grad_var")
 SIZE = ("num_nodes", "num_replicas", "local_bsz")

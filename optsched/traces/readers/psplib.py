@@ -25,22 +25,19 @@ from ...model.job import Job, Mode
 from ..imported import Format, Imported, Track, read_text
 from ..tables.table import At
 
-Demand = tuple[int, ...]
-
 
 @dataclass(slots=True)
 class _Activity:
-    """One activity as the file has it: how many modes it announces, the ones read, and who
-    follows."""
+    """One activity as the file has it: how many modes it announces, who follows, and of each mode
+    the duration and the amounts."""
 
     modes: int
     successors: list[int]
-    durations: list[int] = field(default_factory=list)
-    demands: list[Demand] = field(default_factory=list)
+    needs: list[list[int]] = field(default_factory=list)
 
     @property
     def is_nothing(self) -> bool:
-        return self.durations == [0] and not any(self.demands[0])
+        return not any(map(any, self.needs))
 
 
 class _Lines:
@@ -54,29 +51,38 @@ class _Lines:
         """The line read last."""
         return At(self.source, self.position)
 
-    def next(self, expected: str) -> str:
+    def next(self, expected: str, start: str = "") -> str:
+        """Go to the next line that starts so, whatever its case and blanks, and return it."""
+        wanted = start.upper().replace(" ", "")
         while self.position < len(self.lines):
             line = self.lines[self.position].strip()
             self.position += 1
-            if line.strip("*-"):
+            if line.strip("*-") and line.upper().replace(" ", "").startswith(wanted):
                 return line
         raise InputError(
             f"{self.source}: line {len(self.lines)}: the file ends, expected {expected}"
         )
 
-    def seek(self, heading: str) -> None:
-        """Go to the line after a heading."""
-        line = ""
-        while not line.upper().replace(" ", "").startswith(heading.replace(" ", "")):
-            line = self.next(f"the section {heading!r}")
+    def section(self, heading: str) -> None:
+        """Go to the line after a heading and the names of its columns."""
+        self.next(f"the section {heading!r}", heading)
+        self.next(f"the names of the columns below {heading!r}")
 
     def value(self, label: str) -> int:
-        """The number in the next line `label : number`."""
-        line = ""
-        while not line.lower().startswith(label):
-            line = self.next(f"a line {label!r}")
-        words = line.partition(":")[2].split()
+        """Return the number in the next line `label : number`."""
+        words = self.next(f"a line {label!r}", label).partition(":")[2].split()
         return self.at.as_whole(words[0] if words else "", f"{label!r}")
+
+    def numbers(self, what: str) -> list[int]:
+        """Return the whole numbers in the next line."""
+        text = self.next(what)
+        if not text[0].isdigit():
+            self.at.fail(what, text)
+        return [self.at.as_whole(word, what) for word in text.split()]
+
+    def refuse(self, expected: str) -> None:
+        """Raise InputError: what is expected of the line read last."""
+        self.at.fail(expected, self.lines[self.position - 1].strip())
 
 
 def read(source: str | Path, *, jobs: int | None = None, track: Track = iter) -> Imported:
@@ -92,28 +98,40 @@ def read(source: str | Path, *, jobs: int | None = None, track: Track = iter) ->
     count = lines.value("jobs (incl")
     if count < 1:
         lines.at.fail("at least one job", str(count))
-    kinds = [f"R{i + 1}" for i in range(lines.value("- renewable"))]
-    renewable = len(kinds)
-    kinds += [f"N{i + 1}" for i in range(lines.value("- nonrenewable"))]
+    renewable, budgets = (
+        [f"{kind}{i + 1}" for i in range(lines.value(label))]
+        for kind, label in (("R", "- renewable"), ("N", "- nonrenewable"))
+    )
+    kinds = renewable + budgets
     if doubly := lines.value("- doubly"):
         raise InputError(
             f"{path}: line {lines.position}: {doubly} doubly constrained resources are not "
-            "supported; "
-            "state each as one renewable and one non-renewable resource"
+            "supported; state each as one renewable and one non-renewable resource"
         )
-    release_s = _release(lines)
+    release_s = float(_release(lines))
     activities = _precedence(lines, count)
     _requests(lines, activities, kinds)
-    capacity = dict(zip(kinds, _availabilities(lines, kinds), strict=True))
+    capacity = dict(zip(kinds, map(float, _availabilities(lines, kinds)), strict=True))
     real = [number for number, activity in activities.items() if not activity.is_nothing]
     kept = real[:jobs]
+    before = _before(activities, kept)
+    made = tuple(
+        Job(
+            id=f"j{number}",
+            submit_s=release_s,
+            after=tuple(f"j{i}" for i in sorted(before[number])),
+            gpus=0,
+            modes=tuple(_mode(need, renewable, budgets) for need in activities[number].needs),
+        )
+        for number in kept
+    )
     instance = Instance(
         name=re.sub(r"\.(sm|mm)(\.gz)?$", "", path.name),
         cluster=Cluster(
-            resources={name: float(capacity[name]) for name in kinds[:renewable]},
-            budgets={name: float(capacity[name]) for name in kinds[renewable:]},
+            resources={name: capacity[name] for name in renewable},
+            budgets={name: capacity[name] for name in budgets},
         ),
-        jobs=tuple(_jobs(activities, kept, kinds, renewable, release_s)),
+        jobs=made,
     )
     dropped = {
         "activities of no duration and demand (source, sink, milestones)": count - len(real),
@@ -125,119 +143,86 @@ def read(source: str | Path, *, jobs: int | None = None, track: Track = iter) ->
 
 
 def _release(lines: _Lines) -> int:
-    """The project's release date: third number of the line under PROJECT INFORMATION."""
-    lines.seek("PROJECT INFORMATION:")
-    lines.next("the heading of the project table")
+    """Return the project's release date: third number of the line under PROJECT INFORMATION."""
+    lines.section("PROJECT INFORMATION:")
     words = lines.next("the project's line").split()
     if len(words) < 3:
-        lines.at.fail("a project number, a job count and a release date", " ".join(words))
+        lines.refuse("a project number, a job count and a release date")
     return lines.at.as_whole(words[2], "the release date")
 
 
 def _precedence(lines: _Lines, count: int) -> dict[int, _Activity]:
-    lines.seek("PRECEDENCE RELATIONS:")
-    lines.next("the heading of the precedence table")
-    found: dict[int, _Activity] = {}
+    lines.section("PRECEDENCE RELATIONS:")
+    activities: dict[int, _Activity] = {}
     for number in range(1, count + 1):
         what = f"activity {number} of {count}: its number, modes, successor count and successors"
-        text = lines.next(what)
-        at = lines.at
-        if not text[0].isdigit():
-            at.fail(what, text)
-        row = [at.as_whole(word, what) for word in text.split()]
+        row = lines.numbers(what)
         if len(row) < 3 or row[0] != number or len(row) != 3 + row[2]:
-            at.fail(what, text)
+            lines.refuse(what)
         if row[1] < 1:
-            at.fail(f"at least one mode of activity {number}", text)
+            lines.refuse(f"at least one mode of activity {number}")
         for successor in row[3:]:
             if not 1 <= successor <= count:
-                at.fail(f"successors between 1 and {count}", str(successor))
-        found[number] = _Activity(row[1], row[3:])
-    return found
+                lines.at.fail(f"successors between 1 and {count}", str(successor))
+        activities[number] = _Activity(row[1], row[3:])
+    return activities
 
 
 def _requests(lines: _Lines, activities: dict[int, _Activity], kinds: list[str]) -> None:
-    lines.seek("REQUESTS/DURATIONS:")
-    lines.next("the heading of the request table")
+    lines.section("REQUESTS/DURATIONS:")
     for number, activity in activities.items():
         for mode in range(1, activity.modes + 1):
             amounts = f"a duration and {len(kinds)} amounts ({' '.join(kinds)})"
             what = f"mode {mode} of activity {number}: {amounts}"
-            text = lines.next(what)
-            at = lines.at
-            if not text[0].isdigit():
-                at.fail(what, text)
-            row = [at.as_whole(word, what) for word in text.split()]
+            row = lines.numbers(what)
             start = [number, mode] if mode == 1 else [mode]
             if row[: len(start)] != start or len(row) != len(start) + 1 + len(kinds):
-                at.fail(what, text)
-            duration, *demand = row[len(start) :]
-            activity.durations.append(duration)
-            activity.demands.append(tuple(demand))
-            if duration == 0 and not (activity.modes == 1 and activity.is_nothing):
-                at.fail(
-                    f"a duration of at least 1 (0 only in a lone mode that uses nothing) in {what}",
-                    text,
+                lines.refuse(what)
+            activity.needs.append(need := row[len(start) :])
+            if need[0] == 0 and not (activity.modes == 1 and activity.is_nothing):
+                lines.refuse(
+                    f"a duration of at least 1 (0 only in a lone mode that uses nothing) in {what}"
                 )
 
 
 def _availabilities(lines: _Lines, kinds: list[str]) -> list[int]:
-    lines.seek("RESOURCE AVAILABILITIES:")
-    what = f"the {len(kinds)} amounts available ({' '.join(kinds)})"
     if not kinds:
         return []
-    lines.next("the names of the resources")
+    lines.section("RESOURCE AVAILABILITIES:")
+    what = f"the {len(kinds)} amounts available ({' '.join(kinds)})"
     words = lines.next(what).split()
     if len(words) != len(kinds):
-        lines.at.fail(what, " ".join(words))
+        lines.refuse(what)
     return [lines.at.as_whole(word, what) for word in words]
 
 
-def _jobs(
-    activities: dict[int, _Activity],
-    kept: list[int],
-    kinds: list[str],
-    renewable: int,
-    release_s: int,
-) -> list[Job]:
-    before: dict[int, list[int]] = {number: [] for number in activities}
+def _mode(need: list[int], renewable: list[str], budgets: list[str]) -> Mode:
+    duration, *amounts = need
+    uses = {
+        name: float(amount)
+        for name, amount in zip(renewable + budgets, amounts, strict=True)
+        if amount
+    }
+    return Mode(
+        duration_s=float(duration),
+        resources={name: uses[name] for name in renewable if name in uses},
+        budgets={name: uses[name] for name in budgets if name in uses},
+    )
+
+
+def _before(activities: dict[int, _Activity], kept: list[int]) -> dict[int, set[int]]:
+    """Return the predecessors of each activity among those that stay, through the ones that are
+    dropped."""
+    before: dict[int, set[int]] = {number: set() for number in activities}
     for number, activity in activities.items():
         for successor in activity.successors:
-            before[successor].append(number)
-    stays = set(kept)
-    jobs = []
-    for number in kept:
-        activity = activities[number]
-        modes = []
-        for duration, demand in zip(activity.durations, activity.demands, strict=True):
-            uses = [(name, float(amount)) for name, amount in zip(kinds, demand, strict=True)]
-            modes.append(
-                Mode(
-                    duration_s=float(duration),
-                    resources={name: amount for name, amount in uses[:renewable] if amount},
-                    budgets={name: amount for name, amount in uses[renewable:] if amount},
-                )
-            )
-        after = tuple(f"j{i}" for i in _passed_on(number, before, stays))
-        jobs.append(
-            Job(id=f"j{number}", submit_s=float(release_s), after=after, gpus=0, modes=tuple(modes))
-        )
-    return jobs
-
-
-def _passed_on(number: int, before: dict[int, list[int]], stays: set[int]) -> list[int]:
-    """Predecessors of an activity among those that stay, through the ones that are dropped."""
-    found: set[int] = set()
-    seen: set[int] = set()
-    open_ = list(before[number])
-    while open_:
-        at = open_.pop()
-        if at in stays:
-            found.add(at)
-        elif at not in seen:
-            seen.add(at)
-            open_.extend(before[at])
-    return sorted(found)
+            before[successor].add(number)
+    for dropped in activities.keys() - set(kept):
+        for others in before.values():
+            if dropped in others:
+                others |= before[dropped]
+                others.remove(dropped)
+    return before
 
 
 FORMAT = Format(

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from optsched.driver.world import World
 
-from .parts.pair_sharing import PairPolicy, duty, fits_memory, way_beside
+from .parts.pair_sharing import PairPolicy, duty, fits_memory, kind_of, way_beside
 from .sources import SOURCES
 
 MOST_MATCHED = 32
@@ -98,7 +98,7 @@ class Crossover(PairPolicy):
         for job_id, partner in _matching(weights):
             # those before it may have taken the cores beside the partner
             if self._join(world, job_id, partner):
-                self._queue.remove(job_id)
+                self._queue.remove(job_id, kind_of(world, job_id))
                 started = True
         return started
 

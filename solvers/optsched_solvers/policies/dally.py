@@ -17,7 +17,7 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions
 
 from .parts.delay_timers import DelayTimers
-from .parts.demand_queue import DemandQueue, Entry, arrival_key
+from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
 from .parts.starting import is_free, wake
 from .sources import SOURCES
@@ -58,7 +58,7 @@ class Dally:
         self._review_s = options.review_s
         self._timers = DelayTimers(options.machine_s, options.rack_s, options.history)
         self._gate = LocalityGate()
-        self._new, self._back = DemandQueue(), DemandQueue()
+        self._queue = DemandQueue()
         self._since_s: dict[str, float] = {}
         self._sensitivity: dict[str, float] = {}
         self._claims: dict[str, Fit] = {}
@@ -78,15 +78,13 @@ class Dally:
         self._enqueue(world)
         if world.take_released() or world.now_s >= self._recheck_s - TIME_TOLERANCE_S:
             self._recheck_s = math.inf
-            self._new.unblock()
-            self._back.unblock()
+            self._queue.unblock()
         self._offer(world)
         if self._review_s and world.now_s >= self._review_at_s and not self._claims:
             self._review_at_s = world.now_s + self._review_s
             if self._move_the_most_hurt(world):
                 self._enqueue(world)
-                self._new.unblock()
-                self._back.unblock()
+                self._queue.unblock()
                 self._offer(world)
         reviews = self._review_s and self._spread
         wake(world, min(self._recheck_s, self._review_at_s if reviews else math.inf))
@@ -107,21 +105,18 @@ class Dally:
     def _enqueue(self, world: World) -> None:
         for job_id in world.take_arrived():
             self._since_s[job_id] = world.now_s
-            sensitivity = self._sensitivity.get(job_id, 1.0)
-            queue = self._back if world.entry(job_id) is not None else self._new
-            queue.push(
-                arrival_key(world, job_id, sensitivity),
-                job_id,
-                world.demand(job_id),
-                reconsider=True,
-            )
+            self._push(world, job_id, world.entry(job_id) is not None)
+
+    def _push(self, world: World, job_id: str, ran: bool) -> None:
+        """Add a job to the queue, where those that ran have groups of their own."""
+        key = arrival_key(world, job_id, self._sensitivity.get(job_id, 1.0))
+        self._queue.push(key, job_id, (world.demand(job_id).number, ran), reconsider=True)
 
     def _offer(self, world: World) -> None:
         """Start every job that accepts its offer, the most hurt first."""
         room = self._unclaimed(world)
-        while (queue := self._next_queue()) is not None:
-            entry = queue.best()
-            assert entry is not None
+        queue = self._queue
+        while entry := queue.best():
             job_id = entry[1]
             if job_id in self._claims or job_id not in world.waiting:
                 queue.pop()
@@ -142,14 +137,6 @@ class Dally:
             if room is not None:
                 room.take(world.need(job_id, found[0]), found[1])
             self._start(world, job_id, *found)
-
-    def _next_queue(self) -> DemandQueue | None:
-        heads: list[tuple[Entry, int, DemandQueue]] = [
-            (entry, i, queue)
-            for i, queue in enumerate((self._new, self._back))
-            if (entry := queue.best()) is not None
-        ]
-        return min(heads)[2] if heads else None
 
     def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
         wait_s = world.now_s - self._since_s.pop(job_id)
@@ -182,8 +169,7 @@ class Dally:
             elif job_id not in world.saving and not world.saving:
                 del self._claims[job_id]  # its place is not to be had after all
                 if job_id in world.waiting:
-                    key = arrival_key(world, job_id, self._sensitivity[job_id])
-                    self._back.push(key, job_id, world.demand(job_id), reconsider=True)
+                    self._push(world, job_id, True)
         if not self._claims:
             return None
         soon = Outlook(world, world.saving)

@@ -10,7 +10,6 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from optsched.driver.demand import Demand
 from optsched.driver.outlook import Outlook
 from optsched.driver.view import Fit
 from optsched.driver.world import World
@@ -60,15 +59,14 @@ class Philly:
         self._patience = Patience(rack_s=self.tau_s, cluster_s=2 * self.tau_s)
         self._gate = LocalityGate()
         self._queue = DemandQueue()
-        self._groups: dict[tuple[int, float], Demand] = {}
-        self._group: dict[str, Demand] = {}
+        self._group: dict[str, tuple[int, float]] = {}
         self._since_s: dict[str, float] = {}
         self._opens: list[tuple[float, str]] = []
         self._holds: dict[str, tuple[str | None, int]] = {}
         self._held = Counter[str | None]()
         self._failures = Counter[str]()
         self._preempted: dict[str, None] = {}
-        self._refused: dict[Demand, str] = {}
+        self._refused: dict[tuple[int, float], str] = {}
         self._over = False
         self._reclaims: str | None = None
         self._reclaimed = 0
@@ -133,23 +131,12 @@ class Philly:
     def _enqueue(self, world: World, job_id: str) -> None:
         """Into the queue of its demand and level, and when the next level opens."""
         wait_s = world.now_s - self._since_s[job_id]
-        demand, opens_s = (
-            world.demand(job_id),
-            self._gate.opens_s(world, job_id, self._patience, wait_s),
-        )
-        level = (
-            min(2, math.floor((wait_s + TIME_TOLERANCE_S) / self.tau_s))
-            if opens_s < math.inf
-            else math.inf
-        )
-        key = demand.number, level
-        if key not in self._groups:
-            self._groups[key] = Demand(len(self._groups), demand.needs)
-        self._group[job_id] = self._groups[key]
+        opens_s = self._gate.opens_s(world, job_id, self._patience, wait_s)
+        levels = math.floor((wait_s + TIME_TOLERANCE_S) / self.tau_s)
+        level = min(2, levels) if opens_s < math.inf else math.inf
+        group = self._group[job_id] = world.demand(job_id).number, level
         last = float(self._failures[job_id] > self.retries)
-        self._queue.push(
-            arrival_key(world, job_id, last), job_id, self._groups[key], reconsider=True
-        )
+        self._queue.push(arrival_key(world, job_id, last), job_id, group, reconsider=True)
         if opens_s < math.inf:
             heappush(self._opens, (opens_s, job_id))
 
@@ -170,7 +157,7 @@ class Philly:
     def _serve_one(self, world: World, job_id: str, borrow: bool) -> bool:
         """Start the job that the queue has just named if it fits; return whether it leaves the
         queue, as it does too where its entry is one of an earlier level."""
-        if job_id not in world.waiting or self._queue.demand() is not self._group[job_id]:
+        if job_id not in world.waiting or self._queue.group() != self._group[job_id]:
             return True
         within = self._within(world, job_id)
         found = self._find(world, job_id) if borrow or within else None

@@ -113,7 +113,7 @@ def plan(
         used.append(job.gpus * count)
     model.Add(sum(used) <= gpus * window)
     model.Maximize(sum(goal) - round(MAKESPAN * SCALE) * longest)
-    solver = solved(model, EFFORT)
+    solver, _ = solved(model, EFFORT)
     return None if solver is None else [solver.value(count) for count in counts]
 
 

@@ -9,7 +9,7 @@ from annotated_types import Ge
 from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions
 
-from .parts.pair_sharing import PairPolicy, duty
+from .parts.pair_sharing import PairPolicy, duty, kind_of
 from .sources import SOURCES
 
 FULL = 1.0 + 1e-9
@@ -61,7 +61,7 @@ class XonarStyle(PairPolicy):
                 if own is None or own + min(waiting)[0] > FULL:
                     continue
                 if (job_id := self._best(world, partner, own, waiting)) is not None:
-                    self._queue.remove(job_id)
+                    self._queue.remove(job_id, kind_of(world, job_id))
                     waiting = self._waiting(world, gpus)
 
     def _waiting(self, world: World, gpus: int) -> list[tuple[float, str]]:

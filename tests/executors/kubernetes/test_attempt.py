@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from optsched.executors.attempts.attempt import LOST_GRACE_S
+from optsched.executors.attempts.attempt import FENCE_S, LOST_GRACE_S, SETTLE_S
 from optsched.executors.base import AttemptKey, AttemptState, NodeStatus, Observation
-from optsched.executors.kubernetes import attempt as module
-from optsched.executors.kubernetes.attempt import FENCE_S, HOPELESS_S, SETTLE_S, KubernetesAttempt
+from optsched.executors.kubernetes.attempt import HOPELESS_S, KubernetesAttempt
 from optsched.executors.kubernetes.nodes import KubernetesNode
 from optsched.executors.kubernetes.view import Seen
 from optsched.model.cluster import Node
@@ -233,7 +232,7 @@ def test_a_lost_node_is_why_the_rest_of_a_gang_failed(tmp_path: Path) -> None:
     for after_s in (0, SETTLE_S, FENCE_S):
         seen = case.look(pod(), pod("Failed", DONE), node=LOST, after_s=after_s)
     assert (seen.state, seen.exit_status) == (AttemptState.ENDED, None)
-    assert seen.reason == "its node does not answer any more"
+    assert seen.reason == "on n1 its node does not answer any more"
 
 
 def test_a_pod_that_never_began_on_a_lost_node(case: Case) -> None:
@@ -269,7 +268,7 @@ def test_a_start_that_takes_too_long(case: Case, monkeypatch: pytest.MonkeyPatch
     creating = pod("Pending", {"waiting": {"reason": "ContainerCreating"}})
     assert case.look(creating).state is AttemptState.STARTING
     later_s = time.time() + 601
-    monkeypatch.setattr(module.time, "time", lambda: later_s)
+    monkeypatch.setattr(time, "time", lambda: later_s)
     assert (
         case.look(creating).state is AttemptState.STARTING
     )  # until the pod has let go of its GPUs
@@ -302,6 +301,9 @@ def test_an_image_that_there_can_never_be(case: Case) -> None:
 
 def test_what_a_user_writes_is_believed_with_care(case: Case) -> None:
     case.begun()
+    case.write("claim.json", {"by": "pod", "gpu_ids": 5})
+    (case.attempt.folder.path / "progress" / "failed.json").write_text('{"node": ["n1"]}')
+    assert case.look(pod()).gpu_ids == {"n1": ()}
     case.write(
         "exit.json", {"status": "0", "reason": 7, "started_s": "soon", "ended_s": -1, "cpu_s": True}
     )

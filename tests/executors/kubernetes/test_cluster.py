@@ -117,7 +117,7 @@ def test_a_gang_of_which_a_node_was_taken_meanwhile(place: KubernetesPlace, othe
     seen = place.end(key)
     assert seen.exit_status is None
     assert seen.reason is not None and seen.reason.startswith(
-        f"its node has too little left (OutOf{GPU})"
+        f"on n2 its node has too little left (OutOf{GPU})"
     ), seen
     assert not (place.folder / "ran").exists()
     until(lambda: place.see(key) and not pods_of(place, key))
@@ -335,7 +335,7 @@ def test_a_pod_that_does_not_begin_in_time(place: KubernetesPlace) -> None:
         os.kill(agent, signal.SIGCONT)
     seen = place.end(key)
     assert seen.exit_status is None and not (place.folder / "ran").exists()
-    assert seen.reason == "it did not begin within 2 s: its node has not begun with its pod"
+    assert seen.reason == "on n4 it did not begin within 2 s: its node has not begun with its pod"
 
 
 @pytest.mark.parametrize("call", ["create", "bind"])

@@ -198,7 +198,7 @@ def _on_several(
         + pauses
         + sum(round((finish_s + victim.load_s) * SCALE) * goes[victim.job] for victim in delayed)
     )
-    solver = solved(model, EFFORT)
+    solver, _ = solved(model, EFFORT)
     if solver is None:
         return None
     return [job for job, var in goes.items() if solver.value(var)]

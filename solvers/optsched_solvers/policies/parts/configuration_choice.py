@@ -206,8 +206,10 @@ def _by_model(core: Core, jobs: Sequence[Sequence[Configuration]], room: Sequenc
         if terms:
             model.Add(sum(amount * chosen for amount, chosen in terms) <= most)
     model.Minimize(sum(cost))
-    solver = solved(model, EFFORT)
+    solver, optimal = solved(model, EFFORT)
     if solver is None:
         return core.chosen(proven=False)
-    found = tuple(next(i for i, chosen in pick.items() if solver.value(chosen)) for pick in picks)
-    return Choice(found, solver.response_proto.status == cp_model.OPTIMAL)
+    return Choice(
+        tuple(next(i for i, chosen in pick.items() if solver.value(chosen)) for pick in picks),
+        optimal,
+    )

@@ -59,7 +59,7 @@ def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit]
             kept.append(here[job_id, world.cluster.node_order[place[0].node]])
     if kept:
         model.maximize(sum(kept))
-    solver = solved(model, EFFORT)
+    solver, _ = solved(model, EFFORT)
     if solver is None:
         return None
     found: dict[str, Fit] = {}

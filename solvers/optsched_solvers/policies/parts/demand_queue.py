@@ -1,9 +1,10 @@
 """Waiting jobs in order, with those set aside that cannot start now anyway."""
 
-from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Hashable, Iterable
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import chain
+from typing import Any
 
-from optsched.driver.demand import Demand
 from optsched.driver.world import World
 
 Key = tuple[float, float, float, float]
@@ -23,71 +24,84 @@ def in_order(world: World, jobs: Iterable[str]) -> list[str]:
 
 
 class DemandQueue:
-    """Waiting jobs, the best first, in one heap for each demand.
+    """Waiting jobs, the best first, in one heap for each demand, or other group of jobs that fit at
+    the same instants.
 
-    Jobs of one demand fit at the same instants: when the best of them does not, `block` sets all of
-    them aside until `unblock`. An event then costs O(demands + starts x log(jobs)), however many
-    jobs wait.
+    When the best of a group does not fit, `block` sets all of them aside until `unblock`. An event
+    then costs O(groups + starts x log(jobs)), however many jobs wait.
     """
 
     def __init__(self) -> None:
-        self._heaps: dict[Demand, list[Entry]] = {}
-        self._heads: list[tuple[Entry, int, Demand]] = []
-        self._blocked: dict[Demand, None] = {}
+        self._heaps: dict[Any, list[Entry]] = {}
+        self._heads: list[tuple[Entry, Any]] = []
+        self._blocked: dict[Any, None] = {}
 
-    def push(self, key: Key, job_id: str, demand: Demand, *, reconsider: bool = False) -> None:
-        """Add a waiting job. With `reconsider` its demand is looked at again if it comes before all
-        others of it: for rules by which the first of a demand may start although those behind it
-        may not."""
-        heap = self._heaps.setdefault(demand, [])
+    def push(self, key: Key, job_id: str, group: Hashable, *, reconsider: bool = False) -> None:
+        """Add a waiting job. With `reconsider` its group is looked at again if it comes before all
+        others of it: for rules by which the first of a group may start although those behind it may
+        not."""
+        heap = self._heaps.setdefault(group, [])
         entry = (key, job_id)
         heappush(heap, entry)
-        if heap[0] is entry and (reconsider or demand not in self._blocked):
-            self._blocked.pop(demand, None)
-            heappush(self._heads, (entry, demand.number, demand))
+        if heap[0] is entry and (reconsider or group not in self._blocked):
+            self._blocked.pop(group, None)
+            heappush(self._heads, (entry, group))
 
     def best(self) -> Entry | None:
-        """The first job that is not set aside; None without one."""
+        """Return the first job that is not set aside; None without one."""
         while self._heads:
-            entry, _, demand = self._heads[0]
-            heap = self._heaps[demand]
-            if heap and heap[0] is entry and demand not in self._blocked:
+            entry, group = self._heads[0]
+            heap = self._heaps[group]
+            if heap and heap[0] is entry and group not in self._blocked:
                 return entry
             heappop(self._heads)  # a better one came before it, or it has left
         return None
 
-    def demand(self) -> Demand:
-        """The demand in whose heap the job is that `best` just named."""
-        return self._heads[0][2]
+    def group(self) -> Any:
+        """Return the group of the job that `best` just named."""
+        return self._heads[0][1]
+
+    def first(self, each: int = 1) -> list[str]:
+        """Return the first jobs of each group, at most so many, in the order of all."""
+        heaps = self._heaps.values()
+        entries = chain.from_iterable(
+            heap[:1] if each == 1 else nsmallest(each, heap) for heap in heaps
+        )
+        return [job_id for _, job_id in sorted(entries)]
 
     def serve(self, start: Callable[[str], bool]) -> None:
         """Try jobs in order with `start`, which says whether it has started the job: it then leaves
-        the queue. Those of one demand with a job that cannot start are set aside."""
+        the queue. Those of one group with a job that cannot start are set aside."""
         while entry := self.best():
-            demand = self.demand()
+            group = self.group()
             if start(entry[1]):
-                self._pop(demand)
+                self.remove(entry[1], group)
             else:
-                self._blocked[demand] = None
+                self._blocked[group] = None
 
     def pop(self) -> None:
         """Remove the job that `best` just named."""
-        self._pop(self.demand())
+        self.remove(self._heads[0][0][1], self.group())
 
-    def _pop(self, demand: Demand) -> None:
-        heap = self._heaps[demand]
-        heappop(heap)
+    def remove(self, job_id: str, group: Hashable) -> None:
+        """Remove a job of a group."""
+        heap = self._heaps[group]
+        if heap[0][1] == job_id:
+            heappop(heap)
+        else:
+            heap[:] = [entry for entry in heap if entry[1] != job_id]
+            heapify(heap)
         if heap:
-            heappush(self._heads, (heap[0], demand.number, demand))
+            heappush(self._heads, (heap[0], group))
 
     def block(self) -> None:
-        """Set aside the job that `best` just named, and all of its demand."""
-        self._blocked[heappop(self._heads)[2]] = None
+        """Set aside the job that `best` just named, and all of its group."""
+        self._blocked[heappop(self._heads)[1]] = None
 
     def unblock(self) -> None:
         """Look at all jobs again."""
-        for demand in self._blocked:
-            if heap := self._heaps[demand]:
-                self._heads.append((heap[0], demand.number, demand))
+        for group in self._blocked:
+            if heap := self._heaps[group]:
+                self._heads.append((heap[0], group))
         self._blocked.clear()
         heapify(self._heads)

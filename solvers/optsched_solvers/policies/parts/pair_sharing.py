@@ -1,9 +1,7 @@
 """Waiting jobs on the GPUs of running ones: who has GPUs to itself, who may join whom, and in what
 order that is tried."""
 
-from bisect import insort
-from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heapreplace
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -11,7 +9,7 @@ from optsched.driver.world import World
 from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
 
-from .demand_queue import Entry, Key, arrival_key
+from .demand_queue import DemandQueue, arrival_key
 from .starting import start_fitting
 
 Kind = tuple[int, float | None, str | None, tuple[tuple[str, float], ...]]
@@ -136,60 +134,11 @@ def slowdowns(world: World, job_id: str, partner: str) -> tuple[float, float] | 
     return (1 / rate, 1 / other_rate) if rate > 0 and other_rate > 0 else None
 
 
-class KindQueue:
-    """Waiting jobs in order, kind by kind: of jobs that fare alike only the first has to be
-    tried."""
-
-    def __init__(self) -> None:
-        self._of_kind: dict[Kind, list[Entry]] = {}
-        self._kind: dict[str, Kind] = {}
-
-    def push(self, world: World, key: Key, job_id: str) -> None:
-        """Add a waiting job."""
-        profile = world.job(job_id).profile
-        measured = (
-            () if profile.sharing is None else tuple(sorted(profile.sharing.partners.items()))
-        )
-        kind = self._kind[job_id] = (
-            world.demand(job_id).number,
-            duty(world, job_id),
-            profile.name,
-            measured,
-        )
-        insort(self._of_kind.setdefault(kind, []), (key, job_id))
-
-    def remove(self, job_id: str) -> None:
-        """Take out a job that has started."""
-        kind = self._kind.pop(job_id)
-        entries = self._of_kind[kind]
-        del entries[next(i for i, entry in enumerate(entries) if entry[1] == job_id)]
-        if not entries:
-            del self._of_kind[kind]
-
-    def first(self, each: int = 1) -> list[str]:
-        """The first jobs of each kind, at most so many, in the order of all."""
-        return [
-            job_id
-            for _, job_id in sorted(
-                entry for found in self._of_kind.values() for entry in found[:each]
-            )
-        ]
-
-    def serve(self, start: Callable[[str], bool]) -> None:
-        """Try jobs in order with `start`, which says whether it has started the job: it then leaves
-        the queue. Of a kind whose first cannot start the rest is left out."""
-        order = [(entries[0], kind) for kind, entries in self._of_kind.items()]
-        heapify(order)
-        while order:
-            entry, kind = order[0]
-            if not start(entry[1]):
-                heappop(order)
-                continue
-            self.remove(entry[1])
-            if entries := self._of_kind.get(kind):
-                heapreplace(order, (entries[0], kind))
-            else:
-                heappop(order)
+def kind_of(world: World, job_id: str) -> Kind:
+    """Return the kind of a waiting job."""
+    profile = world.job(job_id).profile
+    partners = () if profile.sharing is None else tuple(sorted(profile.sharing.partners.items()))
+    return world.demand(job_id).number, duty(world, job_id), profile.name, partners
 
 
 class PairPolicy:
@@ -197,7 +146,7 @@ class PairPolicy:
     alone, kind by kind, in the order of a rank."""
 
     def __init__(self) -> None:
-        self._queue = KindQueue()
+        self._queue = DemandQueue()
         self._singles = Singles()
 
     def rank(self, world: World, job_id: str) -> float:
@@ -208,8 +157,9 @@ class PairPolicy:
         """Start who waits, in order."""
         for job_id in world.take_arrived():
             key = arrival_key(world, job_id, self.rank(world, job_id))
-            self._queue.push(world, key, job_id)
+            self._queue.push(key, job_id, kind_of(world, job_id))
         self._singles.catch_up(world, world.take_released())
+        self._queue.unblock()
         self._queue.serve(lambda job_id: self._start(world, job_id))
 
     def _start(self, world: World, job_id: str) -> bool:

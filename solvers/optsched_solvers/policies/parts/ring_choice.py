@@ -69,7 +69,7 @@ def _of_several_types(
             for (_, _, gain), at in zip(choice, own, strict=True)
         )
     )
-    solver = solved(model, EFFORT)
+    solver, _ = solved(model, EFFORT)
     if solver is None:
         return [None] * len(choices)
     return [next((i for i, at in enumerate(own) if solver.value(at)), None) for own in taken]

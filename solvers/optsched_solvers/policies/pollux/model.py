@@ -3,6 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
+from ..parts.counted_cpsat import solved
 from ..parts.tenant_quotas import Quota
 from .state import LEAST_SPEEDUP, Best, Parts, Size, State, Ways
 
@@ -38,21 +39,19 @@ class _Model:
     ) -> None:
         from ortools.sat.python import cp_model
 
-        self.cp_model = cp_model
         self.model: Any = cp_model.CpModel()
         self.state = state
         self.used: list[Row] = [[] for _ in state.nodes]
         self.hosts: list[Row] = [[] for _ in state.nodes]
         self.keep: dict[int, Any] = {}
-        self.fresh: dict[int, dict[tuple[Size, bool], Any]] = {}
-        self.part: dict[int, dict[Size, Any]] = {}
+        self.fresh: list[dict[tuple[Size, bool], Any]] = []
+        self.part: list[dict[Size, Any]] = []
         self.gangs: dict[Size, Row] = defaultdict(list)
         self.parts: dict[Size, Row] = defaultdict(list)
         self.on_node: dict[Size, dict[int, Any]] = defaultdict(dict)
         self.part_on: dict[Size, dict[int, Any]] = defaultdict(dict)
         self.cost: Row = []
         self.gpus: list[Row] = []
-        self.largest = state.by_type(max)
         for j, way in enumerate(ways):
             self._job(j, way)
         self._nodes()
@@ -67,22 +66,23 @@ class _Model:
             self.model.Add(_sum(row) <= most)
 
     def _job(self, j: int, way: Ways) -> None:
+        """A job keeps what it holds, or gets a fresh gang of some size, or nothing."""
         model, now = self.model, self.state.jobs[j].now
         choices: Row = []
         gpus: Row = []
         if way.keep is not None:
-            self.keep[j] = kept = model.NewBoolVar("")
-            choices.append((round((way.keep - IDLE) * SCALE), kept))
-            gpus.append((sum(count for _, count in now), kept))
+            self.keep[j] = stays = model.NewBoolVar("")
+            choices.append((round((way.keep - IDLE) * SCALE), stays))
+            gpus.append((sum(count for _, count in now), stays))
             for node, count in now:
-                self.used[node].append((count, kept))
+                self.used[node].append((count, stays))
                 if len(now) > 1:
-                    self.hosts[node].append((1, kept))
-        self.fresh[j] = {}
+                    self.hosts[node].append((1, stays))
+        fresh: dict[tuple[Size, bool], Any] = {}
         spread: dict[int, Row] = defaultdict(list)
         for kind, several in ((way.alone, False), (way.spread, True)):
             for size, cost in kind.items():
-                self.fresh[j][size, several] = chosen = model.NewBoolVar("")
+                fresh[size, several] = chosen = model.NewBoolVar("")
                 choices.append((round((cost - IDLE) * SCALE), chosen))
                 gpus.append((size[1], chosen))
                 if several:
@@ -93,31 +93,38 @@ class _Model:
             model.AddAtMostOne(variable for _, variable in choices)
         self.cost += choices
         self.gpus.append(gpus)
-        self.part[j] = {}
-        for gpu_type, row in spread.items():
-            most = max(gpus for gpus, _ in row)
-            pieces = []
-            for d in range(1, self.largest[gpu_type] + 1):
-                self.part[j][gpu_type, d] = count = model.NewIntVar(0, most // d, "")
-                self.parts[gpu_type, d].append((1, count))
-                pieces.append((d, count))
-            model.Add(_sum(pieces) == _sum(row))
-            model.Add(
-                _sum([(1, count) for _, count in pieces]) >= 2 * sum(chosen for _, chosen in row)
-            )
+        self.fresh.append(fresh)
+        self.part.append(
+            {size: count for row in spread.items() for size, count in self._split(*row)}
+        )
+
+    def _split(self, gpu_type: int, row: Row) -> list[tuple[Size, Any]]:
+        """Return the counts of parts, by size, of a gang over at least two nodes."""
+        most = max(gpus for gpus, _ in row)
+        pieces = []
+        for d in range(1, self.state.by_type(max)[gpu_type] + 1):
+            pieces.append(((gpu_type, d), self.model.NewIntVar(0, most // d, "")))
+            self.parts[gpu_type, d].append((1, pieces[-1][1]))
+        self.model.Add(_sum([(size[1], count) for size, count in pieces]) == _sum(row))
+        self.model.Add(
+            _sum([(1, count) for _, count in pieces]) >= 2 * sum(chosen for _, chosen in row)
+        )
+        return pieces
 
     def _nodes(self) -> None:
         model = self.model
         for n, node in enumerate(self.state.nodes):
-            for size in self.gangs:
-                if size[0] == node.gpu_type and size[1] <= node.gpus:
-                    self.on_node[size][n] = count = model.NewIntVar(0, node.gpus // size[1], "")
-                    self.used[n].append((size[1], count))
-            for size in self.parts:
-                if size[0] == node.gpu_type and size[1] <= node.gpus:
-                    self.part_on[size][n] = one = model.NewBoolVar("")
-                    self.used[n].append((size[1], one))
-                    self.hosts[n].append((1, one))
+            fitting = [
+                [size for size in sizes if size[0] == node.gpu_type and size[1] <= node.gpus]
+                for sizes in (self.gangs, self.parts)
+            ]
+            for size in fitting[0]:
+                self.on_node[size][n] = count = model.NewIntVar(0, node.gpus // size[1], "")
+                self.used[n].append((size[1], count))
+            for size in fitting[1]:
+                self.part_on[size][n] = here = model.NewBoolVar("")
+                self.used[n].append((size[1], here))
+                self.hosts[n].append((1, here))
             self._at_most(self.used[n], node.gpus)
             if len(self.hosts[n]) > 1:
                 model.AddAtMostOne(variable for _, variable in self.hosts[n])
@@ -132,42 +139,32 @@ class _Model:
                 self.model.AddHint(self.keep[j], parts == now)
             gpus = sum(count for _, count in parts)
             size = (self.state.nodes[parts[0][0]].gpu_type, gpus) if parts else (-1, 0)
-            for (known, several), variable in self.fresh[j].items():
-                chosen = parts != now and known == size and several == (len(parts) > 1)
+            for known, variable in self.fresh[j].items():
+                chosen = parts != now and known == (size, len(parts) > 1)
                 self.model.AddHint(variable, chosen)
 
     def solve(self) -> Best:
-        solver = self.cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.max_deterministic_time = EFFORT
-        status = solver.Solve(self.model)
-        if status not in (self.cp_model.OPTIMAL, self.cp_model.FEASIBLE):
+        solver, optimal = solved(self.model, EFFORT)
+        if solver is None:
             return Best(tuple(() for _ in self.state.jobs), False)
-        places = {size: _spots(solver, by_node) for size, by_node in self.on_node.items()}
-        pieces = {size: _spots(solver, by_node) for size, by_node in self.part_on.items()}
+        places, pieces = (
+            {
+                size: [n for n, count in on.items() for _ in range(solver.Value(count))][::-1]
+                for size, on in by_size.items()
+            }
+            for by_size in (self.on_node, self.part_on)
+        )
         given: list[Parts] = []
         for j, job in enumerate(self.state.jobs):
             parts: Parts = job.now if j in self.keep and solver.Value(self.keep[j]) else ()
             for (size, several), chosen in self.fresh[j].items():
-                if solver.Value(chosen):
-                    parts = (
-                        tuple(
-                            sorted(
-                                (pieces[piece].pop(), piece[1])
-                                for piece, count in self.part[j].items()
-                                for _ in range(solver.Value(count))
-                            )
-                        )
-                        if several
-                        else ((places[size].pop(), size[1]),)
-                    )
+                if solver.Value(chosen) and several:
+                    cut = [d for d, n in self.part[j].items() for _ in range(solver.Value(n))]
+                    parts = tuple(sorted((pieces[d].pop(), d[1]) for d in cut))
+                elif solver.Value(chosen):
+                    parts = ((places[size].pop(), size[1]),)
             given.append(parts)
-        return Best(tuple(given), status == self.cp_model.OPTIMAL)
-
-
-def _spots(solver: Any, by_node: dict[int, Any]) -> list[int]:
-    """Nodes, as often as they take a gang or part of one size."""
-    return [node for node, count in by_node.items() for _ in range(solver.Value(count))][::-1]
+        return Best(tuple(given), optimal)
 
 
 def _sum(row: Row) -> Any:

@@ -48,31 +48,28 @@ def _take(parts: Parts, free: list[int], hosts: list[bool]) -> None:
 
 
 def _over_several(gpus: int, free: list[int], hosts: list[bool]) -> Parts:
+    """Return all of the emptiest nodes, and of the rest of them the fullest that holds the end."""
     parts: list[tuple[int, int]] = []
-    for node in sorted(
-        (node for node, count in enumerate(free) if count and not hosts[node]),
-        key=lambda n: -free[n],
-    ):
-        rest = [
-            one
-            for one in range(len(free))
-            if gpus <= free[one] and not hosts[one] and one not in dict(parts)
-        ]
-        if rest:
-            parts.append((min(rest, key=lambda one: free[one]), gpus))
+    open_nodes = [node for node, count in enumerate(free) if count and not hosts[node]]
+    open_nodes.sort(key=lambda node: -free[node])
+    while open_nodes:
+        enough = sorted(node for node in open_nodes if gpus <= free[node])
+        if enough:
+            parts.append((min(enough, key=lambda node: free[node]), gpus))
             return tuple(sorted(parts))
+        node = open_nodes.pop(0)
         parts.append((node, free[node]))
         gpus -= free[node]
     return ()
 
 
 def _on_one(gpus: int, free: list[int]) -> Parts:
-    found = min(
+    node = min(
         (node for node, count in enumerate(free) if count >= gpus),
         key=lambda node: free[node],
         default=None,
     )
-    return () if found is None else ((found, gpus),)
+    return () if node is None else ((node, gpus),)
 
 
 def _smaller(state: State, i: int, most: int, free: list[int]) -> Parts:

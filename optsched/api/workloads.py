@@ -1,0 +1,258 @@
+"""Instances from generators and traces, and their jobs packed one by one."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_types import Ge, Gt
+
+from ..driver.view import PolicyError
+from ..errors import InputError
+from ..model.instance import Instance
+from ..plugins import registry
+from ..plugins.options import Duration, Flag, declared_by, described, read_options
+
+if TYPE_CHECKING:
+    from ..packing.engine import Packing
+    from ..packing.problem import Problem
+    from ..packing.result import Point
+    from ..traces.imported import Imported, Track
+
+FITTED = ("philly", "helios", "acme", "openb")
+INVENTED = ("mixed", "llm")
+PLANTED = "planted"
+KINDS = (*FITTED, *INVENTED, PLANTED)
+GOES_WITH = {
+    "arrivals": INVENTED,
+    "running": INVENTED,
+    "gpu_types": INVENTED,
+    "days": FITTED,
+    "failures": FITTED,
+    "quotas": FITTED,
+    "cluster": FITTED,
+    "gpus_per_node": (*FITTED, PLANTED),
+    "load": (*FITTED, *INVENTED),
+    "uplinks": (*FITTED, *INVENTED),
+    "checkpoint_s": (*FITTED, *INVENTED),
+}
+"""Options that go with some kinds of workloads only."""
+
+
+def generate(
+    like: str = "philly",
+    *,
+    jobs: int,
+    gpus: int | None = None,
+    cluster: str | None = None,
+    gpus_per_node: Annotated[int | None, Ge(1)] = None,
+    seed: int = 0,
+    load: float | None = None,
+    days: float | None = None,
+    arrivals: Literal["batch", "poisson"] | None = None,
+    running: float | None = None,
+    gpu_types: int | None = None,
+    quotas: bool = False,
+    failures: Annotated[bool, Flag("--no-failures")] = True,
+    uplinks: Annotated[float | None, Gt(0)] = None,
+    overheads: Annotated[bool, Flag("--no-overheads")] = True,
+    checkpoint_s: Duration | None = None,
+) -> Instance:
+    """Generate a random instance; `optsched generate --help` says what the options mean.
+
+    Raises InputError for options out of range, and for those that do not go together.
+    """
+    special = {
+        "arrivals": arrivals,
+        "running": running,
+        "gpu_types": gpu_types,
+        "days": days,
+        "failures": None if failures else False,
+        "quotas": quotas or None,
+        "cluster": cluster,
+        "gpus_per_node": gpus_per_node,
+        "load": load,
+        "uplinks": uplinks,
+        "checkpoint_s": checkpoint_s,
+    }
+    given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
+    if like not in KINDS:
+        raise InputError(f"generate: no kind {like!r}; there are {', '.join(KINDS)}")
+    for name in given:
+        if like not in GOES_WITH[name]:
+            flags = {option.field: option.flag for option in described(declared_by(generate))}
+            raise InputError(
+                f"{flags[name]} goes with --like {', '.join(GOES_WITH[name])}, not with {like}; "
+                "leave it out"
+            )
+    if gpus is None and cluster is None:
+        raise InputError(
+            "how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else "")
+        )
+    given.pop("uplinks", None)
+    given.pop("checkpoint_s", None)
+    if like == PLANTED:
+        from ..traces.generate import planted
+
+        instance = planted.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
+    elif like in FITTED:
+        instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed, overheads=overheads)
+    else:
+        from ..traces.generate import synth
+
+        if load is not None and arrivals != "poisson":
+            raise InputError(
+                f"--load goes with --arrivals poisson for --like {like}; add that or leave --load "
+                "out"
+            )
+        instance = synth.generate(
+            like="llm" if like == "llm" else "mixed",
+            jobs=jobs,
+            gpus=gpus or 0,
+            seed=seed,
+            overheads=overheads,
+            **given,
+        )
+    if uplinks is not None:
+        from ..traces.generate.shared_uplinks import with_shared_uplinks
+
+        instance = with_shared_uplinks(instance, uplinks)
+    if checkpoint_s is not None:
+        from ..traces.profiles.checkpoint_cost import with_checkpoint_cost
+
+        instance = with_checkpoint_cost(instance, checkpoint_s)
+    return instance
+
+
+def _fitted(like: str, given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
+    """Return a workload like that of a cluster, on that cluster or on nodes of one's own."""
+    from ..traces.clusters import cluster_of
+    from ..traces.generate.like import generate
+
+    gpus_per_node = given.pop("gpus_per_node", None)
+    if "cluster" in given:
+        if gpus is not None:
+            raise InputError("--cluster says how many GPUs there are; leave --gpus out")
+        given["cluster"] = cluster_of(given["cluster"], gpus_per_node or 8)
+    elif gpus_per_node is not None:
+        raise InputError("--gpus-per-node goes with --cluster; the model's nodes have their sizes")
+    if "load" in given and "days" in given:
+        raise InputError("--load and --days both say how fast the jobs come; leave one out")
+    return generate(like, gpus=gpus, **how, **given)
+
+
+def import_trace(
+    trace_format: str,
+    source: str | Path,
+    *,
+    jobs: Annotated[int | None, Ge(1)] = None,
+    profiles: str | None = None,
+    seed: Annotated[int | None, Ge(0)] = None,
+    overheads: Annotated[bool, Flag("--no-overheads")] = True,
+    track: "Track | None" = None,
+    **of_format: object,
+) -> "Imported":
+    """Read a trace or benchmark file, its first `jobs` jobs if given. Jobs of formats without
+    profiles get measured ones, drawn by rule with `seed`, unless `profiles` is "none"; without
+    `overheads` saving and restoring cost nothing; `of_format` are options of the format.
+
+    Raises InputError for an unknown format, options that do not go with it, and faults of the file.
+    """
+    from ..traces.profiles.attach import attach
+
+    known = registry.importer(trace_format)
+    for flag, value in (("--profiles", profiles), ("--seed", seed)):
+        if known.profiled and value is not None:
+            raise InputError(
+                f"{flag} does not go with the format {trace_format}, whose jobs keep the profiles "
+                "that they have; leave it out"
+            )
+    if profiles not in (None, "measured", "none"):
+        raise InputError(f"profiles {profiles!r}: must be measured or none")
+    if profiles == "none" and seed is not None:
+        raise InputError(
+            "--seed does not go with --profiles none, which draws nothing; leave one of them out"
+        )
+    measured = not known.profiled and profiles != "none"
+    takes = {option.field for option in described(known.Options)}
+    if not overheads and ("overheads" in takes or not measured):
+        of_format["overheads"] = False
+    flags = {
+        option.field: option.flag
+        for listed in registry.listed("importers")
+        for option in listed.options
+    }
+    for name in of_format.keys() - takes:
+        raise InputError(
+            f"{flags.get(name, name)} does not go with the format {trace_format}; leave it out"
+        )
+    read = read_options(f"format {trace_format}", known.Options, of_format)
+    chosen = {name: getattr(read, name) for name in of_format}
+    imported = known.read(source, jobs=jobs, track=track or iter, **chosen)
+    if measured:
+        attached = attach(imported.instance, seed or 0, overheads=overheads)
+        imported = replace(imported, instance=attached)
+    return imported
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Jobs packed one by one by a rule, checked: the allocation at each load, with what no rule
+    exceeds where that was asked for."""
+
+    instance: Instance
+    problem: "Problem"
+    packing: "Packing"
+    points: "list[Point]"
+    rule: str
+    load: float
+    seed: int
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What `optsched pack --json` prints."""
+        from ..packing.result import summary
+
+        return summary(self._heading(), self.problem, self.packing, self.points)
+
+    def as_file(self) -> str:
+        """Return the text of the packing file."""
+        from ..packing.result import as_file
+
+        return as_file(self._heading(), self.problem, self.packing)
+
+    def _heading(self) -> dict[str, Any]:
+        from ..packing.result import heading
+
+        return heading(self.instance, self.rule, self.load, self.seed)
+
+
+def pack(
+    instance: "Instance | str | Path",
+    rule: str = "optsched",
+    *,
+    load: float = 1.3,
+    seed: Annotated[int, Ge(0)] = 0,
+    bound: bool = False,
+) -> Packed:
+    """Let jobs arrive one by one and stay, until they have asked for `load` times the GPUs; with
+    `bound` also prove what no rule can exceed.
+
+    Raises PolicyError where the packing does not pass the check.
+    """
+    from ..packing import rules
+    from ..packing.arrivals import arrivals
+    from ..packing.engine import pack
+    from ..packing.problem import problem
+    from ..packing.result import placements, points
+    from ..packing.verify import violations
+    from . import checked_instance
+
+    made = rules.rule(rule)
+    loaded = checked_instance(instance, accept_never=True)
+    asked = problem(loaded)
+    packed = pack(asked, arrivals(asked, load, seed), made(asked, seed), seed)
+    wrong = violations(loaded, placements(asked, packed))
+    if wrong:
+        raise PolicyError(f"the packing of {rule} does not pass the check: {wrong[0]}")
+    return Packed(loaded, asked, packed, points(asked, packed, bound), rule, load, seed)
