@@ -40,6 +40,7 @@ class Trial(World):
         """Do in the world what was commanded here."""
         for command in self._commands:
             command(self.origin)
+        self.origin.claims = dict(self.claims)
 
     def start(self, job_id: str, option: Option, placement: Placement) -> None:
         if job_id not in self.waiting:
@@ -52,10 +53,6 @@ class Trial(World):
         self._holds[job_id] = Hold(need, placement, None)
         self.started[job_id] = option, placement
         self._commands.append(lambda world: world.start(job_id, option, placement))
-
-    def claim(self, job_id: str, option: Option, placement: Placement) -> None:
-        super().claim(job_id, option, placement)
-        self._commands.append(lambda world: world.claim(job_id, option, placement))
 
     def start_sharing(
         self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False

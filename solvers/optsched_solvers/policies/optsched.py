@@ -2,16 +2,21 @@
 problem."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from optsched.driver.demand import Demand
+from optsched.driver.outlook import Outlook
+from optsched.driver.playout import Playouts
 from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
 from optsched.driver.snapshot import Snapshot, snapshot
+from optsched.driver.trial import Trial
 from optsched.driver.world import World
 from optsched.model.instance import Instance, Placement
 from optsched.model.job import Job, Mode
-from optsched.objectives import Objective, parse
+from optsched.objectives import Objective, Usage, parse
+from optsched.physics import hold_to_save_s
 from optsched.physics.modes import Option
 from optsched.plugins import registry
 from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, Share
@@ -19,13 +24,21 @@ from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
 from .parts.gang_weights import GangWeights
+from .xion import Xion
 
+NEARLY_FREE = 0.01
+"""Where saving and restoring take less than this share of what jobs have left, preemptions are
+decided by price alone."""
+import os
+
+LIST_POWERS = eval(os.environ.get("LP", "(0.0,0.5,1.0)"))
+"""Orders in which lists start jobs: by seconds to completion times GPUs to these powers."""
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
 clock."""
 CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
-SOON_S = float(os.environ.get("SOON","-1"))
+SOON_S = float(os.environ.get("SOON", "-1"))
 """How far ahead a place is held for a gang."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
@@ -127,6 +140,90 @@ class Optsched:
             return
         self._moves_s = world.now_s + self.moves_s
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
+        best = self._best_step(world, waiting)
+        best.carry_out()
+        if self._unripe is not None:
+            self._unripe.update(best.started, best.joined)
+        self._start_claimed(world)
+        self._keep_places(world)
+        if world.waiting and self.objective.changes(world.instance.cluster):
+            world.wake_at(world.now_s + self.round_s)
+
+    def _best_step(self, world: World, waiting: list[str]) -> Trial:
+        """Return the first step that leads furthest."""
+        pinned = self._kept(world)
+        priced = self._priced_step(world, waiting, pinned)
+        if not waiting or not self._looks_ahead(world):
+            return priced
+        steps = [priced]
+        if priced.victims:
+            steps.insert(0, self._priced_step(world, waiting, {*pinned, *world.running}))
+        for power in LIST_POWERS:
+            steps.append(Trial(world, pinned))
+            self._fill(steps[-1], waiting, power)
+        if (xion := self._xion_step(world, pinned)).victims:
+            steps.append(xion)
+        costs = [*map(Playouts(world, self.objective).cost, steps)]
+        M = float(os.environ.get("MARGIN", "0"))
+        n = len(steps) - (1 if xion.victims else 0)
+        for k in range(n - len(LIST_POWERS), n):
+            costs[k] = tuple(value * (1 + M) for value in costs[k])
+        return steps[min(range(len(steps)), key=costs.__getitem__)]
+
+    def _looks_ahead(self, world: World) -> bool:
+        """Return whether what preemptions cost matters."""
+        if any(isinstance(term, Usage) for term in self.objective.terms):
+            return False
+        jobs = [*world.waiting, *world.running]
+        swap_s = sum(
+            hold_to_save_s(world.job(job_id)) + world.job(job_id).profile.restore_s
+            for job_id in jobs
+        )
+        return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
+
+    def _xion_step(self, world: World, pinned: Collection[str]) -> Trial:
+        """Return what Xion does now, and what it would start once its victims are saved."""
+        trial = Trial(world, pinned)
+        seized = [
+            (slot.node, *trial.free.seize(slot.node, slot.gpus, slot.cpus))
+            for _, placement in world.claims.values()
+            for slot in placement
+        ]
+        if world.claims:  # what is being saved is theirs
+            trial.saving.clear()
+        claiming = {
+            job_id: trial.waiting.pop(job_id) for job_id in world.claims if job_id in trial.waiting
+        }
+        trial.take_arrived()
+        rule = Xion()
+        rule.reservations = self._reservations
+        rule.put_in_order(trial, trial.waiting)
+        rule.decide(trial)
+        if trial.victims:
+            self._claim_next(trial)
+        for taken in seized:
+            trial.free.let_go(*taken)
+        trial.waiting |= claiming
+        trial.saving = world.saving | trial.saving
+        return trial
+
+    def _claim_next(self, trial: Trial) -> None:
+        """Claim what the victims leave, the shortest first."""
+        outlook = Outlook(trial, [job_id for job_id in trial.victims if job_id in trial.saving])
+        full: set[Demand] = set()
+        for job_id in sorted(
+            trial.waiting, key=lambda job: (trial.fastest_finish_s(job), trial.order(job))
+        ):
+            demand = trial.demand(job_id)
+            fit = None if demand in full else trial.fit(job_id, outlook.room)
+            if fit is None:
+                full.add(demand)
+                continue
+            outlook.room.take(trial.need(job_id, fit[0]), fit[1])
+            trial.claim(job_id, *fit)
+
+    def _priced_step(self, world: World, waiting: list[str], pinned: Collection[str]) -> Trial:
+        """Return the step of the round as one optimization problem in which `pinned` go on."""
         now = snapshot(world, jobs=waiting, known=self._known)
         posed = (
             self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
@@ -140,7 +237,7 @@ class Optsched:
             gap=self.gap,
             blocked=now.blocked,
             reserved=self._reserved(world),
-            keep=self._kept(world),
+            keep=pinned,
             last=self._last,
             options=self._options,
         )
@@ -155,30 +252,31 @@ class Optsched:
                 found.wall_s or 0.0,
             )
         )
-        self._carry_out(world, posed, found)
-        self._keep_places(world)
-        if world.waiting and self.objective.changes(world.instance.cluster):
-            world.wake_at(world.now_s + self.round_s)
+        trial = Trial(world, pinned)
+        self._carry_out(trial, posed, found)
+        return trial
 
-    def _fill(self, world: World, waiting: list[str]) -> None:
-        """Start whatever fits beside what is claimed and reserved, the most weight per GPU and
-        second first."""
+    def _fill(self, world: World, waiting: list[str], power: float = 1.0) -> None:
+        """Start whatever fits beside what is claimed and reserved, the most weight per second and
+        GPU^`power` first."""
         room = world.free.copy()
         for node in {slot.node for _, placement in world.claims.values() for slot in placement}:
             room.lose(node)
         full: set[Demand] = set()
         for job_id in sorted(
-            waiting, key=lambda one: (-self._density(world, one), world.order(one))
+            waiting, key=lambda job: (-self._density(world, job, power), world.order(job))
         ):
             demand = world.demand(job_id)
             if demand in full:
                 continue
-            found = self._reservations.fit(world, job_id, room, kept=self._kept_place)
-            if found is None:
+            fit = self._reservations.fit(world, job_id, room, kept=self._kept_place)
+            if fit is None:
                 full.add(demand)
                 continue
-            room.take(world.need(job_id, found[0]), found[1])
-            self._start(world, job_id, *found)
+            room.take(world.need(job_id, fit[0]), fit[1])
+            world.start(job_id, *fit)
+            if self._unripe is not None:
+                self._unripe.add(job_id)
 
     def _kept(self, world: World) -> set[str]:
         """Running jobs that may not be preempted now, or must not be."""
@@ -218,10 +316,9 @@ class Optsched:
     def _kept_place(self) -> Reservation | None:
         return self._reservations.current or self._soon
 
-    def _density(self, world: World, job_id: str) -> float:
-        return world.job(job_id).weight / (
-            world.service_gpus(job_id) * world.fastest_finish_s(job_id)
-        )
+    def _density(self, world: World, job_id: str, power: float = 1.0) -> float:
+        gpus = math.pow(world.service_gpus(job_id), power)
+        return world.job(job_id).weight / (gpus * world.fastest_finish_s(job_id))
 
     def _claimed(self, world: World) -> list[Claimed]:
         """The places of claims, and until when their jobs will hold them."""
@@ -255,7 +352,7 @@ class Optsched:
             else:
                 world.protected.add(kept.job)
 
-    def _carry_out(self, world: World, known: Instance, found: RoundSolution) -> None:
+    def _carry_out(self, world: Trial, known: Instance, found: RoundSolution) -> None:
         ends: set[str] = set()  # of whom the round could not know that they end this very instant
         for entry in found.jobs:
             if entry.decision in ("preempt", "migrate", "resize"):
@@ -271,7 +368,7 @@ class Optsched:
                 continue
             option = _option(world, known, entry.id, entry.mode)
             world.claim(entry.id, option, entry.placement)
-        self._start_claimed(world)
+        world.start_claimed()
 
     def _start_claimed(self, world: World) -> None:
         started = world.start_claimed()
@@ -283,8 +380,6 @@ class Optsched:
         option = _option(world, known, entry.id, entry.mode.unshared)
         if world.may_share(entry.id, option, entry.mode.share_with):
             world.start_sharing(entry.id, option, entry.mode.share_with)
-            if self._unripe is not None:
-                self._unripe.add(entry.id)
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:
