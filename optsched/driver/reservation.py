@@ -15,7 +15,16 @@ from .world import World
 
 GANG_PATIENCE_S = 600.0
 """A gang waits this long, or as long as it runs if that is longer, before a place is kept for
-it."""
+it..."""
+GANG_BACKLOGS = 8.0
+"""... and, where places were kept for too many others already, so many times as long as all GPUs
+together need for what was there when it came."""
+import os
+DRAINED = float(os.environ.get("DR","0.01"))
+"""Places are kept before that while the GPU time that they wait for their jobs is at most this
+share of all."""
+RECOUNT = 0.1
+"""What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 """Others wait this and so many times their run time: on single GPUs whatever ends makes room."""
 
@@ -27,10 +36,12 @@ Claimed = tuple[Placement, float]
 """What is promised to a job that does not hold it yet, and until when that job will hold it."""
 
 
-def patience_s(gpus: int, run_s: float) -> float:
-    """How long a job that needs `gpus` at least and runs for `run_s` waits before a place is kept
-    for it."""
-    return max(GANG_PATIENCE_S, run_s) if gpus > 1 else PATIENCE_S + PATIENCE_RUNS * run_s
+def patience_s(gpus: int, run_s: float, backlog_s: float = 0.0) -> float:
+    """Return how long a job that needs `gpus` at least and runs for `run_s` waits before a place is
+    kept for it, where all GPUs together need `backlog_s` for the jobs that are here."""
+    if gpus <= 1:
+        return PATIENCE_S + PATIENCE_RUNS * run_s
+    return max(GANG_PATIENCE_S, run_s) + GANG_BACKLOGS * backlog_s
 
 
 def too_much(held: int, gpus: int, total: int) -> bool:
@@ -89,6 +100,28 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
     return None if found is None else Reservation(job_id, found[0], found[1], due_s)
 
 
+class _Ripening:
+    """Waiting jobs by when their patience is over."""
+
+    def __init__(self) -> None:
+        self._ripens: list[tuple[float, float, str]] = []
+        self._ripe: list[tuple[float, str]] = []
+
+    def add(self, world: World, job_id: str, ripe_s: float) -> None:
+        """Add a job whose patience is over at `ripe_s`."""
+        heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id))
+
+    def ripe(self, world: World) -> list[str]:
+        """Return the waiting jobs whose patience is over, in the order of submission."""
+        while self._ripens and self._ripens[0][0] <= world.now_s:
+            _, submit_s, job_id = heappop(self._ripens)
+            if job_id in world.waiting:
+                heappush(self._ripe, (submit_s, job_id))
+        while self._ripe and self._ripe[0][1] not in world.waiting:
+            heappop(self._ripe)
+        return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
+
+
 class Reservations:
     """At most one reservation at a time: for the job that was submitted first of those whose
     patience is over.
@@ -100,9 +133,10 @@ class Reservations:
 
     def __init__(self) -> None:
         self.current: Reservation | None = None
+        self._counted, self._backlog = 0, 0.0
         self._new: list[str] = []
-        self._ripens: list[tuple[float, float, str]] = []
-        self._ripe: list[tuple[float, str]] = []
+        self._soon, self._now = _Ripening(), _Ripening()
+        self._paid_s = -math.inf
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
     def arrived(self, world: World, job_id: str) -> None:
@@ -114,13 +148,25 @@ class Reservations:
         """See when the patience of those ends that did not start as soon as they came."""
         for job_id in self._new:
             if job_id in world.waiting:
-                wait_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id))
-                import os
-                K=float(os.environ.get("KK","4"))
-                wait_s += K*sum(world.service_gpus(j)*world.fastest_finish_s(j) for j in (*world.waiting,*world.running))/world.cluster.total_gpus
-                ripe_s = world.now_s + wait_s - world.waited_s(job_id)
-                heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id))
+                gpus, run_s = world.fewest_gpus(job_id), world.fastest_finish_s(job_id)
+                since_s = world.now_s - world.waited_s(job_id)
+                self._soon.add(world, job_id, since_s + patience_s(gpus, run_s))
+                most_s = patience_s(gpus, run_s, self._backlog_s(world))
+                self._now.add(world, job_id, since_s + most_s)
         self._new.clear()
+
+    def _backlog_s(self, world: World) -> float:
+        """Return how long all GPUs together need for the jobs that are here, within `RECOUNT`."""
+        jobs = len(world.waiting) + len(world.running)
+        if abs(jobs - self._counted) > RECOUNT * self._counted:
+            self._counted = jobs
+            gpu_s = math.fsum(
+                world.service_gpus(job) * world.fastest_finish_s(job)
+                for job in (*world.waiting, *world.running)
+                if world.options(job)
+            )
+            self._backlog = gpu_s / max(1, world.cluster.total_gpus)
+        return self._backlog
 
     def renew(
         self, world: World, *, but: Iterable[str] = (), claimed: Iterable[Claimed] = ()
@@ -147,20 +193,22 @@ class Reservations:
                 break
             self.current = earliest(world, job_id, claimed)
             if self.current is not None:
+                self._pay(world, self.current)
                 return True
             self._nowhere[job_id] = lost
         return before is not None
 
     def entitled(self, world: World) -> list[str]:
-        """Return the waiting jobs whose patience is over, in the order of submission."""
+        """Return the waiting jobs for whom a place may be kept now, in the order of submission."""
         self._look_at_new(world)
-        while self._ripens and self._ripens[0][0] <= world.now_s:
-            _, submit_s, job_id = heappop(self._ripens)
-            if job_id in world.waiting:
-                heappush(self._ripe, (submit_s, job_id))
-        while self._ripe and self._ripe[0][1] not in world.waiting:
-            heappop(self._ripe)
-        return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
+        return (self._soon if world.now_s >= self._paid_s else self._now).ripe(world)
+
+    def _pay(self, world: World, kept: Reservation) -> None:
+        """Let time pass until the GPU time that a place waits for its job is `DRAINED` of all."""
+        waits_s = max(0.0, kept.due_s - world.now_s)
+        gpus = sum(slot.gpus for slot in kept.placement)
+        share = gpus / (DRAINED * max(1, world.cluster.total_gpus))
+        self._paid_s = max(self._paid_s, world.now_s) + waits_s * share
 
     def _takes_too_much(self, world: World, job_id: str) -> bool:
         """Whether no place is kept for the job before others that started on theirs are done."""

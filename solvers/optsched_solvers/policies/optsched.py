@@ -31,7 +31,7 @@ NEARLY_FREE = 0.01
 decided by price alone."""
 import os
 
-LIST_POWERS = eval(os.environ.get("LP", "(0.0,0.5,1.0)"))
+LIST_POWERS = eval(os.environ.get("LP", "()"))
 """Orders in which lists start jobs: by seconds to completion times GPUs to these powers."""
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
