@@ -8,6 +8,7 @@ GPUs that two jobs share are held once. A job that may share its GPUs therefore 
 """
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,10 +64,9 @@ def priced_bound(
     """
     from .by_prices import STEPS, concluded, counted, searching
 
-    last = None
-    for found in searching(instance, objective, counted(STEPS if steps is None else steps), target):
-        last = found
-    return concluded(instance, objective, last)
+    done = counted(STEPS if steps is None else steps)
+    last = deque(searching(instance, objective, done, target), maxlen=1)
+    return concluded(instance, objective, last[0] if last else None)
 
 
 def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True) -> list[Bound]:
@@ -80,17 +80,17 @@ def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True
             for number in range(len(objective.levels))
         ]
     any_plan = tabulate(instance, preemptive=True)
-    found = _every(instance, objective, any_plan)
+    bounds = _every(instance, objective, any_plan)
     if plan_class:
         modes = tabulate(instance, preemptive=False)
         if instance.running or any_plan.mixes or _may_differ(modes):
-            known = {(bound.level, bound.source): bound.value for bound in found}
+            known = {(bound.level, bound.source): bound.value for bound in bounds}
             for bound in _every(instance, objective, modes):
                 value = known.get((bound.level, bound.source), -math.inf)
                 if bound.value > value + 1e-12 * abs(bound.value):
-                    found.append(bound)
-            found.sort(key=lambda bound: bound.level)
-    return found
+                    bounds.append(bound)
+            bounds.sort(key=lambda bound: bound.level)
+    return bounds
 
 
 def _may_differ(modes: ModeTable) -> bool:
@@ -122,13 +122,13 @@ def _level(
     their bounds."""
     if len(level) == 1:
         [(weight, term)] = level
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for value, source in term_bounds(term, instance, outlook):
-            found[source] = max(weight * value, found.get(source, -math.inf))
-        return found
+            values[source] = max(weight * value, values.get(source, -math.inf))
+        return values
     total, sources = 0.0, []
     for weight, term in level:
-        value, source = max(term_bounds(term, instance, outlook), key=lambda found: found[0])
+        value, source = max(term_bounds(term, instance, outlook), key=lambda bound: bound[0])
         total += weight * value
         sources.append(f"{term.name}: {source}")
     return {"; ".join(sources): total}

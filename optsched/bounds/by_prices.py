@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -35,9 +36,8 @@ SOURCE = "prices on GPU time"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Where the search stands: the bound after so many steps, and its prices by GPU type and
-    interval."""
+class PricesFound:
+    """The bound after so many steps of a search, and its prices by GPU type and interval."""
 
     step: int
     value: float
@@ -65,10 +65,10 @@ def check_objective(objective: Objective) -> SumOfJobs | RankOfJobs:
 
 def searching(
     instance: Instance, objective: Objective, done: Stop, target: float | None = None
-) -> Iterator[Found]:
-    """The best prices so far, after each step, until `done` says 1: for "wct" from those of a fluid
-    schedule, on finer and finer grids; `target` is the value of a plan, where one is known. Raises
-    InputError as `check_objective` and `lower_bounds`."""
+) -> Iterator[PricesFound]:
+    """Yield the best prices so far, after each step, until `done` says 1: for "wct" from those of a
+    fluid schedule, on finer and finer grids; `target` is the value of a plan, where one is known.
+    Raises InputError as `check_objective` and `lower_bounds`."""
     term = check_objective(objective)
     made = market(instance)
     if not made.buyers:
@@ -84,32 +84,20 @@ def searching(
             assert_never(term)
 
 
-def _sum(made: Market, done: Stop, known: float, target: float | None) -> Iterator[Found]:
+def _sum(made: Market, done: Stop, known: float, target: float | None) -> Iterator[PricesFound]:
     first = fluid(made)
     if target is None:
         target = max(first.value, known + 0.05 * abs(known))
-    step, found = 0, None
+    step, best = 0, None
     for intervals, share in zip(INTERVALS, SHARES, strict=True):
         grid = first.grid(intervals)
-        prices = first.on(grid) if found is None else resampled(found.prices, found.grid_s, grid)
-        lengths = np.diff(grid)
-        there = np.array(made.capacity)[:, None] * lengths
-
-        def evaluate(
-            at: Floats, grid: Floats = grid, there: Floats = there
-        ) -> tuple[float, Floats]:
-            priced = Prices(made, grid.tolist(), at.tolist())
-            bought = np.zeros_like(at).tolist()
-            total = (
-                made.offset + sum(priced.least(one, bought) for one in made.buyers) - priced.worth()
-            )
-            return total, np.array(bought).reshape(at.shape) - there
-
-        distance = None if found is None else REFINED * abs(found.value)
-        for value, at in ascend(evaluate, lengths, distance, target, prices):
-            if found is None or value > found.value:
-                found = Found(step, value, grid, at)
-            yield Found(step, found.value, found.grid_s, found.prices)
+        prices = first.on(grid) if best is None else resampled(best.prices, best.grid_s, grid)
+        distance = None if best is None else REFINED * abs(best.value)
+        evaluate = partial(_evaluated, made, grid)
+        for value, at in ascend(evaluate, np.diff(grid), distance, target, prices):
+            if best is None or value > best.value:
+                best = PricesFound(step, value, grid, at)
+            yield replace(best, step=step)
             if done(step) >= share:
                 break
             step += 1
@@ -117,22 +105,26 @@ def _sum(made: Market, done: Stop, known: float, target: float | None) -> Iterat
             return
 
 
+def _evaluated(made: Market, grid_s: Floats, prices: Floats) -> tuple[float, Floats]:
+    """Return the bound at prices of a grid, and its supergradient."""
+    priced = Prices(made, grid_s.tolist(), prices.tolist())
+    bought = np.zeros_like(prices).tolist()
+    paid = sum(priced.least(buyer, bought) for buyer in made.buyers)
+    there = np.array(made.capacity)[:, None] * np.diff(grid_s)
+    return made.offset + paid - priced.worth(), np.array(bought).reshape(prices.shape) - there
+
+
 def _largest(
     instance: Instance, made: Market, term: RankOfJobs, done: Stop, known: float
-) -> Iterator[Found]:
+) -> Iterator[PricesFound]:
     deadlines = Deadlines(instance, made, term)
     due_s = deadlines.at(known)
-    points = np.array([0.0, *(one.head_s for one in made.buyers), *due_s])
+    points = np.array([0.0, *(buyer.head_s for buyer in made.buyers), *due_s])
     points = np.unique(points[(points == 0) | ((points > 0) & (points < max(due_s) * (1 - 1e-9)))])
     search = Refutation(made, deadlines, thinned(points, INSTANTS))
     for step, (value, prices) in enumerate(search.ascend(known)):
         grid = search.grid(value)
-        yield Found(
-            step,
-            value,
-            grid,
-            np.array(search.cells(prices, grid)).reshape(len(made.capacity), len(grid) - 1),
-        )
+        yield PricesFound(step, value, grid, search.cells(prices, grid))
         if done(step) >= 1:
             return
 
@@ -149,51 +141,38 @@ def timed(time_limit_s: float) -> Stop:
 
 
 def concluded(
-    instance: Instance, objective: Objective, found: Found | None
+    instance: Instance, objective: Objective, best: PricesFound | None
 ) -> tuple[Bound, Certificate]:
-    """Return the result of a search, or of none, as `priced_bound` gives it. Raises InputError as
-    that."""
+    """Return the result of a search, or of none, as `priced_bound` gives it: the certificate has
+    the bound that its prices prove, or refute for a largest cost. Raises InputError as that."""
     term = check_objective(objective)
-    grid = [0.0, 1.0] if found is None else found.grid_s.tolist()
-    count = len(instance.cluster.gpu_types) if instance.jobs else 0
-    prices = [[0.0] * (len(grid) - 1)] * count if found is None else found.prices.tolist()
-    certificate = certified(instance, term, grid, prices, None if found is None else found.value)
-    [known] = lower_bounds(instance, objective)
-    if certificate.value > known.value:
-        known = Bound(level=0, value=certificate.value, source=SOURCE, preemptive=True)
-    return known, certificate
-
-
-def certified(
-    instance: Instance,
-    term: SumOfJobs | RankOfJobs,
-    grid_s: list[float],
-    prices: list[list[float]],
-    value: float | None,
-) -> Certificate:
-    """Return the certificate of prices: with the bound they prove, or of a largest cost with
-    `value`, which they refute."""
-    found = 0.0
+    types = instance.cluster.gpu_types if instance.jobs else ()
+    grid = [0.0, 1.0] if best is None else best.grid_s.tolist()
+    prices = [[0.0] * (len(grid) - 1) for _ in types] if best is None else best.prices.tolist()
+    proved = 0.0
     if instance.jobs:
         made = market(instance)
-        tariff = Prices(made, grid_s, prices)
+        tariff = Prices(made, grid, prices)
         match term:
             case SumOfJobs():
-                found = tariff.bound()
+                proved = tariff.bound()
             case RankOfJobs():
-                if value and tariff.refutes(Deadlines(instance, made, term).at(value)):
-                    found = value
+                if best and tariff.refutes(Deadlines(instance, made, term).at(best.value)):
+                    proved = best.value
             case _:
                 assert_never(term)
-    types = instance.cluster.gpu_types if prices else ()
-    return Certificate(
+    certificate = Certificate(
         format="optsched-bound/1",
         instance=InstanceRef(name=instance.name, hash=instance_hash(instance)),
         objective=term.name,  # type: ignore[arg-type]
-        value=found,
-        grid_s=tuple(grid_s),
+        value=proved,
+        grid_s=tuple(grid),
         prices=tuple(
             TypePrices(gpu_type=gpu_type, per_gpu_s=tuple(own))
             for gpu_type, own in zip(types, prices, strict=True)
         ),
     )
+    [known] = lower_bounds(instance, objective)
+    if proved > known.value:
+        known = Bound(level=0, value=proved, source=SOURCE, preemptive=True)
+    return known, certificate

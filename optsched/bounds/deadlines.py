@@ -1,6 +1,6 @@
 """When every job must be done where the largest cost is to stay within a value."""
 
-import math
+import numpy as np
 
 from ..model.instance import Instance
 from ..objectives import Linear, RankOfJobs
@@ -14,22 +14,18 @@ class Deadlines:
 
     def __init__(self, instance: Instance, market: Market, term: RankOfJobs) -> None:
         assert term.shape is Linear
-        costs = [term.cost(instance, job) for job in instance.jobs]
-        self._origin_s = [
-            math.inf if cost is None else cost.origin_s - instance.now_s for cost in costs
-        ]
-        self._per_s = [1.0 if cost is None else cost.scale for cost in costs]
-        self._alone_s = [one.alone_s for one in market.buyers]
+        self._counted, cost = term.costs(instance, instance.jobs)
+        self._origin_s, self._scale = cost.origin_s - instance.now_s, cost.scale
+        self._alone_s = [buyer.alone_s for buyer in market.buyers]
         self._before = chains(instance)[::-1]
 
     def at(self, value: float) -> list[float]:
         """Return the latest completion of each job that keeps its cost at most `value`, and in time
         for those after it."""
-        due = [
-            origin + value / per_s
-            for origin, per_s in zip(self._origin_s, self._per_s, strict=True)
-        ]
+        latest_s = np.full(len(self._alone_s), np.inf)
+        latest_s[self._counted] = self._origin_s + value / self._scale
+        due_s: list[float] = latest_s.tolist()
         for j, earlier in self._before:
             for i in earlier:
-                due[i] = min(due[i], due[j] - self._alone_s[j])
-        return due
+                due_s[i] = min(due_s[i], due_s[j] - self._alone_s[j])
+        return due_s

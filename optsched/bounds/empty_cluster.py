@@ -4,6 +4,7 @@ from ..model.cluster import Node
 from ..model.instance import Instance
 from ..model.job import Job
 from ..physics import Span
+from ..physics.capacity import gpus_that_fit, or_inf
 from ..physics.catalogue import Catalogue, catalogue_of, most_within
 
 Types = tuple[int, ...]
@@ -57,20 +58,14 @@ class EmptyCluster:
         """Return whether some node holds a CPU-only mode; one that asks for nothing needs no
         node."""
         return (cpus == 0 and memory_gib == 0) or any(
-            (node.cpus is None or cpus <= node.cpus)
-            and (node.memory_gib is None or memory_gib <= forgiven(node.memory_gib))
+            cpus <= or_inf(node.cpus) and memory_gib <= forgiven(or_inf(node.memory_gib))
             for node in self._hosts
         )
 
 
 def _most_gpus(node: Node, job: Job, cpus_per_gpu: int) -> int:
     """Return the GPUs of a node that `job` could hold with so many cores beside each."""
-    profile = job.profile
-    if node.gpu_memory_gib is not None and profile.gpu_memory_gib > node.gpu_memory_gib:
+    if job.profile.gpu_memory_gib > or_inf(node.gpu_memory_gib):
         return 0
-    most = node.gpus
-    if node.cpus is not None and cpus_per_gpu:
-        most = min(most, node.cpus // cpus_per_gpu)
-    if node.memory_gib is not None and profile.memory_gib_per_gpu:
-        most = int(min(most, forgiven(node.memory_gib) / profile.memory_gib_per_gpu + 1e-9))
-    return most
+    memory_gib, per_gpu = forgiven(or_inf(node.memory_gib)), job.profile.memory_gib_per_gpu
+    return gpus_that_fit(node.gpus, or_inf(node.cpus), memory_gib, cpus_per_gpu, per_gpu)

@@ -36,8 +36,7 @@ class Fluid:
         even = np.linspace(0, float(points[-1]), intervals - intervals // 2 + 1)
         points = np.unique(np.concatenate([thinned(points, intervals // 2 + 1), even]))
         points = points[np.append(True, np.diff(points) > SHORTEST_S)]
-        found: Floats = points if len(points) > 1 else np.array([0.0, 1.0])
-        return found
+        return points if len(points) > 1 else np.array([0.0, 1.0])
 
     def on(self, grid_s: Floats) -> Floats:
         """Return the prices at the middle of each interval of a grid."""
@@ -56,10 +55,7 @@ def resampled(prices: Floats, old_s: Floats, new_s: Floats) -> Floats:
     """Return the prices on another grid: those that hold at the middle of each of its intervals, 0
     beyond the old one."""
     at = np.searchsorted(old_s, (new_s[:-1] + new_s[1:]) / 2, side="right") - 1
-    found: Floats = np.where(
-        at < prices.shape[1], prices[:, np.minimum(at, prices.shape[1] - 1)], 0.0
-    )
-    return found
+    return np.where(at < prices.shape[1], prices[:, np.minimum(at, prices.shape[1] - 1)], 0.0)
 
 
 def fluid(market: Market) -> Fluid:
@@ -144,5 +140,4 @@ def worth_of_types(market: Market) -> Floats:
         for gpu_type, area in areas.items():
             best[gpu_type] += min(areas.values())
             own[gpu_type] += area
-    found: Floats = np.where(own > 0, best / np.where(own > 0, own, 1.0), 1.0)
-    return found
+    return np.where(own > 0, best / np.where(own > 0, own, 1.0), 1.0)

@@ -135,13 +135,13 @@ def _usable_types(modes: ModeTable) -> Ints:
 
 
 def _components(classes: list[int]) -> list[int]:
-    found: list[int] = []
+    components: list[int] = []
     for mask in classes:
-        apart = [other for other in found if not other & mask]
-        for other in found:
+        apart = [other for other in components if not other & mask]
+        for other in components:
             mask |= other if other & mask else 0
-        found = [*apart, mask]
-    return sorted(found)
+        components = [*apart, mask]
+    return sorted(components)
 
 
 def _members(mask: int, types: int) -> list[int]:

@@ -62,7 +62,6 @@ class Market:
     before now."""
 
     buyers: tuple[Buyer, ...]
-    gpu_types: tuple[str | None, ...]
     capacity: tuple[float, ...]
     offset: float
 
@@ -71,7 +70,7 @@ def market(instance: Instance) -> Market:
     """Return the jobs of a sound instance as buyers, in order. Raises InputError for a job that
     fits nowhere."""
     if not instance.jobs:
-        return Market((), (), (), 0.0)
+        return Market((), (), 0.0)
     modes = tabulate(instance, preemptive=True)
     outlook = look(instance, modes)
     ends = np.append(modes.first[1:], len(modes.job)).tolist()
@@ -81,8 +80,7 @@ def market(instance: Instance) -> Market:
         delay_s, work_s, own = _alternatives(modes, range(int(modes.first[j]), ends[j]))
         head_s = float(outlook.heads_s[j]) + delay_s
         buyers.append(Buyer(job.weight, head_s, work_s, own, float(outlook.seconds[j])))
-    empty = modes.empty
-    return Market(tuple(buyers), empty.types, tuple(map(float, empty.capacity)), offset)
+    return Market(tuple(buyers), tuple(map(float, modes.empty.capacity)), offset)
 
 
 def _alternatives(modes: ModeTable, own: range) -> tuple[float, float, tuple[Alternative, ...]]:

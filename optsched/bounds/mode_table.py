@@ -79,8 +79,7 @@ class ModeTable:
                 + starting[leaves] * self.setup_s[leaves]
                 + work
             )
-        least: Floats = np.minimum.reduceat(total, self.first)
-        return least
+        return np.minimum.reduceat(total, self.first)
 
     def on_types(self, weight: Floats) -> Floats:
         """Return for each mode the mean over its GPUs of a weight by GPU type; 0 without GPUs."""
@@ -178,12 +177,12 @@ def _fill(
         if len(held) > 1:
             mixed[at] = np.array([held.get(name, 0) / entry.mode.gpus for name in empty.types])
 
-    def expanded(amounts: Sequence[float]) -> Floats:
-        own: Floats = np.array(amounts, np.float64)[row]
-        return own
+    def by_mode(amounts: Sequence[float]) -> Floats:
+        expanded: Floats = np.array(amounts, np.float64)[row]
+        return expanded
 
     def column(name: str) -> Floats:
-        return expanded(list(map(attrgetter(name), modes)))
+        return by_mode(list(map(attrgetter(name), modes)))
 
     def density(name: str) -> Density:
         return Density(*(column(f"{name}.{part}") for part in ("starting", "working", "most")))
@@ -207,7 +206,7 @@ def _fill(
         stay=stay,
         shares=np.array([job.profile.sharing is not None for job in jobs])[own],
         resources={
-            name: expanded([mode.resources.get(name, 0.0) for mode in modes])
+            name: by_mode([mode.resources.get(name, 0.0) for mode in modes])
             for name in sorted({name for mode in modes for name in mode.resources})
         },
         capped_w=column("capped_w"),

@@ -30,7 +30,9 @@ most.
 
 import math
 from bisect import bisect_right, insort
+from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from .market import Alternative, Buyer, Market
 
@@ -72,7 +74,7 @@ class Prices:
 
     def bound(self) -> float:
         """No plan has a smaller sum of weighted completion times, counted from submission."""
-        paid = [self.least(one) for one in self._market.buyers]
+        paid = [self.least(buyer) for buyer in self._market.buyers]
         worth, offset = self.worth(), self._market.offset
         return math.fsum((offset, *paid, -worth)) - ROUNDING * math.fsum(
             (abs(offset), *paid, worth)
@@ -81,8 +83,8 @@ class Prices:
     def refutes(self, due_s: list[float]) -> bool:
         """Return whether no plan completes every job by its due date, in seconds after now."""
         paid = []
-        for one, due in zip(self._market.buyers, due_s, strict=True):
-            paid.append(self.by(one, due))
+        for buyer, by_s in zip(self._market.buyers, due_s, strict=True):
+            paid.append(self.by(buyer, by_s))
             if paid[-1] == math.inf:
                 return True
         worth, total = self.worth(), math.fsum(paid)
@@ -91,9 +93,9 @@ class Prices:
     def cut(self, grid_s: list[float]) -> "Prices":
         """Return the same prices where the grid ends at another instant, for due dates before it;
         made at next to no cost."""
-        found = Prices(self._market, grid_s, self._prices)
-        found._steps = self._steps
-        return found
+        cut = Prices(self._market, grid_s, self._prices)
+        cut._steps = self._steps
+        return cut
 
     def worth(self) -> float:
         """Return what all GPU-seconds of the grid are worth."""
@@ -112,13 +114,11 @@ class Prices:
         need = buyer.work_s - free_s
         if need <= EXACT * buyer.work_s:
             return 0.0
-        plain = self._offered(buyer.alternatives, 0.0)
         offers: list[Offer] = []
         for k in range(self._interval(buyer.head_s), last):
             if grid[k] >= due_s:
                 break
-            length_s = min(grid[k + 1], due_s) - max(grid[k], buyer.head_s)
-            offers.extend((step.price, k, step.work * length_s, step) for step in plain[k])
+            offers += self._offers(buyer, 0.0, k, due_s)
         paid, missing = _taken(offers, need, bought)
         return paid if missing <= IN_TIME * buyer.work_s else math.inf
 
@@ -179,16 +179,20 @@ class Prices:
 
     def _add(self, buyer: Buyer, first: int, end: int, bought: Cells) -> None:
         """What a job buys that completes in interval `end`."""
-        grid, last = self._grid_s, len(self._grid_s) - 1
-        plain = self._offered(buyer.alternatives, 0.0)
-        offers: list[Offer] = []
-        for k in range(first, end):
-            length_s = grid[k + 1] - max(grid[k], buyer.head_s)
-            offers.extend((step.price, k, step.work * length_s, step) for step in plain[k])
-        length_s = grid[end + 1] - max(grid[end], buyer.head_s) if end < last else math.inf
-        final = self._offered(buyer.alternatives, buyer.weight)[end]
-        offers.extend((step.price, end, step.work * length_s, step) for step in final)
+        offers = [offer for k in range(first, end) for offer in self._offers(buyer, 0.0, k)]
+        offers += self._offers(buyer, buyer.weight, end)
         _taken(offers, buyer.work_s, bought)
+
+    def _offers(
+        self, buyer: Buyer, per_s: float, k: int, until_s: float = math.inf
+    ) -> Iterator[Offer]:
+        """Yield what work in interval `k`, up to an instant, costs a job that pays `per_s` for each
+        second that it works there."""
+        grid = self._grid_s
+        end_s = min(grid[k + 1], until_s) if k + 1 < len(grid) else until_s
+        length_s = end_s - max(grid[k], buyer.head_s)
+        for step in self._offered(buyer.alternatives, per_s)[k]:
+            yield step.price, k, step.work * length_s, step
 
     @staticmethod
     def _completing(
@@ -233,7 +237,7 @@ class Prices:
 def _taken(offers: list[Offer], need: float, bought: Cells | None) -> tuple[float, float]:
     """Return what the cheapest of `offers` cost that make up `need` seconds of work, and how much
     of it they leave. What they use is added to `bought`, where it lies in its intervals."""
-    offers.sort(key=_price_of)
+    offers.sort(key=itemgetter(0))
     paid = []
     for price, k, amount, step in offers:
         if need <= 0:
@@ -248,18 +252,14 @@ def _taken(offers: list[Offer], need: float, bought: Cells | None) -> tuple[floa
     return math.fsum(paid), need
 
 
-def _price_of(offer: Offer) -> float:
-    return offer[0]
-
-
 def _steps(
     own: tuple[Alternative, ...], per_s: float, prices: tuple[float, ...]
 ) -> tuple[Step, ...]:
     """Return the lower convex hull of work and cost of the alternatives, from (0, 0) on, as steps
     of rising price."""
     points = [
-        (one.speed, per_s + (prices[one.gpu_type] * one.gpus if one.gpu_type >= 0 else 0.0), one)
-        for one in own
+        (way.speed, per_s + (prices[way.gpu_type] * way.gpus if way.gpu_type >= 0 else 0.0), way)
+        for way in own
     ]
     steps: list[Step] = []
     speed = cost = 0.0

@@ -9,7 +9,7 @@ from .deadlines import Deadlines
 from .fluid import thinned, worth_of_types
 from .market import Market
 from .mode_table import Floats
-from .priced import Cells, Prices
+from .priced import Prices
 
 NEAR = 1e-8
 """Relative difference of values at which a bisection ends."""
@@ -30,20 +30,19 @@ class Refutation:
     def grid(self, value: float) -> Floats:
         """Return the instants before the last due date for `value`, and that."""
         last = max(self._deadlines.at(value), default=0.0)
-        found: Floats = np.append(self._instants_s[self._instants_s < last], max(last, 1e-9))
-        return found
+        before_s = self._instants_s[self._instants_s < last]
+        return np.append(before_s, max(last, 1e-9))
 
     def _refutes(self, priced: Prices, value: float) -> bool:
         """Return whether no plan has a largest cost of at most `value`, by these prices."""
         return priced.cut(self.grid(value).tolist()).refutes(self._deadlines.at(value))
 
     @staticmethod
-    def cells(prices: Floats, grid_s: Floats) -> Cells:
+    def cells(prices: Floats, grid_s: Floats) -> Floats:
         """Return the prices of the intervals of a grid that was cut off; the last goes on where it
         was prolonged."""
         wanted = np.minimum(np.arange(len(grid_s) - 1), prices.shape[1] - 1)
-        found: Cells = prices[:, wanted].tolist()
-        return found
+        return prices[:, wanted]
 
     def largest(self, prices: Floats, known: float, step: float) -> tuple[float, float]:
         """Return the largest value found that `prices` refute, or `known`, and one next to it that
@@ -74,7 +73,7 @@ class Refutation:
         worth = np.tile(worth_of_types(self._market)[:, None], count)
         each = np.arange(count, dtype=float)
         first = [np.where(each >= k, worth, 0.0) for k in thinned(each, STARTS)]
-        prices = max(first, key=lambda one: self._margin(one, known)[0])
+        prices = max(first, key=lambda prices: self._margin(prices, known)[0])
         value, at = self.largest(prices, 0.0, max(known / 2, 1e-9))
         proof = best = prices
         margin, bought, there = self._margin(prices, at)
@@ -110,13 +109,10 @@ class Refutation:
         """Return what jobs pay beyond the worth of all GPU time, as a share of that; what they buy;
         what there is. Intervals beyond the last due date have next to nothing of it."""
         grid = self.grid(value)
-        cells = self.cells(prices, grid)
-        priced = Prices(self._market, grid.tolist(), cells)
+        priced = Prices(self._market, grid.tolist(), self.cells(prices, grid).tolist())
         bought = [[0.0] * (len(grid) - 1) for _ in self._market.capacity]
-        due = self._deadlines.at(value)
-        paid = sum(
-            priced.by(one, by_s, bought) for one, by_s in zip(self._market.buyers, due, strict=True)
-        )
+        due_s = zip(self._market.buyers, self._deadlines.at(value), strict=True)
+        paid = sum(priced.by(buyer, by_s, bought) for buyer, by_s in due_s)
         worth = priced.worth()
         there = np.full(prices.shape, 1e-9)
         held = np.zeros(prices.shape)

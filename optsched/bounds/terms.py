@@ -184,8 +184,8 @@ def _last_end(outlook: Outlook) -> Iterator[Found]:
         for machine in family.machines:
             if len(machine.jobs):
                 jobs = machine.jobs
-                found = last_end_s(outlook.heads_s[jobs], machine.work_s, outlook.tails_s[jobs])
-                yield found, f"area of {machine.name}"
+                end_s = last_end_s(outlook.heads_s[jobs], machine.work_s, outlook.tails_s[jobs])
+                yield end_s, f"area of {machine.name}"
 
 
 def _sum(

@@ -68,7 +68,7 @@ def yardsticks(instance: Instance, objective: Objective, any_plan: bool) -> tupl
         return tuple(Yardstick(math.inf, 0.0, 0.0) for _ in objective.levels)
     last_s = float(outlook.ends_s.sum())
     instant_s = INSTANT_S + CLOCK_ULPS * math.ulp(abs(instance.now_s) + last_s)
-    found = []
+    by_level = []
     for level in objective.levels:
         certain = rounding = forgiven = 0.0
         for weight, term in level:
@@ -76,8 +76,8 @@ def yardsticks(instance: Instance, objective: Objective, any_plan: bool) -> tupl
             certain += weight * least
             rounding += weight * per_s * instant_s
             forgiven += weight * per_s * 2 * TIME_TOLERANCE_S
-        found.append(Yardstick(certain, rounding, forgiven))
-    return tuple(found)
+        by_level.append(Yardstick(certain, rounding, forgiven))
+    return tuple(by_level)
 
 
 def _term(term: Term, instance: Instance, outlook: Outlook, last_s: float) -> tuple[float, float]:

@@ -15,42 +15,50 @@ from .. import __version__
 from ..errors import OptschedError, perhaps
 
 COMMANDS = {
-    "demo": ("demo", "Run jobs on an emulated cluster: the place to start."),
-    "solve": ("solve", "Plan an instance: a checked plan with a proven gap."),
-    "round": ("round", "Decide who runs now: a checked round with a proven gap."),
-    "explain": ("explain", "Say why each job runs, waits, moves or was preempted."),
-    "simulate": ("simulate", "Simulate a policy: its plan is checked and measured."),
-    "run": ("run", "Run jobs on real nodes, and survive crashes."),
-    "pack": ("pack", "Pack jobs onto parts of GPUs until no more fit."),
-    "study": ("study", "Run many methods over many instances; resumable."),
-    "verify": ("verify", "Check a plan independently of what made it."),
-    "bound": ("bound", "Compute lower bounds that no plan can beat."),
-    "verify-bound": ("verify_bound", "Check the certificate of a bound by plain arithmetic."),
-    "profile": ("profile", "Run a command briefly and measure it: the profile of a job."),
-    "profiles": ("profiles", "List stored profiles and their versions."),
-    "learn": ("learn", "Train a learning policy in the simulator."),
-    "generate": ("generate", "Make an instance with jobs like those of a published trace."),
-    "import": ("import_", "Turn a trace or benchmark file into an instance."),
-    "setup": ("setup", "Print what to add to a cluster manager."),
-    "submit": ("submit", "Submit a job to the controller."),
-    "queue": ("queue", "List jobs that wait, run or have finished."),
-    "cancel": ("change:cancel", "Stop jobs for good."),
-    "hold": ("change:hold", "Keep jobs from running until they are released."),
-    "release": ("change:release", "Let held jobs run again."),
-    "release-all": ("release_all", "Hand all held jobs back to Slurm."),
-    "clear": ("change:clear", "Confirm that nothing is left of a lost attempt."),
-    "output": ("output", "Print what a job has printed."),
-    "what-if": ("what_if", "Predict when a job will start, and what a change would do."),
-    "rounds": ("rounds", "List the rounds that a controller decided."),
-    "replay": ("replay", "Decide a past round again, offline."),
-    "regret": ("regret", "Measure how far a period was from a proven bound, and why."),
-    "kueue": ("kueue", "Tell Kueue in which order to admit Workloads."),
-    "top": ("top", "Watch the live cluster: nodes, jobs and the last round."),
-    "list": ("list", "List solvers, policies, formats, objectives and executors."),
-    "schema": ("schema", "Print the JSON Schema of instance, plan, round and bound files."),
+    "demo": "Run jobs on an emulated cluster: the place to start.",
+    "solve": "Plan an instance: a checked plan with a proven gap.",
+    "round": "Decide who runs now: a checked round with a proven gap.",
+    "explain": "Say why each job runs, waits, moves or was preempted.",
+    "simulate": "Simulate a policy: its plan is checked and measured.",
+    "run": "Run jobs on real nodes, and survive crashes.",
+    "pack": "Pack jobs onto parts of GPUs until no more fit.",
+    "study": "Run many methods over many instances; resumable.",
+    "verify": "Check a plan independently of what made it.",
+    "bound": "Compute lower bounds that no plan can beat.",
+    "verify-bound": "Check the certificate of a bound by plain arithmetic.",
+    "profile": "Run a command briefly and measure it: the profile of a job.",
+    "profiles": "List stored profiles and their versions.",
+    "learn": "Train a learning policy in the simulator.",
+    "generate": "Make an instance with jobs like those of a published trace.",
+    "import": "Turn a trace or benchmark file into an instance.",
+    "setup": "Print what to add to a cluster manager.",
+    "submit": "Submit a job to the controller.",
+    "queue": "List jobs that wait, run or have finished.",
+    "cancel": "Stop jobs for good.",
+    "hold": "Keep jobs from running until they are released.",
+    "release": "Let held jobs run again.",
+    "release-all": "Hand all held jobs back to Slurm.",
+    "clear": "Confirm that nothing is left of a lost attempt.",
+    "output": "Print what a job has printed.",
+    "what-if": "Predict when a job will start, and what a change would do.",
+    "rounds": "List the rounds that a controller decided.",
+    "replay": "Decide a past round again, offline.",
+    "regret": "Measure how far a period was from a proven bound, and why.",
+    "kueue": "Tell Kueue in which order to admit Workloads.",
+    "top": "Watch the live cluster: nodes, jobs and the last round.",
+    "list": "List solvers, policies, formats, objectives and executors.",
+    "schema": "Print the JSON Schema of instance, plan, round and bound files.",
 }
-"""Name of each command, its module here (with what it is called there, where that is not
-`command`), and its line in `optsched --help`."""
+"""Name of each command, and its line in `optsched --help`."""
+MODULES = {
+    "import": "import_",
+    "cancel": "change:cancel",
+    "hold": "change:hold",
+    "release": "change:release",
+    "clear": "change:clear",
+}
+"""Modules that are not called as their commands, with the name of a command there that is not
+`command`."""
 
 GOOD, NO_PLAN_OR_CHECK_FAILED, BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 130, 141
 """Exit statuses; the last two are what a shell reports of a program stopped by these signals."""
@@ -70,7 +78,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        place = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        module, _, attribute = place.partition(":")
         command: click.Command = getattr(
             importlib.import_module(f".{module}", __name__), attribute or "command"
         )
@@ -89,7 +98,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+            formatter.write_dl([*COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a closed pipe gets its own exit status, which click would make 1."""

@@ -12,20 +12,19 @@ from .parts.arguments import (
     count_option,
     flag_option,
     instance_argument,
-    json_option,
     load,
     objective_option,
+    option,
     path_option,
-    quiet_option,
 )
 from .parts.duration import duration
-from .parts.outputs import print_json
+from .parts.out import Out, Parts, answers
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from ..bounds import Bound
-    from ..bounds.by_prices import Found
+    from ..bounds.by_prices import PricesFound
     from ..files.certificate import Certificate
     from ..model.instance import Instance
     from ..objectives import Objective
@@ -36,27 +35,22 @@ if TYPE_CHECKING:
 @objective_option
 @flag_option(
     "--prices",
-    help="Also search for prices of GPU time that prove a better bound (wct, makespan and ftf).",
+    "Also search for prices of GPU time that prove a better bound (wct, makespan and ftf).",
 )
 @count_option(
-    "--steps",
+    "--steps N",
+    "With --prices: number of search steps (default: 120), the same on every machine.",
     least=0,
-    help="With --prices: number of search steps (default: 120), the same on every machine.",
 )
-@click.option(
-    "--time-limit",
+@option(
+    "--time-limit LENGTH",
+    "With --prices: a time limit instead of --steps, such as 5m.",
     type=duration,
-    metavar="LENGTH",
-    help="With --prices: a time limit instead of --steps, such as 5m.",
 )
 @path_option(
-    "-o",
-    "--output",
-    metavar="CERTIFICATE",
-    help="With --prices: write the prices for `optsched verify-bound`.",
+    "-o, --output CERTIFICATE", "With --prices: write the prices for `optsched verify-bound`."
 )
-@json_option
-@quiet_option
+@answers
 def command(
     instance: str,
     objective: str,
@@ -64,8 +58,7 @@ def command(
     steps: int | None,
     time_limit: float | None,
     output: Path | None,
-    as_json: bool,
-    quiet: bool,
+    out: Out,
 ) -> None:
     """Compute lower bounds on the objective of INSTANCE without a solver.
 
@@ -85,7 +78,7 @@ def command(
     from .. import objectives
     from ..bounds import all_bounds
     from ..picture.facts import level_unit
-    from .parts.table import show, table, with_length
+    from ..picture.text import table, with_length
 
     goal = objectives.parse(objective)
     if not prices and (steps is not None or time_limit is not None or output is not None):
@@ -100,7 +93,7 @@ def command(
     loaded = load(instance)
     found = all_bounds(loaded, goal)
     if prices:
-        by_prices, certificate = _search(loaded, goal, steps, time_limit, wanted=not quiet)
+        by_prices, certificate = _search(loaded, goal, steps, time_limit, wanted=not out.quiet)
         found.append(by_prices)
         if output is not None:
             from ..files import write_text
@@ -112,35 +105,41 @@ def command(
         level: max((bound.value for bound in found if bound.level == level), default=None)
         for level in range(len(names))
     }
-    if as_json:
-        print_json(
-            [
-                {
-                    "objective": names[bound.level],
-                    "value": bound.value,
-                    "source": bound.source,
-                    "preemptive": bound.preemptive,
-                    "best": bound.value == best[bound.level],
-                }
-                for bound in found
-            ]
-        )
-    elif quiet:
+    if out.quiet and not out.as_json:
         for value in best.values():
             click.echo("none" if value is None else f"{value:.10g}")
-    elif not found:
-        click.echo(f"no bound is known for {objective}")
-    else:
-        out = table("", "objective", "bound", "holds for", "proved by", numeric=("bound",))
-        for bound in sorted(found, key=lambda bound: (bound.level, -bound.value)):
-            out.add_row(
+        return
+
+    def parts() -> Parts:
+        if not found:
+            yield f"no bound is known for {objective}"
+            return
+        rows = (
+            (
                 "*" if bound.value == best[bound.level] else "",
                 names[bound.level],
                 with_length(bound.value, level_unit(names[bound.level])),
                 "any schedule" if bound.preemptive else "this plan class",
                 bound.source,
             )
-        show(out)
+            for bound in sorted(found, key=lambda bound: (bound.level, -bound.value))
+        )
+        heads = ("", "objective", "bound", "holds for", "proved by")
+        yield table(*heads, rows=rows, numeric=("bound",))
+
+    out.answer(
+        lambda: [
+            {
+                "objective": names[bound.level],
+                "value": bound.value,
+                "source": bound.source,
+                "preemptive": bound.preemptive,
+                "best": bound.value == best[bound.level],
+            }
+            for bound in found
+        ],
+        parts,
+    )
 
 
 def _search(
@@ -157,16 +156,15 @@ def _search(
     from ..picture.facts import level_unit, quantity
     from .parts.progress import in_one_line, live_line
 
-    done = (
-        counted(STEPS if steps is None else steps) if time_limit_s is None else timed(time_limit_s)
-    )
-    last: Found | None = None
+    most = STEPS if steps is None else steps
+    done = counted(most) if time_limit_s is None else timed(time_limit_s)
+    last: PricesFound | None = None
     started_s = time.monotonic()
 
     def line() -> "Text":
         if last is None:
             return in_one_line("looking for first prices")
-        rest = f"step {last.step} of {STEPS if steps is None else steps}"
+        rest = f"step {last.step} of {most}"
         if time_limit_s is not None:
             rest = f"{human(max(0.0, round(time_limit_s + started_s - time.monotonic())))} left"
         return in_one_line(f"bound {quantity(last.value, level_unit(objective.name))}  {rest}")

@@ -1,24 +1,13 @@
 """`optsched cancel`, `optsched hold`, `optsched release`, `optsched clear`: change jobs that were
 submitted."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from .parts.arguments import json_option, quiet_option
-from .parts.controller import asks_controller
-from .parts.outputs import print_json
-
-if TYPE_CHECKING:
-    from ..control.api.client import Client
+from .parts.controller import Client, asks_controller
+from .parts.out import Out, answers
 
 NOT_ALL = 1
-DONE = {
-    "cancel": "is cancelled",
-    "hold": "is held",
-    "release": "is released",
-    "clear": "is cleared",
-}
+DONE = {"cancel": "cancelled", "hold": "held", "release": "released", "clear": "cleared"}
 
 
 def _command(change: str, help: str) -> click.Command:
@@ -26,23 +15,19 @@ def _command(change: str, help: str) -> click.Command:
 
     @click.command(change, help=help)
     @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
-    @json_option
-    @quiet_option
+    @answers
     @asks_controller
-    def command(client: "Client", jobs: tuple[str, ...], as_json: bool, quiet: bool) -> int:
+    def command(client: Client, jobs: tuple[str, ...], out: Out) -> int:
         from ..control.api.client import ApiError
 
         changed = []
         for name in jobs:
             try:
                 changed.append(client.post(client.job_path(name, change)))
+                out.say(f"{name} is {DONE[change]}")
             except ApiError as error:
                 click.echo(f"optsched: {error}", err=True)
-                continue
-            if not as_json and not quiet:
-                click.echo(f"{name} {DONE[change]}")
-        if as_json:
-            print_json(changed)
+        out.answer(lambda: changed, tuple)
         return 0 if len(changed) == len(jobs) else NOT_ALL
 
     return command

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import InputError
-from .parts.arguments import json_option, path_option, quiet_option
-from .parts.outputs import print_json
+from .parts.arguments import path_option
+from .parts.out import Out, answers
 
 if TYPE_CHECKING:
     from ..control.journal.events import Event
@@ -16,15 +16,12 @@ if TYPE_CHECKING:
 
 @click.command("demo")
 @path_option(
-    "-o",
-    "--output",
+    "-o, --output DIR",
+    "Directory for the cluster file, the state and the picture; created if missing.",
     default="demo-output",
-    metavar="DIR",
-    help="Directory for the cluster file, the state and the picture; created if missing.",
 )
-@json_option
-@quiet_option
-def command(output: Path, as_json: bool, quiet: bool) -> int:
+@answers
+def command(output: Path, out: Out) -> int:
     """Run six jobs on an emulated cluster of eight GPUs, draw what happened, and say why.
 
     The jobs are real processes that train (by sleeping), save and load. One is preempted because
@@ -44,29 +41,30 @@ def command(output: Path, as_json: bool, quiet: bool) -> int:
         if text is not None:
             click.echo(text)
 
-    story = tell(play(output, None if quiet or as_json else show))
+    story = tell(play(output, show if out.talks else None))
     picture = output / "happened.html"
     can_draw(picture)(story.instance, story.solution, picture)
-    if as_json:
-        print_json(
-            {
-                "jobs": len(story.instance.jobs),
-                "sentences": list(story.sentences),
-                "mean_jct_s": round(story.measured_s, 3),
-                "simulated_mean_jct_s": round(story.foretold_s, 3),
-                "mean_error": round(story.error, 4),
-                "fifo_mean_jct_s": round(story.fifo_s, 3),
-                "picture": str(picture),
-            }
-        )
-    elif not quiet:
-        click.echo("\n" + "\n".join(story.sentences) + "\n")
-        click.echo(
+    answer = {
+        "jobs": len(story.instance.jobs),
+        "sentences": list(story.sentences),
+        "mean_jct_s": round(story.measured_s, 3),
+        "simulated_mean_jct_s": round(story.foretold_s, 3),
+        "mean_error": round(story.error, 4),
+        "fifo_mean_jct_s": round(story.fifo_s, 3),
+        "picture": str(picture),
+    }
+    out.answer(
+        lambda: answer,
+        lambda: (
+            "",
+            *story.sentences,
+            "",
             f"The simulator foretells a mean completion time of {story.foretold_s:.1f} s, it was "
-            f"{story.measured_s:.1f} s; job by job it is off by {story.error:.1%} on average."
-        )
-        click.echo(f"picture: {picture.resolve()}  (open it in a browser)")
-        click.echo(f"rounds:  optsched rounds --config {output / 'cluster.toml'}")
+            f"{story.measured_s:.1f} s; job by job it is off by {story.error:.1%} on average.",
+            f"picture: {picture.resolve()}  (open it in a browser)",
+            f"rounds:  optsched rounds --config {output / 'cluster.toml'}",
+        ),
+    )
     return 0
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +10,10 @@ import click
 
 from ..errors import InputError
 from ..model.instance import Instance
-from .parts.arguments import (
-    instance_argument,
-    json_option,
-    load,
-    objective_option,
-    path_option,
-    quiet_option,
-    time_option,
-)
+from .parts.arguments import instance_argument, load, objective_option, path_option, time_option
+from .parts.out import Out, answers
 
 if TYPE_CHECKING:
-    from ..explain import Explanation
     from ..round.plan import RoundSolution
 
 
@@ -30,24 +22,22 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="[ROUND_OR_PLAN] [JOB]...")
 @objective_option
 @time_option(
-    "--length",
+    "--length TIME",
+    "Time until the next round; a round file has its own.",
     "round_s",
     default="300s",
-    help="Time until the next round; a round file has its own.",
 )
 @time_option(
-    "--budget",
+    "--budget TIME",
+    "Wall-clock limit for deciding the round, or for computing prices when explaining a plan.",
     "budget_s",
     default="1s",
-    help="Wall-clock limit for deciding the round, or for computing prices when explaining a plan.",
 )
 @path_option(
-    "--config",
-    metavar="FILE",
-    help="For a live cluster: the cluster.toml of its controller, found as `optsched queue` does.",
+    "--config FILE",
+    "For a live cluster: the cluster.toml of its controller, found as `optsched queue` does.",
 )
-@json_option
-@quiet_option
+@answers
 def command(
     instance: str,
     names: tuple[str, ...],
@@ -55,8 +45,7 @@ def command(
     round_s: float,
     budget_s: float,
     config: Path | None,
-    as_json: bool,
-    quiet: bool,
+    out: Out,
 ) -> int:
     """Say in one sentence why each job of INSTANCE (or each JOB named) runs, waits, moves or was
     preempted.
@@ -77,11 +66,12 @@ def command(
     optsched explain cluster.json plan.json --json
     """
     from ..explain.many import explain_all
+    from ..files import plain
 
     if config is not None or is_job(instance):
         from .explain_live import explain_live
 
-        return explain_live(config, (instance, *names), as_json=as_json, quiet=quiet)
+        return explain_live(config, (instance, *names), out)
     source, wanted = _split(names)
     loaded = load(instance, accept_never=True)
     asked = list(dict.fromkeys(wanted)) or [job.id for job in loaded.jobs]
@@ -99,11 +89,10 @@ def command(
         return decide(loaded, objective, round_s=round_s, budget_s=budget_s)
 
     explanations = explain_all(loaded, asked, decided)
-    if as_json:
-        click.echo(to_json(explanations))
-    elif not quiet:
-        for explanation in explanations:
-            click.echo(explanation.sentence)
+    out.answer(
+        lambda: listed(plain(explanation) for explanation in explanations),
+        lambda: (explanation.sentence for explanation in explanations),
+    )
     return 0
 
 
@@ -191,8 +180,6 @@ def _agree(source: Path, **stated: Any) -> None:
             )
 
 
-def to_json(explanations: "Sequence[Explanation]") -> str:
-    """Return a list, one job a line, with all numbers."""
-    from ..files import plain
-
-    return "[" + ",\n ".join(json.dumps(plain(explanation)) for explanation in explanations) + "]"
+def listed(answers: Iterable[Any]) -> str:
+    """Return answers as a JSON list, one a line."""
+    return "[" + ",\n ".join(map(json.dumps, answers)) + "]"

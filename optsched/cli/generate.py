@@ -1,7 +1,7 @@
 """`optsched generate`: a random instance with jobs like those of a published cluster."""
 
-import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,108 +15,91 @@ from .parts.arguments import (
     check_outputs,
     count_option,
     flag_option,
-    json_option,
+    option,
     path_option,
-    quiet_option,
     seed_option,
 )
 from .parts.duration import cost
+from .parts.out import Out, answers
 
 
 @click.command("generate")
-@click.option(
+@option(
     "--like",
-    type=click.Choice(KINDS),
-    default="philly",
-    help="philly, helios, acme, openb: fitted to that cluster. mixed, llm: synthetic, with mostly "
+    "philly, helios, acme, openb: fitted to that cluster. mixed, llm: synthetic, with mostly "
     "single-GPU or mostly large gangs. planted: cut out of a full cluster, so that the "
     "minimum makespan is 36,000 s.",
+    type=click.Choice(KINDS),
+    default="philly",
 )
-@count_option("--jobs", most=1_000_000, required=True, help="Number of jobs.")
+@count_option("--jobs N", "Number of jobs.", most=1_000_000, required=True)
 @count_option(
-    "--gpus",
+    "--gpus G",
+    "Number of GPUs; where whole nodes do not add up to it, some nodes are smaller.",
     most=200_000,
-    metavar="G",
-    help="Number of GPUs; where whole nodes do not add up to it, some nodes are smaller.",
 )
-@click.option(
-    "--cluster",
-    metavar="SPEC",
-    help="Fitted only: use these nodes instead of the model's, such as v100=288,p100=96.",
+@option(
+    "--cluster SPEC",
+    "Fitted only: use these nodes instead of the model's, such as v100=288,p100=96.",
 )
 @count_option(
-    "--gpus-per-node", most=1000, help="GPUs per node, with --cluster and for planted (default: 8)."
+    "--gpus-per-node N", "GPUs per node, with --cluster and for planted (default: 8).", most=1000
 )
 @seed_option(metavar="S", help="Random seed; the same seed gives the same instance.")
-@click.option(
-    "--load",
-    type=click.FloatRange(0, 100, min_open=True),
-    metavar="F",
-    help="Offered work over capacity. Fitted: by default jobs arrive as often as on the real "
+@option(
+    "--load F",
+    "Offered work over capacity. Fitted: by default jobs arrive as often as on the real "
     "cluster. mixed, llm: with --arrivals poisson (default: 0.9).",
+    type=click.FloatRange(0, 100, min_open=True),
 )
-@click.option(
-    "--days",
+@option(
+    "--days D",
+    "Fitted only: let all jobs arrive within D days, instead of --load.",
     type=click.FloatRange(0, min_open=True),
-    metavar="D",
-    help="Fitted only: let all jobs arrive within D days, instead of --load.",
 )
-@click.option(
+@option(
     "--arrivals",
+    "mixed, llm: submit all jobs at 0 (the default) or one by one.",
     type=click.Choice(["batch", "poisson"]),
-    help="mixed, llm: submit all jobs at 0 (the default) or one by one.",
 )
-@click.option(
-    "--running",
+@option(
+    "--running F",
+    "mixed, llm: fraction of jobs already running, as far as they fit.",
     type=click.FloatRange(0, 1),
-    metavar="F",
-    help="mixed, llm: fraction of jobs already running, as far as they fit.",
 )
 @count_option(
-    "--gpu-types",
-    most=3,
-    metavar="K",
-    help="mixed, llm: 1 for A100 only, 2 adds V100, 3 (the default) adds P100.",
+    "--gpu-types K", "mixed, llm: 1 for A100 only, 2 adds V100, 3 (the default) adds P100.", most=3
 )
-@click.option(
-    "--quotas",
-    is_flag=True,
-    help="Fitted only: give virtual clusters GPU quotas in proportion to the published ones.",
+@flag_option(
+    "--quotas", "Fitted only: give virtual clusters GPU quotas in proportion to the published ones."
 )
-@flag_option("--no-failures", help="Fitted only: let no attempt fail.")
-@click.option(
-    "--uplinks",
+@flag_option("--no-failures", "Fitted only: let no attempt fail.")
+@option(
+    "--uplinks GBPS",
+    "Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
     type=click.FloatRange(0, min_open=True),
-    metavar="GBPS",
-    help="Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
 )
-@flag_option("--no-overheads", help="Make starting, saving and restoring free.")
-@click.option(
-    "--checkpoint",
+@flag_option("--no-overheads", "Make starting, saving and restoring free.")
+@option(
+    "--checkpoint TIME",
+    "Let saving take TIME for every job, and restoring as long, such as 0, 30s or 5m.",
     "checkpoint_s",
     type=cost,
-    metavar="TIME",
-    help="Let saving take TIME for every job, and restoring as long, such as 0, 30s or 5m.",
 )
-@click.option(
-    "-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout."
-)
+@option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
-    "--fit",
-    metavar="PAGE",
-    help="Fitted only: also write an HTML page that compares the jobs with the real trace (if it "
+    "--fit PAGE",
+    "Fitted only: also write an HTML page that compares the jobs with the real trace (if it "
     "is under OPTSCHED_DATA) and with published figures.",
 )
-@json_option
-@quiet_option
+@answers
 def command(
     like: str,
     no_failures: bool,
     no_overheads: bool,
     output: str | None,
     fit: Path | None,
-    as_json: bool,
-    quiet: bool,
+    out: Out,
     **how: Any,
 ) -> None:
     """Generate a random instance of N jobs on G GPUs.
@@ -138,46 +121,46 @@ def command(
     write_checked(instance, output)
     if fit is not None:
         write(instance, like, fit)
-    if not quiet:
-        summary = _json(instance, output) if as_json else _sentences(instance, output, fit)
-        click.echo(summary, err=output in (None, "-"))
+    if not out.quiet:
+        out.answer(
+            lambda: _plain(instance, output),
+            lambda: _lines(instance, output, fit),
+            err=output in (None, "-"),
+        )
 
 
-def _json(instance: Instance, output: str | None) -> str:
+def _plain(instance: Instance, output: str | None) -> dict[str, Any]:
     from ..traces.generate.like import offered_load
 
     load = offered_load(instance)
-    return json.dumps(
-        {
-            "instance": instance.name,
-            "jobs": len(instance.jobs),
-            "running": len(instance.running),
-            "failures": len(instance.failures),
-            "nodes": len(instance.cluster.nodes),
-            "gpus": instance.cluster.total_gpus,
-            "offered_load": None if load is None else round(load, 4),
-            "output": output or "-",
-        }
-    )
+    return {
+        "instance": instance.name,
+        "jobs": len(instance.jobs),
+        "running": len(instance.running),
+        "failures": len(instance.failures),
+        "nodes": len(instance.cluster.nodes),
+        "gpus": instance.cluster.total_gpus,
+        "offered_load": None if load is None else round(load, 4),
+        "output": output or "-",
+    }
 
 
-def _sentences(instance: Instance, output: str | None, fit: Path | None) -> str:
+def _lines(instance: Instance, output: str | None, fit: Path | None) -> Iterator[str]:
     nodes = Counter(node.gpu_type or "without GPUs" for node in instance.cluster.nodes)
     listed = ", ".join(f"{count} {gpu_type}" for gpu_type, count in nodes.items())
-    lines = [
+    yield (
         f"{instance.name}: {len(instance.jobs)} jobs, {len(instance.running)} of them running, on "
         f"{instance.cluster.total_gpus} GPUs (nodes: {listed})"
-    ]
+    )
     if instance.tenants or instance.failures or instance.jobs[0].user is not None:
-        lines += _more(instance)
-    lines += [
-        f"wrote {path}" for path in (None if output == "-" else output, fit) if path is not None
-    ]
-    return "\n".join(lines)
+        yield from _more(instance)
+    for path in (None if output == "-" else output, fit):
+        if path is not None:
+            yield f"wrote {path}"
 
 
-def _more(instance: Instance) -> list[str]:
-    """Of a fitted workload: over how long it arrives, what it offers, who it is from, and how much
+def _more(instance: Instance) -> Iterator[str]:
+    """Yield over how long a fitted workload arrives, what it offers, who it is from, and how much
     of it fails."""
     from ..duration import human
     from ..traces.generate.like import offered_load
@@ -185,9 +168,10 @@ def _more(instance: Instance) -> list[str]:
     load = offered_load(instance)
     users = len({job.user for job in instance.jobs})
     commands = len({(job.user, job.command) for job in instance.jobs})
+    failing = len({failure.job for failure in instance.failures})
     offered = "" if load is None else f", offering {load:.2f} of what the GPUs can do"
-    return [
-        f"submitted over {human(max(job.submit_s for job in instance.jobs))}{offered}",
+    yield f"submitted over {human(max(job.submit_s for job in instance.jobs))}{offered}"
+    yield (
         f"from {users} users with {commands} commands; {len(instance.failures)} attempts of "
-        f"{len({failure.job for failure in instance.failures})} jobs fail",
-    ]
+        f"{failing} jobs fail"
+    )

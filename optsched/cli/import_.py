@@ -1,10 +1,9 @@
 """`optsched import`: a trace or benchmark file becomes an instance."""
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -12,55 +11,45 @@ from ..api.workloads import import_trace
 from ..model.instance import Instance
 from ..plugins import registry
 from ..plugins.options import DeclaredOption
-from ..plugins.registry import Listed
 from ..traces.imported import Imported
-from .parts.arguments import check_outputs, count_option, json_option, quiet_option
+from .parts.arguments import Command, check_outputs, count_option, option
+from .parts.out import Out, answers
 
 LONG = 10_000
 """Sources of more lines than this show their progress on a terminal."""
-
-
-def _formats() -> dict[str, "Listed"]:
-    return {found.name: found for found in registry.listed("importers")}
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _format_options(command: Command) -> Command:
     """Add one option for each flag that some format declares; its help names the formats."""
     formats: dict[str, dict[str, list[str]]] = {}
     declared: dict[str, DeclaredOption] = {}
-    for name, known in _formats().items():
-        for option in known.options:
-            formats.setdefault(option.flag, {}).setdefault(option.meaning, []).append(name)
-            declared.setdefault(option.flag, option)
+    for format in registry.listed("importers"):
+        for own in format.options:
+            formats.setdefault(own.flag, {}).setdefault(own.meaning, []).append(format.name)
+            declared.setdefault(own.flag, own)
     for flag, meanings in reversed(formats.items()):
-        said = " ".join(f"{', '.join(names)}: {meaning}" for meaning, names in meanings.items())
-        settings: dict[str, Any] = {"help": said, "default": None, "metavar": "VALUE"}
+        help = " ".join(f"{', '.join(names)}: {meaning}" for meaning, names in meanings.items())
         if declared[flag].default == "yes":
-            settings = {"help": said, "default": None, "is_flag": True, "flag_value": "no"}
-        command = click.option(flag, declared[flag].field, type=str, **settings)(command)
+            add = option(flag, help, declared[flag].field, is_flag=True, flag_value="no", type=str)
+        else:
+            add = option(f"{flag} VALUE", help, declared[flag].field, type=str)
+        command = add(command)
     return command
 
 
 @click.command("import")
 @click.argument("trace_format", metavar="FORMAT", type=click.Choice(registry.names("importers")))
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", metavar="INSTANCE", help="File to write (.json or .json.gz); - is stdout."
-)
-@count_option("--jobs", help="Keep the first N jobs only.")
+@option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
+@count_option("--jobs N", "Keep the first N jobs only.")
 @_format_options
-@click.option(
+@option(
     "--profiles",
+    "Profiles for jobs whose trace has none: measured ones, drawn by rule (the default), or none.",
     type=click.Choice(["measured", "none"]),
-    help="Profiles for jobs whose trace has none: measured ones, drawn by rule (the default), or "
-    "none.",
 )
-@count_option("--seed", least=0, help="Random seed of that draw (default: 0).")
-@json_option
-@quiet_option
+@count_option("--seed N", "Random seed of that draw (default: 0).", least=0)
+@answers
 def command(
     trace_format: str,
     source: Path,
@@ -68,8 +57,7 @@ def command(
     jobs: int | None,
     profiles: str | None,
     seed: int | None,
-    as_json: bool,
-    quiet: bool,
+    out: Out,
     **options: Any,
 ) -> None:
     """Turn the trace or benchmark file SOURCE into an instance.
@@ -93,11 +81,12 @@ def command(
         **given,
     )
     write_checked(imported.instance, output)
-    if not quiet:
-        summary = (
-            _json(imported, source, output) if as_json else _sentences(imported, source, output)
+    if not out.quiet:
+        out.answer(
+            lambda: _plain(imported, source, output),
+            lambda: _lines(imported, source, output),
+            err=output in (None, "-"),
         )
-        click.echo(summary, err=output in (None, "-"))
 
 
 def write_checked(instance: Instance, output: str | None) -> None:
@@ -124,29 +113,25 @@ def _track(lines: Sequence[str]) -> Iterable[str]:
     return track(lines, description="reading", console=Console(stderr=True), transient=True)
 
 
-def _json(imported: Imported, source: Path, output: str | None) -> str:
-    return json.dumps(
-        {
-            "source": str(source),
-            "instance": imported.instance.name,
-            "read": imported.read,
-            "kept": imported.kept,
-            "dropped": imported.dropped,
-            "nodes": len(imported.instance.cluster.nodes),
-            "gpus": imported.instance.cluster.total_gpus,
-            "output": output or "-",
-        }
-    )
+def _plain(imported: Imported, source: Path, output: str | None) -> dict[str, Any]:
+    return {
+        "source": str(source),
+        "instance": imported.instance.name,
+        "read": imported.read,
+        "kept": imported.kept,
+        "dropped": imported.dropped,
+        "nodes": len(imported.instance.cluster.nodes),
+        "gpus": imported.instance.cluster.total_gpus,
+        "output": output or "-",
+    }
 
 
-def _sentences(imported: Imported, source: Path, output: str | None) -> str:
-    lines = [f"read {imported.read} jobs from {source}, kept {imported.kept}"]
-    lines += [f"  dropped {count}: {reason}" for reason, count in imported.dropped.items()]
-    if imported.instance.cluster.nodes:
-        lines.append(
-            f"cluster of {len(imported.instance.cluster.nodes)} nodes, "
-            f"{imported.instance.cluster.total_gpus} GPUs"
-        )
+def _lines(imported: Imported, source: Path, output: str | None) -> Iterator[str]:
+    yield f"read {imported.read} jobs from {source}, kept {imported.kept}"
+    for reason, count in imported.dropped.items():
+        yield f"  dropped {count}: {reason}"
+    cluster = imported.instance.cluster
+    if cluster.nodes:
+        yield f"cluster of {len(cluster.nodes)} nodes, {cluster.total_gpus} GPUs"
     if output not in (None, "-"):
-        lines.append(f"wrote {output}")
-    return "\n".join(lines)
+        yield f"wrote {output}"

@@ -6,11 +6,17 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..duration import parse_duration
+from .parts.arguments import path_option
+
+if TYPE_CHECKING:
+    from ..control.journal.journal import Journal as Journal
+else:  # it is imported when it is used
+    Journal = Any
 
 JOURNAL = "journal"
 
@@ -30,14 +36,11 @@ def reads_journal(command: Callable[..., int]) -> Callable[..., int]:
         finally:
             journal.close()
 
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path),
+    return path_option(
+        "--config FILE",
+        "The cluster.toml whose journal to read.",
         default="cluster.toml",
-        show_default=True,
         envvar="OPTSCHED_CONFIG",
-        metavar="FILE",
-        help="The cluster.toml whose journal to read.",
     )(reading)
 
 

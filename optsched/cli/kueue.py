@@ -1,34 +1,32 @@
 """`optsched kueue`: tell Kueue in which order to admit Workloads."""
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .parts.arguments import flag_option, json_option, path_option, quiet_option
-from .parts.outputs import print_json
+from .parts.arguments import flag_option, path_option
+from .parts.out import Out, Parts, answers
 from .run import CONFIG
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..kueue.handover import Pass
     from ..kueue.order import Ranked
 
 
 @click.command("kueue")
 @path_option(
-    "--config",
+    "--config FILE",
+    "The file that names the cluster, the queues, and how to decide.",
     default=CONFIG,
     envvar="OPTSCHED_CONFIG",
-    metavar="FILE",
-    help="The file that names the cluster, the queues, and how to decide.",
 )
-@flag_option("--once", help="Decide once, and print the decisions with reasons.")
-@flag_option("--dry-run", help="Write nothing.")
-@json_option
-@quiet_option
-def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool) -> int:
+@flag_option("--once", "Decide once, and print the decisions with reasons.")
+@flag_option("--dry-run", "Write nothing.")
+@answers
+def command(config: Path, once: bool, dry_run: bool, out: Out) -> int:
     """Decide rounds on Kueue's Workloads, and make Kueue admit them in that order through their
     priority boosts.
 
@@ -65,8 +63,8 @@ def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool)
             decided = handover.decide(time.time())
             if not dry_run:
                 handover.write(decided)
-            if not quiet:
-                _show(decided, as_json=as_json, whole=once, dry_run=dry_run)
+            parts = partial(_parts, decided, dry_run) if once else partial(_changes, decided)
+            out.answer(partial(_plain, decided, dry_run), parts)
         except (NoAnswerError, InputError) as error:
             if isinstance(error, InputError) and decided is None:
                 raise
@@ -79,64 +77,41 @@ def command(config: Path, once: bool, dry_run: bool, as_json: bool, quiet: bool)
     return 0
 
 
-def _show(decided: "Pass", *, as_json: bool, whole: bool, dry_run: bool) -> None:
-
+def _changes(decided: "Pass") -> Iterator[str]:
     from .journal import clock_text
 
-    if as_json:
-        print_json(_plain(decided, dry_run))
-        return
-    if whole:
-        _show_all(decided, dry_run)
-        return
-    at = clock_text(decided.at_s)
     for ranked in decided.changed:
-        workload = ranked.workload
-        click.echo(f"{at}  {workload.id}: boost {workload.boost} -> {ranked.boost}; {ranked.why}")
+        at, name = clock_text(decided.at_s), ranked.workload.id
+        yield f"{at}  {name}: boost {_boost(ranked)}; {ranked.why}"
 
 
-def _show_all(decided: "Pass", dry_run: bool) -> None:
-    from .parts.table import show, table
+def _parts(decided: "Pass", dry_run: bool) -> Parts:
+    from ..picture.text import table
 
-    found = table(
-        "workload",
-        "queue",
-        "GPUs",
-        "state",
-        "priority",
-        "boost",
-        "why",
-        numeric=("GPUs", "priority"),
-        folded=("why",),
-    )
-    for ranked in decided.order:
-        _add(found, ranked)
-    for name, why in decided.left_out.items():
-        found.add_row(name, "", "", "", "", "", why)
-    if decided.order or decided.left_out:
-        show(found)
+    rows = [
+        (
+            ranked.workload.id,
+            ranked.workload.queue,
+            str(ranked.gpus),
+            "holds quota" if ranked.workload.held is not None else "waits",
+            str(ranked.workload.priority),
+            _boost(ranked),
+            ranked.why,
+        )
+        for ranked in decided.order
+    ]
+    rows += [(name, "", "", "", "", "", why) for name, why in decided.left_out.items()]
+    if rows:
+        heads = ("workload", "queue", "GPUs", "state", "priority", "boost", "why")
+        yield table(*heads, rows=rows, numeric=("GPUs", "priority"), folded=("why",))
     for name, faults in decided.faults.items():
-        for fault in faults:
-            show(f"{name}: {fault}; it does not count")
-    show(_summary(decided, dry_run))
+        yield from (f"{name}: {fault}; it does not count" for fault in faults)
+    yield _summary(decided, dry_run)
 
 
-def _add(found: "Table", one: "Ranked") -> None:
-    boost = (
-        str(one.boost)
-        if one.boost == one.workload.boost
-        else f"{one.workload.boost} -> {one.boost}"
-    )
-    state = "holds quota" if one.workload.held is not None else "waits"
-    found.add_row(
-        one.workload.id,
-        one.workload.queue,
-        str(one.gpus),
-        state,
-        str(one.workload.priority),
-        boost,
-        one.why,
-    )
+def _boost(ranked: "Ranked") -> str:
+    before, now = ranked.workload.boost, ranked.boost
+    return str(now) if now == before else f"{before} -> {now}"
 
 
 def _summary(decided: "Pass", dry_run: bool) -> str:
@@ -145,32 +120,20 @@ def _summary(decided: "Pass", dry_run: bool) -> str:
     if decided.round is None:
         return "nothing to decide: no Workload waits or runs in these queues"
     changed = len(decided.changed)
-    what = (
-        f"{changed} boost{'' if changed == 1 else 's'} {'to be changed' if dry_run else 'changed'}"
-    )
-    gap = (
-        f"; gap of the round {percent(decided.round.gap)}"
-        if decided.round.gap < float("inf")
-        else ""
-    )
-    fallback = f"; {decided.round.fallback}" if decided.round.fallback else ""
-    return f"{what} of {len(decided.order)}{gap}{fallback}"
+    what = f"boost{'s' * (changed != 1)} {'to be ' * dry_run}changed"
+    found = decided.round
+    gap = f"; gap of the round {percent(found.gap)}" if found.gap < float("inf") else ""
+    fallback = f"; {found.fallback}" if found.fallback else ""
+    return f"{changed} {what} of {len(decided.order)}{gap}{fallback}"
 
 
 def _plain(decided: "Pass", dry_run: bool) -> dict[str, Any]:
+    names = ("value", "bound", "solver", "fallback", "wall_s")
     found = decided.round
     return {
         "at_s": decided.at_s,
         "dry_run": dry_run,
-        "round": None
-        if found is None
-        else {
-            "value": found.value,
-            "bound": found.bound,
-            "solver": found.solver,
-            "fallback": found.fallback,
-            "wall_s": found.wall_s,
-        },
+        "round": None if found is None else {name: getattr(found, name) for name in names},
         "workloads": [
             {
                 "namespace": ranked.workload.namespace,

@@ -5,51 +5,33 @@ from pathlib import Path
 
 import click
 
-from .parts.arguments import (
-    check_outputs,
-    count_option,
-    json_option,
-    load,
-    path_option,
-    quiet_option,
-    seed_option,
-)
-from .parts.outputs import print_json
+from .parts.arguments import check_outputs, count_option, load, option, path_option, seed_option
+from .parts.out import Out, Parts, answers
+
+HELD_OUT = ("base", "learned", "reward")
 
 
 @click.command("learn")
 @click.argument("policy", metavar="POLICY")
 @click.argument("instances", metavar="INSTANCE...", nargs=-1, required=True)
-@click.option(
-    "--objective",
+@option(
+    "--objective NAME",
+    "What is rewarded: bounded-slowdown, wait, wct, utilisation or slowdown.",
     default="bounded-slowdown",
-    metavar="NAME",
-    help="What is rewarded: bounded-slowdown, wait, wct, utilisation or slowdown.",
 )
-@click.option(
-    "--base",
-    default="fifo",
-    metavar="RULE",
-    help="The rule to beat on the same jobs: a policy, wfp or f1.",
-)
+@option("--base RULE", "The rule to beat on the same jobs: a policy, wfp or f1.", default="fifo")
 @seed_option(metavar="S", help="Random seed; the same seed gives the same weights.")
 @count_option(
-    "--generations",
-    most=10_000,
-    default=30,
-    help="Number of generations; each takes a few seconds.",
+    "--generations N", "Number of generations; each takes a few seconds.", most=10_000, default=30
 )
 @count_option(
-    "--workers", most=256, default=1, help="Number of processes; the weights do not depend on it."
+    "--workers N", "Number of processes; the weights do not depend on it.", most=256, default=1
 )
 @path_option(
-    "-o",
-    "--output",
-    metavar="WEIGHTS",
-    help="File for the weights (docs/formats.md); during training it holds the best so far.",
+    "-o, --output WEIGHTS",
+    "File for the weights (docs/formats.md); during training it holds the best so far.",
 )
-@json_option
-@quiet_option
+@answers
 def command(
     policy: str,
     instances: tuple[str, ...],
@@ -59,8 +41,7 @@ def command(
     generations: int,
     workers: int,
     output: Path | None,
-    as_json: bool,
-    quiet: bool,
+    out: Out,
 ) -> None:
     """Train POLICY in the simulator on the jobs of each INSTANCE.
 
@@ -72,6 +53,7 @@ def command(
     """
     from ..errors import InputError
     from ..files import instance_hash, write_text
+    from ..picture.text import table
     from ..plugins import registry
 
     learn = getattr(registry.policy(policy), "learn", None)
@@ -80,17 +62,14 @@ def command(
     check_outputs({"-o": output}, instances[0])
     found = [load(source, accept_never=False) for source in instances]
     words = ["optsched", "learn", policy, *(Path(source).name for source in instances)]
-    for name, value, usual in (
-        ("--objective", objective, "bounded-slowdown"),
-        ("--base", base, "fifo"),
-        ("--seed", seed, 0),
-        ("--generations", generations, 30),
-    ):
-        if value != usual:
-            words += [name, str(value)]
+    context = click.get_current_context()
+    for own in context.command.params:
+        value = context.params.get(str(own.name))
+        if own.name in ("objective", "base", "seed", "generations") and value != own.default:
+            words += [own.opts[0], str(value)]
     about = {
         "command": " ".join(words),
-        "instances": [instance_hash(one) for one in found],
+        "instances": [instance_hash(instance) for instance in found],
         "objective": objective,
         "base": base,
         "seed": seed,
@@ -106,13 +85,12 @@ def command(
         if at not in saved:
             saved.append(at)
             save(best.scorer, at)  # type: ignore[attr-defined]
-        if not quiet and not as_json:
-            selected: float = best.selected  # type: ignore[attr-defined]
-            click.echo(
-                f"generation {generation} of {generations}: mean reward {rewarded:+.3f}, "
-                f"best so far {selected:+.3f} (generation {at})",
-                err=True,
-            )
+        selected: float = best.selected  # type: ignore[attr-defined]
+        out.say(
+            f"generation {generation} of {generations}: mean reward {rewarded:+.3f}, "
+            f"best so far {selected:+.3f} (generation {at})",
+            err=True,
+        )
 
     best, held_out = learn(
         found,
@@ -124,26 +102,22 @@ def command(
         on_generation=tell,
     )
     save(best.scorer, best.generation)
-    rewards = [reward for _, _, reward in held_out]
-    if as_json:
-        print_json(
-            {
-                "generation": best.generation,
-                "selected_reward": best.selected,
-                "held_out": [
-                    {"base": plain, "learned": learned, "reward": reward}
-                    for plain, learned, reward in held_out
-                ],
-            }
-        )
-    elif not quiet:
-        from .parts.table import show, table
 
-        out = table("held-out batch", base, policy, "reward")
-        for i, (plain, learned, reward) in enumerate(held_out, 1):
-            out.add_row(str(i), f"{plain:,.6g}", f"{learned:,.6g}", f"{reward:+.3f}")
-        show(out)
-        click.echo(
-            f"mean reward on held-out batches {statistics.fmean(rewards):+.3f}"
-            + ("" if output is None else f"; weights in {output}")
+    def parts() -> Parts:
+        rows = (
+            (str(i), f"{plain:,.6g}", f"{learned:,.6g}", f"{reward:+.3f}")
+            for i, (plain, learned, reward) in enumerate(held_out, 1)
         )
+        yield table("held-out batch", base, policy, "reward", rows=rows)
+        mean = statistics.fmean(reward for _, _, reward in held_out)
+        weights = "" if output is None else f"; weights in {output}"
+        yield f"mean reward on held-out batches {mean:+.3f}{weights}"
+
+    out.answer(
+        lambda: {
+            "generation": best.generation,
+            "selected_reward": best.selected,
+            "held_out": [dict(zip(HELD_OUT, batch, strict=True)) for batch in held_out],
+        },
+        parts,
+    )

@@ -1,44 +1,36 @@
 """`optsched list`: what is installed, and what it is."""
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
 
 import click
 
 from ..errors import perhaps
-from .parts.arguments import flag_option, json_option, quiet_option
-from .parts.outputs import print_json
+from ..picture.text import table
+from ..plugins import registry
+from ..plugins.options import DeclaredOption
+from ..plugins.policy import Source
+from .parts.arguments import flag_option
+from .parts.out import Out, Parts, answers
+from .parts.policy_page import options_page, page
 
-if TYPE_CHECKING:
-    from ..plugins import registry
-    from ..plugins.options import DeclaredOption
-    from ..plugins.policy import Source
-
+GROUPS: dict[str, tuple[str, "registry.Group"]] = {
+    "solvers": ("solver", "solvers"),
+    "rounds": ("round solver", "rounds"),
+    "policies": ("policy", "policies"),
+    "executors": ("executor", "executors"),
+    "formats": ("format", "importers"),
+}
+"""Kinds of plug-ins as the command line calls them: one of them, and its group."""
 KINDS = ("solvers", "rounds", "policies", "formats", "objectives", "executors")
-GROUPS: dict[str, "registry.Group"] = {
-    "solver": "solvers",
-    "round solver": "rounds",
-    "policy": "policies",
-    "executor": "executors",
-    "format": "importers",
-}
-
-
-KIND_OF: dict["registry.Group", str] = {
-    "solvers": "solvers",
-    "rounds": "rounds",
-    "policies": "policies",
-    "executors": "executors",
-    "importers": "formats",
-}
-"""What a kind of plug-in is called on the command line."""
 
 
 @click.command("list")
 @click.argument("kind", metavar=f"{'|'.join(KINDS)}|NAME")
-@flag_option("--markdown", help="Print the policies with their sources, as in docs/policies.md.")
-@json_option
-@quiet_option
-def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
+@flag_option("--markdown", "Print the policies with their sources, as in docs/policies.md.")
+@answers
+def command(kind: str, markdown: bool, out: Out) -> None:
     """List what there is to choose from, or everything about NAME with its options. With --quiet,
     only names.
 
@@ -55,32 +47,27 @@ def command(kind: str, markdown: bool, as_json: bool, quiet: bool) -> None:
     text, "derived" from a stated model, or "reconstructed" from an abstract.
     """
     if markdown:
-        from ..plugins import registry
-        from .parts.policy_page import options_page, page
-
-        group = next((group for group in GROUPS.values() if KIND_OF[group] == kind), None)
-        if group is None:
+        if kind not in GROUPS:
             raise click.UsageError(f"--markdown is for plug-ins, not for {kind}")
-        found = registry.listed(group)
-        click.echo(page(found) if kind == "policies" else options_page(kind, found), nl=False)
+        listed = registry.listed(GROUPS[kind][1])
+        click.echo(page(listed) if kind == "policies" else options_page(kind, listed), nl=False)
         return
     if kind not in KINDS:
-        show_plug_ins(kind, as_json, quiet)
+        show_plug_ins(kind, out)
         return
     rows = entries(kind)
-    if as_json:
-        print_json(rows)
-    elif quiet:
-        for row in rows:
-            click.echo(row["name"])
-    else:
-        from .parts.table import show, table
+    if out.quiet and not out.as_json:
+        _echo(row["name"] for row in rows)
+        return
+    heads = [head for head in rows[0] if head != "cite"] if rows else ["name"]
+    cells = ([text(row[head]) for head in heads] for row in rows)
+    folded = ("what it is", "needs") if kind == "policies" else ()
+    out.answer(lambda: rows, lambda: [table(*heads, rows=cells, folded=folded)])
 
-        heads = [head for head in rows[0] if head != "cite"] if rows else ["name"]
-        out = table(*heads, folded=("what it is", "needs") if kind == "policies" else ())
-        for row in rows:
-            out.add_row(*(text(row[head]) for head in heads))
-        show(out)
+
+def _echo(names: Iterable[str]) -> None:
+    for name in names:
+        click.echo(name)
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
@@ -92,48 +79,39 @@ def entries(kind: str) -> list[dict[str, Any]]:
             {"name": term.name, "what it is": term.title, "unit": term.unit}
             for term in TERMS.values()
         ]
-    from ..plugins import registry
-
-    group = cast(registry.Group, "importers" if kind == "formats" else kind)
     return [
-        {"name": one.name, "what it is": one.title}
-        | ({"guarantee": one.guarantee} if kind == "solvers" else {})
-        | (facts(one.source) if kind == "policies" else {})
-        | {"available": "yes" if one.unavailable is None else f"no: {one.unavailable}"}
-        for one in registry.listed(group)
+        {"name": plug_in.name, "what it is": plug_in.title}
+        | ({"guarantee": plug_in.guarantee} if kind == "solvers" else {})
+        | (facts(plug_in.source) if kind == "policies" else {})
+        | {"available": "yes" if plug_in.unavailable is None else f"no: {plug_in.unavailable}"}
+        for plug_in in registry.listed(GROUPS[kind][1])
     ]
 
 
-def show_plug_ins(name: str, as_json: bool, quiet: bool) -> None:
+def show_plug_ins(name: str, out: Out) -> None:
     """Show every plug-in of that name, or the names of its options. Raises UsageError where there
     is none."""
-    from dataclasses import asdict
-
-    from ..plugins import registry
-
-    every = {kind: registry.listed(group) for kind, group in GROUPS.items()}
-    found = [(kind, row) for kind, rows in every.items() for row in rows if row.name == name]
-    if not found:
-        known = [*KINDS, *(row.name for rows in every.values() for row in rows)]
+    every = [(kind, row) for kind, group in GROUPS.values() for row in registry.listed(group)]
+    named = [(kind, row) for kind, row in every if row.name == name]
+    if not named:
+        known = [*KINDS, *(row.name for _, row in every)]
         raise click.UsageError(
             f"{name!r} is unknown{perhaps(name, known)}; choose from {', '.join(KINDS)}, or a name "
             "that one of these shows"
         )
-    if as_json:
-        shown = [
-            {"kind": kind, **asdict(one)} | {"options": [_option(option) for option in one.options]}
-            for kind, one in found
-        ]
-        print_json(shown)
-    elif quiet:
-        for name in dict.fromkeys(option.name for _, one in found for option in one.options):
-            click.echo(name)
-    else:
-        for kind, one in found:
-            _show_plug_in(kind, one)
+    if out.quiet and not out.as_json:
+        _echo(dict.fromkeys(option.name for _, row in named for option in row.options))
+        return
+    out.answer(
+        lambda: [
+            {"kind": kind, **asdict(row), "options": [_option(option) for option in row.options]}
+            for kind, row in named
+        ],
+        lambda: (part for kind, row in named for part in _parts(kind, row)),
+    )
 
 
-def _option(option: "DeclaredOption") -> dict[str, str]:
+def _option(option: DeclaredOption) -> dict[str, str]:
     return {
         "option": option.name,
         "value": option.expected,
@@ -142,34 +120,26 @@ def _option(option: "DeclaredOption") -> dict[str, str]:
     }
 
 
-def _show_plug_in(kind: str, plug_in: "registry.Listed") -> None:
-    from .parts.table import show, table
-
-    click.echo(f"{kind} {plug_in.name}: {plug_in.title}")
+def _parts(kind: str, plug_in: registry.Listed) -> Parts:
+    yield f"{kind} {plug_in.name}: {plug_in.title}"
     if plug_in.source is not None:
-        click.echo(f"{plug_in.source.cite} ({plug_in.source.sureness})")
+        yield f"{plug_in.source.cite} ({plug_in.source.sureness})"
     if plug_in.unavailable is not None:
-        click.echo(f"not available here: {plug_in.unavailable}")
-    if not plug_in.options:
-        click.echo("no options")
-        return
-    out = table("option", "value", "default", "meaning", folded=("value", "meaning"))
-    for option in plug_in.options:
-        out.add_row(*_option(option).values())
-    show(out)
+        yield f"not available here: {plug_in.unavailable}"
+    if plug_in.options:
+        rows = [_option(option) for option in plug_in.options]
+        cells = (row.values() for row in rows)
+        yield table(*rows[0], rows=cells, folded=("value", "meaning"))
+    else:
+        yield "no options"
 
 
-def facts(source: "Source | None") -> dict[str, Any]:
+def facts(source: Source | None) -> dict[str, Any]:
     """Return when a policy was published, what it reads of an instance, how sure it is that this is
     it, and what to cite."""
-    if source is None:
-        return {"year": None, "needs": [], "sureness": None, "cite": None}
-    return {
-        "year": source.year,
-        "needs": list(source.needs),
-        "sureness": source.sureness,
-        "cite": source.cite,
-    }
+    names = ("year", "needs", "sureness", "cite")
+    known = {name: getattr(source, name, None) for name in names}
+    return known | {"needs": [*(known["needs"] or ())]}
 
 
 def text(value: Any) -> str:

@@ -3,15 +3,13 @@
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from .parts.arguments import count_option, flag_option, json_option
-from .parts.controller import asks_controller
-
-if TYPE_CHECKING:
-    from ..control.api.client import Client
+from .parts.arguments import count_option, flag_option
+from .parts.controller import Client, asks_controller
+from .parts.out import Out, answers_aloud
 
 FINISHED = ("completed", "failed", "cancelled")
 LONGEST_PAUSE_S = 2.0
@@ -20,23 +18,21 @@ LONGEST_PAUSE_S = 2.0
 @click.command("output")
 @click.argument("job")
 @flag_option(
-    "-f", "--follow", "following", help="Follow until the job has ended, across all its attempts."
+    "-f, --follow", "Follow until the job has ended, across all its attempts.", "following"
 )
-@count_option(
-    "--tail", most=1024, default=64, metavar="KIB", help="Print only the last KIB kibibytes."
-)
-@count_option("--attempt", help="Print the output of this attempt (default: the last one).")
-@flag_option("--stderr", help="Print stderr instead of stdout.")
-@json_option
+@count_option("--tail KIB", "Print only the last KIB kibibytes.", most=1024, default=64)
+@count_option("--attempt N", "Print the output of this attempt (default: the last one).")
+@flag_option("--stderr", "Print stderr instead of stdout.")
+@answers_aloud
 @asks_controller
 def command(
-    client: "Client",
+    client: Client,
     job: str,
     following: bool,
     tail: int,
     attempt: int | None,
     stderr: bool,
-    as_json: bool,
+    out: Out,
 ) -> int:
     """Print what JOB has printed; with -f, follow it.
 
@@ -47,15 +43,19 @@ def command(
     stream = "stderr" if stderr else "stdout"
     if following:
         for text, _ in follow(client, job, (stream,), attempt):
-            click.echo(json.dumps({"text": text}) if as_json else text, nl=as_json)
+            _echo({"text": text}, out)
         return 0
     found = client.get(client.job_path(job, "output"), stream=stream, attempt=attempt, tail=tail)
-    click.echo(json.dumps(found) if as_json else found["text"], nl=as_json)
+    _echo(found, out)
     return 0
 
 
+def _echo(found: dict[str, Any], out: Out) -> None:
+    click.echo(json.dumps(found) if out.as_json else found["text"], nl=out.as_json)
+
+
 def follow(
-    client: "Client",
+    client: Client,
     job: str,
     streams: tuple[str, ...] = ("stdout", "stderr"),
     attempt: int | None = None,
@@ -85,7 +85,7 @@ def follow(
         time.sleep(pause_s)
 
 
-def ended(client: "Client", job: str) -> dict[str, Any]:
+def ended(client: Client, job: str) -> dict[str, Any]:
     """Return the job once it has ended."""
     while (found := _once_there(client, job)["job"])["status"] not in FINISHED:
         time.sleep(0.5)
@@ -103,7 +103,7 @@ def exit_status(job: dict[str, Any]) -> int:
     return 128 - status if status < 0 else int(status)
 
 
-def _once_there(client: "Client", job: str) -> dict[str, Any]:
+def _once_there(client: Client, job: str) -> dict[str, Any]:
     from ..control.api.client import NoControllerError
 
     told = False
@@ -118,7 +118,7 @@ def _once_there(client: "Client", job: str) -> dict[str, Any]:
 
 
 def _rest(
-    client: "Client", job: str, stream: str, number: int, start: int
+    client: Client, job: str, stream: str, number: int, start: int
 ) -> Iterator[tuple[str, int]]:
     from ..control.api.client import ApiError, NoControllerError
 

@@ -1,7 +1,6 @@
 """`optsched pack`: how much of the GPUs can be allocated when jobs come one by one and stay."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,45 +10,39 @@ from ..errors import InputError
 from .parts.arguments import (
     flag_option,
     instance_argument,
-    json_option,
     load,
     make_folder,
+    option,
     path_option,
-    quiet_option,
     seed_option,
 )
-from .parts.outputs import Outputs
+from .parts.out import Out, Parts, answers
 
 
 @click.command("pack")
 @instance_argument
-@click.option(
-    "--rule",
+@option(
+    "--rule NAME",
+    "optsched, fgd, best-fit, packing, clustering, dot-product or random.",
     "rule_name",
     default="optsched",
-    metavar="NAME",
-    help="optsched, fgd, best-fit, packing, clustering, dot-product or random.",
 )
-@click.option(
-    "--load",
+@option(
+    "--load X",
+    "Let jobs arrive until they have asked for X times the GPUs of the cluster.",
     "demand",
     type=float,
     default=1.3,
-    metavar="X",
-    help="Let jobs arrive until they have asked for X times the GPUs of the cluster.",
 )
 @seed_option(help="Random seed of the order of arrival.")
 @flag_option(
-    "--bound", "bounds", help="Also prove, at each load shown, a limit that no rule can exceed."
+    "--bound", "Also prove, at each load shown, a limit that no rule can exceed.", "bounds"
 )
 @path_option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    help="Write packing.json, summary.json, allocation.svg and allocation.png to this directory.",
+    "-o, --output DIR",
+    "Write packing.json, summary.json, allocation.svg and allocation.png to this directory.",
 )
-@json_option
-@quiet_option
+@answers
 def command(
     instance: str,
     rule_name: str,
@@ -57,8 +50,7 @@ def command(
     seed: int,
     bounds: bool,
     output: Path | None,
-    as_json: bool,
-    quiet: bool,
+    out: Out,
 ) -> int:
     """Let the jobs of INSTANCE (a file, or - for stdin) arrive one by one and stay; times are
     ignored.
@@ -90,7 +82,6 @@ def command(
         click.echo(f"optsched: {error}", err=True)
         return 1
     total = packed.summary
-    out = Outputs()
     if output is not None:
         make_folder(output)
         write_text(output / "summary.json", json.dumps(total, indent=1) + "\n")
@@ -98,29 +89,17 @@ def command(
             "packing", output / "packing.json", lambda path: write_text(path, packed.as_file())
         )
         if total["arrived"]:
-            pictures = partial(
-                draw, packed.problem, packed.packing, packed.points, rule_name, output
-            )
-            out.attempt(lambda: [f"picture: {path}" for path in pictures()])
-    if as_json:
-        click.echo(json.dumps(total, allow_nan=False))
-    elif not quiet:
-        _show(total, bounds)
-    out.tell(quiet=quiet or as_json)
+            drawn = (packed.problem, packed.packing, packed.points, rule_name, output)
+            out.attempt(lambda: [f"picture: {path}" for path in draw(*drawn)])
+    out.answer(lambda: json.dumps(total, allow_nan=False), lambda: _parts(total, bounds))
+    out.finish()
     return 0
 
 
-def _show(total: dict[str, Any], bounds: bool) -> None:
+def _parts(total: dict[str, Any], bounds: bool) -> Parts:
     from ..packing.rules import RULES
-    from .parts.table import show, table
+    from ..picture.text import table
 
-    columns = ["asked for", "allocated", *(["no rule exceeds", "short of it"] if bounds else [])]
-    out = table(*columns, numeric=tuple(columns))
-    for level in total["at_load"]:
-        cells = [f"{level['load']} %", f"{level['allocated_percent']:.2f} %"]
-        if bounds:
-            cells += [f"{level['bound_percent']:.2f} %", f"{level['gap_percent']:.2f} %"]
-        out.add_row(*cells)
     names = {"0": "no GPU", "part": "a part of a GPU", "1": "1 GPU"}
     kinds = ", ".join(
         f"{count:,} of {names.get(name, name + ' GPUs')}"
@@ -128,13 +107,19 @@ def _show(total: dict[str, Any], bounds: bool) -> None:
     )
     failed = f"{total['failed']:,} failed" + (f": {kinds}" if kinds else "")
     times = total["decision_wall_s"]
-    lines = [
+    yield (
         f"instance {total['instance']['name']}: {total['gpus']:,} GPUs, {total['arrived']:,} "
-        f"arrivals (seed {total['seed']}), {failed}",
-        f"rule {total['rule']}: {RULES[total['rule']][1]}",
-    ]
+        f"arrivals (seed {total['seed']}), {failed}"
+    )
+    yield f"rule {total['rule']}: {RULES[total['rule']][1]}"
     if times is not None:
-        lines.append(
-            f"decisions: median {times['p50'] * 1e3:.2f} ms, p99 {times['p99'] * 1e3:.2f} ms"
-        )
-    show("\n".join(lines) + "\n", out)
+        yield f"decisions: median {times['p50'] * 1e3:.2f} ms, p99 {times['p99'] * 1e3:.2f} ms"
+    columns = {"allocated": "allocated_percent"}
+    if bounds:
+        columns |= {"no rule exceeds": "bound_percent", "short of it": "gap_percent"}
+    rows = (
+        (f"{level['load']} %", *(f"{level[key]:.2f} %" for key in columns.values()))
+        for level in total["at_load"]
+    )
+    heads = ("asked for", *columns)
+    yield from ("", table(*heads, rows=rows, numeric=heads))

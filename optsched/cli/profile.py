@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -12,17 +13,11 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .parts.arguments import (
-    check_outputs,
-    count_option,
-    json_option,
-    path_option,
-    quiet_option,
-    time_option,
-)
-from .parts.outputs import print_json
+from .parts.arguments import check_outputs, count_option, option, path_option, time_option
+from .parts.out import Out, Parts, answers
 
 if TYPE_CHECKING:
+    from ..profiling.measured import Measured
     from ..profiling.result import Result
 
 NO_PROFILE = 1
@@ -39,43 +34,34 @@ def core_counts(value: str | None) -> tuple[int, ...]:
 @click.command("profile", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @time_option(
-    "--for",
+    "--for TIME",
+    "Length of each run, start-up included, before it is asked to stop.",
     "for_s",
     default="30s",
-    help="Length of each run, start-up included, before it is asked to stop.",
 )
-@click.option(
-    "--cpus",
+@option(
+    "--cpus 1,2,4,8",
+    "Also find how many cores each GPU needs (with --gpus 0, the whole job), trying these counts.",
     type=core_counts,
-    metavar="1,2,4,8",
-    help="Also find how many cores each GPU needs (with --gpus 0, the whole job), trying these "
-    "counts.",
 )
-@count_option("--repeats", most=100, default=3, help="Number of runs per core count.")
-@count_option("--gpus", least=0, most=1024, default=1, help="Number of GPUs given to the command.")
-@click.option(
-    "--gpu-type",
-    metavar="NAME",
-    help="Name of these GPUs in the cluster; by default the one that NVML reports.",
+@count_option("--repeats N", "Number of runs per core count.", most=100, default=3)
+@count_option("--gpus N", "Number of GPUs given to the command.", least=0, most=1024, default=1)
+@option(
+    "--gpu-type NAME", "Name of these GPUs in the cluster; by default the one that NVML reports."
 )
 @time_option(
-    "--grace",
+    "--grace TIME",
+    "Time the command has to save and stop before it is killed.",
     "grace_s",
     default="30s",
-    help="Time the command has to save and stop before it is killed.",
 )
+@path_option("-o, --output FILE", "Write the profile and the measurements to this file.")
+@path_option("--plot FILE.svg", "With --cpus: draw rate against cores.")
 @path_option(
-    "-o", "--output", metavar="FILE", help="Write the profile and the measurements to this file."
+    "--store DIR", "Store the profile in this folder under --name, next to its earlier versions."
 )
-@path_option("--plot", metavar="FILE.svg", help="With --cpus: draw rate against cores.")
-@path_option(
-    "--store",
-    metavar="DIR",
-    help="Store the profile in this folder under --name, next to its earlier versions.",
-)
-@click.option("--name", metavar="NAME", help="Name of the profile.")
-@json_option
-@quiet_option
+@option("--name NAME", "Name of the profile.")
+@answers
 def command(
     words: tuple[str, ...],
     for_s: float,
@@ -88,8 +74,7 @@ def command(
     plot: Path | None,
     store: Path | None,
     name: str | None,
-    as_json: bool,
-    quiet: bool,
+    out: Out,
 ) -> int:
     """Run COMMAND briefly on this host and measure it: the profile of a job.
 
@@ -124,19 +109,13 @@ def command(
         kept.read(str(name))  # a fault in the file is told before any time is spent
     nvml = open_gpus(gpus)
 
-    def tell(text: str) -> None:
-        if not quiet and not as_json:
-            click.echo(text, err=True)
-
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         setting = Setting(
             argv=words, for_s=for_s, grace_s=grace_s, cores=tuple(given), gpus=gpus, nvml=nvml
         )
-        runs = 3 + (
-            0 if cpus is None else len(cpus) * repeats
-        )  # the second may take twice the time
-        tell(f"at most {human(runs * for_s)}, and what it takes to save and stop")
+        runs = 3 + len(cpus or ()) * repeats  # the second may take twice the time
+        out.say(f"at most {human(runs * for_s)}, and what it takes to save and stop", err=True)
         measured = probe(setting, gpu_type=gpu_type)
         cpu_sweep = None
         if cpus is not None:
@@ -148,9 +127,10 @@ def command(
                 setting,
                 cpus,
                 repeats,
-                lambda count, repeat: tell(
+                lambda count, repeat: out.say(
                     f"repeat {repeat + 1} of {repeats}: "
-                    f"cores{' for each GPU' if gpus > 1 else ''}: {count}"
+                    f"cores{' for each GPU' if gpus > 1 else ''}: {count}",
+                    err=True,
                 ),
             )
     except ProbeError as error:
@@ -169,10 +149,7 @@ def command(
         )
     if kept is not None:
         kept.add(str(name), found)
-    if as_json:
-        print_json(result_object(found))
-    elif not quiet:
-        _print(found, output)
+    out.answer(lambda: result_object(found), lambda: _parts(found, output))
     return 0
 
 
@@ -206,77 +183,57 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _print(found: "Result", output: Path | None) -> None:
+def _parts(found: "Result", output: Path | None) -> Parts:
     from ..files import plain
+    from ..picture.text import table
     from ..profiling.picture import bars
-    from .parts.table import show, table
 
-    rows = table("measured", "value", "")
-    for row in _rows(found):
-        rows.add_row(*row)
-    parts: list[Any] = [os.path.basename(found.measured.command or ""), "", rows]
+    yield os.path.basename(found.measured.command or "")
+    yield from ("", table("measured", "value", "", rows=_rows(found.measured)))
     if found.cores is not None:
-        parts += [
-            "",
-            "rate by cores" + (" for each GPU" if found.measured.gpus else ""),
-            *bars(found.cores),
-        ]
+        yield from ("", "rate by cores" + " for each GPU" * bool(found.measured.gpus))
+        yield from bars(found.cores)
         if not found.cores.sure:
-            parts.append(
+            yield (
                 f"Single repeats disagree on who is within {found.cores.within:.0%} of the "
                 "plateau; longer runs (--for) or more --repeats would decide."
             )
-    parts += ["", '"profile": ' + json.dumps(plain(found.profile))]
+    yield from ("", '"profile": ' + json.dumps(plain(found.profile)))
     if output is not None:
-        parts.append(f"all of it is in {output}")
-    show(*parts)
+        yield f"all of it is in {output}"
 
 
-def _rows(found: "Result") -> list[tuple[str, str, str]]:
-    """Return what was measured, then what was not and why, then what else is to be known."""
-    one = found.measured
-    absent = one.absent
-    rows: list[tuple[str, str, str]] = []
-
-    def add(title: str, value: float | None, text: str, more: str = "") -> None:
-        if value is not None:
-            rows.append((title, text.format(value), more))
-
-    def time(title: str, value: float | None, more: str = "") -> None:
-        if value is not None:
-            rows.append((title, human(value), more))
-
-    time("step", one.step_s, f"{one.steps} steps {one.step_source}")
-    time("step, median", one.step_median_s)
-    time("step, 90 % at most", one.step_p90_s)
-    time("start-up", one.startup_s, "from exec to the first step")
-    time("stop", one.stop_s, "from SIGTERM to the end, having saved")
-    time("save", one.save_s, "writing a checkpoint alone")
-    time("saves every", one.save_every_s, "unasked")
-    time("restore", one.restore_s, "what reading a checkpoint adds")
-    add("checkpoint", one.checkpoint_gib, "{:.3g} GiB")
-    add("host memory, peak", one.memory_gib, "{:.3g} GiB")
-    add(
+FIGURES: tuple[tuple[str, str, Callable[[Any], str], str], ...] = (
+    ("step_s", "step", human, "{0.steps} steps {0.step_source}"),
+    ("step_median_s", "step, median", human, ""),
+    ("step_p90_s", "step, 90 % at most", human, ""),
+    ("startup_s", "start-up", human, "from exec to the first step"),
+    ("stop_s", "stop", human, "from SIGTERM to the end, having saved"),
+    ("save_s", "save", human, "writing a checkpoint alone"),
+    ("save_every_s", "saves every", human, "unasked"),
+    ("restore_s", "restore", human, "what reading a checkpoint adds"),
+    ("checkpoint_gib", "checkpoint", "{:.3g} GiB".format, ""),
+    ("memory_gib", "host memory, peak", "{:.3g} GiB".format, ""),
+    (
+        "gpu_memory_gib",
         "GPU memory, peak",
-        one.gpu_memory_gib,
-        "{:.3g} GiB",
+        "{:.3g} GiB".format,
         "of the fullest GPU, CUDA contexts included",
-    )
-    add("GPU memory, PyTorch", one.torch_gpu_memory_gib, "{:.3g} GiB", "reserved by PyTorch")
-    add("GPU duty", one.gpu_duty, "{:.0%}", "of the time a kernel ran")
-    add("CPU use", one.cpu_use, "{:.3g} cores", f"busy, of {one.cpus}")
-    names = {
-        "step_s": "step",
-        "startup_s": "start-up",
-        "stop_s": "stop",
-        "save_s": "save",
-        "restore_s": "restore",
-        "checkpoint_gib": "checkpoint",
-        "memory_gib": "host memory, peak",
-        "gpu_memory_gib": "GPU memory, peak",
-        "gpu_duty": "GPU duty",
-        "cpu_use": "CPU use",
-    }
-    rows += [(names.get(field, field), "not measured", why) for field, why in absent.items()]
-    rows += [("note", "", note) for note in one.notes]
-    return rows
+    ),
+    ("torch_gpu_memory_gib", "GPU memory, PyTorch", "{:.3g} GiB".format, "reserved by PyTorch"),
+    ("gpu_duty", "GPU duty", "{:.0%}".format, "of the time a kernel ran"),
+    ("cpu_use", "CPU use", "{:.3g} cores".format, "busy, of {0.cpus}"),
+)
+"""Fields of what was measured: what each is called, how it is written, and what it is."""
+
+
+def _rows(measured: "Measured") -> Iterator[tuple[str, str, str]]:
+    """Yield what was measured, then what was not and why, then what else is to be known."""
+    for field, title, text, more in FIGURES:
+        value = getattr(measured, field)
+        if value is not None:
+            yield title, text(value), more.format(measured)
+    titles = {field: title for field, title, _, _ in FIGURES}
+    for field, why in measured.absent.items():
+        yield titles.get(field, field), "not measured", why
+    yield from (("note", "", note) for note in measured.notes)

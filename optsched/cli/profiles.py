@@ -2,20 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
-from .parts.arguments import json_option, path_option, quiet_option
-from .parts.outputs import print_json
+from .parts.arguments import path_option
+from .parts.out import Out, Parts, answers
 
 
 @click.command("profiles")
 @click.argument("name", required=False)
-@path_option("--store", required=True, metavar="DIR", help="Folder of the profiles.")
-@json_option
-@quiet_option
-def command(name: str | None, store: Path, as_json: bool, quiet: bool) -> None:
+@path_option("--store DIR", "Folder of the profiles.", required=True)
+@answers
+def command(name: str | None, store: Path, out: Out) -> None:
     """List the profiles in a folder, or show NAME with every version it has had.
 
     To change a profile, edit its file: the field "profile" of DIR/NAME.json. Faults are reported
@@ -26,57 +24,52 @@ def command(name: str | None, store: Path, as_json: bool, quiet: bool) -> None:
     optsched profiles resnet --store profiles
     """
     from ..files import plain
+    from ..picture.text import table
     from ..profiling.store import Store, dump_stored
-    from .parts.table import show, table
 
     kept = Store(store)
     if name is None:
-        found = [kept.read(one) for one in kept.names()]
-        if as_json:
-            print_json(
-                [
-                    {
-                        "name": one.name,
-                        "version": one.version,
-                        "source": one.versions[-1].source,
-                        "user": one.user,
-                        "command": one.command,
-                        "profile": plain(one.profile),
-                    }
-                    for one in found
-                ]
+        every = [kept.read(own) for own in kept.names()]
+
+        def listed() -> Parts:
+            if not every:
+                yield f"no profiles in {store}"
+                return
+            rows = (
+                (own.name, str(own.version), last.at, last.source, own.command or "")
+                for own in every
+                for last in own.versions[-1:]
             )
-        elif not found and not quiet:
-            click.echo(f"no profiles in {store}")
-        elif not quiet:
-            rows = table(
-                "profile",
-                "version",
-                "of",
-                "from",
-                "command",
-                numeric=("version",),
-                folded=("command",),
-            )
-            for one in found:
-                last = one.versions[-1]
-                rows.add_row(one.name, str(one.version), last.at, last.source, one.command or "")
-            show(rows)
+            heads = ("profile", "version", "of", "from", "command")
+            yield table(*heads, rows=rows, numeric=("version",), folded=("command",))
+
+        out.answer(
+            lambda: [
+                {
+                    "name": own.name,
+                    "version": own.version,
+                    "source": own.versions[-1].source,
+                    "user": own.user,
+                    "command": own.command,
+                    "profile": plain(own.profile),
+                }
+                for own in every
+            ],
+            listed,
+        )
         return
     stored = kept.read(name)
-    if as_json:
-        click.echo(dump_stored(stored), nl=False)
-    elif not quiet:
-        rows = table("version", "of", "from", "what", numeric=("version",), folded=("what",))
-        for version in stored.versions:
-            rows.add_row(str(version.version), version.at, version.source, "; ".join(version.notes))
-        by_hand: list[Any] = (
-            [f"edited by hand: {', '.join(stored.by_hand)}"] if stored.by_hand else []
+
+    def parts() -> Parts:
+        yield f"{name}: {stored.command or ''}"
+        yield '"profile": ' + json.dumps(plain(stored.profile))
+        if stored.by_hand:
+            yield f"edited by hand: {', '.join(stored.by_hand)}"
+        rows = (
+            (str(version.version), version.at, version.source, "; ".join(version.notes))
+            for version in stored.versions
         )
-        show(
-            f"{name}: {stored.command or ''}",
-            '"profile": ' + json.dumps(plain(stored.profile)),
-            *by_hand,
-            "",
-            rows,
-        )
+        heads = ("version", "of", "from", "what")
+        yield from ("", table(*heads, rows=rows, numeric=("version",), folded=("what",)))
+
+    out.answer(lambda: dump_stored(stored), parts)

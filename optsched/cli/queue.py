@@ -5,28 +5,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..duration import human
-from .parts.arguments import count_option, flag_option, json_option
-from .parts.controller import all_jobs, asks_controller
-from .parts.outputs import print_json
-from .parts.table import WIDE, short, show, table, width
+from ..picture.text import WIDE, short, table
+from .parts.arguments import count_option, flag_option
+from .parts.controller import Client, all_jobs, asks_controller
+from .parts.out import Out, Parts, answers_aloud, width
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..control.api.client import Client
-
 
 @click.command("queue")
-@flag_option("--all", "everybody", help="Show jobs of all users (administrators only).")
-@flag_option("--finished", help="Show finished jobs, most recent first.")
+@flag_option("--all", "Show jobs of all users (administrators only).", "everybody")
+@flag_option("--finished", "Show finished jobs, most recent first.")
 @count_option(
-    "--limit", most=100_000, help="Show at most N jobs (default: 1,000, or 30 finished ones)."
+    "--limit N", "Show at most N jobs (default: 1,000, or 30 finished ones).", most=100_000
 )
-@json_option
+@answers_aloud
 @asks_controller
-def command(
-    client: "Client", everybody: bool, finished: bool, limit: int | None, as_json: bool
-) -> int:
+def command(client: Client, everybody: bool, finished: bool, limit: int | None, out: Out) -> int:
     """List your jobs: where they are, how long they have waited and run, and why.
 
     \b
@@ -35,56 +31,65 @@ def command(
     """
     most = limit or (30 if finished else 1000)
     jobs, total = all_jobs(client, everybody=everybody, finished=finished, most=most)
-    if as_json:
-        print_json({"jobs": jobs, "total": total})
-        return 0
-    if not jobs:
-        click.echo("no jobs" + (" have finished" if finished else ""))
-        return 0
-    show(jobs_table(jobs, users=everybody, finished=finished))
-    if total > len(jobs):
-        click.echo(f"and {total - len(jobs):,} more; --limit shows more")
+
+    def parts() -> Parts:
+        if not jobs:
+            yield "no jobs" + (" have finished" if finished else "")
+            return
+        yield jobs_table(jobs, users=everybody, finished=finished)
+        if total > len(jobs):
+            yield f"and {total - len(jobs):,} more; --limit shows more"
+
+    out.answer(lambda: {"jobs": jobs, "total": total}, parts)
     return 0
 
 
 def jobs_table(jobs: list[dict[str, Any]], *, users: bool, finished: bool = False) -> "Table":
     """Return jobs as a person reads them."""
     wide = width() >= WIDE
-    times = ["waited", "ran"] if wide else ["waited/ran"]
-    left = ["ended with"] if finished else ["progress", "left"] if wide else ["left"]
-    found = table(
+
+    def times(job: dict[str, Any]) -> list[str]:
+        waited, ran = human(job["waited_s"]), human(job["ran_s"]) if job["ran_s"] else "-"
+        if wide:
+            return [waited, ran]
+        return [waited if job["status"] in ("waiting", "held") or not job["ran_s"] else ran]
+
+    def ends(job: dict[str, Any]) -> list[str]:
+        if finished:
+            return ["-" if job["exit_status"] is None else str(job["exit_status"])]
+        return [_progress(job), _left(job)] if wide else [_left(job)]
+
+    numeric = ["waited", "ran"] if wide else ["waited/ran"]
+    numeric += ["ended with"] if finished else ["progress", "left"] if wide else ["left"]
+    return table(
         "job",
         "status",
         *["user"] * users,
         "GPUs",
         "nodes",
-        *times,
-        *left,
+        *numeric,
         "reason",
-        numeric=(*times, *left),
+        rows=(
+            (
+                job["id"],
+                job["status"],
+                *[job["user"] or "-"] * users,
+                gpus_of(job),
+                nodes_of(job),
+                *times(job),
+                *ends(job),
+                printable(job["reason"] or ""),
+            )
+            for job in jobs
+        ),
+        numeric=numeric,
         folded=("job", "nodes", "reason"),
     )
-    for job in jobs:
-        waited, ran = human(job["waited_s"]), human(job["ran_s"]) if job["ran_s"] else "-"
-        now = waited if job["status"] in ("waiting", "held") or not job["ran_s"] else ran
-        ends = (
-            [_ending(job)] if finished else [_progress(job), _left(job)] if wide else [_left(job)]
-        )
-        found.add_row(
-            job["id"],
-            job["status"],
-            *[job["user"] or "-"] * users,
-            gpus_of(job),
-            nodes_of(job),
-            *([waited, ran] if wide else [now]),
-            *ends,
-            printable(job["reason"] or ""),
-        )
-    return found
 
 
 def printable(text: str) -> str:
-    """Without what would move a terminal's cursor: reasons may quote commands of others."""
+    """Return a text without what would move a terminal's cursor: reasons may quote commands of
+    others."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
@@ -117,10 +122,5 @@ def _progress(job: dict[str, Any]) -> str:
 def _left(job: dict[str, Any]) -> str:
     if job["remaining_s"] is None:
         return "-"
-    return ("~" if job["estimate"] is not None and job["step"] is None else "") + human(
-        job["remaining_s"]
-    )
-
-
-def _ending(job: dict[str, Any]) -> str:
-    return "-" if job["exit_status"] is None else str(job["exit_status"])
+    sure = job["estimate"] is None or job["step"] is not None
+    return ("" if sure else "~") + human(job["remaining_s"])

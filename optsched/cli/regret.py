@@ -1,7 +1,7 @@
 """`optsched regret`: how far what happened was from a proven bound."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +9,11 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .journal import clock_text, instant, reads_journal
-from .parts.arguments import check_outputs, count_option, json_option, path_option
-from .parts.outputs import print_json
+from .journal import Journal, clock_text, instant, reads_journal
+from .parts.arguments import check_outputs, count_option, option, path_option
+from .parts.out import Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
-    from ..control.journal.journal import Journal
     from ..control.regret.regret import Regret
 
 MEANING = {
@@ -29,47 +28,33 @@ MEANING = {
 
 
 @click.command("regret")
-@click.option(
-    "--from",
+@option(
+    "--from TIME",
+    "Start of the period: 2026-05-01, 2026-05-01T14:30, or 24h for 24 hours ago (default: the "
+    "first entry).",
     "from_s",
     type=instant,
-    metavar="TIME",
-    help="Start of the period: 2026-05-01, 2026-05-01T14:30, or 24h for 24 hours ago (default: the "
-    "first entry).",
 )
-@click.option(
-    "--to",
-    "to_s",
-    type=instant,
-    metavar="TIME",
-    help="End of the period (default: the last entry).",
-)
+@option("--to TIME", "End of the period (default: the last entry).", "to_s", type=instant)
 @count_option(
-    "--steps",
-    help="Number of steps of the search for the bound (default: 120); more take longer and may "
+    "--steps N",
+    "Number of steps of the search for the bound (default: 120); more take longer and may "
     "prove more.",
 )
 @path_option(
-    "--picture",
-    metavar="FILE.svg",
-    help="Draw how the jobs of each hour spent their time, and the bound.",
+    "--picture FILE.svg", "Draw how the jobs of each hour spent their time, and the bound."
 )
-@path_option(
-    "-o",
-    "--output",
-    metavar="INSTANCE",
-    help="Write the jobs and their actual work as an instance file.",
-)
-@json_option
+@path_option("-o, --output INSTANCE", "Write the jobs and their actual work as an instance file.")
+@answers_aloud
 @reads_journal
 def command(
-    journal: "Journal",
+    journal: Journal,
     from_s: float | None,
     to_s: float | None,
     steps: int | None,
     picture: Path | None,
     output: Path | None,
-    as_json: bool,
+    out: Out,
 ) -> int:
     """Report how far a period was from the best possible, and how its jobs spent their time.
 
@@ -95,82 +80,50 @@ def command(
         write_text(output, dump_instance(found.instance))
     if picture is not None:
         write_text(picture, svg(found))
-    if as_json:
-        print_json(_plain(found))
-    else:
-        _show(found)
-        for path in (output, picture):
-            if path is not None:
-                click.echo(f"written: {path}")
+
+    def parts() -> Parts:
+        yield from _parts(found)
+        yield from (f"written: {path}" for path in (output, picture) if path is not None)
+
+    out.answer(lambda: _plain(found), parts)
     return 0
 
 
 def _plain(found: "Regret") -> dict[str, Any]:
-    names = (
-        "from_s",
-        "to_s",
-        "jobs",
-        "completed",
-        "left_out",
-        "mean_s",
-        "bound_s",
-        "gap",
-        "source",
-        "weighted",
-        "weighted_bound",
-        "parts_s",
-        "preemptions",
-        "failures",
-        "kept_s",
-    )
-    return {
-        **{name: getattr(found, name) for name in names},
-        "hours": [asdict(part) for part in found.slices],
-    }
+    names = (field.name for field in fields(found) if field.name not in ("slices", "instance"))
+    plain = {name: getattr(found, name) for name in (*names, "gap")}
+    return plain | {"hours": [asdict(part) for part in found.slices]}
 
 
-def _show(found: "Regret") -> None:
+def _parts(found: "Regret") -> Parts:
     from ..picture.facts import percent
-    from .parts.table import show, table
+    from ..picture.text import table
 
     left = ", ".join(f"{count:,} {what}" for what, count in found.left_out.items() if count)
-    parts = table("of the mean completion time", "each job", "share", numeric=("each job", "share"))
-    for name, seconds in found.parts_s.items():
-        if abs(seconds) >= 0.0005:
-            parts.add_row(
-                MEANING[name],
-                human(seconds),
-                percent(seconds / found.mean_s if found.mean_s else 0.0),
-            )
-    show(
+    yield (
         f"{clock_text(found.from_s)} to {clock_text(found.to_s)}: {found.jobs:,} jobs ran, "
         f"{found.completed:,} completed, {found.preemptions:,} "
         f"preemption{'s' * (found.preemptions != 1)}, {found.failures:,} "
-        f"failure{'s' * (found.failures != 1)}" + (f" (left out: {left})" if left else ""),
-        f"  mean completion time  {human(found.mean_s)}",
-        f"  bound                 {human(found.bound_s)} ({found.source}): no schedule does "
-        "better, even one that knew all beforehand",
-        f"  gap                   {percent(found.gap)}: at most so much of it could have been "
-        "saved",
-        *(
-            []
-            if found.weighted is None
-            or found.weighted_bound is None
-            or not math.isfinite(found.weighted)
-            else [
-                f"  by weight             {found.weighted:,.0f} s, bound "
-                f"{found.weighted_bound:,.0f} s, gap "
-                f"{percent((found.weighted - found.weighted_bound) / found.weighted if found.weighted else 0.0)}"  # noqa: E501
-            ]
-        ),
-        *(
-            []
-            if found.kept_s is None
-            else [
-                f"  jobs and rounds before {clock_text(found.kept_s)} were dropped, and do not "
-                "count"
-            ]
-        ),
-        "",
-        parts,
+        f"failure{'s' * (found.failures != 1)}" + (f" (left out: {left})" if left else "")
     )
+    yield f"  mean completion time  {human(found.mean_s)}"
+    yield (
+        f"  bound                 {human(found.bound_s)} ({found.source}): no schedule does "
+        "better, even one that knew all beforehand"
+    )
+    gap = percent(found.gap)
+    yield f"  gap                   {gap}: at most so much of it could have been saved"
+    weighted, bound = found.weighted, found.weighted_bound
+    if weighted is not None and bound is not None and math.isfinite(weighted):
+        gap = percent((weighted - bound) / weighted if weighted else 0.0)
+        yield f"  by weight             {weighted:,.0f} s, bound {bound:,.0f} s, gap {gap}"
+    if found.kept_s is not None:
+        kept = clock_text(found.kept_s)
+        yield f"  jobs and rounds before {kept} were dropped, and do not count"
+    rows = (
+        (MEANING[name], human(seconds), percent(seconds / found.mean_s if found.mean_s else 0.0))
+        for name, seconds in found.parts_s.items()
+        if abs(seconds) >= 0.0005
+    )
+    numeric = ("each job", "share")
+    yield from ("", table("of the mean completion time", *numeric, rows=rows, numeric=numeric))

@@ -4,21 +4,19 @@ from pathlib import Path
 
 import click
 
-from .parts.arguments import json_option, path_option, quiet_option
-from .parts.outputs import print_json
+from .parts.arguments import path_option
+from .parts.out import Out, answers
 
 
 @click.command("release-all")
 @path_option(
-    "--config",
+    "--config FILE",
+    "The cluster.toml of the controller that held the jobs.",
     required=True,
     envvar="OPTSCHED_CONFIG",
-    metavar="FILE",
-    help="The cluster.toml of the controller that held the jobs.",
 )
-@json_option
-@quiet_option
-def command(config: Path, as_json: bool, quiet: bool) -> int:
+@answers
+def command(config: Path, out: Out) -> int:
     """Release all jobs that are held for optsched, so that Slurm starts them by itself.
 
     Use it when the controller is gone for good; stop the controller first, as it would hold them
@@ -43,16 +41,13 @@ def command(config: Path, as_json: bool, quiet: bool) -> int:
     given = []
     with alone(settings.state):
         try:
-            for one in release_all(client, slurm.partition):
-                given.append(one)
-                if not (as_json or quiet):
-                    click.echo(f"{one.job}: {one.done}")
+            for job in release_all(client, slurm.partition):
+                given.append(job)
+                out.say(f"{job.job}: {job.done}")
         except (NoAnswerError, RefusedError) as error:
             raise InputError(
                 f"Slurm does not list its jobs: {error}; try again when it answers"
             ) from None
-    if as_json:
-        print_json({"jobs": [asdict(job) for job in given]})
-    elif not (given or quiet):
-        click.echo("no job is held for optsched")
+    none = [] if given else ["no job is held for optsched"]
+    out.answer(lambda: {"jobs": [asdict(job) for job in given]}, lambda: none)
     return 1 if any(job.failed for job in given) else 0

@@ -1,20 +1,18 @@
 """`optsched replay`: decide a past round again."""
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..duration import human
-from .journal import clock_text, reads_journal
-from .parts.arguments import json_option, time_option
-from .parts.outputs import print_json
+from .journal import Journal, clock_text, reads_journal
+from .parts.arguments import option, time_option
+from .parts.out import Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ..control.journal.journal import Journal
-    from ..control.regret.replay import Difference, Replay
+    from ..control.regret.replay import Replay
     from ..model.instance import Placement
     from ..round.plan import RoundSolution
 
@@ -23,24 +21,18 @@ MOST_SHOWN = 30
 
 @click.command("replay")
 @click.argument("number", type=click.IntRange(min=1), metavar="ROUND")
-@click.option(
-    "--solver", metavar="NAME", help="Use another solver: a name from `optsched list rounds`."
-)
-@time_option("--budget", "budget_s", default="10s", help="Wall-clock limit for deciding.")
-@click.option(
-    "--objective",
-    metavar="NAME",
-    help="Use another objective, as named by `optsched list objectives`.",
-)
-@json_option
+@option("--solver NAME", "Use another solver: a name from `optsched list rounds`.")
+@time_option("--budget TIME", "Wall-clock limit for deciding.", "budget_s", default="10s")
+@option("--objective NAME", "Use another objective, as named by `optsched list objectives`.")
+@answers_aloud
 @reads_journal
 def command(
-    journal: "Journal",
+    journal: Journal,
     number: int,
     solver: str | None,
     budget_s: float,
     objective: str | None,
-    as_json: bool,
+    out: Out,
 ) -> int:
     """Decide a past ROUND of a controller again, offline, on the same instance and with the same
     blocked places.
@@ -58,26 +50,17 @@ def command(
 
     [past] = past_rounds(journal, number)
     found = replay(past, solver=solver, budget_s=budget_s, objective=objective)
-    if as_json:
-        print_json(_plain(found))
-    else:
-        _show(found, len(past.instance.jobs))
+    out.answer(lambda: _plain(found), lambda: _parts(found, len(past.instance.jobs)))
     return 0
 
 
 def _plain(found: "Replay") -> dict[str, Any]:
     from ..files import plain
 
-    def numbers(one: "RoundSolution") -> dict[str, Any]:
-        return {
-            "objective": one.objective,
-            "solver": one.solver,
-            "value": one.value,
-            "bound": one.bound,
-            "gap": one.gap if math.isfinite(one.gap) else None,
-            "wall_s": one.wall_s,
-            "fallback": one.fallback,
-        }
+    def numbers(solution: "RoundSolution") -> dict[str, Any]:
+        names = ("objective", "solver", "value", "bound", "wall_s", "fallback")
+        gap = solution.gap if math.isfinite(solution.gap) else None
+        return {"gap": gap, **{name: getattr(solution, name) for name in names}}
 
     return {
         "round": found.number,
@@ -92,58 +75,47 @@ def _plain(found: "Replay") -> dict[str, Any]:
     }
 
 
-def _show(found: "Replay", jobs: int) -> None:
+def _parts(found: "Replay", jobs: int) -> Parts:
     from ..picture.facts import percent, quantity
-    from .parts.table import show, table
+    from ..picture.text import table
 
-    then, now = found.then, found.now
-    heads = table("", "then", "now", numeric=("then", "now"))
-    for name, a, b in (
-        ("objective", then.objective, now.objective),
-        ("solver", then.solver, now.solver),
-        ("value", quantity(then.value, ""), quantity(now.value, "")),
-        ("bound", quantity(then.bound, ""), quantity(now.bound, "")),
-        (
-            "gap",
-            percent(then.gap) if math.isfinite(then.gap) else "-",
-            percent(now.gap) if math.isfinite(now.gap) else "-",
-        ),
-        ("took", human(then.wall_s or 0.0), human(now.wall_s or 0.0)),
-        ("fallback", then.fallback or "-", now.fallback or "-"),
-    ):
-        heads.add_row(name, a, b)
-    lines: list[str | Table] = [
-        f"round {found.number} of {clock_text(then.now_s)}: {jobs:,} jobs, decided the same for "
-        f"{found.same:,}, otherwise for {len(found.differences):,}",
-        "",
-        heads,
-        "",
-    ]
+    figures: dict[str, Callable[[RoundSolution], str]] = {
+        "objective": lambda solution: solution.objective,
+        "solver": lambda solution: solution.solver,
+        "value": lambda solution: quantity(solution.value, ""),
+        "bound": lambda solution: quantity(solution.bound, ""),
+        "gap": lambda solution: percent(solution.gap) if math.isfinite(solution.gap) else "-",
+        "took": lambda solution: human(solution.wall_s or 0.0),
+        "fallback": lambda solution: solution.fallback or "-",
+    }
+    rows = ((name, text(found.then), text(found.now)) for name, text in figures.items())
+    yield (
+        f"round {found.number} of {clock_text(found.then.now_s)}: {jobs:,} jobs, decided the same "
+        f"for {found.same:,}, otherwise for {len(found.differences):,}"
+    )
+    yield from ("", table("", "then", "now", rows=rows, numeric=("then", "now")), "")
     if found.faults:
-        lines.append(f"the stored round is not sound: {found.faults[0]}")
+        yield f"the stored round is not sound: {found.faults[0]}"
     if not found.comparable:
-        lines.append("the objectives differ, so values do not compare")
+        yield "the objectives differ, so values do not compare"
     elif found.then_gap is not None:
-        lines.append(
-            f"with all that is proven now, the round was at most {percent(found.then_gap)} from "
-            "the best"
-        )
-    show(*lines)
+        gap = percent(found.then_gap)
+        yield f"with all that is proven now, the round was at most {gap} from the best"
     if found.differences:
-        rows = table("job", "then", "now", folded=("job", "then", "now"))
-        for difference in found.differences[:MOST_SHOWN]:
-            rows.add_row(difference.job, *_both(difference))
-        show("", rows)
+        differing = (
+            (
+                difference.job,
+                _text(difference.then, difference.then_placement),
+                _text(difference.now, difference.now_placement),
+            )
+            for difference in found.differences[:MOST_SHOWN]
+        )
+        heads = ("job", "then", "now")
+        yield from ("", table(*heads, rows=differing, folded=heads))
         if len(found.differences) > MOST_SHOWN:
-            click.echo(f"and {len(found.differences) - MOST_SHOWN:,} more; --json shows all")
-
-
-def _both(one: "Difference") -> tuple[str, str]:
-    return _text(one.then, one.then_placement), _text(one.now, one.now_placement)
+            yield f"and {len(found.differences) - MOST_SHOWN:,} more; --json shows all"
 
 
 def _text(decision: str, placement: "Placement") -> str:
-    where = ", ".join(
-        f"{slot.node} x {slot.gpus}" if slot.gpus else slot.node for slot in placement
-    )
-    return f"{decision} on {where}" if where else decision
+    nodes = (f"{slot.node} x {slot.gpus}" if slot.gpus else slot.node for slot in placement)
+    return f"{decision} on {', '.join(nodes)}" if placement else decision

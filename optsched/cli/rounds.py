@@ -9,29 +9,27 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .journal import clock_text, reads_journal
-from .parts.arguments import count_option, json_option, make_folder
-from .parts.outputs import print_json
+from .journal import Journal, clock_text, reads_journal
+from .parts.arguments import count_option, make_folder, option
+from .parts.out import Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
-    from ..control.journal.journal import Journal, RoundEntry
+    from rich.table import Table
+
+    from ..control.journal.journal import RoundEntry
 
 
 @click.command("rounds")
 @click.argument("number", type=click.IntRange(min=1), required=False, metavar="[ROUND]")
-@count_option("--last", default=20, help="Number of recent rounds to list.")
-@click.option(
-    "-o",
-    "--output",
+@count_option("--last N", "Number of recent rounds to list.", default=20)
+@option(
+    "-o, --output DIR",
+    "Write the instance and round files of ROUND into this folder.",
     type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write the instance and round files of ROUND into this folder.",
 )
-@json_option
+@answers_aloud
 @reads_journal
-def command(
-    journal: "Journal", number: int | None, last: int, output: Path | None, as_json: bool
-) -> int:
+def command(journal: Journal, number: int | None, last: int, output: Path | None, out: Out) -> int:
     """List the rounds that a controller decided, or ROUND alone; with -o, write its files.
 
     Value and bound are those of the objective of the round (more is better); the gap is the most
@@ -52,22 +50,22 @@ def command(
         if not entries:
             raise InputError(journal.no_round(number))
     written = _write(journal, number, output) if output is not None and number is not None else []
-    if as_json:
-        print_json([_plain(entry) for entry in entries])
-        return 0
-    if not entries:
-        click.echo("no rounds yet")
-        return 0
-    _show(entries)
-    pruned = journal.last_pruned()
-    if pruned is not None and pruned.rounds_before_s is not None and number is None:
-        click.echo(f"rounds decided before {clock_text(pruned.rounds_before_s)} were dropped")
-    for path in written:
-        click.echo(f"written: {path}")
+
+    def parts() -> Parts:
+        if not entries:
+            yield "no rounds yet"
+            return
+        yield _table(entries)
+        pruned = journal.last_pruned()
+        if pruned is not None and pruned.rounds_before_s is not None and number is None:
+            yield f"rounds decided before {clock_text(pruned.rounds_before_s)} were dropped"
+        yield from (f"written: {path}" for path in written)
+
+    out.answer(lambda: [_plain(entry) for entry in entries], parts)
     return 0
 
 
-def _write(journal: "Journal", number: int, folder: Path) -> list[Path]:
+def _write(journal: Journal, number: int, folder: Path) -> list[Path]:
     from ..files import write_text
 
     instance, decided = journal.round_files(number)
@@ -82,34 +80,31 @@ def _plain(entry: "RoundEntry") -> dict[str, Any]:
     return {**asdict(entry), "gap": entry.gap if math.isfinite(entry.gap) else None}
 
 
-def _show(entries: "tuple[RoundEntry, ...]") -> None:
+def _table(entries: "tuple[RoundEntry, ...]") -> "Table":
     from ..picture.facts import percent, quantity
-    from .parts.table import show, table
+    from ..picture.text import table
 
-    found = table(
+    numeric = ("jobs", "value", "bound", "gap", "took")
+    return table(
         "round",
         "time",
-        "jobs",
-        "value",
-        "bound",
-        "gap",
-        "took",
+        *numeric,
         "solver",
         "fallback",
-        numeric=("round", "jobs", "value", "bound", "gap", "took"),
+        rows=(
+            (
+                str(entry.number),
+                clock_text(entry.at_s),
+                f"{entry.jobs:,}",
+                quantity(entry.value, ""),
+                quantity(entry.bound, ""),
+                percent(entry.gap) if math.isfinite(entry.gap) else "-",
+                human(entry.wall_s),
+                entry.solver,
+                entry.fallback or "",
+            )
+            for entry in entries
+        ),
+        numeric=("round", *numeric),
         folded=("fallback",),
     )
-    for entry in entries:
-        gap = percent(entry.gap) if math.isfinite(entry.gap) else "-"
-        found.add_row(
-            str(entry.number),
-            clock_text(entry.at_s),
-            f"{entry.jobs:,}",
-            quantity(entry.value, ""),
-            quantity(entry.bound, ""),
-            gap,
-            human(entry.wall_s),
-            entry.solver,
-            entry.fallback or "",
-        )
-    show(found)

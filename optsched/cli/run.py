@@ -1,12 +1,13 @@
 """`optsched run`: drive real nodes."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .parts.arguments import flag_option, json_option, path_option, quiet_option
-from .parts.outputs import print_json
+from .parts.arguments import flag_option, path_option
+from .parts.out import Out, answers
 
 if TYPE_CHECKING:
     from ..control.journal.events import Event
@@ -16,19 +17,16 @@ CONFIG = "cluster.toml"
 
 @click.command("run")
 @path_option(
-    "--config",
+    "--config FILE",
+    "The cluster file: its nodes, and how to drive them.",
     default=CONFIG,
     envvar="OPTSCHED_CONFIG",
-    metavar="FILE",
-    help="The cluster file: its nodes, and how to drive them.",
 )
 @flag_option(
-    "--web",
-    help="Also serve the dashboard, on the port that [api] in FILE names, or on a free one.",
+    "--web", "Also serve the dashboard, on the port that [api] in FILE names, or on a free one."
 )
-@json_option
-@quiet_option
-def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
+@answers
+def command(config: Path, web: bool, out: Out) -> int:
     """Run jobs on real nodes: decide who runs where, start, preempt and resume, until interrupted.
 
     Submit jobs with `optsched submit`; look at them with `optsched queue`, `explain`, `what-if` and
@@ -60,30 +58,30 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
 
         def show(at_s: float, event: "Event") -> None:
             text = line(at_s, event)
-            if as_json:
-                print_json({"at_s": at_s, "event": type(event).__name__, **_for_logs(event)})
+            if out.as_json:
+                named = {"at_s": at_s, "event": type(event).__name__}
+                click.echo(json.dumps(named | _for_logs(event)))
             elif text is not None:
-                click.echo(text)
+                out.say(text)
 
-        if as_json or not quiet:
+        if out.as_json or not out.quiet:
             controller.listeners.append(show)
         loop = Loop(controller)
         server = serve(loop, settings)
-        if not (quiet or as_json):
+        if out.talks:
             controller.look()
             gpus = sum(status.node.gpus for status in controller.statuses)
             click.echo(
                 f"{settings.name}: {len(controller.statuses)} nodes, {gpus} GPUs, "
                 f"{len(controller.state.open)} jobs not finished; state in {settings.state}"
             )
-        if web and not quiet:
-            page = f"dashboard: {server.url}/#"
-            if (sys.stderr if as_json else sys.stdout).isatty():
-                click.echo(page + read_token(settings.state / TOKEN), err=as_json)
+        if web and not out.quiet:
+            page, token = f"dashboard: {server.url}/#", settings.state / TOKEN
+            if (sys.stderr if out.as_json else sys.stdout).isatty():
+                page += read_token(token)
             else:  # a log, which others may read
-                click.echo(
-                    f"{page}TOKEN, with the text of {settings.state / TOKEN} as TOKEN", err=as_json
-                )
+                page += f"TOKEN, with the text of {token} as TOKEN"
+            click.echo(page, err=out.as_json)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         try:
@@ -98,10 +96,8 @@ def command(config: Path, web: bool, as_json: bool, quiet: bool) -> int:
 
 def _for_logs(event: "Event") -> dict[str, Any]:
     """Return the event as JSON, without the variables of a job: they hold passwords."""
-    import json
-
     from ..control.journal.events import dump_event
 
-    found: dict[str, Any] = json.loads(dump_event(event))
-    found.get("submission", {}).pop("environment", None)
-    return found
+    plain: dict[str, Any] = json.loads(dump_event(event))
+    plain.get("submission", {}).pop("environment", None)
+    return plain

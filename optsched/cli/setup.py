@@ -1,53 +1,65 @@
 """`optsched setup`: what a site adds to its cluster manager."""
 
+import re
 from pathlib import Path
 
 import click
 
-from .parts.arguments import flag_option, json_option, path_option, quiet_option
-from .parts.outputs import print_json
+from .parts.arguments import flag_option, option, path_option
+from .parts.out import Out, answers
 
-NAMES = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+def site_name(value: str) -> str:
+    """Read an option that is a name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+        words = f"{value!r} is no name; use letters, digits, dots, dashes and underscores"
+        raise click.BadParameter(words)
+    return value
+
+
+def hostlist(value: str) -> str:
+    """Read an option that is a list of nodes."""
+    from ..executors.slurm.site import split_nodes
+
+    try:
+        split_nodes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if re.search(r"[^A-Za-z0-9.,_\[\]-]", value):
+        raise click.BadParameter(f"{value!r} is no list of nodes; write gpu-[0-3,7]")
+    return value
 
 
 @click.command("setup")
 @click.argument("manager", type=click.Choice(["slurm"]), metavar="slurm")
-@click.option(
-    "--nodes",
+@option(
+    "--nodes HOSTLIST",
+    "The nodes to hand to optsched, such as gpu-[0-3].",
     required=True,
-    metavar="HOSTLIST",
-    help="The nodes to hand to optsched, such as gpu-[0-3].",
+    type=hostlist,
 )
-@click.option(
-    "--user",
+@option(
+    "--user NAME",
+    "The user who will run `optsched run`; root to run the jobs of all users.",
     required=True,
-    metavar="NAME",
-    help="The user who will run `optsched run`; root to run the jobs of all users.",
+    type=site_name,
 )
-@click.option(
-    "--partition",
+@option(
+    "--partition NAME",
+    "Put the nodes into a partition of this name.",
     default="optsched",
-    metavar="NAME",
-    help="Put the nodes into a partition of this name.",
+    type=site_name,
 )
-@click.option(
-    "--reservation", metavar="NAME", help="Use a reservation instead, which changes no file."
-)
-@flag_option(
-    "--sbatch", help="Let optsched also run what users submit to that partition with sbatch."
-)
+@option("--reservation NAME", "Use a reservation instead, which changes no file.", type=site_name)
+@flag_option("--sbatch", "Let optsched also run what users submit to that partition with sbatch.")
+@path_option("--shared DIR", "Folder for attempts, which all nodes see under this name.")
 @path_option(
-    "--shared", metavar="DIR", help="Folder for attempts, which all nodes see under this name."
-)
-@path_option(
-    "--state",
+    "--state DIR",
+    "Folder of the journal, on a local disk of the controller's host.",
     default="state",
-    metavar="DIR",
-    help="Folder of the journal, on a local disk of the controller's host.",
 )
-@path_option("-o", "--output", metavar="DIR", help="Write the lines as files into this folder.")
-@json_option
-@quiet_option
+@path_option("-o, --output DIR", "Write the lines as files into this folder.")
+@answers
 def command(
     manager: str,
     nodes: str,
@@ -58,8 +70,7 @@ def command(
     shared: Path | None,
     state: Path,
     output: Path | None,
-    as_json: bool,
-    quiet: bool,
+    out: Out,
 ) -> int:
     """Print the few lines that hand nodes of a Slurm cluster to optsched, and the matching
     cluster.toml.
@@ -69,28 +80,9 @@ def command(
     optsched setup slurm --nodes gpu-[0-3] --user alice --reservation optsched -o setup
     optsched setup slurm --nodes gpu-[0-3] --user root --partition gpu --sbatch -o setup
     """
-    import re
-
     from ..errors import InputError
     from ..executors.slurm.setup import setup, setup_sbatch
-    from ..executors.slurm.site import split_nodes
 
-    for what, text in (
-        ("--user", user),
-        ("--partition", partition),
-        ("--reservation", reservation or "x"),
-    ):
-        if not re.fullmatch(NAMES, text):
-            words = f"{text!r} is no name; use letters, digits, dots, dashes and underscores"
-            raise click.BadParameter(words, None, None, what)
-    try:
-        split_nodes(nodes)
-    except ValueError as error:
-        raise click.BadParameter(str(error), None, None, "--nodes") from None
-    if re.search(r"[^A-Za-z0-9.,_\[\]-]", nodes):
-        raise click.BadParameter(
-            f"{nodes!r} is no list of nodes; write gpu-[0-3,7]", None, None, "--nodes"
-        )
     if reservation is not None and user == "root":
         raise InputError(
             "a reservation is for jobs of its own users only; for a controller of root make a "
@@ -113,10 +105,9 @@ def command(
         output.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (output / name).write_text(text)
-    if as_json:
-        print_json({"manager": manager, "files": files, "output": output and str(output)})
-    elif output is None:
-        click.echo("\n".join(f"# ---- {name}\n{text}" for name, text in files.items()), nl=False)
-    elif not quiet:
-        click.echo("\n".join(str(output / name) for name in files))
+    shown = [f"# ---- {name}\n{text}" for name, text in files.items()]
+    out.answer(
+        lambda: {"manager": manager, "files": files, "output": output and str(output)},
+        lambda: [str(output / name) for name in files] if output else ["\n".join(shown)],
+    )
     return 0

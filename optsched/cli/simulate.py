@@ -3,92 +3,81 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..errors import InputError
-from ..plugins.options import read_pairs
 from .parts.arguments import (
     check_outputs,
     flag_option,
     gantt_option,
     instance_argument,
-    json_option,
     load,
     objective_option,
+    option,
     pairs_option,
     path_option,
-    quiet_option,
     time_option,
 )
-from .parts.outputs import Outputs
+from .parts.out import Out, answers
 from .parts.progress import completed_jobs
 
 
 @click.command("simulate")
 @instance_argument
-@click.option(
-    "--policy", required=True, metavar="NAME", help="A name from `optsched list policies`."
-)
+@option("--policy NAME", "A name from `optsched list policies`.", required=True)
 @objective_option
 @time_option(
-    "--round",
+    "--round TIME",
+    "Decide only every TIME, such as 60, 60s or 5m; by default at every event.",
     "round_s",
-    help="Decide only every TIME, such as 60, 60s or 5m; by default at every event.",
 )
 @time_option(
-    "--spacing",
+    "--spacing TIME",
+    "Decide at events, but at least TIME after the previous decision.",
     "spacing_s",
-    help="Decide at events, but at least TIME after the previous decision.",
 )
 @flag_option(
     "--charge-solver-time",
-    help="Let the cluster carry on while the policy thinks: each decision is delayed by the time "
+    "Let the cluster carry on while the policy thinks: each decision is delayed by the time "
     "the previous one took.",
 )
 @flag_option(
     "--timing",
-    help="With --json or -o, also report how long decisions took on this machine, the only figures "
+    "With --json or -o, also report how long decisions took on this machine, the only figures "
     "that differ between runs.",
 )
 @flag_option(
     "--curves",
-    help="With --json or -o, also report the distribution of JCTs and the GPUs held over time, at "
+    "With --json or -o, also report the distribution of JCTs and the GPUs held over time, at "
     "most 200 points each.",
 )
-@click.option(
-    "--estimates",
+@option(
+    "--estimates KIND",
+    "What the policy knows of run times: oracle, noisy:SIGMA, history, learned or none.",
     default="oracle",
-    metavar="KIND",
-    help="What the policy knows of run times: oracle, noisy:SIGMA, history, learned or none.",
 )
 @pairs_option("policy")
 @path_option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    help="Write summary.json, jobs.csv, plan.json, rounds.csv and report.html to this directory.",
+    "-o, --output DIR",
+    "Write summary.json, jobs.csv, plan.json, rounds.csv and report.html to this directory.",
 )
-@flag_option("--resume", help="Resume the interrupted simulation in the directory given by -o.")
+@flag_option("--resume", "Resume the interrupted simulation in the directory given by -o.")
 @gantt_option
-@json_option
-@quiet_option
+@answers
 def command(
     instance: str,
     policy: str,
     objective: str,
-    round_s: float | None,
     spacing_s: float | None,
-    charge_solver_time: bool,
     timing: bool,
     curves: bool,
-    estimates: str,
-    pairs: tuple[str, ...],
     output: Path | None,
     resume: bool,
     gantt: Path | None,
-    as_json: bool,
-    quiet: bool,
+    out: Out,
+    **settings: Any,
 ) -> int:
     """Simulate what a policy does with the jobs of INSTANCE (a file, or - for stdin) until all are
     done.
@@ -110,25 +99,18 @@ def command(
     from ..api.outcome import Setting, Simulated
     from ..driver.view import PolicyError
     from ..picture import can_draw
+    from ..picture.text_simulation import simulation_parts
     from ..simulate import output as directory
     from ..simulate.run import StalledError
     from ..simulate.saved import STATE, RunInterruptedError, run_saving, take_up
 
-    if round_s and spacing_s:
+    if settings["round_s"] and spacing_s:
         raise InputError(
             "--round and --spacing are two ways to say when to decide; give one of them"
         )
     if resume and output is None:
         raise InputError("--resume goes on with the simulation in a directory; name it with -o DIR")
-    setting = Setting.of(
-        policy,
-        objective,
-        round_s=round_s,
-        spacing_s=spacing_s or 0.0,
-        charge_solver_time=charge_solver_time,
-        estimates=estimates,
-        options=read_pairs(pairs),
-    )
+    setting = Setting.of(policy, objective, spacing_s=spacing_s or 0.0, **settings)
     if output is not None:
         directory.check_directory(output)
     check_outputs({"--gantt": gantt}, instance)
@@ -141,7 +123,7 @@ def command(
     else:
         simulation = setting.simulation(loaded)
     try:
-        with completed_jobs(len(loaded.jobs), wanted=not quiet) as on_progress:
+        with completed_jobs(len(loaded.jobs), wanted=not out.quiet) as on_progress:
             if state is None:
                 simulation.run(on_progress)
             else:
@@ -157,18 +139,13 @@ def command(
             err=True,
         )
         return 130
-    out = Outputs()
     if output is not None:
         files = (simulated.measured, simulated.metrics, simulated.solution, simulated.rounds)
         out.attempt(partial(directory.write, output, *files))
     if draw is not None:
         out.write("picture", gantt, partial(draw, loaded, simulated.solution))
-    if as_json:
-        click.echo(json.dumps(simulated.metrics, allow_nan=False))
-    elif not quiet:
-        from ..picture.text_simulation import simulation_parts
-        from .parts.table import show
-
-        show(*simulation_parts(simulated))
-    out.tell(quiet=quiet or as_json)
+    out.answer(
+        lambda: json.dumps(simulated.metrics, allow_nan=False), lambda: simulation_parts(simulated)
+    )
+    out.finish()
     return 0

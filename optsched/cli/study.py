@@ -10,8 +10,8 @@ import click
 
 from .. import files
 from ..errors import InputError
-from .parts.arguments import count_option, json_option, path_option, quiet_option
-from .parts.outputs import print_json
+from .parts.arguments import count_option, option, path_option
+from .parts.out import Out, answers
 
 if TYPE_CHECKING:
     from ..study.results import Result
@@ -20,35 +20,29 @@ if TYPE_CHECKING:
 @click.command("study")
 @click.argument("study", metavar="STUDY.toml", type=click.Path(path_type=Path))
 @path_option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    help="Directory for the results (default: the name of the study). Repeat an interrupted "
+    "-o, --output DIR",
+    "Directory for the results (default: the name of the study). Repeat an interrupted "
     "command to continue it.",
 )
 @count_option(
-    "--workers",
+    "--workers N",
+    "Number of runs at a time (default: 1; with --on, the number of cores of the cluster).",
     most=1024,
-    help="Number of runs at a time (default: 1; with --on, the number of cores of the cluster).",
 )
-@click.option(
-    "--on",
-    metavar="ADDRESS",
-    help="Run on an existing cluster: ray://HOST:PORT (Ray Client), HOST:PORT (Ray, from one of "
+@option(
+    "--on ADDRESS",
+    "Run on an existing cluster: ray://HOST:PORT (Ray Client), HOST:PORT (Ray, from one of "
     "its machines), ray://local, or tcp://HOST:PORT of a Dask scheduler. Its workers need the "
     "same version of optsched.",
 )
-@count_option("--limit", help="Use at most N instances of each `files` entry, evenly spaced.")
-@click.option(
-    "--set",
+@count_option("--limit N", "Use at most N instances of each `files` entry, evenly spaced.")
+@option(
+    "--set NAME=VALUES",
+    "Comma-separated values that replace those of a parameter or seed of the study; repeatable.",
     "settings",
     multiple=True,
-    metavar="NAME=VALUES",
-    help="Comma-separated values that replace those of a parameter or seed of the study; "
-    "repeatable.",
 )
-@json_option
-@quiet_option
+@answers
 def command(
     study: Path,
     output: Path | None,
@@ -56,8 +50,7 @@ def command(
     on: str | None,
     limit: int | None,
     settings: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
+    out: Out,
 ) -> int:
     """Run every method of STUDY.toml over every instance, and write tables and a report.
 
@@ -83,14 +76,14 @@ def command(
         read_study(study), settings=[_pair(setting) for setting in settings], limit=limit
     )
     results = Results(output or Path(asked.name))
-    with progress(asked.title, wanted=not (quiet or as_json)) as (on_start, on_result):
+    with progress(asked.title, wanted=out.talks) as (on_start, on_result):
         found = run_study(
             asked, results, workers=workers, on=on, on_start=on_start, on_result=on_result
         )
     table = "\n".join(
         part
         for part in (
-            *(across_markdown(found, one) for one in asked.across),
+            *(across_markdown(found, across) for across in asked.across),
             summary_markdown(summaries(found)),
             as_markdown(rows(found), asked.all_methods),
             fallbacks_markdown(found),
@@ -104,30 +97,21 @@ def command(
     )
     files.write_text(results.folder / "runs.csv", as_csv(found))
     files.write_text(results.folder / "table.tex", as_latex(rows(found)))
-    again = [
-        "optsched",
-        "study",
-        str(study),
-        "-o",
-        str(results.folder),
-        *(["--limit", str(limit)] if limit else []),
-    ]
+    again = ["optsched", "study", str(study), "-o", str(results.folder)]
+    again += ["--limit", str(limit)] if limit else []
     again += [word for setting in settings for word in ("--set", setting)]
     write_report(asked, study, shlex.join(again), found, results)
-    failed = [one for one in found if one.answer is None]
-    if as_json:
-        print_json({"runs": len(found), "failed": len(failed), "folder": str(results.folder)})
-    elif not quiet:
-        there = [
-            name
-            for name in ("table.md", "table.tex", "runs.csv", "report.html", "figures")
-            if (results.folder / name).exists()
-        ]
-        click.echo(
-            f"{len(found):,} runs, {len(failed):,} failed; in {results.folder}: {', '.join(there)}"
-        )
-        for one in failed[:10]:
-            click.echo(f"  {one.run.instance} / {one.run.method}: {one.reason}")
+    failed = [result for result in found if result.answer is None]
+
+    def parts() -> Iterator[str]:
+        names = ("table.md", "table.tex", "runs.csv", "report.html", "figures")
+        there = ", ".join(name for name in names if (results.folder / name).exists())
+        yield f"{len(found):,} runs, {len(failed):,} failed; in {results.folder}: {there}"
+        for result in failed[:10]:
+            yield f"  {result.run.instance} / {result.run.method}: {result.reason}"
+
+    counts = {"runs": len(found), "failed": len(failed), "folder": str(results.folder)}
+    out.answer(lambda: counts, parts)
     return 1 if failed else 0
 
 
@@ -168,8 +152,8 @@ def progress(
     def start(total: int, done: int) -> None:
         bar.update(task, total=total, completed=done)
 
-    def result(one: "Result") -> None:
-        bar.update(task, advance=1, description=f"{one.run.instance} / {one.run.method}")
+    def result(done: "Result") -> None:
+        bar.update(task, advance=1, description=f"{done.run.instance} / {done.run.method}")
 
     with bar:
         yield start, result

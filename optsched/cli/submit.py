@@ -3,9 +3,10 @@
 import json
 import os
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,17 +15,14 @@ from ..errors import InputError
 from .parts.arguments import (
     count_option,
     flag_option,
-    json_option,
+    many_option,
+    option,
     path_option,
-    quiet_option,
     time_option,
 )
-from .parts.controller import asks_controller
+from .parts.controller import Client, asks_controller
 from .parts.duration import cost
-from .parts.outputs import print_json
-
-if TYPE_CHECKING:
-    from ..control.api.client import Client
+from .parts.out import Out, answers
 
 
 def _range(value: str, what: str, usual: str, fewest: int = 0) -> tuple[int, int | None]:
@@ -66,150 +64,95 @@ def deadline(value: str) -> float:
 
 @click.command("submit", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option(
-    "--name", metavar="NAME", help="Name of the job; by default the command with a number."
-)
-@click.option(
-    "--gpus",
+@option("--name NAME", "Name of the job; by default the command with a number.")
+@option(
+    "--gpus N|MIN-MAX",
+    "Number of GPUs, or a range if the job can run on any count in it; 0 for a CPU-only job.",
     type=gpu_count,
     default="1",
-    metavar="N|MIN-MAX",
-    help="Number of GPUs, or a range if the job can run on any count in it; 0 for a CPU-only job.",
 )
-@click.option(
-    "--nodes",
+@option(
+    "--nodes N|MIN-MAX",
+    "Run the command once on each of N nodes, with equally many GPUs each (default: 1).",
     type=node_count,
-    metavar="N|MIN-MAX",
-    help="Run the command once on each of N nodes, with equally many GPUs each (default: 1).",
 )
-@click.option(
-    "--gpu-type",
-    "gpu_types",
-    multiple=True,
-    metavar="NAME",
-    help="Run only on GPUs of this type; repeatable.",
-)
-@count_option("--cpus", help="Cores per GPU; for a CPU-only job, in total.")
-@click.option(
-    "--memory",
+@many_option("--gpu-type NAME", "Run only on GPUs of this type; repeatable.", "gpu_types")
+@count_option("--cpus N", "Cores per GPU; for a CPU-only job, in total.")
+@option(
+    "--memory GIB",
+    "Host memory per GPU; for a CPU-only job, in total.",
     "memory_gib",
     type=click.FloatRange(0),
-    metavar="GIB",
-    help="Host memory per GPU; for a CPU-only job, in total.",
 )
-@click.option(
-    "--gpu-memory",
-    "gpu_memory_gib",
-    type=click.FloatRange(0),
-    metavar="GIB",
-    help="Memory used on each GPU.",
-)
-@time_option("--time", "duration_s", help="Expected run time on what the job asks for.")
-@count_option(
-    "--steps", "total_steps", help="Number of steps of the whole job, if it reports steps."
-)
-@click.option("--tenant", metavar="NAME", help="Tenant whose quota the job counts against.")
-@click.option(
-    "--weight",
-    type=click.FloatRange(0),
-    metavar="X",
-    help="Cost of its waiting, relative to 1 for other jobs; cluster.toml limits how much you may "
+@option("--gpu-memory GIB", "Memory used on each GPU.", "gpu_memory_gib", type=click.FloatRange(0))
+@time_option("--time TIME", "Expected run time on what the job asks for.", "duration_s")
+@count_option("--steps N", "Number of steps of the whole job, if it reports steps.", "total_steps")
+@option("--tenant NAME", "Tenant whose quota the job counts against.")
+@option(
+    "--weight X",
+    "Cost of its waiting, relative to 1 for other jobs; cluster.toml limits how much you may "
     "ask for.",
+    type=click.FloatRange(0),
 )
-@click.option(
-    "--priority",
+@option(
+    "--priority N",
+    "Stored with the job. Rounds ignore it; only simulated policies use it.",
     type=int,
-    metavar="N",
-    help="Stored with the job. Rounds ignore it; only simulated policies use it.",
 )
-@click.option(
-    "--deadline",
-    "deadline_s",
-    type=deadline,
-    metavar="WHEN",
-    help="Deadline: 2h (from now) or 2030-01-31T18:00.",
+@option(
+    "--deadline WHEN", "Deadline: 2h (from now) or 2030-01-31T18:00.", "deadline_s", type=deadline
 )
-@click.option(
-    "--label",
+@many_option(
+    "--label LABEL",
+    "A word by which --near and --apart of other jobs find it; repeatable.",
     "labels",
-    multiple=True,
-    metavar="LABEL",
-    help="A word by which --near and --apart of other jobs find it; repeatable.",
 )
-@click.option(
-    "--near",
+@many_option(
+    "--near LABEL[@rack]",
+    "Start it on nodes, or in racks, with a job that has LABEL; repeatable.",
     "affinity",
-    multiple=True,
-    metavar="LABEL[@rack]",
-    help="Start it on nodes, or in racks, with a job that has LABEL; repeatable.",
 )
-@click.option(
-    "--apart",
+@many_option(
+    "--apart LABEL[@rack]",
+    "Never on a node, or in a rack, with jobs that have LABEL; repeatable.",
     "anti_affinity",
-    multiple=True,
-    metavar="LABEL[@rack]",
-    help="Never on a node, or in a rack, with jobs that have LABEL; repeatable.",
 )
-@click.option(
-    "--node-label",
+@many_option(
+    "--node-label [!]LABEL",
+    "Only on nodes that have LABEL, with ! on those that have not; repeatable.",
     "node_labels",
-    multiple=True,
-    metavar="[!]LABEL",
-    help="Only on nodes that have LABEL, with ! on those that have not; repeatable.",
 )
-@click.option(
-    "--after",
-    multiple=True,
-    metavar="JOB",
-    help="Start after this job has completed; repeatable, or separated by commas.",
+@many_option(
+    "--after JOB", "Start after this job has completed; repeatable, or separated by commas."
 )
-@click.option(
-    "--resource",
-    "resources",
-    multiple=True,
-    metavar="NAME=N",
-    help="Amount of a cluster resource; repeatable.",
-)
-@count_option("--retries", least=0, most=1000, help="Restart the job up to N times if it fails.")
-@click.option(
-    "--grace",
-    "grace_s",
-    type=cost,
-    metavar="TIME",
-    help="Time the job has to save when asked to stop.",
-)
-@click.option(
+@many_option("--resource NAME=N", "Amount of a cluster resource; repeatable.", "resources")
+@count_option("--retries N", "Restart the job up to N times if it fails.", least=0, most=1000)
+@option("--grace TIME", "Time the job has to save when asked to stop.", "grace_s", type=cost)
+@option(
     "--no-preempt",
+    "Never preempt the job once it runs.",
     "preemptible",
     flag_value=False,
     type=bool,
     default=None,
-    help="Never preempt the job once it runs.",
 )
-@click.option(
+@option(
     "--saves/--no-saves",
+    "Say whether the job saves when asked to stop (see docs/jobs.md).",
     default=None,
-    help="Say whether the job saves when asked to stop (see docs/jobs.md).",
 )
-@flag_option("--hold", help="Hold the job until `optsched release`.")
-@path_option(
-    "--profile", metavar="FILE", help="Profile of the job, as written by `optsched profile`."
+@flag_option("--hold", "Hold the job until `optsched release`.")
+@path_option("--profile FILE", "Profile of the job, as written by `optsched profile`.")
+@many_option(
+    "--env NAME[=VALUE]",
+    "Environment variable for the job; without a value, that of this shell; repeatable.",
+    "environment",
 )
-@click.option(
-    "--env",
-    "variables",
-    multiple=True,
-    metavar="NAME[=VALUE]",
-    help="Environment variable for the job; without a value, that of this shell; repeatable.",
-)
-@click.option("--image", metavar="IMAGE", help="Container image to run the job in, on Kubernetes.")
-@flag_option("--wait", help="Show what the job prints until it ends, and exit with its status.")
-@json_option
-@quiet_option
+@option("--image IMAGE", "Container image to run the job in, on Kubernetes.")
+@flag_option("--wait", "Show what the job prints until it ends, and exit with its status.")
+@answers
 @asks_controller
-def command(
-    client: "Client", words: tuple[str, ...], wait: bool, as_json: bool, quiet: bool, **asked: Any
-) -> int:
+def command(client: Client, words: tuple[str, ...], wait: bool, out: Out, **asked: Any) -> int:
     """Submit COMMAND, to be run in this directory, and print the name of the job.
 
     \b
@@ -219,29 +162,25 @@ def command(
     """
     body = body_of(words, asked)
     job = client.post("/v1/jobs", body)
-    if body.get("priority") and not quiet:
+    if body.get("priority") and not out.quiet:
         click.echo("optsched: no round looks at --priority; what counts is --weight", err=True)
     if not wait:
-        if as_json:
-            print_json(job)
-        elif not quiet:
-            click.echo(job["id"])
+        out.answer(lambda: job, lambda: [job["id"]])
         return 0
     from .output import ended, exit_status, follow
 
     name = str(job["id"])
-    if not as_json and not quiet:
-        click.echo(name, err=True)
+    out.say(name, err=True)
     try:
         for text, is_error in follow(client, name):
-            if not as_json and not quiet:
+            if out.talks:
                 click.echo(text, nl=False, err=is_error)
     except KeyboardInterrupt:
         click.echo(f"optsched: {name} goes on; stop it by: optsched cancel {name}", err=True)
         raise
     found = ended(client, name)
-    if as_json:
-        print_json(found)
+    if out.as_json:
+        click.echo(json.dumps(found))
     elif found["status"] != "completed":
         click.echo(f"optsched: {name} {said(found)}", err=True)
     return exit_status(found)
@@ -259,40 +198,20 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         directory = os.getcwd()
     except OSError:
         raise InputError("this directory does not exist any more; go to another one") from None
-    nodes, variables = asked.pop("nodes"), asked.pop("variables")
+    asked["min_nodes"], asked["max_nodes"] = asked.pop("nodes") or (None, None)
     if asked["gpus"] != 0:
         asked["cpus_per_gpu"] = asked.pop("cpus")
         asked["memory_gib_per_gpu"] = asked.pop("memory_gib")
-    body: dict[str, Any] = {
-        **asked,
-        "argv": list(words),
-        "directory": directory,
-        "min_nodes": None if nodes is None else nodes[0],
-        "max_nodes": None if nodes is None else nodes[1],
-        "gpu_types": list(asked["gpu_types"]) or None,
-        "after": [name for names in asked["after"] for name in names.split(",") if name] or None,
-        "labels": list(asked["labels"]) or None,
-        "affinity": _near(asked["affinity"]) or None,
-        "anti_affinity": _near(asked["anti_affinity"]) or None,
-        "node_labels": {
-            label.removeprefix("!"): "forbidden" if label.startswith("!") else "required"
-            for label in asked["node_labels"]
-        }
-        or None,
-        "resources": _resources(asked["resources"]) or None,
-        "hold": asked["hold"] or None,
-        "environment": _environment(variables) or None,
-        "profile": None if asked["profile"] is None else _profile(asked["profile"]),
-    }
-    texts = [*words, directory, *(body["environment"] or {}).values()]
-    for text in texts:
+    body = asked | {name: read(asked[name]) for name, read in READERS.items()}
+    for text in (*words, directory, *body["environment"].values()):
         try:
             text.encode()
         except UnicodeEncodeError:
             raise InputError(
                 f"{text!r} is no UTF-8 text; rename the file, or put the command into a script"
             ) from None
-    return {name: value for name, value in body.items() if value is not None}
+    body |= {"argv": words, "directory": directory, "hold": asked["hold"] or None}
+    return {name: value for name, value in body.items() if value not in (None, (), {})}
 
 
 def _environment(variables: tuple[str, ...]) -> dict[str, str]:
@@ -312,33 +231,59 @@ def _near(labels: tuple[str, ...]) -> dict[str, str]:
     return {name: level if at else "node" for name, at, level in pairs}
 
 
+def _node_labels(labels: tuple[str, ...]) -> dict[str, str]:
+    """Return whether nodes must have each label, or must not."""
+    return {
+        label.removeprefix("!"): "forbidden" if label.startswith("!") else "required"
+        for label in labels
+    }
+
+
+def _after(jobs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for names in jobs for name in names.split(",") if name)
+
+
 def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for pair in pairs:
         name, _, amount = pair.partition("=")
         try:
-            found[name] = float(amount)
+            amounts[name] = float(amount)
         except ValueError:
             raise InputError(
                 f"--resource {pair!r} has no amount; write {name or 'NAME'}=1"
             ) from None
-    return found
+    return amounts
 
 
-def _profile(path: Path) -> Any:
+def _profile(path: Path | None) -> Any:
     """Return the profile in a file: the object itself, or what `optsched profile` and the store of
     profiles write."""
     from ..files import read_bytes
 
+    if path is None:
+        return None
     try:
-        found = json.loads(read_bytes(path))
+        profile = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is no JSON: {error}") from None
-    if isinstance(found, dict) and "profile" in found:
-        found = found["profile"]
-    if not isinstance(found, dict):
+    if isinstance(profile, dict) and "profile" in profile:
+        profile = profile["profile"]
+    if not isinstance(profile, dict):
         raise InputError(
             f"{path}: holds no profile; write {{...}} as in instance files, or use `optsched "
             "profile -o`"
         )
-    return found
+    return profile
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "after": _after,
+    "affinity": _near,
+    "anti_affinity": _near,
+    "node_labels": _node_labels,
+    "resources": _resources,
+    "environment": _environment,
+    "profile": _profile,
+}
+"""How options are read that the request has in another form."""

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..duration import human
-from .parts.arguments import flag_option, json_option, time_option
-from .parts.controller import all_jobs, asks_controller
-from .parts.outputs import print_json
-from .parts.table import show, table
+from ..picture.text import table
+from .parts.arguments import flag_option, time_option
+from .parts.controller import Client, all_jobs, asks_controller
+from .parts.out import Out, Parts, answers_aloud
 from .queue import jobs_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..control.api.client import Client
 
 MOST_NODES = 16
 MOST_JOBS = 200
@@ -26,11 +25,11 @@ STATUSES = ("running", "starting", "stopping", "waiting", "held", "lost")
 
 
 @click.command("top")
-@time_option("--every", "every_s", default="2s", help="Time between refreshes.")
-@flag_option("--once", help="Print once and exit.")
-@json_option
+@time_option("--every TIME", "Time between refreshes.", "every_s", default="2s")
+@flag_option("--once", "Print once and exit.")
+@answers_aloud
 @asks_controller
-def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
+def command(client: Client, every_s: float, once: bool, out: Out) -> int:
     """Show nodes, jobs and the last round; only administrators see the jobs of others. Ctrl-C ends
     it.
 
@@ -39,12 +38,8 @@ def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
     optsched top --once
     """
     found = look(client)
-    if as_json:
-        print_json(found)
-        return 0
-    if once or not sys.stdout.isatty():
-        for part in parts(found, MOST_JOBS):
-            show(part)
+    if out.as_json or once or not sys.stdout.isatty():
+        out.answer(lambda: found, lambda: parts(found, MOST_JOBS))
         return 0
     from rich.console import Console, Group
     from rich.live import Live
@@ -67,18 +62,17 @@ def command(client: "Client", every_s: float, once: bool, as_json: bool) -> int:
             return 0
 
 
-def look(client: "Client") -> dict[str, Any]:
-    """State, nodes and jobs, of all users for those who may see them."""
+def look(client: Client) -> dict[str, Any]:
+    """Return state, nodes and jobs, of all users for those who may see them."""
     from ..control.api.client import ApiError
 
-    everybody = True
-    try:
-        jobs, total = all_jobs(client, everybody=True, finished=False, most=MOST_JOBS)
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        everybody = False
-        jobs, total = all_jobs(client, everybody=False, finished=False, most=MOST_JOBS)
+    for everybody in (True, False):
+        try:
+            jobs, total = all_jobs(client, everybody=everybody, finished=False, most=MOST_JOBS)
+            break
+        except ApiError as error:
+            if error.status != 403 or not everybody:
+                raise
     return {
         "state": client.get("/v1/state"),
         "nodes": client.get("/v1/nodes")["nodes"],
@@ -88,7 +82,7 @@ def look(client: "Client") -> dict[str, Any]:
     }
 
 
-def parts(found: dict[str, Any], most_jobs: int) -> "list[str | Table]":
+def parts(found: dict[str, Any], most_jobs: int) -> Parts:
     """Return what is drawn, from the top down."""
     state, jobs = found["state"], found["jobs"]
     counts = [f"{state['jobs'][name]:,} {name}" for name in STATUSES if name in state["jobs"]]
@@ -138,17 +132,15 @@ def round_line(state: dict[str, Any]) -> str:
 def nodes_table(nodes: list[dict[str, Any]]) -> "Table":
     """Return the first nodes: those that cannot be used, then those with jobs, before the
     others."""
-    found = table("node", "type", "GPUs in use", "jobs", numeric=("GPUs in use",), folded=("jobs",))
-    for node in sorted(nodes, key=lambda node: (node["usable"], not node["holders"]))[:MOST_NODES]:
-        names = [f"{one['job'] or 'another user'} ({one['gpus']})" for one in node["holders"]]
-        if not node["usable"]:
-            names.insert(0, f"takes no jobs: {node['reason'] or 'drained'}")
-        if node["out"]:
-            names.insert(0, f"out of order: {', '.join(node['out'])}")
-        found.add_row(
-            node["name"],
-            node["gpu_type"] or "-",
-            f"{node['gpus_in_use']} of {node['gpus']}",
-            ", ".join(names) or "-",
-        )
-    return found
+    ahead = sorted(nodes, key=lambda node: (node["usable"], not node["holders"]))[:MOST_NODES]
+    heads = ("node", "type", "GPUs in use", "jobs")
+    return table(*heads, rows=map(_cells, ahead), numeric=heads[2:3], folded=heads[3:])
+
+
+def _cells(node: dict[str, Any]) -> tuple[str, ...]:
+    said = [f"out of order: {', '.join(node['out'])}"] if node["out"] else []
+    if not node["usable"]:
+        said.append(f"takes no jobs: {node['reason'] or 'drained'}")
+    said += [f"{held['job'] or 'another user'} ({held['gpus']})" for held in node["holders"]]
+    in_use = f"{node['gpus_in_use']} of {node['gpus']}"
+    return node["name"], node["gpu_type"] or "-", in_use, ", ".join(said) or "-"

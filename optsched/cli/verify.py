@@ -1,14 +1,15 @@
 """`optsched verify`: check a plan independently of what made it."""
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import InputError
 from ..model.instance import Instance
-from .parts.arguments import instance_argument, json_option, load, quiet_option
-from .parts.outputs import print_json
+from .parts.arguments import instance_argument, load, option
+from .parts.out import Out, answers
 
 if TYPE_CHECKING:
     from ..objectives import Term
@@ -17,14 +18,9 @@ if TYPE_CHECKING:
 @click.command("verify")
 @instance_argument
 @click.argument("plan", metavar="PLAN")
-@click.option(
-    "--objective",
-    metavar="NAME",
-    help="Recompute this objective instead of the one in the plan file.",
-)
-@json_option
-@quiet_option
-def command(instance: str, plan: str, objective: str | None, as_json: bool, quiet: bool) -> int:
+@option("--objective NAME", "Recompute this objective instead of the one in the plan file.")
+@answers
+def command(instance: str, plan: str, objective: str | None, out: Out) -> int:
     """Check that PLAN obeys every rule of INSTANCE and is worth what it states.
 
     Everything is recomputed from the files alone: capacities, gangs, memory, precedence, release
@@ -36,29 +32,31 @@ def command(instance: str, plan: str, objective: str | None, as_json: bool, quie
     optsched verify cluster.json plan.json --objective makespan
     """
     from ..picture.facts import level_unit
-    from .parts.table import with_length
+    from ..picture.text import with_length
 
     found = check(load(instance), plan, objective)
-    if as_json:
-        print_json(found)
-    elif not found["ok"]:
+    if found["ok"] or out.as_json:
+
+        def parts() -> Iterator[str]:
+            yield f"OK: {plan} is a valid plan of {found['jobs']:,} jobs"
+            for level in found["levels"]:
+                same = ", as the file says" if level["matches"] else ""
+                value = with_length(level["value"], level_unit(level["name"]))
+                yield f"  {level['name']}  {value}{same}"
+
+        out.answer(lambda: found, parts)
+    else:
         count = len(found["violations"])
-        click.echo(f"{plan}: {count} violation{'s' if count != 1 else ''}", err=quiet)
+        click.echo(f"{plan}: {count} violation{'s' if count != 1 else ''}", err=out.quiet)
         for violation in found["violations"]:
-            click.echo(f"  {violation['rule']}: {violation['message']}", err=quiet)
-    elif not quiet:
-        click.echo(f"OK: {plan} is a valid plan of {found['jobs']:,} jobs")
-        for level in found["levels"]:
-            same = {True: ", as the file says", False: "", None: ""}[level["matches"]]
-            click.echo(
-                f"  {level['name']}  {with_length(level['value'], level_unit(level['name']))}{same}"
-            )
+            click.echo(f"  {violation['rule']}: {violation['message']}", err=out.quiet)
     return 0 if found["ok"] else 1
 
 
 RELATIVE_TOLERANCE = 1e-6
 """Difference of two values of an objective, relative to what lies after now, that counts as
 rounding."""
+WHERE = ("rule", "message", "job", "node", "time_s")
 INSTANT_S = 1e-6
 """Rounding of a completion time."""
 
@@ -76,9 +74,8 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
     wrong: list[dict[str, Any]] = []
 
     def add(rule: str, message: str, **where: Any) -> None:
-        wrong.append(
-            {"rule": rule, "message": message, "job": None, "node": None, "time_s": None} | where
-        )
+        nowhere = {"job": None, "node": None, "time_s": None}
+        wrong.append({"rule": rule, "message": message, **nowhere, **where})
 
     own_hash = files.instance_hash(instance)
     if stated.instance.hash != own_hash:
@@ -90,20 +87,15 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
     if not stated.replay:
         instance = instance.undisturbed
     levels: list[dict[str, Any]] = []
-    reaches = True
+    status = stated.objective.status
     if plan is None:
-        add("no plan", f"the file holds no plan, only the status {stated.objective.status}")
+        add("no plan", f"the file holds no plan, only the status {status}")
     else:
         report = verify(instance, plan, wanted, replay=stated.replay)
         for violation in report.violations:
-            add(
-                violation.rule,
-                violation.message,
-                job=violation.job,
-                node=violation.node,
-                time_s=violation.time_s,
-            )
+            add(**{name: getattr(violation, name) for name in WHERE})
         claims = _claims(stated) if wanted.name == _canonical(stated.objective.name) else {}
+        reaches = True
         for i, value in enumerate(report.values or ()):
             name = objectives.level_name(wanted.levels[i])
             claimed, bound = claims.get(i, (None, None))
@@ -122,14 +114,11 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
             if matches is False:
                 add("value", f"{name} of this plan is {value:.10g}, the file says {claimed:.10g}")
             if bound is not None and bound > value + rounding:
-                add(
-                    "bound",
-                    f"the stated bound {bound:.10g} of {name} lies above the value {value:.10g} "
-                    "of a plan",
-                )
-        if report.ok and stated.objective.status in ("infeasible", "unknown"):
-            add("status", f"the file says {stated.objective.status}, but holds a valid plan")
-        if claims and stated.objective.status == "optimal" and not reaches:
+                above = f"the stated bound {bound:.10g} of {name} lies above the value"
+                add("bound", f"{above} {value:.10g} of a plan")
+        if report.ok and status in ("infeasible", "unknown"):
+            add("status", f"the file says {status}, but holds a valid plan")
+        if claims and status == "optimal" and not reaches:
             add("status", "the file says optimal, but its bound does not reach the value")
     return {
         "ok": not wrong,

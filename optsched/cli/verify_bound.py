@@ -1,17 +1,18 @@
 """`optsched verify-bound`: check the certificate of a bound."""
 
+from collections.abc import Iterator
+
 import click
 
-from .parts.arguments import instance_argument, json_option, load, quiet_option
-from .parts.outputs import print_json
+from .parts.arguments import instance_argument, load
+from .parts.out import Out, answers
 
 
 @click.command("verify-bound")
 @instance_argument
 @click.argument("certificate", metavar="CERTIFICATE")
-@json_option
-@quiet_option
-def command(instance: str, certificate: str, as_json: bool, quiet: bool) -> int:
+@answers
+def command(instance: str, certificate: str, out: Out) -> int:
     """Recompute a bound on INSTANCE from the prices in CERTIFICATE, and print it.
 
     Any prices prove some bound: the least that every job must pay, summed up, minus the worth of
@@ -25,27 +26,28 @@ def command(instance: str, certificate: str, as_json: bool, quiet: bool) -> int:
     """
     from ..files.certificate import read_certificate
     from ..picture.facts import level_unit
+    from ..picture.text import with_length
     from ..verify_bound import recomputed
-    from .parts.table import with_length
 
     stated = read_certificate(certificate)
     value, wrong = recomputed(load(instance), stated)
-    if as_json:
-        print_json(
-            {
-                "ok": not wrong,
-                "objective": stated.objective,
-                "value": value,
-                "claimed": stated.value,
-                "violations": wrong,
-            }
-        )
-    elif wrong:
-        click.echo(f"{certificate}: does not hold", err=quiet)
-        for one in wrong:
-            click.echo(f"  {one}", err=quiet)
-    elif not quiet:
+    plain = {
+        "ok": not wrong,
+        "objective": stated.objective,
+        "value": value,
+        "claimed": stated.value,
+        "violations": wrong,
+    }
+
+    def parts() -> Iterator[str]:
         assert value is not None
         proved = with_length(value, level_unit(stated.objective))
-        click.echo(f"OK: no plan has a smaller {stated.objective} than {proved}")
+        yield f"OK: no plan has a smaller {stated.objective} than {proved}"
+
+    if wrong and not out.as_json:
+        click.echo(f"{certificate}: does not hold", err=out.quiet)
+        for violation in wrong:
+            click.echo(f"  {violation}", err=out.quiet)
+    else:
+        out.answer(lambda: plain, parts)
     return 1 if wrong else 0

@@ -1,47 +1,37 @@
 """`optsched what-if`: what would become of the present jobs of a live cluster."""
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import Any
 
 import click
 
 from ..duration import parse_duration
 from ..errors import InputError
-from .parts.arguments import count_option, flag_option, json_option, time_option
-from .parts.controller import asks_controller
-from .parts.outputs import print_json
-
-if TYPE_CHECKING:
-    from ..control.api.client import Client
+from .parts.arguments import count_option, flag_option, option, time_option
+from .parts.controller import Client, asks_controller
+from .parts.out import Out, Parts, answers_aloud
 
 LONGEST_S = 30.0
 
 
 @click.command("what-if")
 @click.argument("words", nargs=-1, metavar="[[when] JOB]")
-@count_option(
-    "--gpus", most=1_000_000, metavar="+N", help="Add N GPUs, on nodes like the largest ones."
+@count_option("--gpus +N", "Add N GPUs, on nodes like the largest ones.", most=1_000_000)
+@option(
+    "--type TYPE", "With --gpus: on nodes like the largest ones with this GPU type.", "gpu_type"
 )
-@click.option(
-    "--type",
-    "gpu_type",
-    metavar="TYPE",
-    help="With --gpus: on nodes like the largest ones with this GPU type.",
+@flag_option("--no-preemption", "Suppose that no running job can be preempted.")
+@option("--without JOB", "Suppose that this job does not exist.")
+@option("--node NAME down", "Suppose that this node goes down now.", "nodes", nargs=2)
+@option(
+    "--submit GPUS:TIME[:TYPE]",
+    "Suppose that one more job is submitted now, such as 4:2h or 4:2h:a100.",
 )
-@flag_option("--no-preemption", help="Suppose that no running job can be preempted.")
-@click.option("--without", metavar="JOB", help="Suppose that this job does not exist.")
-@click.option(
-    "--node", "nodes", nargs=2, metavar="NAME down", help="Suppose that this node goes down now."
-)
-@click.option(
-    "--submit",
-    metavar="GPUS:TIME[:TYPE]",
-    help="Suppose that one more job is submitted now, such as 4:2h or 4:2h:a100.",
-)
-@time_option("--time-limit", default="10s", help="Wall-clock limit for the answer, at most 30s.")
-@json_option
+@time_option("--time-limit TIME", "Wall-clock limit for the answer, at most 30s.", default="10s")
+@answers_aloud
 @asks_controller
 def command(
-    client: "Client",
+    client: Client,
     words: tuple[str, ...],
     gpus: int | None,
     gpu_type: str | None,
@@ -50,7 +40,7 @@ def command(
     nodes: tuple[str, str] | None,
     submit: str | None,
     time_limit: float,
-    as_json: bool,
+    out: Out,
 ) -> int:
     """Predict when JOB will start, and what would change with more GPUs, without preemption, or
     with a node down.
@@ -66,10 +56,8 @@ def command(
     optsched what-if --node gpu-3 down
     optsched what-if --submit 4:2h
     """
-    body: dict[str, Any] = {"time_limit_s": _limit(time_limit)}
-    job = _job(words)
-    given = {
-        "job": job,
+    changes = {
+        "job": _job(words),
         "gpus": gpus,
         "gpu_type": gpu_type,
         "no_preemption": no_preemption or None,
@@ -77,19 +65,16 @@ def command(
         "down": None if not nodes else _down(*nodes),
         "submit": None if submit is None else _submit(submit),
     }
-    body |= {name: value for name, value in given.items() if value is not None}
+    body = {name: value for name, value in changes.items() if value is not None}
     if gpu_type is not None and gpus is None:
         raise InputError("--type goes with --gpus; write --gpus +8 --type a100")
-    if len(body) == 1:
+    if not body:
         raise InputError(
             "what if what? Name a job (when JOB), or give --gpus, --no-preemption, --without, "
             "--node or --submit"
         )
-    found = client.post("/v1/what-if", body)
-    if as_json:
-        print_json(found)
-    else:
-        _show(found)
+    found = client.post("/v1/what-if", {"time_limit_s": _limit(time_limit), **body})
+    out.answer(lambda: found, lambda: _parts(found))
     return 0
 
 
@@ -116,37 +101,25 @@ def _down(name: str, state: str) -> str:
 
 
 def _submit(text: str) -> dict[str, Any]:
-    parts = text.split(":")
-    wrong = InputError(
-        f"--submit {text!r}: write GPUS:TIME or GPUS:TIME:TYPE, as 4:2h or 4:2h:a100"
-    )
-    if (
-        not 2 <= len(parts) <= 3
-        or not parts[0].isascii()
-        or not parts[0].isdecimal()
-        or len(parts[0]) > 9
-    ):
-        raise wrong
+    match = re.fullmatch(r"([0-9]{1,9}):([^:]*)(?::([^:]+))?", text)
     try:
-        found: dict[str, Any] = {"gpus": int(parts[0]), "duration_s": parse_duration(parts[1])}
+        if match is None:
+            raise ValueError
+        duration_s = parse_duration(match[2])
     except ValueError:
-        raise wrong from None
-    if len(parts) == 3:
-        if not parts[2]:
-            raise wrong
-        found["gpu_types"] = [parts[2]]
-    return found
+        wrong = f"--submit {text!r}: write GPUS:TIME or GPUS:TIME:TYPE, as 4:2h or 4:2h:a100"
+        raise InputError(wrong) from None
+    job = {"gpus": int(match[1]), "duration_s": duration_s}
+    return job if match[3] is None else {**job, "gpu_types": [match[3]]}
 
 
-def _show(found: dict[str, Any]) -> None:
-    from .parts.table import show, table
+def _parts(found: dict[str, Any]) -> Parts:
+    from ..picture.text import table
 
-    lines: list[Any] = [*found["sentences"]]
+    yield from found["sentences"]
     if found["after"] is not None:
-        rows = table("", "as things are", "if so", numeric=("as things are", "if so"))
-        for row in found["rows"]:
-            rows.add_row(row["what"], row["before"], row["after"])
-        lines += ["", rows, ""]
-    lines += [f"note: {note}" for note in found["notes"]]
-    lines.append(f"This assumes that {found['limits']}.")
-    show(*lines)
+        rows = ((row["what"], row["before"], row["after"]) for row in found["rows"])
+        numeric = ("as things are", "if so")
+        yield from ("", table("", *numeric, rows=rows, numeric=numeric), "")
+    yield from (f"note: {note}" for note in found["notes"])
+    yield f"This assumes that {found['limits']}."

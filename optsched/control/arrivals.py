@@ -6,20 +6,18 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..estimates.history import gang
 from ..executors.base import JOB_NAME, Arrival, Arrivals, NoAnswerError, Request
-from ..files import check_instance
-from ..model.cluster import Cluster
-from ..model.instance import Instance
 from ..model.job import Job
 from ..model.profile import Profile
+from .accepting import accepted, check_alone
 from .journal.events import Cancelled, Changed, Event, Held, Noted, Released, Submitted
 from .journal.state import LiveJob
 from .learned import NEVER_S
-from .learning import believed
 from .limits import limits_of
 from .submission import Submission
 
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
 AGAIN_S = 5.0
 """How often the manager is told again that a job is not wanted."""
+COSTS = ("checkpoint_s", "restore_s", "startup_s")
 FORGOTTEN = "the cluster manager no longer knows it, and nobody knows how it ended"
 ON_HOLD = "its user has it on hold in the cluster manager"
 
@@ -99,25 +98,22 @@ class Intake:
 
     def _change(self, job: LiveJob, arrival: Arrival) -> Iterator[Event]:
         """Take over what it asks for now, or leave it alone where no order can start that."""
-        why = arrival.unplanned
-        if arrival.request is not None:
-            submission = self._submission(job.id, arrival, arrival.request)
-            why = self._fault(submission.job)
-            if why is None:
-                yield Changed(submission=submission)
-                return
+        submission, why = self._planned(job.id, arrival)
+        if submission is not None:
+            yield Changed(submission=submission)
+            return
         with suppress(NoAnswerError):  # else at the next turn
             self._source.leave(arrival.origin, str(why))
             yield Cancelled(job=job.id, reason=f"it was changed in the cluster manager: {why}")
 
     def _changed(self, job: LiveJob, arrival: Arrival) -> bool:
-        """Whether it asks for something else than it did. What it is given of memory when it starts
-        is no change."""
-        known, request = job.submission, arrival.request
+        """Tell whether it asks for something else than it did. What it is given of memory when it
+        starts is no change."""
+        known, request, started = job.submission, arrival.request, bool(job.attempts)
         if request is None:
             return arrival.unplanned is not None
-        asked = _demands(request.job, bool(job.attempts)), self._weight(request), request.limit_s
-        return asked != (_demands(known.job, bool(job.attempts)), known.job.weight, known.limit_s)
+        asked = _demands(request.job, started), self._weight(request), request.limit_s
+        return asked != (_demands(known.job, started), known.job.weight, known.limit_s)
 
     def _weight(self, request: Request) -> float:
         return request.job.weight * min(request.asked_weight, self._most_weight(request))
@@ -131,147 +127,108 @@ class Intake:
         )
         return most
 
+    def _is_time(self, origin: str) -> bool:
+        """Tell whether the manager is to be told something of a job again; then it was now."""
+        now_s = time.monotonic()
+        if now_s < self._told_s.get(origin, -math.inf) + AGAIN_S:
+            return False
+        self._told_s[origin] = now_s
+        return True
+
     def _withdraw(self, origin: str) -> None:
-        if time.monotonic() < self._told_s.get(origin, -float("inf")) + AGAIN_S:
-            return
-        self._told_s[origin] = time.monotonic()
-        with suppress(NoAnswerError):
-            self._source.withdraw(origin)
+        if self._is_time(origin):
+            with suppress(NoAnswerError):
+                self._source.withdraw(origin)
 
     def _submit(self, arrival: Arrival) -> None:
-        why = arrival.unplanned
-        if arrival.request is not None:
-            name = self._free_name(arrival.name)
-            submission = self._submission(name, arrival, arrival.request)
-            why = self._fault(submission.job)
-            if why is None:
-                faults = [*arrival.request.faults, *self._too_heavy(arrival.request)]
-                notes = [Noted(text=f"{name}: in its comment {fault}") for fault in faults]
-                held = [Held(job=name, reason=ON_HOLD)] if arrival.held else []
-                self._controller.record(Submitted(submission=submission), *held, *notes)
-                self._ids[arrival.origin] = name
-                return
-        if (
-            why is not None
-            and time.monotonic() >= self._told_s.get(arrival.origin, -float("inf")) + AGAIN_S
-        ):
-            self._told_s[arrival.origin] = time.monotonic()
+        name = self._free_name(arrival.name)
+        submission, why = self._planned(name, arrival)
+        if submission is not None and arrival.request is not None:
+            faults = [*arrival.request.faults, *self._too_heavy(arrival.request)]
+            notes = [Noted(text=f"{name}: in its comment {fault}") for fault in faults]
+            held = [Held(job=name, reason=ON_HOLD)] if arrival.held else []
+            self._controller.record(Submitted(submission=submission), *held, *notes)
+            self._ids[arrival.origin] = name
+        elif why is not None and self._is_time(arrival.origin):
             with suppress(NoAnswerError):
                 self._source.leave(arrival.origin, why)
                 self._controller.record(Noted(text=f"{arrival.name} is left alone: {why}"))
 
     def _too_heavy(self, request: Request) -> list[str]:
         asked = request.asked_weight
-        return (
-            []
-            if self._weight(request) == request.job.weight * asked
-            else [
-                f"weight={asked:g}: its user may ask for {self._most_weight(request):g} at the "
-                "most (max_weight in cluster.toml); QOS and account may weigh more"
-            ]
-        )
+        if self._weight(request) == request.job.weight * asked:
+            return []
+        return [
+            f"weight={asked:g}: its user may ask for {self._most_weight(request):g} at the most "
+            "(max_weight in cluster.toml); QOS and account may weigh more"
+        ]
 
     def _free_name(self, name: str) -> str:
-        """The manager's name for it, with a number where the manager has used that before."""
+        """Return the manager's name for it, with a number where the manager has used that
+        before."""
         stem = name if JOB_NAME.fullmatch(name) else "job"
         jobs = self._controller.state.jobs
-        return next(
-            one
-            for one in (stem, *(f"{stem}-{i}" for i in range(2, len(jobs) + 3)))
-            if one not in jobs
-        )
+        if stem not in jobs:
+            return stem
+        return next(f"{stem}-{i}" for i in count(2) if f"{stem}-{i}" not in jobs)
 
     def _submission(self, name: str, arrival: Arrival, request: Request) -> Submission:
-        job, settings, learning = request.job, self._controller.settings, self._controller.learning
-        work_s, estimate = believed(
-            learning,
-            float(settings.runs),
-            job.user,
-            job.command,
-            gang(job),
-            stated_s=job.duration_s,
-            limit_s=request.limit_s,
-        )
+        job, learning = request.job, self._controller.learning
         profile = job.profile
         if learning is not None:
             profile = _with_costs(profile, learning.costs(job.user, job.command))
-        if (
-            request.saves is not True
-            and not profile.checkpoint_s
-            and profile.checkpoint_every_s is None
-        ):
+        saves = profile.checkpoint_s or profile.checkpoint_every_s is not None
+        if request.saves is not True and not saves:
             profile = replace(profile, checkpoint_every_s=NEVER_S)
-        planned = replace(
-            job,
-            id=name,
-            tenant=self._tenant(request),
-            duration_s=work_s,
-            profile=profile,
-            weight=self._weight(request),
-        )
-        return Submission(
-            job=planned,
+        return accepted(
+            self._controller,
+            replace(
+                job,
+                id=name,
+                tenant=self._tenant(request),
+                profile=profile,
+                weight=self._weight(request),
+            ),
+            limit_s=request.limit_s,
+            grace_s=request.grace_s,
             argv=request.argv,
             directory=request.directory,
             user_id=request.user_id or None,
-            grace_s=float(settings.grace) if request.grace_s is None else request.grace_s,
             total_steps=request.total_steps,
-            estimate=estimate,
-            stated_s=job.duration_s,
-            limit_s=request.limit_s,
             origin=arrival.origin,
             preempt_unsaved=request.preempt_unsaved,
         )
 
     def _tenant(self, request: Request) -> str | None:
         tenants = self._controller.settings.tenants
-        may = [one for one in tenants if not one.users or request.job.user in one.users]
-        named = next((one.name for one in may if one.name == request.account), None)
-        return named or next((one.name for one in may if one.users), None)
+        may = [own for own in tenants if not own.users or request.job.user in own.users]
+        named = next((own.name for own in may if own.name == request.account), None)
+        return named or next((own.name for own in may if own.users), None)
 
-    def _fault(self, job: Job) -> str | None:
-        """Why no round could take the job, None where all can."""
-        controller = self._controller
-        alone = Instance(
-            name="arrival",
-            cluster=Cluster(resources=controller.cluster.resources),
-            tenants=controller.tenants,
-            jobs=(job,),
-        )
+    def _planned(self, name: str, arrival: Arrival) -> tuple[Submission | None, str | None]:
+        """Return what to write down of an arrival, or why no round could take it."""
+        if arrival.request is None:
+            return None, arrival.unplanned
+        submission = self._submission(name, arrival, arrival.request)
         try:
-            check_instance(alone, accept_never=True)
+            check_alone(self._controller, submission.job)
         except InputError as error:
-            return str(error).replace("\n", " ")
-        return None
+            return None, str(error).replace("\n", " ")
+        return submission, None
 
 
 def _with_costs(stated: Profile, learned: Profile) -> Profile:
-    """The profile with what starting and saving took jobs alike, where its user says nothing of
-    that."""
-    found = {name: getattr(learned, name) for name in ("checkpoint_s", "restore_s", "startup_s")}
-    profile = replace(
-        stated, **{name: value for name, value in found.items() if not getattr(stated, name)}
-    )
-    return (
-        profile
-        if stated.checkpoint_s
-        else replace(profile, checkpoint_every_s=learned.checkpoint_every_s)
-    )
+    """Return the profile with what starting and saving took jobs alike, where its user says nothing
+    of that."""
+    names = [name for name in COSTS if not getattr(stated, name)]
+    if not stated.checkpoint_s:
+        names.append("checkpoint_every_s")
+    return replace(stated, **{name: getattr(learned, name) for name in names})
 
 
 def _demands(job: Job, started: bool) -> tuple[Any, ...]:
-    """What it asks for, in numbers."""
-    profile = job.profile
-    memory = () if started else (job.memory_gib, profile.memory_gib_per_gpu)
-    return (
-        job.gpus,
-        job.cpus,
-        job.min_nodes,
-        job.max_nodes,
-        profile.rate,
-        profile.cpus_per_gpu,
-        job.preemptible,
-        job.min_run_s,
-        job.max_preemptions,
-        *memory,
-    )
+    """Return what it asks for, in numbers."""
+    names = ["gpus", "cpus", "min_nodes", "max_nodes", "preemptible", "min_run_s"]
+    names += ["max_preemptions", "profile.rate", "profile.cpus_per_gpu"]
+    names += [] if started else ["memory_gib", "profile.memory_gib_per_gpu"]
+    return attrgetter(*names)(job)

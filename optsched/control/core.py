@@ -26,8 +26,7 @@ from .journal.events import (
 from .journal.journal import Journal, JournalError
 from .journal.retention import Retention
 from .journal.state import State
-from .policy_driver import PolicyDriver
-from .reserving import LiveReservations
+from .round_driver import LIMIT_S, NamedPolicy, RoundDriver, rounds_of
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -77,11 +76,15 @@ class ControllerCore:
         self.observed: dict[AttemptKey, Observation] = {}
         self.last_round: RoundSolution | None = None
         self.last_instance: Instance | None = None
-        self.reserving = LiveReservations()
+        self.rounds = RoundDriver(
+            rounds_of(settings), settings.objective, LIMIT_S + float(settings.budget)
+        )
         self.policy = (
             None
             if settings.policy is None
-            else PolicyDriver(settings.policy, settings.objective, settings.policy_options)
+            else RoundDriver(
+                NamedPolicy(settings.policy, settings.policy_options), settings.objective
+            )
         )
         self.decided_s = -float("inf")
         self._due = True
@@ -108,6 +111,11 @@ class ControllerCore:
         self._suspects: dict[str, tuple[float, str]] = {}
         self._failing: dict[str, Failing] = {}
 
+    def driver(self, now_s: float) -> RoundDriver:
+        """Return the policy that is named, or rounds where there is none or it has just failed."""
+        policy = self.policy
+        return policy if policy is not None and policy.may_decide(now_s) else self.rounds
+
     def record(self, *events: Event) -> None:
         """Write events down, then take them in."""
         now_s = self.clock.now_s()
@@ -117,9 +125,7 @@ class ControllerCore:
     def _take_in(self, now_s: float, events: Iterable[Event]) -> None:
         for event in events:
             self.state.apply(now_s, event)
-            if isinstance(event, TURNING) and not (
-                self.policy is not None and self.policy.foresaw(event)
-            ):
+            if isinstance(event, TURNING) and not self.driver(now_s).foresaw(event):
                 self._due = True
             for listener in self.listeners:
                 try:

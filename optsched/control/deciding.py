@@ -8,17 +8,14 @@ from ..duration import human
 from ..errors import InputError
 from ..files import dump_instance, text_hash
 from ..model.instance import Instance, Placement
-from ..round.decide import decide
 from ..round.files import dump_round
-from ..round.plan import RoundSolution
 from .acting import Acting
 from .core import said_of
 from .journal.events import Cancelled, Noted, RoundDecided
 from .journal.journal import RoundEntry
-from .policy_driver import PAUSE_S, Commands, commands_of
 from .posing import Posed, at_fault, pose, stubborn
 from .present import may_start, present
-from .reserving import protected
+from .round_driver import PAUSE_S, Commands, PolicyOvertimeError, RoundDriver, rounds_of
 
 MOST_TRIES = 4
 """How often a round is decided with fewer jobs before that is given up."""
@@ -36,7 +33,7 @@ class Deciding(Acting):
             return True
         return (
             self._due
-            or (self.policy is not None and self.policy.next_wake_s(self.decided_s) <= now_s)
+            or self.driver(now_s).next_wake_s(self.decided_s) <= now_s
             or any(
                 self.decided_s < job.ready_s <= now_s
                 for job in self.state.open.values()
@@ -49,21 +46,21 @@ class Deciding(Acting):
         now_s = self.clock.now_s()
         self._due, self.decided_s = False, now_s
         self._drop_orphans()
-        if self._policy_decides(now_s):  # else what it started would seem never to have begun
-            self._part("starting attempts", self._start_claimed)
+        # Else what was started before would seem never to have begun.
+        self._part("starting attempts", self._start_claimed)
         self._drop_stale_claims(now_s)
-        posed, commands = self._decided(now_s)
-        self._leave_out(posed.left_out)
+        left_out, commands = self._decided(now_s)
+        self._leave_out(left_out)
         if commands is None:
             return
-        found = commands.solution
-        self.last_round, self.last_instance, self.blocked = found, posed.instance, posed.blocked
+        found, seen = commands.solution, commands.seen
+        self.last_round, self.last_instance, self.blocked = found, seen.instance, seen.blocked
         stay = {attempt.key.job for attempt in self.state.live_attempts()} - commands.stop
         number = self.journal.last_round() + 1
         event = RoundDecided(
-            round=number, claims=commands.claims, stay=tuple(sorted(stay)), blocked=posed.blocked
+            round=number, claims=commands.claims, stay=tuple(sorted(stay)), blocked=seen.blocked
         )
-        text = dump_instance(posed.instance)
+        text = dump_instance(seen.instance)
         decided = dump_round(replace(found, instance_hash=text_hash(text)))
         listed = RoundEntry(
             number=number,
@@ -79,38 +76,14 @@ class Deciding(Acting):
         self.round_s = time.monotonic() - self._begun_s
         self._take_in(now_s, [event])
 
-    def _policy_decides(self, now_s: float) -> bool:
-        return self.policy is not None and self.policy.may_decide(now_s)
-
-    def _commanded(self, posed: Posed, now_s: float) -> Commands | None:
-        """Return what the policy commands, None where there is none or it fails."""
-        policy = self.policy
-        if policy is None or not policy.may_decide(now_s):
-            return None
-        closed = {status.node.name for status in self.statuses if not status.usable}
-        try:
-            return policy.decide(
-                posed.instance, self.state, posed.blocked, closed, float(self.settings.length)
-            )
-        except Exception as error:
-            policy.failed(now_s)
-            self.bug(f"deciding by policy {policy.name}", error)
-            self.record(
-                Noted(
-                    text=f"policy {policy.name} failed, and rounds are decided in its place for "
-                    f"{human(PAUSE_S)}: {said_of(error)}"
-                )
-            )
-            return None
-
-    def _decided(self, now_s: float) -> tuple[Posed, Commands | None]:
-        """What the present was posed as, and what was decided of it, None where nobody waits or
+    def _decided(self, now_s: float) -> tuple[dict[str, str], Commands | None]:
+        """Return who was left out, and what was decided of the others, None where nobody waits or
         runs.
 
         Where the running jobs cannot go on together (a quota was lowered, and some may not be
         preempted), these go on and the others are decided about. So they are where deciding fails
-        by a bug with a few jobs, for a while. Raises whatever it fails with where no round can be
-        decided at all.
+        by a bug with a few jobs, for a while. Rounds are decided in the place of a policy that
+        fails. Raises whatever it fails with where no round can be decided at all.
         """
         self._suspects = {
             name: one for name, one in self._suspects.items() if now_s - one[0] < SUSPECT_S
@@ -119,31 +92,47 @@ class Deciding(Acting):
             name: why for name, (_, why) in self._suspects.items() if name in self.state.open
         }
         failed: Exception | None = None
-        for number in range(MOST_TRIES):
+        for _ in range(MOST_TRIES):
             posed = self._pose(now_s, left_out)
-            commands = self._commanded(posed, now_s)
-            if not posed.instance.jobs and (commands is None or not commands.claims):
-                return posed, None
-            if commands is not None:
-                return posed, commands
-            if not number and self._reserve(posed.instance):
-                posed = self._pose(now_s, left_out)
+            driver = self.driver(now_s)
             try:
-                found = self._decide(posed.instance, posed.blocked, float(self.settings.budget))
-                return posed, commands_of(found, posed.instance, self.state)
-            except InputError as error:
-                if not posed.instance.running:
-                    raise
-                left_out = posed.left_out | stubborn(posed.instance, str(error))
+                return posed.left_out, self._drive(driver, posed.instance, posed.blocked)
             except Exception as error:
+                failed = error
+                if driver is self.policy:
+                    self._leave_policy_out(driver, now_s, error)
+                    continue
+                driver.failed(now_s, pause_s=0.0)
+                if isinstance(error, PolicyOvertimeError):
+                    raise
+                if isinstance(error, InputError):
+                    if not posed.instance.running:
+                        raise
+                    left_out = posed.left_out | stubborn(posed.instance, str(error))
+                    continue
                 said = f"deciding with it failed: {said_of(error)}"
                 names = at_fault(posed.instance, partial(self._fails, blocked=posed.blocked))
-                failed = error
                 self.bug(f"deciding with {', '.join(names[:3])}", error)
                 self._suspects |= dict.fromkeys(names, (now_s, said))
                 left_out = posed.left_out | dict.fromkeys(names, said)
         self._suspects.clear()  # it is not they
         raise failed or InputError("running jobs cannot go on together")
+
+    def _drive(
+        self, driver: RoundDriver, instance: Instance, blocked: tuple[Placement, ...]
+    ) -> Commands | None:
+        closed = {status.node.name for status in self.statuses if not status.usable}
+        return driver.decide(instance, self.state, blocked, closed, float(self.settings.length))
+
+    def _leave_policy_out(self, policy: RoundDriver, now_s: float, error: Exception) -> None:
+        policy.failed(now_s)
+        self.bug(f"deciding by policy {policy.named.name}", error)
+        self.record(
+            Noted(
+                text=f"policy {policy.named.name} failed, and rounds are decided in its place for "
+                f"{human(PAUSE_S)}: {said_of(error)}"
+            )
+        )
 
     def _pose(self, now_s: float, left_out: dict[str, str]) -> Posed:
         progress, strangers = self._progress(), self.strangers()
@@ -162,39 +151,11 @@ class Deciding(Acting):
             left_out,
         )
 
-    def _reserve(self, instance: Instance) -> bool:
-        """Keep a place for who has waited too long, and claim it once there is room; whether it
-        was claimed."""
-        closed = {status.node.name for status in self.statuses if not status.usable}
-        try:
-            due = self.reserving.claim(instance, self.state, closed, self.strangers())
-        except Exception as error:
-            self.bug("keeping a place", error)
-            self.reserving.current = None
-            return False
-        if due is not None:
-            self.state.claims[due.job] = due
-        return due is not None
-
-    def _decide(
-        self, instance: Instance, blocked: tuple[Placement, ...], budget_s: float
-    ) -> RoundSolution:
-        return decide(
-            instance,
-            self.settings.objective,
-            round_s=float(self.settings.length),
-            solver=self.settings.solver,
-            budget_s=budget_s,
-            blocked=blocked,
-            last=self.last_round,
-            reserved=self.reserving.places(instance.now_s),
-            keep=protected(self.state) & {entry.job for entry in instance.running},
-        )
-
     def _fails(self, instance: Instance, blocked: tuple[Placement, ...]) -> bool:
         """Whether deciding it fails by a bug."""
+        brief = RoundDriver(rounds_of(self.settings, BRIEFLY_S), self.settings.objective)
         try:
-            self._decide(instance, blocked, BRIEFLY_S)
+            self._drive(brief, instance, blocked)
         except InputError:
             return False
         except Exception:

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..estimates.history import gang
 from ..executors.base import AttemptState, Observation
+from ..model.job import Job
 from ..model.profile import UNMEASURED, Profile
 from ..profiling.attempts import measured_of
 from ..profiling.durations import Durations, Past
@@ -61,7 +62,7 @@ class Learning:
             self._complain(f"nothing was learned from {event.key}: {error}")
 
     def costs(self, user: str | None, command: str | None) -> Profile:
-        """A profile with what starting and saving took jobs alike."""
+        """Return a profile with what starting and saving took jobs alike."""
         if self._known is None:
             self._known, self._stale = {}, set(self._store.names())
         for name in self._stale:
@@ -70,20 +71,15 @@ class Learning:
             except InputError as error:
                 self._complain(str(error))
         self._stale.clear()
-        found = {
-            name: getattr(estimate(user, command, self._known.values()).profile, name)
-            for name in COSTS
-        }
+        stored = [*self._known.values()]
+        starting = estimate(user, command, stored).profile
+        costs = {name: getattr(starting, name) for name in COSTS}
         if command is not None:
             own = name_of(user, command)
-            alike = [
-                one
-                for one in self._known.values()
-                if one.command and name_of(one.user, one.command) == own
-            ]
+            alike = [run for run in stored if run.command and name_of(run.user, run.command) == own]
             saving = estimate(user, command, alike).profile
-            found |= {name: getattr(saving, name) for name in SAVING}
-        return replace(UNMEASURED, **found)
+            costs |= {name: getattr(saving, name) for name in SAVING}
+        return replace(UNMEASURED, **costs)
 
     def _add(self, job: LiveJob) -> None:
         submission, noun = job.submission, job.submission.job
@@ -103,15 +99,9 @@ class Learning:
         noun = job.submission.job
         if noun.command is None:
             return
-        seen = Observation(
-            key=attempt.key,
-            state=AttemptState.ENDED,
-            started_s=event.started_s,
-            ended_s=event.ended_s,
-            exit_status=event.exit_status,
-            progress=event.progress,
-            peak_memory_gib=event.peak_memory_gib,
-        )
+        names = ("started_s", "ended_s", "exit_status", "progress", "peak_memory_gib")
+        told = {name: getattr(event, name) for name in names}
+        seen = Observation(key=attempt.key, state=AttemptState.ENDED, **told)
         measured = measured_of(
             seen,
             gpus=attempt.mode.gpus,
@@ -128,26 +118,19 @@ class Learning:
 
 
 def believed(
-    learning: Learning | None,
-    runs_s: float,
-    user: str | None,
-    command: str | None,
-    gpus: int,
-    *,
-    stated_s: float | None = None,
-    limit_s: float | None = None,
+    learning: Learning | None, runs_s: float, job: Job, limit_s: float | None = None
 ) -> tuple[float, str | None]:
-    """The reference work that a new job is believed to be, and what that was taken from; None for
-    that where it is `stated_s`, what its user says. `limit_s` is when it is ended."""
-    prior_s, basis = _prior(stated_s, limit_s, runs_s)
-    found = (
-        None
-        if learning is None
-        else learning.durations.predict(user, command, gpus, prior_s=prior_s, basis=basis)
-    )
-    if found is None or not found.jobs:
-        return prior_s, _UNTAUGHT[basis]
-    return min(found.work_s, limit_s or math.inf), found.taken_from
+    """Return the reference work that a new job is believed to be, and what that was taken from;
+    None for that where it is its `duration_s`, what its user states. `limit_s` is when it is
+    ended."""
+    prior_s, basis = _prior(job.duration_s, limit_s, runs_s)
+    if learning is not None:
+        likely = learning.durations.predict(
+            job.user, job.command, gang(job), prior_s=prior_s, basis=basis
+        )
+        if likely.jobs:
+            return min(likely.work_s, limit_s or math.inf), likely.taken_from
+    return prior_s, _UNTAUGHT[basis]
 
 
 _UNTAUGHT = {

@@ -13,9 +13,10 @@ class Limits(NamedTuple):
 
 
 def limits_of(settings: Settings, user: str, tenant: str | None) -> Limits:
-    """Those of the user where cluster.toml has any, else those of the tenant, else those of all."""
+    """Return those of the user where cluster.toml has any, else those of the tenant, else those of
+    all."""
     weight, priority = settings.limits.max_weight, settings.limits.max_priority
-    theirs = next((one for one in settings.tenants if one.name == tenant), None)
+    theirs = next((own for own in settings.tenants if own.name == tenant), None)
     for own in (theirs, settings.limits.users.get(user)):
         if own is not None:
             weight = weight if own.max_weight is None else own.max_weight

@@ -1,11 +1,12 @@
 """The cluster that a policy drives on real nodes: jobs follow what is seen of them."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from ..driver.blocked import amounts
+from ..driver.blocked import Amounts, amounts
 from ..driver.layout import Need
+from ..driver.snapshot import Snapshot
 from ..driver.state import Ending, JobState, Run
 from ..driver.world import World
 from ..model.instance import Instance, Placement, Running
@@ -31,12 +32,15 @@ class LiveWorld(World):
     the cluster as if it had been done. No job shares GPUs with another.
     """
 
+    waits_pause = True
+
     def __init__(self, instance: Instance, state: State) -> None:
         self._live = state
         self._taken: dict[str, tuple[int, int]] = {}
         self._finished: dict[str, None] = {}
         self.started: dict[str, Claim] = {}
         self.stopped: set[str] = set()
+        self._present = Snapshot(instance)
         super().__init__(instance)
         self._next_index = len(instance.jobs)
 
@@ -51,6 +55,16 @@ class LiveWorld(World):
     def waited_s(self, job_id: str) -> float:
         """How long the job has waited in all, by the journal."""
         return self._live.waited_s(self._live.jobs[job_id], self.now_s)
+
+    def seen(self, jobs: Iterable[str]) -> Snapshot | None:
+        """The present as it was given, unless a policy has made it another."""
+        present = self._present.instance
+        same = self.running.keys() == present.running_job.keys() and not self.stopped
+        return self._present if same and all(name in present.job for name in jobs) else None
+
+    def held_by_others(self) -> Amounts:
+        """What is held by others than the jobs that are known here."""
+        return {name: [*taken] for name, taken in self._taken.items()}
 
     def preempt(self, job_id: str) -> None:
         """Preempt a running job; one that is only about to start does not."""
@@ -89,24 +103,32 @@ class LiveWorld(World):
         given away, and the nodes that take no jobs."""
         self.now_s = instance.now_s
         self.instance = replace(instance, now_s=self.instance.now_s)
+        self._present = Snapshot(instance, blocked=tuple(blocked))
         self._wakes = {time_s for time_s in self._wakes if time_s > self.now_s}
         self.started, self.stopped = {}, set()
         del self._arrived[:-KEPT], self._released[:-KEPT]  # of a policy that does not ask for them
+        state = self._live
+        self.claims = {name: self.claims[name] for name in self.claims if name in state.claims}
+        self.protected = reserved(state)
         runs = instance.running_job
         for name in [*self.running, *self.saving]:
             self._look_at_holder(self._state[name], runs.get(name))
         for job in sorted(instance.jobs, key=first_come):
-            state = self._known(job, instance.remaining_s(job))
+            known = self._known(job, instance.remaining_s(job))
             entry = runs.get(job.id)
             if entry is None:
-                self._waits(state, instance)
-            elif state.run is None:
+                self._waits(known, instance)
+            elif known.run is None:
                 self.waiting.pop(job.id, None)
                 self._go_on(entry)
             else:
-                self._goes_on(state, entry)
+                self._goes_on(known, entry)
         for name in [*self.waiting]:
-            if name not in instance.job and not self._comes_back(self._live.open.get(name)):
+            if (
+                name not in instance.job
+                and name not in self.claims
+                and not self._comes_back(state.open.get(name))
+            ):
                 del self.waiting[name]
         self._seize(instance, blocked)
         for name in [name for name in self.lost if name not in closed]:
@@ -230,6 +252,15 @@ class LiveWorld(World):
         if len(self._finished) > KEPT:
             name = next(iter(self._finished))
             del self._finished[name], self._states[self._state.pop(name).index]
+
+
+def reserved(state: State) -> set[str]:
+    """Return the jobs that have started, or are to start, on the place that was kept for them."""
+    return {claim.job for claim in state.claims.values() if claim.reserved} | {
+        attempt.key.job
+        for attempt in state.live_attempts()
+        if attempt.reserved and not attempt.leaving
+    }
 
 
 def _same(run: Run, mode: Mode, placement: Placement) -> bool:

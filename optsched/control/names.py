@@ -24,7 +24,7 @@ class Names:
 
     def texts(self, job_ids: Sequence[str]) -> tuple[str, ...]:
         """Names, then how many others."""
-        shown = [one for one in job_ids if self.shown(one)]
+        shown = [name for name in job_ids if self.shown(name)]
         others = len(job_ids) - len(shown)
         more = [f"{others} job{'s' * (others != 1)} of other users"] if others else []
         return (*shown, *more)

@@ -58,14 +58,25 @@ class NodeSettings(Part):
     emulate: bool = False
 
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes of this table. Raises ValueError for a faulty name."""
+        """Return the nodes of this table. Raises ValueError for a faulty name."""
         return tuple(
             Node(**self.model_dump(exclude={"name", "emulate"}) | {"name": name})
             for name in expand_hostlist(self.name)
         )
 
 
-class TenantSettings(Part):
+MostWeight = Annotated[float, Field(gt=0, le=MOST_WEIGHT)]
+MostPriority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
+
+
+class UserLimits(Part):
+    """The most that the jobs of one user may ask for; None: as others."""
+
+    max_weight: MostWeight | None = None
+    max_priority: MostPriority | None = None
+
+
+class TenantSettings(UserLimits):
     """A tenant: its quota, and who belongs to it (user names; without any, everybody may name it).
     `max_weight` and `max_priority` are the most that its jobs may ask for, where that is not what
     `[limits]` says."""
@@ -75,32 +86,18 @@ class TenantSettings(Part):
     borrow_gpus: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
     users: tuple[str, ...] = ()
-    max_weight: float | None = Field(default=None, gt=0, le=MOST_WEIGHT)
-    max_priority: int | None = Field(default=None, ge=0, le=MOST_PRIORITY)
 
     def tenant(self) -> Tenant:
-        """The noun."""
-        return Tenant(
-            name=self.name,
-            gpu_quota=self.gpu_quota,
-            borrow_gpus=self.borrow_gpus,
-            weight=self.weight,
-        )
-
-
-class UserLimits(Part):
-    """The most that the jobs of one user may ask for; None: as others."""
-
-    max_weight: float | None = Field(default=None, gt=0, le=MOST_WEIGHT)
-    max_priority: int | None = Field(default=None, ge=0, le=MOST_PRIORITY)
+        """Return the noun."""
+        return Tenant(**self.model_dump(exclude={"users", *UserLimits.model_fields}))
 
 
 class LimitSettings(Part):
     """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
     otherwise. Root, the controller's own user and `api.administrators` may go beyond."""
 
-    max_weight: float = Field(default=1.0, gt=0, le=MOST_WEIGHT)
-    max_priority: int = Field(default=0, ge=0, le=MOST_PRIORITY)
+    max_weight: MostWeight = 1.0
+    max_priority: MostPriority = 0
     users: dict[str, UserLimits] = Field(default_factory=dict)
 
 
@@ -213,7 +210,8 @@ def read_settings(path: Path) -> Settings:
         settings = Settings.model_validate(parsed)
         faults = list(_faults(settings))
     except ValidationError as error:
-        known = {field for part in Part.__subclasses__() for field in part.model_fields}
+        kinds: list[type[Part]] = [*Part.__subclasses__(), TenantSettings]
+        known = {field for kind in kinds for field in kind.model_fields}
         known.update(registry.names("executors"))
         data = json.dumps(parsed, default=str)
         faults = list(shape_faults(error.errors(include_url=False), data, known))
@@ -223,7 +221,7 @@ def read_settings(path: Path) -> Settings:
     tenants = tuple(tenant.tenant() for tenant in settings.tenants)
     # What no round could be about is no cluster.
     check_instance(Instance(name=str(path), cluster=settings.cluster, tenants=tenants))
-    folders = {"state": settings.state, "shared": settings.shared, "outputs": settings.outputs}
+    folders = {name: getattr(settings, name) for name in ("state", "shared", "outputs")}
     return settings.model_copy(
         update={
             name: (path.parent / folder).absolute()
@@ -262,19 +260,12 @@ def _faults(settings: Settings) -> Iterator[Fault]:
             yield Fault(f"nodes[{i}].name", str(error), "write names as gpu-[0-3,7]")
     if len(names) > MAX_NODES:
         yield Fault("nodes", f"there are more than {MAX_NODES}", "correct the range")
-    for what, found in (
-        ("nodes", names),
-        ("tenants", [tenant.name for tenant in settings.tenants]),
-    ):
-        for name in (name for name, count in Counter(found).items() if count > 1):
+    tenants = [tenant.name for tenant in settings.tenants]
+    for what, every in (("nodes", names), ("tenants", tenants)):
+        for name in (name for name, count in Counter(every).items() if count > 1):
             yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
-    for what, seconds in (
-        ("every", settings.every),
-        ("length", settings.length),
-        ("budget", settings.budget),
-        ("runs", settings.runs),
-    ):
-        if not float(seconds) > 0:
+    for what in ("every", "length", "budget", "runs"):
+        if not float(getattr(settings, what)) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
     try:
         objective = wanted(settings.objective, Cluster(nodes=()))
@@ -288,15 +279,9 @@ def _faults(settings: Settings) -> Iterator[Fault]:
                 yield Fault("policy", str(error), "see `optsched list policies`")
         elif settings.policy_options:
             yield Fault("policy_options", "there is no policy for them", "name a policy")
-    chosen: tuple[tuple[str, registry.Group, str], ...] = (
-        ("solver", "rounds", settings.solver),
-        ("executor", "executors", settings.executor),
-    )
-    for what, group, name in chosen:
-        names_there = registry.names(group)
-        if name not in names_there:
-            yield Fault(
-                what,
-                f"{name!r} is unknown{perhaps(name, names_there)}",
-                f"choose from {', '.join(names_there)}",
-            )
+    groups: dict[str, registry.Group] = {"solver": "rounds", "executor": "executors"}
+    for what, group in groups.items():
+        name, known = getattr(settings, what), registry.names(group)
+        if name not in known:
+            remedy = f"choose from {', '.join(known)}"
+            yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", remedy)

@@ -1,11 +1,12 @@
 """What a user submits: a job, and the command that does its work."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..frozen import frozen
 from ..model.job import Job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Submission:
     """A job with what is needed to run it.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from ..model.instance import Placement
+from ..model.instance import Placement, Slot
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
 from .outlook import Outlook
@@ -19,10 +19,9 @@ it..."""
 GANG_BACKLOGS = 8.0
 """... and, where places were kept for too many others already, so many times as long as all GPUs
 together need for what was there when it came."""
-import os
-DRAINED = float(os.environ.get("DR","0.01"))
+DRAINED = 0.001
 """Places are kept before that while the GPU time that they wait for their jobs is at most this
-share of all."""
+share of all: where everybody waits, draining for each gang would make all wait longer."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
@@ -67,12 +66,16 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
     order of their expected end until it fits. None where it never does.
 
     Who saves or runs on a node of which something is `claimed` leaves it, for this, when the claim
-    does.
+    does; a node that is lost gives no place.
     """
+    nodes = (world.cluster.node[name] for name in world.lost)
+    lost = (
+        ((Slot(node=node.name, gpus=node.gpus, cpus=node.cpus or 0),), math.inf) for node in nodes
+    )
     outlook = Outlook(world)
     until_s: dict[str, float] = {}
     ends: list[tuple[float, str, tuple[str, int, int] | None]] = []
-    for placement, end_s in claimed:
+    for placement, end_s in (*claimed, *lost):
         for slot in placement:
             until_s[slot.node] = max(end_s, until_s.get(slot.node, 0.0))
             ends.append(
@@ -104,22 +107,34 @@ class _Ripening:
     """Waiting jobs by when their patience is over."""
 
     def __init__(self) -> None:
-        self._ripens: list[tuple[float, float, str]] = []
+        self._ripens: list[tuple[float, float, str, float]] = []
         self._ripe: list[tuple[float, str]] = []
 
-    def add(self, world: World, job_id: str, ripe_s: float) -> None:
-        """Add a job whose patience is over at `ripe_s`."""
-        heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id))
+    def add(self, world: World, job_id: str, backlog_s: float) -> None:
+        """Add a job whose patience is that at a backlog of so many seconds."""
+        ripe_s = _ripe_s(world, job_id, backlog_s)
+        heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id, backlog_s))
 
     def ripe(self, world: World) -> list[str]:
         """Return the waiting jobs whose patience is over, in the order of submission."""
         while self._ripens and self._ripens[0][0] <= world.now_s:
-            _, submit_s, job_id = heappop(self._ripens)
-            if job_id in world.waiting:
+            _, submit_s, job_id, backlog_s = heappop(self._ripens)
+            if job_id not in world.waiting:
+                continue
+            if world.waits_pause and _ripe_s(world, job_id, backlog_s) > world.now_s:
+                self.add(world, job_id, backlog_s)
+            else:
                 heappush(self._ripe, (submit_s, job_id))
         while self._ripe and self._ripe[0][1] not in world.waiting:
             heappop(self._ripe)
         return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
+
+
+def _ripe_s(world: World, job_id: str, backlog_s: float) -> float:
+    """Return when the patience of a waiting job is over if it waits on."""
+    run_s = world.fastest_finish_s(job_id)
+    wait_s = patience_s(world.fewest_gpus(job_id), run_s, backlog_s)
+    return world.now_s + wait_s - world.waited_s(job_id)
 
 
 class Reservations:
@@ -133,10 +148,10 @@ class Reservations:
 
     def __init__(self) -> None:
         self.current: Reservation | None = None
-        self._counted, self._backlog = 0, 0.0
         self._new: list[str] = []
-        self._soon, self._now = _Ripening(), _Ripening()
+        self._early, self._late = _Ripening(), _Ripening()
         self._paid_s = -math.inf
+        self._counted, self._backlog = 0, 0.0
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
     def arrived(self, world: World, job_id: str) -> None:
@@ -148,24 +163,20 @@ class Reservations:
         """See when the patience of those ends that did not start as soon as they came."""
         for job_id in self._new:
             if job_id in world.waiting:
-                gpus, run_s = world.fewest_gpus(job_id), world.fastest_finish_s(job_id)
-                since_s = world.now_s - world.waited_s(job_id)
-                self._soon.add(world, job_id, since_s + patience_s(gpus, run_s))
-                most_s = patience_s(gpus, run_s, self._backlog_s(world))
-                self._now.add(world, job_id, since_s + most_s)
+                self._early.add(world, job_id, 0.0)
+                self._late.add(world, job_id, self._backlog_s(world))
         self._new.clear()
 
     def _backlog_s(self, world: World) -> float:
         """Return how long all GPUs together need for the jobs that are here, within `RECOUNT`."""
         jobs = len(world.waiting) + len(world.running)
         if abs(jobs - self._counted) > RECOUNT * self._counted:
-            self._counted = jobs
             gpu_s = math.fsum(
                 world.service_gpus(job) * world.fastest_finish_s(job)
                 for job in (*world.waiting, *world.running)
                 if world.options(job)
             )
-            self._backlog = gpu_s / max(1, world.cluster.total_gpus)
+            self._counted, self._backlog = jobs, gpu_s / max(1, world.cluster.total_gpus)
         return self._backlog
 
     def renew(
@@ -195,20 +206,22 @@ class Reservations:
             if self.current is not None:
                 self._pay(world, self.current)
                 return True
-            self._nowhere[job_id] = lost
+            if all(
+                world.expected_release_s(job) < math.inf for job in (*world.running, *world.saving)
+            ):
+                self._nowhere[job_id] = lost
         return before is not None
 
     def entitled(self, world: World) -> list[str]:
         """Return the waiting jobs for whom a place may be kept now, in the order of submission."""
         self._look_at_new(world)
-        return (self._soon if world.now_s >= self._paid_s else self._now).ripe(world)
+        return (self._early if world.now_s >= self._paid_s else self._late).ripe(world)
 
     def _pay(self, world: World, kept: Reservation) -> None:
-        """Let time pass until the GPU time that a place waits for its job is `DRAINED` of all."""
-        waits_s = max(0.0, kept.due_s - world.now_s)
+        """Let time pass until the GPU time that the place waits for its job is `DRAINED` of all."""
         gpus = sum(slot.gpus for slot in kept.placement)
-        share = gpus / (DRAINED * max(1, world.cluster.total_gpus))
-        self._paid_s = max(self._paid_s, world.now_s) + waits_s * share
+        waits_s = max(0.0, kept.due_s - world.now_s) * gpus / max(1, world.cluster.total_gpus)
+        self._paid_s = max(self._paid_s, world.now_s) + waits_s / DRAINED
 
     def _takes_too_much(self, world: World, job_id: str) -> bool:
         """Whether no place is kept for the job before others that started on theirs are done."""

@@ -1,7 +1,7 @@
 """The present of a simulation as an instance: what a policy that decides by optimization solves."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from ..files.faults import REMAINING_TOLERANCE
@@ -20,12 +20,14 @@ class Snapshot:
     `saving` are jobs that are being preempted, which are not among the jobs of `instance`: (job,
     what it holds, until when). GPUs that two jobs share are named only once: not with a saving job
     whose partner is in `instance`, and of two saving ones with the one that leaves later.
-    `blocked` is what these hold, what is claimed, and nodes that are lost.
+    `blocked` is what these hold, what is claimed, and nodes that are lost. `pinned` are running
+    jobs that were not to be preempted.
     """
 
     instance: Instance
     saving: tuple[tuple[str, Placement, float], ...] = ()
     blocked: tuple[Placement, ...] = ()
+    pinned: Set[str] = frozenset()
 
 
 def snapshot(
@@ -143,7 +145,7 @@ def _with_budgets_left(world: World, jobs: list[str]) -> Cluster:
 def _blocked(world: World, saving: list[Placement]) -> tuple[Placement, ...]:
     """What is being saved, lost or claimed, on each node the more: claims are mostly on what is
     being saved."""
-    taken = amounts(saving)
+    taken = amounts(saving, world.held_by_others())
     for name in world.lost:
         node = world.cluster.node[name]
         taken[name] = [node.gpus, node.cpus or 0]

@@ -17,6 +17,7 @@ from ..physics import (
 )
 from ..physics.contention import channel_loads
 from ..physics.modes import Option
+from .blocked import Amounts
 from .layout import Need
 from .sharing import sharing_placement
 from .state import Ending, JobState, Run, gpus_counted
@@ -37,6 +38,9 @@ class World(ClusterView):
     `protected` are the jobs that have started on the place that was kept for them (see
     `reservation`).
     """
+
+    waits_pause = False
+    """Whether jobs can be on hold, which is no waiting."""
 
     def __init__(self, instance: Instance, estimates: Estimates | None = None) -> None:
         super().__init__(instance, estimates)
@@ -138,6 +142,10 @@ class World(ClusterView):
     def seen(self, jobs: Iterable[str]) -> "Snapshot | None":
         """The present with these waiting jobs, where it is known already as an instance."""
         return None
+
+    def held_by_others(self) -> Amounts:
+        """GPUs and cores by node that are held by none of the jobs here."""
+        return {}
 
     def start_sharing(
         self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False

@@ -144,7 +144,7 @@ def _choose(
         return (solver,), None, None, options
     policies = tuple(name for name in HEURISTICS if name in known) or known
     if solver != "auto":
-        found, reason = _usable(solver, instance, objective)
+        usable, reason = _usable(solver, instance, objective)
         name = solver if isinstance(solver, str) else solver.name
         with suppress(SolverUnavailableError):
             declared = (
@@ -153,7 +153,7 @@ def _choose(
                 else declaration(solver)
             )
             options = read_options(f"solver {name}", declared, given)
-        return policies, found, reason, options
+        return policies, usable, reason, options
     chosen, reason = choose_solver(instance, objective)
     what = "solver auto, which finds no exact solver for this,"
     if chosen is not None:
@@ -171,9 +171,9 @@ def choose_solver(instance: Instance, objective: Objective) -> tuple[Solver | No
         if len(instance.jobs) > most_jobs:
             reasons.append(f"{name} is for up to {most_jobs:,} jobs")
             continue
-        found, reason = _usable(name, instance, objective)
-        if found is not None:
-            return found, None
+        usable, reason = _usable(name, instance, objective)
+        if usable is not None:
+            return usable, None
         reasons.append(str(reason))
     return None, "; ".join(reasons) or "no exact solver is installed"
 
@@ -184,11 +184,11 @@ def _usable(
     """Return the solver, or None and why it cannot be used for this. Raises InputError for an
     unknown name."""
     try:
-        found = registry.solver(solver) if isinstance(solver, str) else solver
-        missing = missing_modules(found)
+        plug_in = registry.solver(solver) if isinstance(solver, str) else solver
+        missing = missing_modules(plug_in)
         if missing:
-            return None, f"{found.name} needs {', '.join(missing)}, which is not installed"
-        reason = found.supports(instance, objective)
+            return None, f"{plug_in.name} needs {', '.join(missing)}, which is not installed"
+        reason = plug_in.supports(instance, objective)
     except SolverUnavailableError as error:
         return None, str(error)
     except InputError:
@@ -199,4 +199,4 @@ def _usable(
             None,
             f"{name} crashed when asked whether it can plan this: {type(error).__name__}: {error}",
         )
-    return (None, f"{found.name} cannot plan this: {reason}") if reason else (found, None)
+    return (None, f"{plug_in.name} cannot plan this: {reason}") if reason else (plug_in, None)

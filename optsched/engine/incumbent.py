@@ -139,7 +139,7 @@ class Incumbent:
     def _limits(self) -> list[Limit | None]:
         """Return the best limit of each level; a claim counts only where all earlier levels are
         proven optimal."""
-        found: list[Limit | None] = []
+        limits: list[Limit | None] = []
         earlier_closed = True
         for k, value in enumerate(self._values()):
             limit = self._combinatorial.get(k)
@@ -157,8 +157,8 @@ class Incumbent:
             earlier_closed = earlier_closed and by.is_closed(
                 value, None if limit is None else limit.bound
             )
-            found.append(limit)
-        return found
+            limits.append(limit)
+        return limits
 
     def _refute(self) -> None:
         """Drop bounds that the verified plan shows to be wrong, and remember the reason."""

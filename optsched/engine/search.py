@@ -284,14 +284,14 @@ class Search:
 
     def hear(self, name: str, kind: str, *said: Any) -> None:
         """Take in one message of the solver."""
-        found = self.incumbent
-        before = found.plan, found.levels()
+        incumbent = self.incumbent
+        before = incumbent.plan, incumbent.levels()
         if kind == "log":
             if self.log is not None:
                 self.log(str(said[0]))
             return
         if kind == "plan":
-            reason = found.offer(said[0], name)
+            reason = incumbent.offer(said[0], name)
             if reason is not None:
                 self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
         elif kind == "bound":
@@ -313,9 +313,9 @@ class Search:
             self.notes.append(f"{name} crashed at: {where}")
         else:
             self.finished = True
-        while found.refuted_claims:
-            self.blame(f"{name} claimed {found.refuted_claims.pop(0)}")
-        if (found.plan, found.levels()) != before:
+        while incumbent.refuted_claims:
+            self.blame(f"{name} claimed {incumbent.refuted_claims.pop(0)}")
+        if (incumbent.plan, incumbent.levels()) != before:
             self.progress()
             self.finished = self.finished or self.is_enough()
 
@@ -376,31 +376,32 @@ class Search:
 
     def solution(self, exact: Solver | None) -> Solution:
         """Return the answer, with the reasons for what is not as it was asked for."""
-        found, infeasible = self.incumbent, False
+        incumbent, infeasible = self.incumbent, False
         if exact is not None and self.infeasible is not None:
-            infeasible = found.plan is None
+            infeasible = incumbent.plan is None
             if infeasible:
                 self.notes.append(f"{exact.name} holds that no plan exists: {self.infeasible}")
             else:
                 self.blame(
                     f"{exact.name} holds that no plan exists ({self.infeasible}), "
-                    f"but the plan of {found.source} passes the verifier"
+                    f"but the plan of {incumbent.source} passes the verifier"
                 )
         if self.interrupted:
             self.notes.append("stopped by Ctrl-C")
             if exact is not None and not self.finished:
                 self.trouble.append(f"{exact.name} was stopped by Ctrl-C before it was done")
-        if self.gap > 0 and not found.is_optimal() and self.is_enough():
+        if self.gap > 0 and not incumbent.is_optimal() and self.is_enough():
             self.notes.append(f"the search ended at a gap of at most {self.gap:.4g}, as asked")
         for number, bound in sorted(self.constrained_bounds.items()):
+            name = incumbent.levels()[number].name
             self.notes.append(
-                f"with the side constraints {found.levels()[number].name} is at least {bound:.10g} "
+                f"with the side constraints {name} is at least {bound:.10g} "
                 f"({exact.name if exact else ''}); this is no bound of the instance"
             )
         name, fallback = self._who_answered(exact)
         status: Status = "unknown"
-        if found.plan is not None:
-            status = "optimal" if found.is_optimal() else "feasible"
+        if incumbent.plan is not None:
+            status = "optimal" if incumbent.is_optimal() else "feasible"
         elif infeasible:
             status = "infeasible"
         return Solution(
@@ -410,12 +411,12 @@ class Search:
             seed=self.seed,
             objective=self.objective.name,
             status=status,
-            levels=found.levels(),
-            plan=found.plan,
-            bound_source=found.bound_source(),
+            levels=incumbent.levels(),
+            plan=incumbent.plan,
+            bound_source=incumbent.bound_source(),
             wall_s=None if self.workers == 1 else round(self.elapsed_s(), 3),
             fallback=fallback,
-            notes=(*self.notes, *found.refuted_bounds),
+            notes=(*self.notes, *incumbent.refuted_bounds),
         )
 
     def _who_answered(self, exact: Solver | None) -> tuple[str, str | None]:

@@ -1,9 +1,8 @@
 """How value and bound of a solve developed."""
 
-import csv
-import io
 from collections.abc import Callable
 
+from ..files import csv_text
 from .search import Progress
 
 TRACE_COLUMNS = ("wall_s", "value", "bound", "source")
@@ -27,10 +26,7 @@ class Trace:
         """Return one line per change: `wall_s` since the start, `value` and `bound` of the first
         objective that is not settled, and the `source` of the plan; empty where there is none
         yet."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(TRACE_COLUMNS)
-        writer.writerows(
-            [f"{wall_s:.3f}", value, bound, source] for wall_s, value, bound, source in self.rows
+        lines = (
+            (f"{wall_s:.3f}", value, bound, source) for wall_s, value, bound, source in self.rows
         )
-        return out.getvalue()
+        return csv_text([TRACE_COLUMNS, *lines])

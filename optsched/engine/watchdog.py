@@ -214,20 +214,20 @@ class Child:
                 self._selector.unregister(self._output)
 
     def _messages_in_buffer(self) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = []
+        messages: list[tuple[Any, ...]] = []
         while len(self._buffer) >= child.HEADER.size:
             (size,) = child.HEADER.unpack_from(self._buffer)
             end = child.HEADER.size + size
             if len(self._buffer) < end and size <= MAX_MESSAGE_BYTES:
                 break
             try:
-                found.append(_load(bytes(memoryview(self._buffer)[child.HEADER.size : end])))
+                messages.append(_load(bytes(memoryview(self._buffer)[child.HEADER.size : end])))
                 del self._buffer[:end]
             except BadMessageError as error:
-                found.append(("junk", str(error)))
+                messages.append(("junk", str(error)))
                 self._buffer.clear()
                 self.ended = True
-        return found
+        return messages
 
 
 class _PlansOnly(pickle.Unpickler):

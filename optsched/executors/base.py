@@ -72,6 +72,11 @@ class Order:
     image: str | None = None
     origin: str | None = None
 
+    @property
+    def nodes(self) -> list[str]:
+        """The names of its nodes, by rank."""
+        return [slot.node for slot in self.placement]
+
 
 class AttemptState(StrEnum):
     """Where an attempt is: `starting` until its commands run, `ended` when nothing of it is left on
@@ -226,6 +231,18 @@ class Arrival:
     gone: str | None = None
     unplanned: str | None = None
     barred: str | None = None
+
+
+def in_one_line(said: object, most: int = 300) -> str:
+    """Return what a manager has `said`, cut off after so many characters, as a part of a
+    sentence."""
+    return " ".join(str(said or "").split())[:most].rstrip(".")
+
+
+def because(said: object) -> str:
+    """Return that as the end of a clause, nothing where nothing was said."""
+    words = in_one_line(said)
+    return f": {words}" if words else ""
 
 
 class RefusedError(OptschedError):

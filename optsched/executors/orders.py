@@ -24,7 +24,7 @@ def names_folder(node: str) -> bool:
 def check(order: Order, images: bool = False, shares: bool = False) -> None:
     """Raise RefusedError for what no executor can start, or none without `images` or that does not
     have two attempts share GPUs."""
-    names = [slot.node for slot in order.placement]
+    names = order.nodes
     paths = (order.directory, order.checkpoint_directory or "/")
     relative = next((path for path in paths if not os.path.isabs(path)), None)
     texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
@@ -119,7 +119,7 @@ def told(order: Order, progress: Path) -> dict[str, str]:
         "OPTSCHED_ATTEMPT": str(order.key.number),
         "OPTSCHED_KEY": str(order.key),
         "OPTSCHED_PROGRESS": str(progress),
-        "OPTSCHED_NODES": ",".join(slot.node for slot in order.placement),
+        "OPTSCHED_NODES": ",".join(order.nodes),
         "OPTSCHED_NODE_COUNT": str(max(1, len(order.placement))),
     }
     if order.checkpoint_directory:

@@ -11,8 +11,8 @@ from .supervision import records
 def tag_of(path: Path) -> str:
     """The tag that is kept in the file `path`, made now if there is none. Raises InputError,
     OSError."""
-    records.write_first(str(path), {"tag": secrets.token_hex(4)})
-    found = records.read(str(path))
+    records.write_first(path, {"tag": secrets.token_hex(4)})
+    found = records.read(path)
     if found is None or not isinstance(found.get("tag"), str):
         raise InputError(f"{path} is damaged; put back the one it was, or name another folder")
     return str(found["tag"])

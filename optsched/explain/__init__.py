@@ -26,7 +26,6 @@ __all__ = [
     "OptionNumbers",
     "RowCost",
     "Swap",
-    "explain",
     "explain_inactive",
 ]
 
@@ -37,14 +36,6 @@ KINDS = {
     Kind.BESIDE: "share",
     Kind.ALONE: "stay alone",
 }
-
-
-def explain(model: RoundModel, solution: RoundSolution, job_id: str) -> Explanation:
-    """Return the numbers behind one decision of a round. For many jobs make one `Explainer`.
-
-    Raises InputError where `solution` is no round of this model, or the instance has no such job.
-    """
-    return Explainer(model, solution).job(job_id)
 
 
 class Explainer:
@@ -196,7 +187,7 @@ class Explainer:
             value=float(model.options.value[option]),
             price=price,
             reduced=float(model.options.value[option]) - price,
-            rows=tuple(sorted(rows, key=lambda one: (-one.share, one.row))),
+            rows=tuple(sorted(rows, key=lambda cost: (-cost.share, cost.row))),
         )
 
     def _classes(self, placement: Placement) -> int:
@@ -212,7 +203,7 @@ class Explainer:
         p = int(model.options.pattern[best])
         numbers = self._numbers(best)
         if self._reduced[best] <= ROUNDING * max(abs(numbers.value), abs(numbers.price)):
-            return False, tuple(one.row for one in numbers.rows)
+            return False, tuple(cost.row for cost in numbers.rows)
         short = self._room.short(p)
         pattern = model.fresh(best)
         most, total = self._room.room(p, model.jobs[int(model.options.job[best])])
@@ -330,14 +321,14 @@ def _prices_of(model: RoundModel, solution: RoundSolution) -> Floats:
     known: dict[str, list[float]] = defaultdict(list)
     for row in solution.prices:
         known[row.name].append(row.price)
-    found = np.zeros(len(model.rows.limits))
+    prices = np.zeros(len(model.rows.limits))
     for r, named in enumerate(model.rows.limits):
         if not known[named.name]:
             raise InputError(
                 f"the round has no price of {named.name}; it was made for another instance"
             )
-        found[r] = known[named.name].pop(0)
-    return found
+        prices[r] = known[named.name].pop(0)
+    return prices
 
 
 def _others(job_id: str, nodes: tuple[str, ...], *on: dict[str, list[str]]) -> tuple[str, ...]:

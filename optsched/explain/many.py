@@ -20,11 +20,11 @@ def explain_all(
     where one of them could run now."""
     inactive = {job: explain_inactive(instance, job) for job in jobs}
     if all(inactive.values()):
-        return [found for found in inactive.values() if found is not None]
+        return [explanation for explanation in inactive.values() if explanation is not None]
     solution = decided()
     model = build(instance, parse(solution.objective), solution.round_s, refill=solution.refill)
     explainer = Explainer(model, solution)
-    return [found or explainer.job(job) for job, found in inactive.items()]
+    return [explanation or explainer.job(job) for job, explanation in inactive.items()]
 
 
 def round_of_plan(
@@ -43,10 +43,10 @@ def round_of_plan(
 
 def _first_steps(instance: Instance, plan: Plan) -> tuple[JobRound, ...]:
     """Return what each job holds once those who leave have saved."""
-    found = []
+    steps = []
     for entry in plan.jobs:
         if entry.decision in ("wait", "preempt"):
-            found.append(JobRound(id=entry.id, decision=entry.decision))
+            steps.append(JobRound(id=entry.id, decision=entry.decision))
             continue
         running = instance.running_job.get(entry.id)
         step = entry.segments[0]
@@ -60,7 +60,7 @@ def _first_steps(instance: Instance, plan: Plan) -> tuple[JobRound, ...]:
             )
         ):
             step = entry.segments[1]  # the first is its checkpoint where it was
-        found.append(
+        steps.append(
             JobRound(id=entry.id, decision=entry.decision, mode=step.mode, placement=step.placement)
         )
-    return tuple(found)
+    return tuple(steps)

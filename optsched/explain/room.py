@@ -8,7 +8,7 @@ from math import inf
 from ..model.instance import Placement
 from ..model.job import Job, Mode
 from ..physics import memory_gib
-from ..physics.capacity import Ties
+from ..physics.capacity import Ties, gpus_that_fit
 from ..physics.modes import WIDEST_FIRST
 from ..round.held import SLACK
 from ..round.model import NODE_ROWS, Ints, RoundModel
@@ -168,12 +168,7 @@ class Room:
         if not pattern.gpus:
             return int(cpus >= pattern.cpus and memory >= pattern.memory_gib)
         each, per_gpu = pattern.cpus // pattern.gpus, pattern.memory_gib / pattern.gpus
-        most: int = max(0, gpus)
-        if each:
-            most = int(min(most, max(0, cpus) // each))
-        if per_gpu:
-            most = int(min(most, max(0.0, memory) // per_gpu))
-        return most
+        return gpus_that_fit(gpus, cpus, memory, each, per_gpu)
 
     def _has_room(self, pattern: Pattern, nodes: Iterable[int], gone: Collection[int]) -> bool:
         return self._usable(pattern, nodes, gone) >= max(pattern.gpus, 1)

@@ -1,6 +1,7 @@
 """Explanations in one sentence."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from ..duration import human
 from ..model.instance import Instance
@@ -13,116 +14,102 @@ EQUAL = 1e-6
 """Values this close relative to each other are the same."""
 
 
-def sentence(instance: Instance, found: Explanation) -> str:
+def sentence(instance: Instance, why: Explanation) -> str:
     """Return what an explanation says, for people."""
-    says = {
-        "never": _never,
-        "later": _later,
-        "wait": _wait,
-        "preempt": _preempt,
-        "continue": _continue,
-        "migrate": _move,
-        "resize": _move,
-        "start": _start,
-        "resume": _start,
-    }[found.state]
-    return f"{found.id} {says(instance, found)}."
+    match why.state:
+        case "never":
+            says = f"can never run: {why.reason}"
+        case "later":
+            says = _later(instance, why)
+        case "wait":
+            says = _wait(why)
+        case "preempt":
+            way = f" and makes way for {_names(why.makes_way_for)}" if why.makes_way_for else ""
+            costs = f"; this costs it {_overhead(why.leaver)}" if why.leaver else ""
+            worth = _worth(why.keep, "what it held", "to keep it was")
+            says = f"is preempted{way}{worth}{costs}"
+        case "continue":
+            says = f"continues{_where(why)}{_staying(why)}"
+        case "migrate":
+            says = f"migrates{_moving(why)}"
+        case "resize":
+            says = f"is resized and goes on{_moving(why)}"
+        case "start" | "resume":
+            verb = "starts" if why.state == "start" else "is resumed"
+            for_it = f"; {_names(why.takes_from)} made way for it" if why.takes_from else ""
+            says = f"{verb}{_where(why)}{_worth(why.chosen, 'what it takes')}{for_it}"
+        case _:
+            assert_never(why.state)
+    return f"{why.id} {says}."
 
 
-def _never(instance: Instance, found: Explanation) -> str:
-    return f"can never run: {found.reason}"
+def _later(instance: Instance, why: Explanation) -> str:
+    if not why.waits_for:
+        left_s = instance.job[why.id].submit_s - instance.now_s
+        return f"is not released for another {human(left_s)}"
+    end = "" if why.reason is None else f", and {why.reason}"
+    return f"waits for {_names(why.waits_for)} to complete{end}"
 
 
-def _later(instance: Instance, found: Explanation) -> str:
-    if not found.waits_for:
-        return (
-            f"is not released for another {human(instance.job[found.id].submit_s - instance.now_s)}"
-        )
-    end = "" if found.reason is None else f", and {found.reason}"
-    return f"waits for {_names(found.waits_for)} to complete{end}"
-
-
-def _start(instance: Instance, found: Explanation) -> str:
-    verb = "starts" if found.state == "start" else "is resumed"
-    for_it = f"; {_names(found.takes_from)} made way for it" if found.takes_from else ""
-    return f"{verb}{_where(found)}{_worth(found.chosen, 'what it takes')}{for_it}"
-
-
-def _continue(instance: Instance, found: Explanation) -> str:
-    means = f"continues{_where(found)}"
-    if found.must_stay is not None:
-        return f"{means} because {found.must_stay}"
-    worth = f"{means}{_worth(found.chosen, 'what it holds')}"
-    if found.margin is None:
+def _staying(why: Explanation) -> str:
+    if why.must_stay is not None:
+        return f" because {why.must_stay}"
+    worth = _worth(why.chosen, "what it holds")
+    if why.margin is None:
         return worth
-    if found.margin > 0:
-        return f"{worth}; it would leave if it were worth {_number(found.margin)} less or that were so much dearer"  # noqa: E501
+    if why.margin > 0:
+        less = f"{_number(why.margin)} less or that were so much dearer"
+        return f"{worth}; it would leave if it were worth {less}"
     return f"{worth}; nobody could use that better on these nodes"
 
 
-def _preempt(instance: Instance, found: Explanation) -> str:
-    way = f" and makes way for {_names(found.makes_way_for)}" if found.makes_way_for else ""
-    costs = "" if found.leaver is None else f"; this costs it {_overhead(found.leaver)}"
-    return f"is preempted{way}{_worth(found.keep, 'what it held', 'to keep it was')}{costs}"
-
-
-def _move(instance: Instance, found: Explanation) -> str:
-    verb = "migrates" if found.state == "migrate" else "is resized and goes on"
-    parts = [f"{verb}{_where(found)}{_worth(found.chosen, 'what it takes')}"]
-    if found.keep is not None:
-        parts.append(
-            f"where it was it was worth {_number(found.keep.value)} at a price of "
-            f"{_number(found.keep.price)}"
-        )
-    if found.makes_way_for:
-        parts.append(f"its place goes to {_names(found.makes_way_for)}")
-    if found.leaver is not None:
-        parts.append(f"the move costs it {_overhead(found.leaver)}")
+def _moving(why: Explanation) -> str:
+    parts = [f"{_where(why)}{_worth(why.chosen, 'what it takes')}"]
+    if why.keep is not None:
+        value, price = _number(why.keep.value), _number(why.keep.price)
+        parts.append(f"where it was it was worth {value} at a price of {price}")
+    if why.makes_way_for:
+        parts.append(f"its place goes to {_names(why.makes_way_for)}")
+    if why.leaver is not None:
+        parts.append(f"the move costs it {_overhead(why.leaver)}")
     return "; ".join(parts)
 
 
-def _wait(instance: Instance, found: Explanation) -> str:
-    best = found.best
+def _wait(why: Explanation) -> str:
+    best = why.best
     if best is None:
         return "waits"
-    if not found.waits_for:
-        return (
-            "waits: running it now is worth nothing under this objective"
-            if best.value <= 0
-            else (
-                "waits although there is room for "
-                f"it{_worth(best, 'what it would take', 'it would be')}"
-            )
-        )
-    where = f" with {_mode(best.mode)}" if _mode(best.mode) else ""
-    costs = f"that costs {_number(best.price)}" + ("" if found.blocked else _shares(best))
-    if found.blocked:
+    if not why.waits_for:
+        if best.value <= 0:
+            return "waits: running it now is worth nothing under this objective"
+        worth = _worth(best, "what it would take", "it would be")
+        return f"waits although there is room for it{worth}"
+    where = f" with {mode}" if (mode := _mode(best.mode)) else ""
+    costs = f"that costs {_number(best.price)}{_shares(best)}"
+    if why.blocked:
         costs = f"more than the {_number(best.price)} that costs, but it does not fit"
     worth = f"it would be worth {_number(best.value)}, {costs}"
-    return f"waits for {_names(found.waits_for)}:{where} {worth}{_swap(found, found.swap)}"
+    return f"waits for {_names(why.waits_for)}:{where} {worth}; {_swap(why, why.swap)}"
 
 
-def _swap(found: Explanation, swap: Swap | None) -> str:
+def _swap(why: Explanation, swap: Swap | None) -> str:
     if swap is None:
-        return "; those who may leave hold too little for it"
+        return "those who may leave hold too little for it"
     if not swap.leavers:
         where = f" on {_names(swap.nodes)}" if swap.nodes else ""
-        when = f"once {_names(found.takes_from)} made way" if found.takes_from else "now"
-        return f"; there is room for it{where} {when}"
-    preempted = [one for one in swap.leavers if one.preempted]
-    others = [one.id for one in swap.leavers if not one.preempted]
-    who = (
-        [f"{_names([one.id for one in preempted])} would have to be preempted"] if preempted else []
-    )
-    if others:
-        who.append(f"{_names(others)} would have to wait")
-    pauses = sum(one.overhead_s for one in preempted)
-    lost = f", which loses {_number(swap.value_lost)} of value" + (
-        f" and {human(pauses)} of pauses" if pauses else ""
-    )
+        when = f"once {_names(why.takes_from)} made way" if why.takes_from else "now"
+        return f"there is room for it{where} {when}"
+    who = []
+    for preempted, must in ((True, "be preempted"), (False, "wait")):
+        if names := [leaver.id for leaver in swap.leavers if leaver.preempted == preempted]:
+            who.append(f"{_names(names)} would have to {must}")
+    pauses_s = sum(leaver.overhead_s for leaver in swap.leavers if leaver.preempted)
+    lost = f"which loses {_number(swap.value_lost)} of value"
+    if pauses_s:
+        lost += f" and {human(pauses_s)} of pauses"
     if swap.value_gained > swap.value_lost * (1 + EQUAL):
         lost += f" and would gain {_number(swap.value_gained)}: this is not the best round"
-    return f"; {' and '.join(who)} for it{lost}"
+    return f"{' and '.join(who)} for it, {lost}"
 
 
 def _overhead(leaver: Leaver) -> str:
@@ -142,9 +129,9 @@ def _overhead(leaver: Leaver) -> str:
     return parts[0] if len(parts) == 1 else f"{human(leaver.overhead_s)} ({', '.join(parts)})"
 
 
-def _where(found: Explanation) -> str:
-    mode = "" if found.chosen is None else _mode(found.chosen.mode)
-    return (f" with {mode}" if mode else "") + (f" on {_names(found.nodes)}" if found.nodes else "")
+def _where(why: Explanation) -> str:
+    mode = "" if why.chosen is None else _mode(why.chosen.mode)
+    return (f" with {mode}" if mode else "") + (f" on {_names(why.nodes)}" if why.nodes else "")
 
 
 def _mode(mode: Mode) -> str:

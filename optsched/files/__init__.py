@@ -1,8 +1,10 @@
 """Instance and plan files: JSON in and out, JSON Schema, every fault with its path and remedy."""
 
 import codecs
+import csv
 import gzip
 import hashlib
+import io
 import json
 import os
 import tempfile
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
+from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
@@ -38,7 +41,7 @@ class InstanceFile(Instance):
     format: Literal["optsched/1"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InstanceRef:
     """Which instance a plan belongs to."""
 
@@ -46,7 +49,7 @@ class InstanceRef:
     hash: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ObjectiveValue:
     """Value, proven bound and gap of a plan; `levels` only where there is more than one
     objective."""
@@ -60,7 +63,7 @@ class ObjectiveValue:
     levels: tuple[Level, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanFile:
     """A plan as it stands in a file."""
 
@@ -93,18 +96,15 @@ def load_instance(
     `read_instance`. Raises InputError."""
     parsed: InstanceFile = parse_file(InstanceFile, data, name, INSTANCE_FORMAT)
     cluster = _with_single_nodes(parsed.cluster, name)
+    running = tuple(_in_node_order(cluster, entry) for entry in parsed.running)
+    parts = {field.name: getattr(parsed, field.name) for field in fields(Instance)}
     instance = Instance(
-        name=parsed.name,
-        now_s=parsed.now_s,
-        cluster=cluster,
-        tenants=parsed.tenants,
-        jobs=_share_equal_profiles(parsed.jobs),
-        running=with_power(
-            cluster, parsed.jobs, tuple(_in_node_order(cluster, entry) for entry in parsed.running)
-        ),
-        suspended=parsed.suspended,
-        failures=parsed.failures,
-        outages=parsed.outages,
+        **parts
+        | {
+            "cluster": cluster,
+            "jobs": _share_equal_profiles(parsed.jobs),
+            "running": with_power(cluster, parsed.jobs, running),
+        }
     )
     faults = find_faults(instance, accept_never=accept_never)
     if faults:
@@ -141,7 +141,8 @@ def read_plan(path: str | Path) -> tuple[PlanFile, Plan | None]:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file, unpacked where it is gzip. Raises InputError if it cannot be read."""
+    """Return the content of a file, unpacked where it is gzip. Raises InputError if it cannot be
+    read."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -185,8 +186,8 @@ NOUNS: tuple[type, ...] = (
 
 @cache
 def adapter(kind: type, nouns: tuple[type, ...] = NOUNS) -> Any:
-    """The validator of one kind of file; pydantic is told the rules here, the `nouns` in it stay
-    free of it."""
+    """Return the validator of one kind of file; pydantic is told the rules here, the `nouns` in it
+    stay free of it."""
     from pydantic import TypeAdapter
 
     for noun in nouns:
@@ -237,8 +238,8 @@ def parse_file(
 
 
 def _text(data: bytes | str, name: str) -> bytes:
-    """The bytes of a JSON text without byte order mark. Raises InputError for anything that is not
-    UTF-8."""
+    """Return the bytes of a JSON text without byte order mark. Raises InputError for anything that
+    is not UTF-8."""
     if isinstance(data, bytes) and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{name}: is UTF-16 text; save it as UTF-8")
     try:
@@ -267,14 +268,14 @@ def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
                 Fault(path, f"the cluster has more than {MAX_NODES} nodes", "correct the range")
             )
             break
-        nodes.extend(node if one == node.name else replace(node, name=one) for one in names)
+        nodes.extend(node if own == node.name else replace(node, name=own) for own in names)
     if faults:
         raise FaultyFileError(name, faults)
     return replace(cluster, nodes=tuple(nodes))
 
 
 def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-    """One object for equal profiles, so that what is derived from a profile is derived once."""
+    """Make one object of equal profiles, so that what is derived from a profile is derived once."""
     known: dict[Profile, Profile] = {}
     for job in jobs:
         profile = job.profile
@@ -299,35 +300,28 @@ def _in_node_order(cluster: Cluster, entry: Running) -> Running:
 
 
 def dump_instance(instance: Instance) -> str:
-    """The instance as file text: canonical, one node range or job a line, defaults left out."""
+    """Return the instance as file text: canonical, one node range or job a line, defaults left
+    out."""
     parts: dict[str, Any] = {"format": INSTANCE_FORMAT, "name": instance.name}
     if instance.now_s:
         parts["now_s"] = number(instance.now_s)
     profiles: dict[Profile, Any] = {}
     cluster = plain(instance.cluster)
-    cluster["nodes"] = [plain(node) for node in fold_nodes(instance.cluster.nodes)]
-    parts["cluster"] = cluster
-    lists: dict[str, tuple[Any, ...]] = {
-        "tenants": instance.tenants,
-        "jobs": instance.jobs,
-        "running": without_power(instance),
-        "suspended": instance.suspended,
-        "failures": instance.failures,
-        "outages": instance.outages,
-    }
-    for field, items in lists.items():
+    parts["cluster"] = cluster | {"nodes": plain([*fold_nodes(instance.cluster.nodes)])}
+    for field in ("tenants", "jobs", "running", "suspended", "failures", "outages"):
+        items = without_power(instance) if field == "running" else getattr(instance, field)
         if items:
-            parts[field] = [plain(item, profiles) for item in items]
+            parts[field] = plain(items, profiles)
     return lines(parts)
 
 
 def dump_plan(solution: Solution) -> str:
-    """The solution as plan file text, one job a line."""
+    """Return the solution as plan file text, one job a line."""
     return lines(plan_object(solution))
 
 
 def plan_object(solution: Solution) -> dict[str, Any]:
-    """The solution as the plan file's object."""
+    """Return the solution as the plan file's object."""
     objective: dict[str, Any] = {
         "name": solution.objective,
         "value": number(solution.value),
@@ -353,6 +347,13 @@ def plan_object(solution: Solution) -> dict[str, Any]:
         **({"replay": True} if solution.replay else {}),
         "jobs": None if solution.plan is None else [plain(entry) for entry in solution.plan.jobs],
     }
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as comma-separated text, all digits of every number."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -386,7 +387,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 
 def instance_hash(instance: Instance) -> str:
-    """Content hash of an instance: that of its canonical text."""
+    """Return the content hash of an instance: that of its canonical text."""
     return text_hash(dump_instance(instance))
 
 
@@ -396,12 +397,12 @@ def text_hash(text: str) -> str:
 
 
 def schema(kind: Literal["instance", "plan"]) -> dict[str, Any]:
-    """JSON Schema of instance or plan files."""
+    """Return the JSON Schema of instance or plan files."""
     return schema_of(InstanceFile if kind == "instance" else PlanFile, f"optsched {kind} file")
 
 
 def schema_of(kind: type, title: str, nouns: tuple[type, ...] = NOUNS) -> dict[str, Any]:
-    """JSON Schema of one kind of file, made of `nouns`."""
+    """Return the JSON Schema of one kind of file, made of `nouns`."""
     return {**adapter(kind, nouns).json_schema(by_alias=True), "title": title}
 
 
@@ -413,7 +414,7 @@ def _layout(kind: type) -> tuple[tuple[str, str, Field[Any]], ...]:
 
 
 def plain(value: Any, profiles: dict[Profile, Any] | None = None) -> Any:
-    """Nouns as JSON values: defaults left out, whole floats as integers.
+    """Return nouns as JSON values: defaults left out, whole floats as integers.
 
     `profiles` holds what was made of profiles that may come again.
     """
@@ -447,14 +448,14 @@ def _plain_fields(value: Any, profiles: dict[Profile, Any] | None) -> dict[str, 
 
 
 def number(value: float | None) -> float | int | None:
-    """A float as JSON shows it best: whole ones without a decimal point."""
+    """Return a float as JSON shows it best: whole ones without a decimal point."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return value
 
 
 def lines(parts: dict[str, Any]) -> str:
-    """JSON with each element of a top-level list, and the nodes, on a line of its own."""
+    """Return JSON with each element of a top-level list, and the nodes, on a line of its own."""
     rows = []
     for key, value in parts.items():
         if key == "cluster":

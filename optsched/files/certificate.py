@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
+from ..frozen import frozen
 from . import InstanceRef, lines, number, parse_file, plain, read_bytes, schema_of
 from .faults import Fault
 
@@ -16,7 +16,7 @@ NotNegative = Annotated[float, Ge(0)]
 BOUND_FORMAT = "optsched-bound/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TypePrices:
     """What a GPU-second of one type costs in each interval; `gpu_type` None are the GPUs without a
     type."""
@@ -25,7 +25,7 @@ class TypePrices:
     per_gpu_s: tuple[NotNegative, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Certificate:
     """Prices that prove that no plan has a smaller `value`: "wct" by their sum, the others because
     they refute `value`.

@@ -2,14 +2,18 @@
 remedy."""
 
 import json
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
+from importlib.resources import files
 from typing import Any
 
 from ..errors import InputError, perhaps
 from .faults import Fault
 
 MAX_FAULTS_SHOWN = 20
+Steps = tuple[int | str, ...]
+"""The way to a value in a file: names and numbers."""
 MAX_BYTES_FOR_DUPLICATES = 1_000_000
 """Larger files are written by programs, which write no key twice; looking would double the reading
 time."""
@@ -20,82 +24,35 @@ class FaultyFileError(InputError):
 
     def __init__(self, name: str, faults: list[Fault]) -> None:
         self.faults = faults
-        shown = "\n".join(f"  {fault}" for fault in faults[:MAX_FAULTS_SHOWN])
-        more = (
-            f"\n  and {len(faults) - MAX_FAULTS_SHOWN} more"
-            if len(faults) > MAX_FAULTS_SHOWN
-            else ""
-        )
-        count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
-        super().__init__(f"{name}: {count}\n{shown}{more}")
+        shown = [f"  {fault}" for fault in faults[:MAX_FAULTS_SHOWN]]
+        if len(faults) > MAX_FAULTS_SHOWN:
+            shown.append(f"  and {len(faults) - MAX_FAULTS_SHOWN} more")
+        count = f"{len(faults)} fault{'s' * (len(faults) != 1)}"
+        super().__init__("\n".join([f"{name}: {count}", *shown]))
 
 
-KINDS = {
-    "optsched": "an instance",
-    "optsched-plan": "a plan",
-    "optsched-round": "a round",
-    "optsched-bound": "a bound",
-    "optsched-simulation": "the summary of a simulation",
-    "optsched-packing": "a packing",
-    "optsched-profile": "a profile that is kept",
-    "optsched-measured": "what was measured of a job",
-}
-"""What the files of each format are, by its name without version."""
+WORDS: dict[str, Any] = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
+"""Words for people, by what they are about."""
 
 
 def other_kind(errors: Iterable[Mapping[str, Any]], wanted: str) -> str | None:
-    """What a file is and what is wanted in its place, where its format is that of another kind."""
+    """Return what a file is and what is wanted in its place, where its format is that of another
+    kind."""
+    kinds = WORDS["kinds"]
     for error in errors:
         given = error.get("input")
         if tuple(error["loc"]) == ("format",) and isinstance(given, str):
             kind, expected = given.partition("/")[0], wanted.partition("/")[0]
-            if kind != expected and kind in KINDS:
-                return f"is {KINDS[kind]} ({given}), wanted is {KINDS[expected]} ({wanted}); give that file"  # noqa: E501
+            if kind != expected and kind in kinds:
+                return f"is {kinds[kind]} ({given}), wanted is {kinds[expected]} ({wanted}); give that file"  # noqa: E501
     return None
-
-
-WORDS = {
-    "missing": ("is missing", "add it"),
-    "unexpected_keyword_argument": ("is not a known field", "remove it or correct its name"),
-    "extra_forbidden": ("is not a known field", "remove it or correct its name"),
-    "value_error": ("{error}", "correct it"),
-    "float_type": ("should be a number", "write a number, without quotes"),
-    "finite_number": (
-        "should be a finite number",
-        "write an ordinary number, or leave the field out",
-    ),
-    "int_type": (
-        "should be a whole number",
-        "write a whole number, without quotes or decimal point",
-    ),
-    "int_parsing": ("should be a whole number", "write a whole number in the quotes"),
-    "int_from_float": ("should be a whole number", "write a whole number"),
-    "float_parsing": ("should be a number", "write a number, without quotes"),
-    "string_type": ("should be a text", "write a text in quotes"),
-    "bool_parsing": ("should be true or false", "write true or false, without quotes"),
-    "bool_type": ("should be true or false", "write true or false, without quotes"),
-    "tuple_type": ("should be a list", "write a list in [ ]"),
-    "dict_type": ("should be an object", "write an object in { }"),
-    "model_type": ("should be a table", "write its fields below a line [name]"),
-    "dataclass_type": ("should be an object", "write an object in { }"),
-    "dataclass_exact_type": ("should be a {class_name}", "make one"),
-    "gang": (
-        "should be a whole number or an object",
-        'write 8, or {"min": 1, "max": 8} for an elastic job',
-    ),
-    "literal_error": ("should be {expected}", "write that"),
-    "greater_than_equal": ("should be at least {ge:.12g}", "write a number in range"),
-    "less_than_equal": ("should be at most {le:.12g}", "write a number in range"),
-    "greater_than": ("should be above {gt:.12g}", "write a number in range"),
-}
-"""What is wrong and what would be right, by type of validation error."""
 
 
 def shape_faults(
     errors: Iterable[Mapping[str, Any]], data: object, known: Iterable[str]
 ) -> Iterator[Fault]:
-    """The faults behind a validator's errors in a JSON text, or in a noun; `known` are all field
-    names, to guess at misspelt ones."""
+    """Yield the faults behind a validator's errors in a JSON text, or in a noun; `known` are all
+    field names, to guess at misspelt ones."""
     raw = data
     if isinstance(data, bytes | str):
         try:
@@ -110,24 +67,17 @@ def shape_faults(
                 "file", f"is not JSON: {_in_words(error['ctx']['error'])}", "correct it there"
             )
             continue
-        if (
-            len(loc) > 3 and loc[0] == "jobs" and loc[2] == "gpus"
-        ):  # number or object: two sets of errors
-            given = _at(raw, loc[:3])
-            if isinstance(given, dict) or is_dataclass(given):
-                if loc[3] != "Elastic":
-                    continue
-            elif loc[3] == "Elastic":
+        if len(loc) > 3 and loc[0] == "jobs" and loc[2] == "gpus":
+            meant = of_gpus(kind, loc, 2, _at(raw, loc[:3]))
+            if meant is None:
                 continue
-            elif not isinstance(given, int | float) or isinstance(given, bool):
-                kind = "gang"
-            loc = (*loc[:3], *loc[4:])
+            kind, loc = meant
         loc = tuple(
             str(step) if isinstance(_at(raw, loc[:i]), Mapping) else step
             for i, step in enumerate(loc)
             if step != "[key]"
         )
-        problem, remedy = WORDS.get(kind, (str(error["msg"]), "see `optsched schema`"))
+        problem, remedy = WORDS["faults"].get(kind, (str(error["msg"]), "see `optsched schema`"))
         problem = problem.format(**error.get("ctx", {}))
         if kind in ("unexpected_keyword_argument", "extra_forbidden"):
             names = set(known)
@@ -140,19 +90,19 @@ def shape_faults(
             yield fault
 
 
-PARSER_WORDS = {
-    "EOF while parsing": "the text ends within",
-    "expected value": "a value is missing or not written as JSON",
-    "recursion limit exceeded": "it is nested too deeply",
-    "unexpected end of hex escape": "half of a surrogate pair",
-    "number out of range": "a number has too many digits",
-    "trailing characters": "more text follows the end",
-    "key must be a string": "a key is not in quotes",
-}
+def of_gpus(kind: str, loc: Steps, at: int, given: Any) -> tuple[str, Steps] | None:
+    """Return an error about a number of GPUs, at step `at`, as one about the number or the object
+    that was given there; None for one about the other of these two."""
+    is_object = isinstance(given, dict) or is_dataclass(given)
+    if is_object != (loc[at + 1] == "Elastic"):
+        return None
+    if not is_object and (isinstance(given, bool) or not isinstance(given, int | float)):
+        kind = "gang"
+    return kind, (*loc[: at + 1], *loc[at + 2 :])
 
 
 def _in_words(message: str) -> str:
-    for jargon, words in PARSER_WORDS.items():
+    for jargon, words in WORDS["parser"].items():
         message = message.replace(jargon, words)
     return message
 
@@ -166,7 +116,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def _at(raw: Any, loc: tuple[int | str, ...]) -> Any:
+def _at(raw: Any, loc: Steps) -> Any:
     for step in loc:
         if isinstance(raw, dict):
             raw = raw.get(step)
@@ -179,15 +129,15 @@ def _at(raw: Any, loc: tuple[int | str, ...]) -> Any:
     return raw
 
 
-def _path(loc: tuple[int | str, ...]) -> str:
+def _path(loc: Steps) -> str:
     """`jobs[3].profile.rate.v100`."""
     return "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in loc
     ).removeprefix(".")
 
 
-def _prefix(loc: tuple[int | str, ...], raw: Any) -> str:
-    """The job a fault lies in, where it has a usable id."""
+def _prefix(loc: Steps, raw: Any) -> str:
+    """Return the job a fault lies in, where it has a usable id."""
     if len(loc) < 3 or loc[0] != "jobs":
         return ""
     name = _at(raw, (*loc[:2], "id"))
@@ -210,25 +160,21 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def duplicate_keys(data: bytes | str) -> list[Fault]:
-    """Keys written twice in one object, of which JSON parsers silently keep the last."""
+    """Return keys written twice in one object, of which JSON parsers silently keep the last."""
     if len(data) > MAX_BYTES_FOR_DUPLICATES:
         return []
     try:
         raw = json.loads(data, object_pairs_hook=_object)
     except (ValueError, RecursionError):
         return []
-    return list(_doubled(raw, ()))
+    return list(_doubled(raw, ())) if isinstance(raw, dict | list) else []
 
 
-def _doubled(raw: Any, loc: tuple[int | str, ...]) -> Iterator[Fault]:
+def _doubled(raw: Any, loc: Steps) -> Iterator[Fault]:
     if isinstance(raw, _Doubled):
         for name in raw.keys_twice:
             yield Fault(_path((*loc, name)), "is written twice", "keep one of the two")
-    steps: Iterable[tuple[int | str, Any]] = ()
-    if isinstance(raw, dict):
-        steps = raw.items()
-    elif isinstance(raw, list):
-        steps = enumerate(raw)
-    for step, inner in steps:
+    inside = raw.items() if isinstance(raw, dict) else enumerate(raw)
+    for step, inner in inside:
         if isinstance(inner, dict | list):
             yield from _doubled(inner, (*loc, step))

@@ -135,18 +135,18 @@ class Instance(Value):
     @cached_property
     def attempts(self) -> dict[str, tuple[Failure, ...]]:
         """The attempts that fail, by job, in order."""
-        found: dict[str, list[Failure]] = {}
+        attempts: dict[str, list[Failure]] = {}
         for failure in self.failures:
-            found.setdefault(failure.job, []).append(failure)
-        return {job: tuple(failing) for job, failing in found.items()}
+            attempts.setdefault(failure.job, []).append(failure)
+        return {job: tuple(failing) for job, failing in attempts.items()}
 
     @cached_property
     def node_outages(self) -> dict[str, tuple[Outage, ...]]:
         """The outages of each node that has any."""
-        found: dict[str, list[Outage]] = {}
+        outages: dict[str, list[Outage]] = {}
         for outage in self.outages:
-            found.setdefault(outage.node, []).append(outage)
-        return {node: tuple(lost) for node, lost in found.items()}
+            outages.setdefault(outage.node, []).append(outage)
+        return {node: tuple(lost) for node, lost in outages.items()}
 
     @cached_property
     def undisturbed(self) -> "Instance":

@@ -62,7 +62,7 @@ def _wrong(value: object, expected: type, what: str) -> str | None:
             faults = (
                 _wrong(one, INSIDE[name], f"{name}[{i}] of {owner}") for i, one in enumerate(inner)
             )
-            fault = next((one for one in faults if one is not None), None)
+            fault = next((fault for fault in faults if fault is not None), None)
         if fault is not None:
             return fault
     return None

@@ -245,9 +245,7 @@ def lost_s(job: Job, productive_s: float) -> float:
     """Return the productive seconds lost by a preemption after `productive_s` of them since the
     last checkpoint or start."""
     every_s = job.profile.checkpoint_every_s
-    if every_s is None:
-        return 0.0
-    if every_s == 0:
+    if not every_s:
         return 0.0
     saved = int((productive_s + TIME_TOLERANCE_S) / every_s) * every_s
     return max(0.0, productive_s - saved)
@@ -319,14 +317,7 @@ def held_resources(
 ) -> Mapping[str, float]:
     """Return what `job` holds of the cluster's resources in a mode it does not list: what it asks
     for, and under a power cap what its GPUs draw."""
-    if POWER_CAP not in cluster.resources or not mode.gpus:
-        return job.resources
-    watts = power_w(job, mode, gpu_type, mode.gpus)
-    return (
-        {**job.resources, POWER_CAP: job.resources.get(POWER_CAP, 0.0) + watts}
-        if watts
-        else job.resources
-    )
+    return _with_draw(cluster, job, mode, {gpu_type: mode.gpus})
 
 
 def placed_resources(
@@ -335,15 +326,19 @@ def placed_resources(
     """Return `held_resources` of a placement: what its GPUs draw depends on the type of each."""
     held = gpus_by_type(cluster, placement)
     if len(held) <= 1:
-        return held_resources(cluster, job, mode, next(iter(held), None))
+        held = {next(iter(held), None): mode.gpus}
+    return _with_draw(cluster, job, mode, held)
+
+
+def _with_draw(
+    cluster: Cluster, job: Job, mode: Mode, held: Mapping[str | None, int]
+) -> Mapping[str, float]:
     if POWER_CAP not in cluster.resources:
         return job.resources
     watts = sum(power_w(job, mode, gpu_type, gpus) for gpu_type, gpus in held.items())
-    return (
-        {**job.resources, POWER_CAP: job.resources.get(POWER_CAP, 0.0) + watts}
-        if watts
-        else job.resources
-    )
+    if not watts:
+        return job.resources
+    return {**job.resources, POWER_CAP: job.resources.get(POWER_CAP, 0.0) + watts}
 
 
 def crossed_uplinks(cluster: Cluster, placement: Placement) -> tuple[str, ...]:

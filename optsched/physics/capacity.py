@@ -7,6 +7,7 @@ of which what all jobs use over the whole plan adds up. The verifiers do not rea
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from ..model.cluster import Cluster, Node, Tenant, gpu_caps, quota_pool
@@ -46,6 +47,23 @@ class Row:
         """Return the excess that is taken for rounding; none of what is counted in whole
         numbers."""
         return relative * max(1.0, self.capacity) if self.kind in FRACTIONAL else 0.0
+
+
+def or_inf(amount: float | None) -> float:
+    """Return a limit as a number: none is infinite."""
+    return inf if amount is None else amount
+
+
+def gpus_that_fit(
+    gpus: int, cpus: float, memory_gib: float, cpus_per_gpu: int, gib_per_gpu: float
+) -> int:
+    """Return how many of the GPUs of a node have their cores and memory beside them."""
+    most: float = gpus
+    if cpus_per_gpu:
+        most = min(most, cpus / cpus_per_gpu)
+    if gib_per_gpu:
+        most = min(most, memory_gib / gib_per_gpu + 1e-9)
+    return max(0, int(most))
 
 
 class Capacity:
@@ -231,10 +249,14 @@ class Domains:
         """Return what jobs mind of one or of the other."""
         marks: dict[Mark, dict[int | str, int]] = {}
         for mark in self._marks | other._marks:
-            one, two = self._marks.get(mark, {}), other._marks.get(mark, {})
-            which = one.keys() & two.keys() if mark[0] == "near" else one.keys() | two.keys()
+            mine, theirs = self._marks.get(mark, {}), other._marks.get(mark, {})
+            which = (
+                mine.keys() & theirs.keys() if mark[0] == "near" else mine.keys() | theirs.keys()
+            )
             fewer = min if mark[0] == "near" else max
-            marks[mark] = {where: fewer(one.get(where, 0), two.get(where, 0)) for where in which}
+            marks[mark] = {
+                where: fewer(mine.get(where, 0), theirs.get(where, 0)) for where in which
+            }
         gbps = {rack: max(gbps, other.gbps[rack]) for rack, gbps in self.gbps.items()}
         return self._with(gbps, marks)
 

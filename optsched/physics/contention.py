@@ -18,17 +18,17 @@ def channel_loads(
 ) -> dict[Channel, float]:
     """Return what `job` takes of each channel on `placement`, in Gbit/s; nothing where it takes
     nothing or nothing binds."""
-    found: dict[Channel, float] = {}
+    loads: dict[Channel, float] = {}
     if cluster.uplinks == "shared":
-        found.update(
+        loads.update(
             (("uplink", rack), gbps) for rack, gbps in uplinks(cluster, job, placement).items()
         )
     gbps = job.profile.memory_gbps
     if gbps:
         for slot in placement:
             if cluster.node[slot.node].memory_gbps is not None:
-                found["memory", slot.node] = gbps * slot.gpus if mode.gpus else gbps
-    return found
+                loads["memory", slot.node] = gbps * slot.gpus if mode.gpus else gbps
+    return loads
 
 
 def channel_gbps(cluster: Cluster, channel: Channel) -> float:

@@ -23,7 +23,9 @@ class ModelCaches:
         self._latest_s: dict[str, float] = {}
         self._entering: dict[str, list[tuple[int, str, float]]] = {}
         position = {job.id: i for i, job in enumerate(instance.jobs)}
-        for entry in sorted(instance.running, key=lambda one: (one.started_s, position[one.job])):
+        for entry in sorted(
+            instance.running, key=lambda entry: (entry.started_s, position[entry.job])
+        ):
             self.start(position[entry.job], instance.job[entry.job], entry.placement, -math.inf)
             self._settle(entry.placement, math.inf)
         self._latest_s.clear()

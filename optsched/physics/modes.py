@@ -1,7 +1,7 @@
 """The modes in which a job can run on a cluster, as planners see them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..model.cluster import Cluster, Node
@@ -67,24 +67,14 @@ def with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
     its GPUs draw."""
     if mode.duration_s is None:
         resources = held_resources(cluster, job, mode, mode.gpu_type)
-        return (
-            replace(mode, resources=resources, budgets=job.budgets)
-            if resources or job.budgets
-            else mode
-        )
-    if not job.resources and not job.budgets:
-        return mode
-    return replace(
-        mode,
-        resources={
-            name: job.resources.get(name, 0.0) + mode.resources.get(name, 0.0)
-            for name in {**job.resources, **mode.resources}
-        },
-        budgets={
-            name: job.budgets.get(name, 0.0) + mode.budgets.get(name, 0.0)
-            for name in {**job.budgets, **mode.budgets}
-        },
-    )
+    else:
+        resources = _sum(job.resources, mode.resources)
+    budgets = _sum(job.budgets, mode.budgets)
+    return replace(mode, resources=resources, budgets=budgets) if resources or budgets else mode
+
+
+def _sum(a: Mapping[str, float], b: Mapping[str, float]) -> Mapping[str, float]:
+    return {name: a.get(name, 0.0) + b.get(name, 0.0) for name in {**a, **b}}
 
 
 def room_on(node: Node, job: Job, mode: Mode) -> int:
@@ -92,15 +82,11 @@ def room_on(node: Node, job: Job, mode: Mode) -> int:
     fits)."""
     if not capacity.serves(node, job, mode) or (mode.gpus and node.gpu_type != mode.gpu_type):
         return 0  # a gang does not mix types: `gpu_type` None stands for GPUs of no named type here
+    cpus, memory_gib = capacity.or_inf(node.cpus), capacity.or_inf(node.memory_gib)
     if mode.gpus == 0:
-        cores_fit = node.cpus is None or mode.cpus <= node.cpus
-        return int(cores_fit and (node.memory_gib is None or job.memory_gib <= node.memory_gib))
-    most = min(node.gpus, mode.gpus)
-    if node.cpus is not None and mode.cpus_per_gpu:
-        most = min(most, node.cpus // mode.cpus_per_gpu)
-    if node.memory_gib is not None and job.profile.memory_gib_per_gpu:
-        most = int(min(most, node.memory_gib / job.profile.memory_gib_per_gpu + 1e-9))
-    return most
+        return int(mode.cpus <= cpus and job.memory_gib <= memory_gib)
+    gpus, per_gpu = min(node.gpus, mode.gpus), job.profile.memory_gib_per_gpu
+    return capacity.gpus_that_fit(gpus, cpus, memory_gib, mode.cpus_per_gpu, per_gpu)
 
 
 def demands(job: Job) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from ..model.cluster import POWER_CAP, Node
 from ..model.job import Job, Mode
 from ..model.value import Table
 from . import Span, gpu_type_rate, node_counts, rate
-from .capacity import Capacity
+from .capacity import Capacity, or_inf
 from .catalogue import Catalogue
 from .modes import WIDEST_FIRST, Option, base_modes, demands, room_on, spreads
 
@@ -157,7 +157,7 @@ def _no_host(catalogue: Catalogue, job: Job, cpus: int) -> str:
         if most < need:
             return f"it needs {needs} on one node, the most are the {most:.12g} of {largest.name}"
     nearest, _ = _largest(
-        [node for node in nodes if _or_inf(node.memory_gib) >= job.memory_gib], "cpus"
+        [node for node in nodes if or_inf(node.memory_gib) >= job.memory_gib], "cpus"
     )
     return (
         f"no node has both the {cpus} cores and the {gib} it asks for, of those with the memory "
@@ -167,8 +167,8 @@ def _no_host(catalogue: Catalogue, job: Job, cpus: int) -> str:
 
 def _largest(nodes: Iterable[Node], limit: str) -> tuple[Node, float]:
     """Return the node with most of something, and how much that is."""
-    largest = max(nodes, key=lambda node: _or_inf(getattr(node, limit)))
-    return largest, _or_inf(getattr(largest, limit))
+    largest = max(nodes, key=lambda node: or_inf(getattr(node, limit)))
+    return largest, or_inf(getattr(largest, limit))
 
 
 def _needs(job: Job, able: list[Mode]) -> dict[str, tuple[float, str]]:
@@ -252,7 +252,3 @@ def _without(catalogue: Catalogue, *fields: str) -> Catalogue:
         return Catalogue(replace(cluster, nodes=nodes, rack_uplink_gbps=uplinks))
 
     return catalogue.once(("without", fields), make)
-
-
-def _or_inf(amount: float | None) -> float:
-    return float("inf") if amount is None else amount

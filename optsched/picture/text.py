@@ -32,8 +32,13 @@ def as_text(parts: "Iterable[str | Table]", width: int = WIDTH, file: TextIO | N
     return captured.get().rstrip("\n")
 
 
-def table(*heads: str, numeric: Sequence[str] = (), folded: Sequence[str] = ()) -> "Table":
-    """Return an empty table; columns named in `numeric` are aligned to the right. Where it is
+def table(
+    *heads: str,
+    rows: Iterable[Iterable[str]] = (),
+    numeric: Sequence[str] = (),
+    folded: Sequence[str] = (),
+) -> "Table":
+    """Return a table of `rows`; columns named in `numeric` are aligned to the right. Where it is
     narrow, those in `folded` are folded, or all without any."""
     from rich import box
     from rich.table import Table
@@ -52,6 +57,8 @@ def table(*heads: str, numeric: Sequence[str] = (), folded: Sequence[str] = ()) 
             overflow="fold",
             no_wrap=bool(folded) and head not in folded,
         )
+    for row in rows:
+        made.add_row(*row)
     return made
 
 

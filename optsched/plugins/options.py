@@ -32,7 +32,7 @@ from typing import (
     get_type_hints,
 )
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le
 
 from ..duration import parse_duration
 from ..errors import InputError, perhaps
@@ -50,6 +50,7 @@ class PluginOptions:
 
 NO_OPTIONS = PluginOptions()
 Declared = TypeVar("Declared", bound=PluginOptions)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,28 +152,28 @@ def described(declared: type[PluginOptions]) -> tuple[DeclaredOption, ...]:
 
 def _described(field: str, hint: Any, default: object) -> DeclaredOption:
     base, metadata, may_be_none = _taken_apart(hint)
-    written = next((data for data in metadata if isinstance(data, Written)), None)
-    name = field.removesuffix(written.suffix) if written is not None else field
-    texts = [data for data in metadata if isinstance(data, str)]
+    written, own_flag = _first(Written, metadata), _first(Flag, metadata)
+    name = (field if written is None else field.removesuffix(written.suffix)).rstrip("_")
     expected = _expected(base, metadata, default)
     if may_be_none and default is not None and default is not MISSING:
         expected += ", or none"
-    if default is MISSING or default is None:
-        text = "" if default is MISSING else "none"
+    if default is MISSING:
+        text = ""
     else:
-        text = _written(default, base, written)
+        text = "none" if default is None else _written(default, base, written)
     return DeclaredOption(
-        name=name.rstrip("_"),
+        name=name,
         field=field,
         expected=expected,
         default=text,
-        meaning=texts[-1] if texts else "",
+        meaning=next((data for data in reversed(metadata) if isinstance(data, str)), ""),
         hint=hint,
-        flag=next(
-            (data.name for data in metadata if isinstance(data, Flag)),
-            f"--{name.rstrip('_').replace('_', '-')}",
-        ),
+        flag=own_flag.name if own_flag else f"--{name.replace('_', '-')}",
     )
+
+
+def _first(kind: type[T], metadata: Sequence[Any]) -> T | None:
+    return next((data for data in metadata if isinstance(data, kind)), None)
 
 
 def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
@@ -188,6 +189,8 @@ def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
     return hint, (), False
 
 
+LIMITS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+"""What the attributes of `annotated_types` that limit a number mean."""
 KINDS: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
@@ -206,28 +209,18 @@ def _expected(base: Any, metadata: Sequence[Any], default: object = MISSING) -> 
     if get_origin(base) is tuple:
         inner, own, _ = _taken_apart(get_args(base)[0])
         return f"a list, each {_expected(inner, own)}"
-    written = next((data for data in metadata if isinstance(data, Written)), None)
+    written = _first(Written, metadata)
     kind = written.kind if written else KINDS.get(get_origin(base) or base, "a table")
     write = written.write if written else "{:g}".format
-    low = next((data.ge for data in metadata if isinstance(data, Ge)), None)
-    high = next((data.le for data in metadata if isinstance(data, Le)), None)
-    if low is not None and high is not None:
-        return f"{kind} from {write(low)} to {write(high)}"
-    return " ".join([kind, *filter(None, (_range(data, write) for data in metadata))])
-
-
-def _range(data: object, write: Callable[[Any], str]) -> str:
-    match data:
-        case Gt(gt=bound):
-            return f"above {write(bound)}"
-        case Ge(ge=bound):
-            return f"of at least {write(bound)}"
-        case Lt(lt=bound):
-            return f"below {write(bound)}"
-        case Le(le=bound):
-            return f"of at most {write(bound)}"
-        case _:
-            return ""
+    limits = {
+        name: write(getattr(data, name))
+        for data in metadata
+        for name in LIMITS
+        if hasattr(data, name)
+    }
+    if limits.keys() >= {"ge", "le"}:
+        return f"{kind} from {limits['ge']} to {limits['le']}"
+    return " ".join([kind, *(f"{LIMITS[name]} {limit}" for name, limit in limits.items())])
 
 
 def _either(words: Sequence[str], last: str = "or") -> str:
@@ -241,8 +234,7 @@ def _written(value: Any, base: Any, written: Written | None) -> str:
         return ""
     if isinstance(value, tuple):
         inner, own, _ = _taken_apart(get_args(base)[0])
-        written = next((data for data in own if isinstance(data, Written)), None)
-        return ",".join(_written(part, inner, written) for part in value)
+        return ",".join(_written(part, inner, _first(Written, own)) for part in value)
     if written is not None:
         return written.write(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -258,8 +250,7 @@ def declaration(plug_in: object) -> type[PluginOptions]:
     declared: Any = getattr(plug_in, "Options", None)
     if declared is None and isinstance(plug_in, FunctionType):
         declared = plug_in.__annotations__.get("options")
-    found: type[PluginOptions] = declared or PluginOptions
-    return found
+    return declared or PluginOptions
 
 
 def declared_by(function: Callable[..., Any], *own: str) -> type[PluginOptions]:
@@ -410,10 +401,9 @@ def _validated(
             value if option is None else _parted(option.hint, value)
         )
     try:
-        found: Declared = _adapter(declared).validate_python(values)
+        return _adapter(declared).validate_python(values), []
     except ValidationError as error:
         return None, list(error.errors(include_url=False))
-    return found, []
 
 
 def _parted(hint: Any, value: object) -> object:

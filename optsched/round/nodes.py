@@ -7,7 +7,7 @@ import numpy as np
 
 from ..model.job import Job
 from ..physics import node_counts
-from ..physics.capacity import Ties
+from ..physics.capacity import Ties, gpus_that_fit
 from .held import SLACK
 from .model import RoundModel
 from .patterns import NodeClass, Pattern
@@ -236,18 +236,13 @@ class Nodes:
         want, each = mode.gpus, mode.cpus_per_gpu
         held: Taken = []
         for n in self._by_free(pattern, rack, 1, self._fragments_first):
-            can: int = self.gpus[n]
-            if each:
-                can = int(min(can, self.cpus[n] // each))
-            if memory_per_gpu:
-                can = int(min(can, self.memory[n] * (1 + SLACK) // memory_per_gpu))
-            if can <= 0:
-                continue
-            take = min(can, want)
-            held.append((n, take, take * each))
-            want -= take
-            if not want:
-                return sorted(held)
+            memory = self.memory[n] * (1 + SLACK)
+            can = gpus_that_fit(self.gpus[n], self.cpus[n], memory, each, memory_per_gpu)
+            if take := min(can, want):
+                held.append((n, take, take * each))
+                want -= take
+                if not want:
+                    return sorted(held)
         return None
 
     def _evenly(

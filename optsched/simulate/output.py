@@ -1,7 +1,5 @@
 """The directory that a simulation leaves behind."""
 
-import csv
-import io
 import json
 import math
 import os
@@ -122,15 +120,13 @@ def rounds_csv(record: Record, rounds: list[Any]) -> str:
             fields = asdict(one)
             own[fields.get("now_s", 0.0)].append(fields)
             names = names or [name for name in fields if name not in OF_RECORD]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["time_s", "wall_s", *names])
+    lines: list[list[Any]] = [["time_s", "wall_s", *names]]
     for time_s, wall_s in zip(
         record.decision_s.tolist(), record.decision_wall_s.tolist(), strict=True
     ):
         fields = own[time_s].pop(0) if own.get(time_s) else {}
-        writer.writerow([time_s, round(wall_s, 6), *(fields.get(name) for name in names)])
-    return out.getvalue()
+        lines.append([time_s, round(wall_s, 6), *map(fields.get, names)])
+    return files.csv_text(lines)
 
 
 def rounds_total(rounds: list[Any]) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ DATA = "data"
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+:-]*$", max_length=80)]
 Scalar = str | int | float | bool
+Settings = tuple[tuple[str, Scalar], ...]
+"""Names and values of parameters."""
 
 
 def _duration(text: str) -> str:
@@ -122,42 +125,36 @@ class Study(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Study":
-        if not self.policies and not self.methods:
+        methods = self.all_methods
+        if not methods:
             raise ValueError("name at least one method or policy")
-        for what, names in (
-            ("instance", [instance.name for instance in self.instances]),
-            ("method", [*self.policies, *(one.name for one in self.methods)]),
-        ):
-            twice = [name for i, name in enumerate(names) if name in names[:i]]
-            if twice:
-                raise ValueError(f"{what} {twice[0]} is named twice")
+        for what, named in (("instance", self.instances), ("method", methods)):
+            for name, times in Counter(part.name for part in named).items():
+                if times > 1:
+                    raise ValueError(f"{what} {name} is named twice")
+        for across in self.across:
+            if across.parameter not in self.parameters:
+                raise ValueError(f"across names {across.parameter}, which is no parameter here")
         known = {DATA, "seed", *self.parameters}
-        for one in self.across:
-            if one.parameter not in self.parameters:
-                raise ValueError(f"across names {one.parameter}, which is no parameter here")
         texts = [
-            (instance.name, f"{instance.command or ''} {instance.file or instance.files or ''}")
-            for instance in self.instances
+            (spec.name, f"{spec.command or ''} {spec.file or spec.files or ''}")
+            for spec in self.instances
         ]
-        for owner, text in (*texts, *((one.name, one.command) for one in self.methods)):
+        for owner, text in (*texts, *((method.name, method.command) for method in self.methods)):
             for name in placeholders(text):
                 if name not in known:
                     raise ValueError(
                         f"{owner}: {{{name}}} is no parameter; known are {', '.join(sorted(known))}"
                     )
+        instances = {name for spec in self.instances for name in (spec.name, spec.group)}
+        names = {method.name for method in methods}
         for method in self.methods:
-            if method.against is not None and method.against not in {
-                one.name for one in self.all_methods
-            }:
+            if method.against is not None and method.against not in names:
                 raise ValueError(
                     f"method {method.name}: against names {method.against}, which is no method here"
                 )
             for name in method.only or ():
-                if name not in {
-                    known
-                    for instance in self.instances
-                    for known in (instance.name, instance.group)
-                }:
+                if name not in instances:
                     raise ValueError(
                         f"method {method.name}: only names {name}, which is no instance of this "
                         "study"
@@ -185,12 +182,17 @@ class Run:
 
     instance: str
     method: str
-    parameters: tuple[tuple[str, Scalar], ...]
+    parameters: Settings
     make: str | None
     file: str | None
     command: str
     group: str | None = None
     optimum: Optimum | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """Return the parameters but for the seed."""
+        return tuple(pair for pair in self.parameters if pair[0] != "seed")
 
 
 def placeholders(text: str) -> list[str]:
@@ -212,30 +214,33 @@ def read_study(path: Path) -> Study:
 def runs(study: Study) -> list[Run]:
     """Return every run of a study, in the order of the file: by instance, then method, then
     parameters."""
-    return list(_runs(study))
+    return [
+        run
+        for spec in study.instances
+        for method in study.all_methods
+        if method.only is None or {spec.name, spec.group} & set(method.only)
+        for run in _runs(study, spec, method)
+    ]
 
 
-def _runs(study: Study) -> Iterator[Run]:
+def _runs(study: Study, spec: InstanceSpec, method: Method) -> Iterator[Run]:
+    """Yield a run for each combination of values of the parameters that instance or method name."""
     values: dict[str, tuple[Scalar, ...]] = {**study.parameters, "seed": study.seeds}
-    for spec in study.instances:
-        source = spec.command or spec.file or ""
-        for method in study.all_methods:
-            if method.only is not None and not {spec.name, spec.group} & set(method.only):
-                continue
-            names = [name for name in placeholders(source + " " + method.command) if name != DATA]
-            for chosen in itertools.product(*(values[name] for name in names)):
-                given = dict(zip(names, chosen, strict=True))
-                made = fill(source, given)
-                yield Run(
-                    instance=spec.name,
-                    method=method.name,
-                    parameters=tuple(given.items()),
-                    make=made if spec.command else None,
-                    file=None if spec.command else made,
-                    command=fill(method.command, given),
-                    group=spec.group,
-                    optimum=spec.optimum.stated() if spec.optimum is not None else None,
-                )
+    source = spec.command or spec.file or ""
+    names = [name for name in placeholders(source + " " + method.command) if name != DATA]
+    for chosen in itertools.product(*(values[name] for name in names)):
+        given = dict(zip(names, chosen, strict=True))
+        made = fill(source, given)
+        yield Run(
+            instance=spec.name,
+            method=method.name,
+            parameters=tuple(given.items()),
+            make=made if spec.command else None,
+            file=None if spec.command else made,
+            command=fill(method.command, given),
+            group=spec.group,
+            optimum=spec.optimum.stated() if spec.optimum is not None else None,
+        )
 
 
 def fill(text: str, given: dict[str, Scalar]) -> str:

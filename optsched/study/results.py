@@ -30,6 +30,10 @@ class Result:
     made_on: dict[str, str] = field(default_factory=dict)
     address: str = ""
 
+    @property
+    def failed(self) -> bool:
+        return self.answer is None
+
 
 class Results:
     """Finished runs by what they depend on, so that none is ever repeated and a changed one always

@@ -5,12 +5,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from .design import Across, Scalar
+from .design import Across, Scalar, Settings
 from .optima import CONTRADICTS, is_reached
 from .results import Result
-from .table import COLUMNS, Column, level, markdown, mean, number, parameter_names
+from .table import COLUMNS, Column, level, markdown, mean_of, number, parameter_names
 
 ALL = "all instances"
 
@@ -24,7 +23,7 @@ class Summary:
 
     group: str
     method: str
-    parameters: tuple[tuple[str, Scalar], ...]
+    parameters: Settings
     runs: int
     failed: int
     proved: int
@@ -43,35 +42,32 @@ def summaries(results: Sequence[Result]) -> list[Summary]:
         for result in results
         if result.run.group is None and result.run.command.startswith("solve")
     }
-    members: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
+    members: dict[tuple[str, str, Settings], list[Result]] = defaultdict(list)
     for result in results:
         if result.run.group is not None or len(alone) > 1:
-            rest = tuple(pair for pair in result.run.parameters if pair[0] != "seed")
-            members[result.run.group or ALL, result.run.method, rest].append(result)
-    found = []
-    for (group, method, rest), runs in members.items():
-        done = [result for result in runs if result.answer is not None]
-        gaps = [gap for result in done if (gap := level("gap")(result)) is not None]
-        found.append(
-            Summary(
-                group,
-                method,
-                rest,
-                len(runs),
-                len(runs) - len(done),
-                sum(map(is_proved, done)),
-                tuple(gaps),
-                tuple(result.cpu_s for result in done),
-                sum(result.run.optimum is not None for result in runs),
-                sum(map(is_reached, done)),
-                tuple(
-                    f"{result.run.instance}: {result.reason}"
-                    for result in runs
-                    if (result.reason or "").startswith(CONTRADICTS)
-                ),
-            )
-        )
-    return found
+            members[result.run.group or ALL, result.run.method, result.run.settings].append(result)
+    return [_summary(*key, runs) for key, runs in members.items()]
+
+
+def _summary(group: str, method: str, parameters: Settings, runs: Sequence[Result]) -> Summary:
+    done = [result for result in runs if not result.failed]
+    return Summary(
+        group,
+        method,
+        parameters,
+        runs=len(runs),
+        failed=len(runs) - len(done),
+        proved=sum(map(is_proved, done)),
+        gaps=tuple(gap for gap in map(level("gap"), done) if gap is not None),
+        seconds=tuple(result.cpu_s for result in done),
+        known=sum(result.run.optimum is not None for result in runs),
+        reached=sum(map(is_reached, done)),
+        wrong=tuple(
+            f"{result.run.instance}: {result.reason}"
+            for result in runs
+            if (result.reason or "").startswith(CONTRADICTS)
+        ),
+    )
 
 
 def is_proved(result: Result) -> bool:
@@ -138,38 +134,37 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
     """Return a table for each instance: a row a method (and the other parameters), a column for
     each value of the parameter, the best of each column in bold; means over seeds, "failed" where a
     run failed."""
-    column = next(one for one in COLUMNS if one.name == across.column)
+    column = next(column for column in COLUMNS if column.name == across.column)
+    by_place: dict[str, dict[tuple[str, Settings], dict[Scalar, list[Result]]]] = {}
+    for result in results:
+        run = result.run
+        given = dict(run.settings)
+        table = by_place.setdefault(run.group or run.instance, {})
+        if across.parameter in given:
+            value = given.pop(across.parameter)
+            row = table.setdefault((run.method, tuple(given.items())), {})
+            row.setdefault(value, []).append(result)
     lines = []
-    for instance in dict.fromkeys(result.run.group or result.run.instance for result in results):
-        cells: dict[tuple[str, tuple[tuple[str, Scalar], ...]], dict[Scalar, list[Result]]] = {}
-        for result in results:
-            given = dict(result.run.parameters)
-            if (result.run.group or result.run.instance) == instance and across.parameter in given:
-                rest = tuple(
-                    (name, value)
-                    for name, value in given.items()
-                    if name not in ("seed", across.parameter)
-                )
-                row = cells.setdefault((result.run.method, rest), {})
-                row.setdefault(given[across.parameter], []).append(result)
+    for place, cells in by_place.items():
         if not cells:
             continue
         heads = list(dict.fromkeys(value for row in cells.values() for value in row))
         extra = parameter_names(rest for _, rest in cells)
         means = {
-            key: {head: mean(column, row.get(head, [])) for head in heads}
+            key: {head: mean_of(column.of, row.get(head, [])) for head in heads}
             for key, row in cells.items()
         }
-        unit = f", {column.unit}" if column.unit else ""
-        table = []
-        for (method, rest), row in cells.items():
+        table_lines = []
+        for key, row in cells.items():
+            method, rest = key
             shown = [f"`{method}`", *(str(dict(rest).get(name, "")) for name in extra)]
             for head in heads:
-                peers = [means[key][head] for key in cells if key[1] == rest]
-                shown.append(_cell(means[method, rest][head], peers, column, row.get(head, [])))
-            table.append(shown)
-        title = f"{instance}: {column.name}{unit} by {across.parameter}"
-        lines += markdown(title, ["method", *extra, *map(str, heads)], table, 1 + len(extra))
+                peers = [means[peer][head] for peer in cells if peer[1] == rest]
+                shown.append(_cell(means[key][head], peers, column, row.get(head, [])))
+            table_lines.append(shown)
+        unit = f", {column.unit}" if column.unit else ""
+        title = f"{place}: {column.name}{unit} by {across.parameter}"
+        lines += markdown(title, ["method", *extra, *map(str, heads)], table_lines, 1 + len(extra))
     return "\n".join(lines)
 
 
@@ -177,7 +172,7 @@ def _cell(
     value: float | None, peers: Sequence[float | None], column: Column, runs: Sequence[Result]
 ) -> str:
     if value is None:
-        return "failed" if any(result.answer is None for result in runs) else "-"
+        return "failed" if any(result.failed for result in runs) else "-"
     text = number(value, column.digits)
     best = min(peer for peer in peers if peer is not None)
     return f"**{text}**" if number(best, column.digits) == text else text

@@ -1,15 +1,14 @@
 """The table of a study: one row a run, or one for all seeds of a method over an instance."""
 
-import csv
-import io
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..files import csv_text
 from ..plugins.registry import listed
-from .design import Method, arguments
+from .design import Method, Settings, arguments
 from .optima import optimum_of
 from .results import Result
 
@@ -27,46 +26,43 @@ class Column:
 
     def of(self, result: Result) -> float | None:
         """Return the number of a run; None where it failed."""
-        return None if result.answer is None else self.value(result)
+        return None if result.failed else self.value(result)
 
 
-def at(*path: str, over: float = 1.0) -> Callable[[Result], float | None]:
+Value = Callable[[Result], float | None]
+
+
+def at(*path: str, times: float = 1.0, over: float = 1.0) -> Value:
+    """Return what reads the number at a path of an answer."""
+
     def value(result: Result) -> float | None:
-        found: Any = result.answer
+        part: Any = result.answer
         for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return (
-            found / over if isinstance(found, int | float) and not isinstance(found, bool) else None
-        )
+            part = part.get(name) if isinstance(part, dict) else None
+        if isinstance(part, bool) or not isinstance(part, int | float):
+            return None
+        return times * part / over
 
     return value
 
 
-def level(name: str) -> Callable[[Result], float | None]:
+def level(name: str, times: float = 1.0) -> Value:
+    """Return what reads a number of the first level of the objective."""
+
     def value(result: Result) -> float | None:
         answer = result.answer or {}
-        levels = answer.get("levels") or [answer.get("objective")]
-        found = levels[0].get(name) if isinstance(levels[0], dict) else None
-        return float(found) if found is not None else None
+        first = (answer.get("levels") or [answer.get("objective")])[0]
+        number = first.get(name) if isinstance(first, dict) else None
+        return None if number is None else times * float(number)
 
     return value
 
 
 def _lost_gpu_h(result: Result) -> float | None:
-    """GPU-hours that were held without counting: overheads of every restart, and work that was
-    lost."""
-    found = (result.answer or {}).get("gpu_h")
-    if not found:
-        return None
-    return float(found["held"] - found["work"] - found["first_starts"])
-
-
-def _percent(value: Callable[[Result], float | None]) -> Callable[[Result], float | None]:
-    def scaled(result: Result) -> float | None:
-        found = value(result)
-        return None if found is None else 100 * found
-
-    return scaled
+    """Return the GPU-hours that were held without counting: overheads of every restart, and work
+    that was lost."""
+    hours = (result.answer or {}).get("gpu_h")
+    return float(hours["held"] - hours["work"] - hours["first_starts"]) if hours else None
 
 
 COLUMNS = (
@@ -78,7 +74,7 @@ COLUMNS = (
     Column("preemptions", "", 0, at("preemptions")),
     Column("out of memory", "", 0, at("out_of_memory")),
     Column("lost GPU time", "h", 1, _lost_gpu_h),
-    Column("GPUs held", "%", 1, _percent(at("use", "gpus"))),
+    Column("GPUs held", "%", 1, at("use", "gpus", times=100)),
     Column("energy", "kWh", 0, at("energy_kwh", "total")),
     Column("decision, mean", "ms", 2, at("decision_wall_s", "mean", over=1e-3)),
     Column("decision, p99", "ms", 2, at("decision_wall_s", "p99", over=1e-3)),
@@ -88,7 +84,7 @@ COLUMNS = (
     Column("value", "", 4, level("value")),
     Column("bound", "", 4, level("bound")),
     Column("optimum", "", 4, optimum_of),
-    Column("gap", "%", 1, _percent(level("gap"))),
+    Column("gap", "%", 1, level("gap", times=100)),
     Column("run", "s", 1, lambda result: result.cpu_s),
 )
 
@@ -100,40 +96,36 @@ class Row:
 
     instance: str
     method: str
-    parameters: tuple[tuple[str, Any], ...]
+    parameters: Settings
     means: tuple[float | None, ...]
     runs: int
     failed: tuple[str, ...]
     group: str | None = None
 
 
+def by_seed(results: Sequence[Result]) -> dict[tuple[str, str, Settings], list[Result]]:
+    """Return all seeds of a run together, by instance, method and the other parameters."""
+    groups: dict[tuple[str, str, Settings], list[Result]] = defaultdict(list)
+    for result in results:
+        groups[result.run.instance, result.run.method, result.run.settings].append(result)
+    return groups
+
+
 def rows(results: Sequence[Result]) -> list[Row]:
     """Return rows in the order of the results, all seeds of one put together."""
-    groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
-    for result in results:
-        rest = tuple(pair for pair in result.run.parameters if pair[0] != "seed")
-        groups[result.run.instance, result.run.method, rest].append(result)
-    found = []
-    for (instance, method, rest), members in groups.items():
-        done = [one for one in members if one.answer is not None]
-        found.append(
-            Row(
-                instance,
-                method,
-                rest,
-                tuple(mean(column, done) for column in COLUMNS),
-                len(members),
-                tuple(dict.fromkeys(one.reason or "" for one in members if one.answer is None)),
-                members[0].run.group,
-            )
-        )
-    return found
+    rows = []
+    for key, members in by_seed(results).items():
+        done = [result for result in members if not result.failed]
+        means = tuple(mean_of(column.value, done) for column in COLUMNS)
+        failed = dict.fromkeys(result.reason or "" for result in members if result.failed)
+        rows.append(Row(*key, means, len(members), tuple(failed), members[0].run.group))
+    return rows
 
 
-def mean(column: Column, results: Sequence[Result]) -> float | None:
-    """Return the mean of a column; None where a run failed or does not say."""
-    values = [column.of(result) for result in results]
-    known = [value for value in values if value is not None]
+def mean_of(value: Value, results: Sequence[Result]) -> float | None:
+    """Return the mean of a number; None where a run does not say."""
+    values = [value(result) for result in results]
+    known = [number for number in values if number is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
@@ -262,23 +254,19 @@ def published_of(method: Method) -> str | None:
 
 def as_csv(results: Sequence[Result]) -> str:
     """Return one line a run, all columns."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    names = list(dict.fromkeys(name for result in results for name, _ in result.run.parameters))
-    writer.writerow(["instance", "method", *names, *map(_head, COLUMNS), "failed"])
-    for result in results:
-        own = dict(result.run.parameters)
-        values = [column.of(result) for column in COLUMNS]
-        writer.writerow(
-            [
-                result.run.instance,
-                result.run.method,
-                *(own.get(name, "") for name in names),
-                *values,
-                result.reason or "",
-            ]
-        )
-    return out.getvalue()
+    names = parameter_names(result.run.parameters for result in results)
+    heads = ["instance", "method", *names, *map(_head, COLUMNS), "failed"]
+    lines = [
+        [
+            result.run.instance,
+            result.run.method,
+            *(dict(result.run.parameters).get(name, "") for name in names),
+            *(column.of(result) for column in COLUMNS),
+            result.reason or "",
+        ]
+        for result in results
+    ]
+    return csv_text([heads, *lines])
 
 
 def _head(column: Column) -> str:

@@ -112,6 +112,11 @@ class Place(ABC):
     def end(self, key: AttemptKey) -> Observation:
         return self.reach(key, AttemptState.ENDED)
 
+    def ends(self, key: AttemptKey, status: int | None, reason: str | None = None) -> Observation:
+        seen = self.end(key)
+        assert (seen.exit_status, seen.reason) == (status, reason)
+        return seen
+
     def printed(self, key: AttemptKey) -> str:
         output = self.see(key).output
         return Path(output).read_text() if output is not None and Path(output).exists() else ""
@@ -162,8 +167,7 @@ class Conformance:
             environment={"MINE": "a=b"},
         )
         place.executor.start(order)
-        seen = place.end(order.key)
-        assert (seen.exit_status, seen.reason) == (0, None)
+        seen = place.ends(order.key, 0)
         assert seen.started_s and seen.ended_s and 0 <= seen.ended_s - seen.started_s < 60
         assert abs(time.time() - seen.ended_s) < 60
         variables = place.variables(order.key)
@@ -211,8 +215,7 @@ class Conformance:
         for order in orders.values():
             place.executor.start(order)
         for job, (_, status, reason) in cases.items():
-            seen = place.end(orders[job].key)
-            assert (seen.exit_status, seen.reason) == (status, reason)
+            place.ends(orders[job].key, status, reason)
 
     def test_gang(self, place: Place) -> None:
         """Its commands meet, ranked as placed; the first to fail ends all."""
@@ -234,11 +237,7 @@ class Conformance:
         address, port = place.printed(key).split()
         assert address and int(port) > 1023
         (place.folder / "go").touch()
-        seen = place.end(key)
-        assert (seen.exit_status, seen.reason) == (
-            4,
-            f"on {nodes[1]} its command ended with exit status 4",
-        )
+        seen = place.ends(key, 4, f"on {nodes[1]} its command ended with exit status 4")
         assert not place.processes(key)
 
     def test_a_gang_with_different_numbers_of_gpus(self, place: Place) -> None:
@@ -265,16 +264,11 @@ class Conformance:
         )
         assert said[0][2] == said[1][2]
         (place.folder / "go").touch()
-        seen = place.end(order.key)
-        assert (seen.exit_status, seen.reason) == (
-            4,
-            f"on {place.nodes[1]} its command ended with exit status 4",
-        )
+        seen = place.ends(order.key, 4, f"on {place.nodes[1]} its command ended with exit status 4")
         assert not place.processes(order.key)
 
     def test_a_gang_ends_well(self, place: Place) -> None:
-        seen = place.end(place.shell("gang", "exit 0", nodes=place.nodes[:2]))
-        assert (seen.exit_status, seen.reason) == (0, None)
+        place.ends(place.shell("gang", "exit 0", nodes=place.nodes[:2]), 0)
 
     def test_a_gang_is_killed_whole(self, place: Place) -> None:
         script = "trap '' TERM; touch $OPTSCHED_NODE; sleep 600"
@@ -282,8 +276,7 @@ class Conformance:
         until(lambda: all((place.folder / node).exists() for node in place.nodes[:2]))
         for _ in range(3):
             place.executor.kill(key)
-        seen = place.end(key)
-        assert (seen.exit_status, seen.reason) == (-9, None)
+        seen = place.ends(key, -9)
         assert not place.processes(key)
         place.executor.kill(key)
         assert place.see(key) == seen
@@ -311,8 +304,7 @@ class Conformance:
         until(lambda: log.exists() and len(log.read_text().splitlines()) > 5)
         for _ in range(2):  # the second time it was asked before
             place.executor.checkpoint_stop(first.key, 60)
-        seen = place.end(first.key)
-        assert (seen.exit_status, seen.reason) == (85, None)
+        place.ends(first.key, 85)
         done = int((Path(saved) / "step").read_text())
         second = place.order(
             "count",
@@ -336,8 +328,7 @@ class Conformance:
         key = place.shell("gang", script, nodes=place.nodes[:2])
         until(lambda: all((place.folder / f"r{rank}").exists() for rank in (0, 1)))
         place.executor.checkpoint_stop(key, 60)
-        seen = place.end(key)
-        assert (seen.exit_status, seen.reason) == (85, None)
+        place.ends(key, 85)
         assert not place.processes(key)
 
     def test_the_deadline_holds_without_a_controller(self, place: Place) -> None:
@@ -349,11 +340,7 @@ class Conformance:
             until(lambda: not place.processes(key))
         finally:
             place.executor = place.open()
-        seen = place.end(key)
-        assert (seen.exit_status, seen.reason) == (
-            -9,
-            "did not stop within the 0.5 s it was given, and was killed",
-        )
+        place.ends(key, -9, "did not stop within the 0.5 s it was given, and was killed")
 
     def test_killed_before_it_was_started(self, place: Place) -> None:
         order = place.order("never", "touch", "ran")
@@ -380,8 +367,7 @@ class Conformance:
         script = "(setsid sh -c 'trap \"\" TERM; sleep 600 & touch up; wait' &); (sleep 600 &); "
         script += "until test -e up; do sleep 0.02; done"
         key = place.shell("daemons", script)
-        seen = place.end(key)
-        assert (seen.exit_status, seen.reason) == (0, "left 3 processes behind, which were killed")
+        place.ends(key, 0, "left 3 processes behind, which were killed")
         assert not place.processes(key)
 
     def test_a_controller_that_is_killed_finds_what_runs(self, place: Place) -> None:
@@ -432,8 +418,7 @@ class Conformance:
         script = "import time; x = bytearray(b'x') * (400 << 20); time.sleep(600)"
         order = place.order("job", sys.executable, "-S", "-c", script, memory_gib=(0.125,))
         place.executor.start(order)
-        seen = place.end(order.key)
-        assert (seen.exit_status, seen.reason) == (-9, "its memory limit of 0.125 GiB was exceeded")
+        place.ends(order.key, -9, "its memory limit of 0.125 GiB was exceeded")
 
     @pytest.mark.parametrize(
         ("change", "words"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..model.instance import Instance
 from ..model.plan import JobPlan, Plan, Segment
 from ..objectives import Objective, values
-from .capacity import node_capacity, shared_capacity, sharing
+from .capacity import budgets, neighbours, node_capacity, quotas, rack_uplinks, resources, sharing
 from .contention import Crowding
 from .fetches import fetches
 from .progress import check_job, decision_now
@@ -16,6 +16,9 @@ from .structure import precedence, structure
 from .violation import Violation
 
 __all__ = ["Report", "Violation", "decision_now", "held_faults", "running_faults", "verify"]
+
+
+CHECKS = (precedence, node_capacity, resources, rack_uplinks, quotas, neighbours, budgets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,16 @@ def verify(instance: Instance, plan: Plan, objective: Objective, *, replay: bool
     O(S log S) for S segment pieces. Rules: see `docs/concepts.md`; each violation names job, node
     and time.
     """
-    found = list(structure(instance, plan))
-    if not found:
+    violations = list(structure(instance, plan))
+    if not violations:
         crowding, fetched = Crowding(instance, plan), fetches(instance, plan)
         for entry in plan.jobs:
-            found.extend(check_job(instance, entry, crowding, fetched, replay=replay))
-        for check in (precedence, node_capacity, shared_capacity):
-            found.extend(check(instance, plan))
-        found.extend(sharing(instance, plan, replay=replay))
-    if found:
-        return Report(tuple(found), None)
+            violations.extend(check_job(instance, entry, crowding, fetched, replay=replay))
+        for check in CHECKS:
+            violations.extend(check(instance, plan))
+        violations.extend(sharing(instance, plan, replay=replay))
+    if violations:
+        return Report(tuple(violations), None)
     computed = values(objective, instance, plan)
     if not all(math.isfinite(value) for value in computed):
         message = f"the objective {objective.name} is not finite in this plan"

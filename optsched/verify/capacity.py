@@ -2,13 +2,14 @@
 by pairs."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from ..model.instance import Instance
+from ..model.instance import Instance, Slot
+from ..model.job import Job, Mode
 from ..model.plan import JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, memory_gib, uplinks
 from .progress import fills_memory_s, goes_on_at_once
-from .violation import Violation
+from .violation import Violation, broken
 
 AMOUNT_TOLERANCE = 1e-6
 """Relative excess of a fractional amount (GiB, budgets) that counts as rounding."""
@@ -23,68 +24,71 @@ Piece = tuple[float, float, Holder, str, float]
 """start_s, end_s, holder, job id, amount held in between."""
 
 
-def _piece(segment: Segment, entry: JobPlan, amount: float) -> Piece:
-    return segment.start_s, segment.end_s, (entry.id,), entry.id, amount
+Pieces = dict[str, list[Piece]]
+"""The pieces in which jobs hold something, by its name."""
 
 
-def _gpu_piece(segment: Segment, entry: JobPlan, gpus: int) -> Piece:
-    """GPUs of two jobs that name each other are held by the pair, so they count once."""
-    partner = segment.mode.share_with
-    holder = (entry.id,) if partner is None else (min(entry.id, partner), max(entry.id, partner))
-    return segment.start_s, segment.end_s, holder, entry.id, gpus
+def _pieces(
+    instance: Instance,
+    plan: Plan,
+    amounts: Callable[[Job, Segment], Iterable[tuple[str, float]]],
+    pairs: bool = False,
+) -> Pieces:
+    """Return what jobs hold of things by name; with `pairs` two jobs that name each other hold it
+    together, so that it counts once."""
+    pieces: Pieces = defaultdict(list)
+    for entry in plan.jobs:
+        job = instance.job[entry.id]
+        for segment in entry.segments:
+            partner = segment.mode.share_with if pairs else None
+            own = (entry.id,)
+            holder = own if partner is None else (min(entry.id, partner), max(entry.id, partner))
+            for name, amount in amounts(job, segment):
+                if amount:
+                    pieces[name].append((segment.start_s, segment.end_s, holder, entry.id, amount))
+    return pieces
 
 
 def node_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """GPUs, cores and memory of each node at every instant."""
-    pieces: dict[str, list[tuple[Segment, JobPlan, int, int]]] = defaultdict(list)
-    for entry in plan.jobs:
-        for segment in entry.segments:
-            for slot in segment.placement:
-                pieces[slot.node].append((segment, entry, slot.gpus, slot.cpus))
+    """GPUs, cores and memory of each node at every instant, and none of them while it is lost."""
+
+    def held(amount: Callable[[Job, Mode, Slot], float], pairs: bool = False) -> Pieces:
+        def on_nodes(job: Job, own: Segment) -> Iterator[tuple[str, float]]:
+            return ((slot.node, amount(job, own.mode, slot)) for slot in own.placement)
+
+        return _pieces(instance, plan, on_nodes, pairs)
+
+    stays = held(lambda *_: 1) if instance.outages else {}
+    gpus = held(lambda _, __, slot: slot.gpus, pairs=True)
+    cores = held(lambda _, __, slot: slot.cpus)
+    memory = held(lambda job, mode, slot: memory_gib(job, mode, slot.gpus))
     for node in instance.cluster.nodes:
-        here = pieces.get(node.name)
-        if not here:
-            continue
-        where = f"node {node.name}"
-        for outage in instance.node_outages.get(node.name, ()):
-            for segment, entry, _, _ in here:
-                from_s, until_s = (
-                    max(segment.start_s, outage.start_s),
-                    min(segment.end_s, outage.end_s),
-                )
+        name, where = node.name, f"node {node.name}"
+        for outage in instance.node_outages.get(name, ()):
+            for start_s, end_s, _, job, _ in stays.get(name, ()):
+                from_s, until_s = max(start_s, outage.start_s), min(end_s, outage.end_s)
                 if until_s - from_s > TIME_TOLERANCE_S:
-                    yield Violation(
-                        "outage",
-                        f"job {entry.id} is on node {node.name} at {from_s:.12g} s, which is "
-                        f"lost until {outage.end_s:.12g} s",
-                        entry.id,
-                        node.name,
-                        from_s,
-                    )
-        gpus = [_gpu_piece(segment, entry, count) for segment, entry, count, _ in here if count]
-        yield from _overfull(gpus, float(node.gpus), "GPUs", "GPUs", where, node.name)
-        if node.cpus is not None:
-            cores = [_piece(segment, entry, count) for segment, entry, _, count in here if count]
-            yield from _overfull(cores, float(node.cpus), "cores", "cores", where, node.name)
-        if node.memory_gib is not None:
-            memory = [
-                _piece(segment, entry, memory_gib(instance.job[entry.id], segment.mode, count))
-                for segment, entry, count, _ in here
-            ]
-            yield from _overfull(
-                memory, node.memory_gib, "memory", "GiB of memory", where, node.name
-            )
+                    lost = f"which is lost until {outage.end_s:.12g} s"
+                    says = f"is on node {name} at {from_s:.12g} s, {lost}"
+                    yield broken("outage", job, says, from_s, name)
+        yield from _overfull(gpus.get(name), node.gpus, "GPUs", "GPUs", where, name)
+        yield from _overfull(cores.get(name), node.cpus, "cores", "cores", where, name)
+        unit = "GiB of memory"
+        yield from _overfull(memory.get(name), node.memory_gib, "memory", unit, where, name)
 
 
 def _overfull(
-    pieces: Iterable[Piece],
-    capacity: float,
+    pieces: Iterable[Piece] | None,
+    capacity: float | None,
     rule: str,
     unit: str,
     where: str,
     node: str | None = None,
 ) -> Iterator[Violation]:
-    """Sweep over time; report the first instant of each stretch above capacity."""
+    """Sweep over time; report the first instant of each stretch above capacity, if there is a
+    limit."""
+    if pieces is None or capacity is None:
+        return
     events: list[tuple[float, int, Holder, str, float]] = []
     for start_s, end_s, holder, job, amount in pieces:
         if end_s - start_s > TIME_TOLERANCE_S:
@@ -107,67 +111,49 @@ def _overfull(
             used = 0.0  # no rounding survives an idle moment
         if used > limit and starts and not above:
             names = ", ".join(sorted({name for jobs in held.values() for name in jobs}))
-            yield Violation(
-                rule,
-                f"job {job} at {time_s:.12g} s: {where} would hold {used:.12g} {unit} of "
-                f"{capacity:.12g} "
-                f"({names})",
-                job,
-                node,
-                time_s,
-            )
+            would = f"{where} would hold {used:.12g} {unit} of {capacity:.12g}"
+            yield broken(rule, job, f"at {time_s:.12g} s: {would} ({names})", time_s, node)
         above = used > limit
 
 
-def shared_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Cluster resources, rack uplinks and tenants' GPU quotas at every instant, and budgets over
-    the whole plan.
-
-    A job uses the budgets of the mode in which it completes.
-    """
-    held: dict[str, list[Piece]] = defaultdict(list)
-    traffic: dict[str, list[Piece]] = defaultdict(list)
-    quota: dict[str, list[Piece]] = defaultdict(list)
-    users: dict[str, list[tuple[float, JobPlan]]] = defaultdict(list)
-    for entry in plan.jobs:
-        job = instance.job[entry.id]
-        for segment in entry.segments:
-            for name, amount in segment.mode.resources.items():
-                if amount:
-                    held[name].append(_piece(segment, entry, amount))
-            for rack, gbps in uplinks(instance.cluster, job, segment.placement).items():
-                traffic[rack].append(_piece(segment, entry, gbps))
-            if job.tenant is not None and segment.mode.gpus:
-                quota[job.tenant].append(_piece(segment, entry, segment.mode.gpus))
-        for name, amount in entry.segments[-1].mode.budgets.items():
-            users[name].append((amount, entry))
+def resources(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Cluster resources at every instant."""
+    held = _pieces(instance, plan, lambda _, own: own.mode.resources.items())
     for name, pieces in sorted(held.items()):
         capacity = instance.cluster.resources.get(name, 0.0)
         yield from _overfull(pieces, capacity, "resource", name, "the cluster")
+
+
+def rack_uplinks(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Uplinks of racks at every instant; where they are shared each gang must find room, but only
+    for itself."""
+    cluster = instance.cluster
+    if not cluster.rack_uplink_gbps:
+        return
+    traffic = _pieces(instance, plan, lambda job, own: uplinks(cluster, job, own.placement).items())
     for rack, pieces in sorted(traffic.items()):
-        capacity = instance.cluster.rack_uplink_gbps[rack]
-        shared = (
-            instance.cluster.uplinks == "shared"
-        )  # then each gang must find room, but only for itself
-        for part in [[piece] for piece in pieces] if shared else [pieces]:
-            yield from _overfull(part, capacity, "uplink", "Gbit/s", f"the uplink of rack {rack}")
-    yield from _quotas(instance, quota)
-    if minds_neighbours(instance):
-        yield from neighbours(instance, plan)
+        capacity, where = cluster.rack_uplink_gbps[rack], f"the uplink of rack {rack}"
+        for part in [[piece] for piece in pieces] if cluster.uplinks == "shared" else [pieces]:
+            yield from _overfull(part, capacity, "uplink", "Gbit/s", where)
+
+
+def budgets(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Budgets over the whole plan: a job uses those of the mode in which it completes."""
+    users: dict[str, list[tuple[float, JobPlan]]] = defaultdict(list)
+    for entry in plan.jobs:
+        for name, amount in entry.segments[-1].mode.budgets.items():
+            users[name].append((amount, entry))
     for name, entries in sorted(users.items()):
         used = sum(amount for amount, _ in entries)
         budget = instance.cluster.budgets.get(name, 0.0)
         if used > budget + AMOUNT_TOLERANCE * max(1.0, budget):
             most, user = max(entries, key=lambda pair: pair[0])
             start_s = user.segments[-1].start_s
-            yield Violation(
-                "budget",
+            message = (
                 f"the plan uses {used:.12g} of budget {name}, there is {budget:.12g}; "
-                f"job {user.id} at {start_s:.12g} s uses most ({most:.12g})",
-                user.id,
-                None,
-                start_s,
+                f"job {user.id} at {start_s:.12g} s uses most ({most:.12g})"
             )
+            yield Violation("budget", message, user.id, None, start_s)
 
 
 def minds_neighbours(instance: Instance) -> bool:
@@ -178,26 +164,16 @@ def minds_neighbours(instance: Instance) -> bool:
 def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:
     """Labels that nodes must have or not; jobs that keep apart, at every instant; jobs that need
     others near, when they start."""
+    if not minds_neighbours(instance):
+        return
     stays = [
         _Stay(instance, entry.id, k, entry.segments)
         for entry in plan.jobs
         for k in range(len(entry.segments))
     ]
-    for stay in stays:
-        for slot in stay.segment.placement:
-            labels = instance.cluster.node[slot.node].labels
-            for label, wanted in stay.job.node_labels.items():
-                if (label in labels) != (wanted == "required"):
-                    yield Violation(
-                        "node label",
-                        f"job {stay.job.id} at {stay.segment.start_s:.12g} s is on node "
-                        f"{slot.node}, for which label {label} is {wanted}",
-                        stay.job.id,
-                        slot.node,
-                        stay.segment.start_s,
-                    )
     having: dict[str, list[_Stay]] = defaultdict(list)
     for stay in stays:
+        yield from _wrong_labels(instance, stay)
         for label in stay.job.labels:
             having[label].append(stay)
     for stay in stays:
@@ -208,6 +184,17 @@ def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:
         for label, level in stay.job.affinity.items() if stay.starts else ():
             if stay.segment.placement:
                 yield from _too_far(instance, stay, label, level, having[label], first)
+
+
+def _wrong_labels(instance: Instance, stay: "_Stay") -> Iterator[Violation]:
+    start_s = stay.segment.start_s
+    for slot in stay.segment.placement:
+        labels = instance.cluster.node[slot.node].labels
+        for label, wanted in stay.job.node_labels.items():
+            if (label in labels) != (wanted == "required"):
+                is_on = f"at {start_s:.12g} s is on node {slot.node}"
+                says = f"{is_on}, for which label {label} is {wanted}"
+                yield broken("node label", stay.job.id, says, start_s, slot.node)
 
 
 class _Stay:
@@ -251,14 +238,9 @@ def _too_near(
         until_s = min(own.end_s, other.segment.end_s)
         shared = places & _places(instance, other.segment, level)
         if other.job is not stay.job and shared and until_s - from_s > TIME_TOLERANCE_S:
-            yield Violation(
-                "anti-affinity",
-                f"job {stay.job.id} at {from_s:.12g} s shares {level} {min(map(str, shared))} with "
-                f"{other.job.id}, which has label {label}",
-                stay.job.id,
-                None,
-                from_s,
-            )
+            shares = f"at {from_s:.12g} s shares {level} {min(map(str, shared))}"
+            says = f"{shares} with {other.job.id}, which has label {label}"
+            yield broken("anti-affinity", stay.job.id, says, from_s)
             return
 
 
@@ -290,34 +272,32 @@ def _too_far(
     if is_first and None not in places and len(places) == 1:
         first.add((label, at_s))
         return
-    yield Violation(
-        "affinity",
-        f"job {stay.job.id} starts at {at_s:.12g} s in a {level} without a job that has label "
-        f"{label}",
-        stay.job.id,
-        None,
-        at_s,
-    )
+    says = f"starts at {at_s:.12g} s in a {level} without a job that has label {label}"
+    yield broken("affinity", stay.job.id, says, at_s)
 
 
-def _quotas(instance: Instance, held: dict[str, list[Piece]]) -> Iterator[Violation]:
+def quotas(instance: Instance, plan: Plan) -> Iterator[Violation]:
     """Each tenant with a quota holds no more than that and what it may borrow; together no more
     than all quotas."""
-    together: list[Piece] = []
-    borrow = False
+    limited = {own.name: own for own in instance.tenants if own.gpu_quota is not None}
+    if not limited:
+        return
+
+    held = _pieces(
+        instance,
+        plan,
+        lambda job, own: [(job.tenant, own.mode.gpus)] if job.tenant in limited else [],
+    )
     for name, pieces in sorted(held.items()):
-        tenant = instance.tenant[name]
-        if tenant.gpu_quota is not None:
-            together.extend(pieces)
-            borrow = borrow or tenant.borrow_gpus > 0
-            limit = float(tenant.gpu_quota + tenant.borrow_gpus)
-            unit = "GPUs of its quota and loans" if tenant.borrow_gpus else "GPUs of its quota"
-            yield from _overfull(pieces, limit, "quota", unit, f"tenant {name}")
-    if borrow:
-        every = float(sum(tenant.gpu_quota or 0 for tenant in instance.tenants))
-        yield from _overfull(
-            together, every, "borrowing", "GPUs of all quotas", "the tenants with a quota"
-        )
+        borrows = limited[name].borrow_gpus
+        limit = (limited[name].gpu_quota or 0) + borrows
+        unit = "GPUs of its quota and loans" if borrows else "GPUs of its quota"
+        yield from _overfull(pieces, limit, "quota", unit, f"tenant {name}")
+    if any(limited[name].borrow_gpus for name in held):
+        together = [piece for pieces in held.values() for piece in pieces]
+        every = sum(own.gpu_quota or 0 for own in limited.values())
+        unit, where = "GPUs of all quotas", "the tenants with a quota"
+        yield from _overfull(together, every, "borrowing", unit, where)
 
 
 def sharing(instance: Instance, plan: Plan, *, replay: bool = False) -> Iterator[Violation]:
@@ -344,55 +324,36 @@ def _shared_segment(
 ) -> Iterator[Violation]:
     name = segment.mode.share_with
     node = segment.placement[0].node if segment.placement else None
-    where = f"job {entry.id} shares GPUs with {name} on node {node} at"
+
+    def wrong(at_s: float, says: str) -> Violation:
+        where = f"shares GPUs with {name} on node {node} at {at_s:.12g} s"
+        return broken("sharing", entry.id, f"{where}, but {says}", at_s, node)
+
     beside_s = segment.start_s  # up to here the partner has been found beside it
     for other in partner.segments if partner else ():
         at_s = max(segment.start_s, other.start_s)
         if min(segment.end_s, other.end_s) - at_s <= TIME_TOLERANCE_S:
             continue
         if other.mode.share_with != entry.id or _gpus(other) != _gpus(segment):
-            yield Violation(
-                "sharing",
-                f"{where} {at_s:.12g} s, but they do not name each other on the same GPUs",
-                entry.id,
-                node,
-                at_s,
-            )
+            yield wrong(at_s, "they do not name each other on the same GPUs")
             return
         if other.mode.clock_mhz != segment.mode.clock_mhz:
-            yield Violation(
-                "sharing",
-                f"{where} {at_s:.12g} s, but they set different clocks",
-                entry.id,
-                node,
-                at_s,
-            )
+            yield wrong(at_s, "they set different clocks")
             return
         if at_s > beside_s + TIME_TOLERANCE_S:
             break
         beside_s = other.end_s
     if beside_s < segment.end_s - TIME_TOLERANCE_S:
-        yield Violation(
-            "sharing",
-            f"{where} {beside_s:.12g} s, but {name} does not run then",
-            entry.id,
-            node,
-            beside_s,
-        )
+        yield wrong(beside_s, f"{name} does not run then")
     elif partner is not None and name is not None:
         job, other_job = instance.job[entry.id], instance.job[name]
         short = beyond_gpu_memory(instance.cluster, job, other_job, segment.placement)
         if short is not None and not (replay and _is_filling(instance, entry, segment, partner)):
             both = job.profile.gpu_memory_gib + other_job.profile.gpu_memory_gib
             memory = instance.cluster.node[short].gpu_memory_gib or 0.0
-            yield Violation(
-                "GPU memory",
-                f"job {entry.id} and {name} need {both:.12g} GiB together on each GPU of "
-                f"node {short} at {segment.start_s:.12g} s, there are {memory:.12g}",
-                entry.id,
-                short,
-                segment.start_s,
-            )
+            need = f"and {name} need {both:.12g} GiB together on each GPU of node {short}"
+            says = f"{need} at {segment.start_s:.12g} s, there are {memory:.12g}"
+            yield broken("GPU memory", entry.id, says, segment.start_s, short)
 
 
 def _is_filling(instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan) -> bool:

@@ -19,8 +19,7 @@ class Crowding:
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
         self._instance = instance
-        self._from_s: dict[Channel, list[float]] = {}
-        self._ratio: dict[Channel, list[float]] = {}
+        self._ratios: dict[Channel, tuple[list[float], list[float]]] = {}
         if not may_contend(instance):
             return
         changes: dict[Channel, list[tuple[float, float]]] = defaultdict(list)
@@ -31,43 +30,37 @@ class Crowding:
                 for channel, gbps in loads.items():
                     changes[channel].append((segment.start_s, gbps))
                     changes[channel].append((segment.end_s, -gbps))
-        for channel, found in changes.items():
-            self._add(channel, sorted(found))
-
-    def _add(self, channel: Channel, changes: list[tuple[float, float]]) -> None:
-        capacity = channel_gbps(self._instance.cluster, channel)
-        from_s: list[float] = []
-        ratio: list[float] = []
-        load = 0.0
-        for time_s, gbps in changes:
-            load += gbps
-            if from_s and from_s[-1] == time_s:
-                ratio[-1] = load / capacity
-            else:
-                from_s.append(time_s)
-                ratio.append(load / capacity)
-        if max(ratio) > 1.0:
-            self._from_s[channel], self._ratio[channel] = from_s, ratio
+        for channel, of_channel in changes.items():
+            capacity = channel_gbps(instance.cluster, channel)
+            ratio: dict[float, float] = {}
+            load = 0.0
+            for time_s, gbps in sorted(of_channel):
+                load += gbps
+                ratio[time_s] = load / capacity
+            if max(ratio.values()) > 1.0:
+                self._ratios[channel] = [*ratio], [*ratio.values()]
 
     def pieces(self, job: Job, segment: Segment, from_s: float, until_s: float) -> list[Piece]:
         """Return the part of `segment` between two instants, in order, cut wherever the job's
         slow-down may change."""
-        if until_s <= from_s or not self._from_s:
+        if until_s <= from_s or not self._ratios:
             return [(max(0.0, until_s - from_s), 1.0)]
         loads = channel_loads(self._instance.cluster, job, segment.mode, segment.placement)
-        crowded = [channel for channel in loads if channel in self._from_s]
+        crowded = [channel for channel in loads if channel in self._ratios]
         cuts = {from_s, until_s}
         for channel in crowded:
-            times = self._from_s[channel]
+            times, _ = self._ratios[channel]
             cuts.update(times[bisect_right(times, from_s) : bisect_left(times, until_s)])
-        order = sorted(cuts)
-        found: list[Piece] = []
-        for start_s, end_s in pairwise(order):
-            now = {channel: self._at(channel, start_s) for channel in crowded}
-            found.append((end_s - start_s, slowdown(job.profile, now)))
-        return found
+        return [
+            (
+                end_s - start_s,
+                slowdown(job.profile, {channel: self._at(channel, start_s) for channel in crowded}),
+            )
+            for start_s, end_s in pairwise(sorted(cuts))
+        ]
 
     def _at(self, channel: Channel, time_s: float) -> float:
         """Return the load / capacity from an instant on."""
-        i = bisect_right(self._from_s[channel], time_s) - 1
-        return self._ratio[channel][i] if i >= 0 else 0.0
+        times, ratio = self._ratios[channel]
+        i = bisect_right(times, time_s) - 1
+        return ratio[i] if i >= 0 else 0.0

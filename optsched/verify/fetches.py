@@ -2,11 +2,16 @@
 
 import math
 from itertools import groupby
+from operator import itemgetter
 
 from ..model.instance import Instance, Placement
 from ..model.job import Job
-from ..model.plan import JobPlan, Plan
+from ..model.plan import Plan
 
+Held = dict[str, list[tuple[str, float]]]
+"""The models in the cache of each node, with their GiB, the one used longest ago first."""
+LOST = -1
+"""The loss of a node, in place of the number of a job."""
 Fetches = dict[tuple[str, float], float]
 """Seconds of fetching by job and start; starts without are left out."""
 
@@ -24,41 +29,40 @@ def fetches(instance: Instance, plan: Plan) -> Fetches:
     if not any(job.profile.fetch_s for job in instance.jobs):
         return {}
     index = {job.id: i for i, job in enumerate(instance.jobs)}
-    held: dict[str, list[tuple[str, float]]] = {
-        node.name: [] for node in instance.cluster.nodes
-    }  # oldest first
-    for entry in sorted(instance.running, key=lambda one: (one.started_s, index[one.job])):
+    held: Held = {node.name: [] for node in instance.cluster.nodes}
+    for entry in sorted(instance.running, key=lambda entry: (entry.started_s, index[entry.job])):
         _enter(instance, held, instance.job[entry.job], entry.placement)
-    events: list[tuple[float, int, JobPlan | str, Placement]] = [
-        (segment.start_s, index[entry.id], entry, segment.placement)
+    events: list[tuple[float, int, str, Placement]] = [
+        (segment.start_s, index[entry.id], entry.id, segment.placement)
         for entry in plan.jobs
         if instance.job[entry.id].profile.fetch_s
         for segment in starts(instance, entry)
     ]
-    events += [(outage.start_s, -1, outage.node, ()) for outage in instance.outages]
-    events.sort(key=lambda event: event[:2])
-    found: Fetches = {}
-    for start_s, together in groupby(events, key=lambda event: event[0]):
+    events += [(outage.start_s, LOST, outage.node, ()) for outage in instance.outages]
+    events.sort(key=itemgetter(0, 1))
+    fetched: Fetches = {}
+    for start_s, together in groupby(events, key=itemgetter(0)):
         now = list(together)
-        for _, _, what, placement in now:
-            if isinstance(what, JobPlan):
-                profile = instance.job[what.id].profile
-                lacks = [
-                    profile.name not in [name for name, _ in held[slot.node]] for slot in placement
-                ]
-                if not placement or any(lacks):
-                    found[what.id, start_s] = profile.fetch_s
-        for _, _, what, placement in now:
-            if isinstance(what, JobPlan):
-                _enter(instance, held, instance.job[what.id], placement)
+        for _, number, name, placement in now:
+            if number != LOST and not _is_held(held, instance.job[name], placement):
+                fetched[name, start_s] = instance.job[name].profile.fetch_s
+        for _, number, name, placement in now:
+            if number == LOST:
+                held[name] = []
             else:
-                held[what] = []
-    return found
+                _enter(instance, held, instance.job[name], placement)
+    return fetched
 
 
-def _enter(
-    instance: Instance, held: dict[str, list[tuple[str, float]]], job: Job, placement: Placement
-) -> None:
+def _is_held(held: Held, job: Job, placement: Placement) -> bool:
+    """Return whether every node of a placement, and there is one, has the model of a job."""
+    model = job.profile.name
+    return bool(placement) and all(
+        any(model == name for name, _ in held[slot.node]) for slot in placement
+    )
+
+
+def _enter(instance: Instance, held: Held, job: Job, placement: Placement) -> None:
     name, gib = job.profile.name, job.profile.model_gib
     if name is None or not job.profile.fetch_s:
         return
@@ -66,7 +70,7 @@ def _enter(
         capacity = instance.cluster.node[slot.node].model_cache_gib
         if capacity is None or gib > capacity:
             continue
-        kept = [one for one in held[slot.node] if one[0] != name] + [(name, gib)]
-        while math.fsum(size for _, size in kept) > capacity:
-            kept.pop(0)
-        held[slot.node] = kept
+        models = [model for model in held[slot.node] if model[0] != name] + [(name, gib)]
+        while math.fsum(size for _, size in models) > capacity:
+            models.pop(0)
+        held[slot.node] = models

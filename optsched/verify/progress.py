@@ -43,12 +43,12 @@ def check_job(
     stays = running is not None and _stays(instance, running, entry.segments[0])
     kept = len(_stretches(entry.segments)[0]) if stays else 0
     before_s = -math.inf
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for i, segment in enumerate(entry.segments):
-        found.extend(check_segment(instance, job, segment, before_s, i < kept))
+        violations.extend(check_segment(instance, job, segment, before_s, i < kept))
         before_s = segment.end_s
-    yield from found
-    if found:
+    yield from violations
+    if violations:
         return
     yield from _progress(instance, job, entry, crowding, fetches, replay)
     expected = decision_now(instance, job, entry.segments)
@@ -90,19 +90,19 @@ def _stays(instance: Instance, entry: Running, first: Segment) -> bool:
 
 
 def _stretches(segments: tuple[Segment, ...]) -> list[Stretch]:
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     for segment in segments:
-        last = found[-1][-1] if found else None
+        last = stretches[-1][-1] if stretches else None
         if (
             last is not None
             and abs(segment.start_s - last.end_s) <= TIME_TOLERANCE_S
             and same_place(last.placement, segment.placement)
             and same_hold(last.mode, segment.mode)
         ):
-            found[-1].append(segment)
+            stretches[-1].append(segment)
         else:
-            found.append([segment])
-    return found
+            stretches.append([segment])
+    return stretches
 
 
 def starts(instance: Instance, entry: JobPlan) -> list[Segment]:
@@ -197,11 +197,11 @@ def _progress(
             yield _at_node("incident", job, _node(stretch[-1]), says, end_s)
             return
         before = len(worked)
-        found = list(
+        violations = list(
             _stretch(instance, job, stretch, crowding, overhead_s, ends, remaining, whole_s, worked)
         )
-        if found:
-            yield from found
+        if violations:
+            yield from violations
             return
         remaining -= math.fsum(seconds * rate for seconds, rate in worked[before:])
         if ends == "failure":

@@ -44,12 +44,12 @@ def running_faults(instance: Instance, entry: Running) -> list[str]:
     job = instance.job[entry.job]
     start_s = max(instance.now_s, job.submit_s)
     now = Segment(start_s=start_s, end_s=math.inf, mode=entry.mode, placement=entry.placement)
-    found = [
+    faults = [
         violation.message for violation in check_segment(instance, job, now, -math.inf, kept=True)
     ]
-    if not found and placed_rate(instance, job, entry.mode, entry.placement) <= 0:
-        found.append(f"job {job.id} makes no progress where it runs")
-    return found
+    if not faults and placed_rate(instance, job, entry.mode, entry.placement) <= 0:
+        faults.append(f"job {job.id} makes no progress where it runs")
+    return faults
 
 
 def check_segment(

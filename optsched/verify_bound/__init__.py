@@ -60,7 +60,7 @@ def _proved(instance: Instance, certificate: Certificate) -> float | None:
     """Return the value that the prices prove, which of a largest cost is the one stated or none."""
     site = Site(instance.cluster)
     todo = tasks(instance, site)
-    own = {one.gpu_type: one.per_gpu_s for one in certificate.prices}
+    own = {row.gpu_type: row.per_gpu_s for row in certificate.prices}
     grid = np.array(certificate.grid_s, dtype=np.float64)
     prices = np.array([own[name] for name in site.types], dtype=np.float64).reshape(
         len(site.types), len(grid) - 1
@@ -98,4 +98,4 @@ def _due_s(
 
 
 def _names(types: "list[str | None] | tuple[str | None, ...]") -> str:
-    return ", ".join("without a name" if one is None else str(one) for one in types) or "none"
+    return ", ".join("without a name" if name is None else str(name) for name in types) or "none"

@@ -104,11 +104,11 @@ class _Alone:
         for it; else it only delays the first work, as nobody knows where it is paid."""
         charged = 1.0 if self.job.profile.sharing is None else 0.5
         ways = [
-            Way(gpu_type, charged * min(one.gpus / one.rate for one in own) * rate, rate)
+            Way(gpu_type, charged * min(gang.gpus / gang.rate for gang in own) * rate, rate)
             for gpu_type, own in self.starts.items()
-            for rate in [max(one.rate for one in own)]
+            for rate in [max(gang.rate for gang in own)]
         ]
-        fewest = min((one.gpus for own in self.starts.values() for one in own), default=0.0)
+        fewest = min((gang.gpus for own in self.starts.values() for gang in own), default=0.0)
         stays = [Way(way.gpu_type, charged * way.gpus, way.rate) for way in self.stays]
         setups_s = [self.setup_s] if ways else []
         if self.entry is not None:
@@ -154,7 +154,8 @@ def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Way]:
             if mode.gpus > 1:
                 for spread, where in (("rack", racks), ("cluster", {room.anywhere})):
                     pace = max(
-                        (_pace(job.profile, one, paces, t, mode.gpus) for one in where), default=0.0
+                        (_pace(job.profile, counts, paces, t, mode.gpus) for counts in where),
+                        default=0.0,
                     )
                     reached.append(pace * _spread(job.profile.locality, spread))
             rate = speed * beside * max(reached)
@@ -290,11 +291,11 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
     """Return the run time of a whole job that has 1/n of the GPUs, n the jobs of the instance: the
     unit of fairness."""
     share = sum(site.gpus) / max(1, len(instance.jobs))
-    profile, found = job.profile, []
+    profile, times_s = job.profile, []
     for mode, paces, speed in _started(site, job):
         if mode.gpus == 0:
             if site.has_host(mode.cpus, job.memory_gib, forgiving=False):
-                found.append(job.work_s / speed)
+                times_s.append(job.work_s / speed)
             continue
         stretch = max(1.0, mode.gpus / share)
         room, racks = site.room(
@@ -311,15 +312,15 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
                 "rack": max((rack[t] for rack in racks), default=0),
                 "cluster": room.anywhere[t] - sum(rack[t] for rack in slow),
             }
-            found.extend(
+            times_s.extend(
                 job.work_s / rate * stretch
                 for spread, most in there.items()
                 if most >= mode.gpus
                 and (rate := speed * pace * _spread(profile.locality, spread)) > 0
             )
-    if not found:
+    if not times_s:
         raise FitsNowhereError(f"job {job.id} fits nowhere on the cluster")
-    return min(found)
+    return min(times_s)
 
 
 def _between(table: Mapping[int, float], count: int) -> float:

@@ -44,10 +44,9 @@ class Tariff:
         """Return the seconds from `head_s` to `until_s` in each interval and after the last, at
         most `most_s` in each."""
         ends_s = np.append(self.grid_s[1:], inf)
-        found: Floats = np.clip(
-            np.minimum(ends_s, until_s) - np.maximum(self.grid_s, head_s), 0.0, most_s
-        )
-        return found
+        lengths_s = np.minimum(ends_s, until_s) - np.maximum(self.grid_s, head_s)
+        clipped_s: Floats = np.clip(lengths_s, 0.0, most_s)
+        return clipped_s
 
     def offers(self, ways: tuple[Way, ...], per_s: float) -> tuple[Floats, Floats]:
         """Return the edges of the hull of `ways`, one row for each, in each interval and after the
@@ -101,7 +100,7 @@ def refutes(tariff: Tariff, tasks: list[Task], due_s: list[float]) -> bool:
     for ways, alike in groups.items():
         fastest = max(way.rate for way in ways)
         slowest = min(way.rate for way in ways)
-        price, amount = (one.ravel() for one in tariff.offers(ways, 0.0))
+        price, amount = (column.ravel() for column in tariff.offers(ways, 0.0))
         order = np.argsort(price, kind="stable")
         for task, by_s in alike:
             if task.work - fastest * max(0.0, by_s - task.head_s) > LATE * task.work:
@@ -141,8 +140,8 @@ class _Completions:
                 (
                     rows,
                     *(
-                        np.take_along_axis(one[:, used], order, axis=1)
-                        for one in (prices, amounts, intervals)
+                        np.take_along_axis(column[:, used], order, axis=1)
+                        for column in (prices, amounts, intervals)
                     ),
                 )
             )
@@ -157,13 +156,13 @@ class _Completions:
         )
         in_time &= ends_s > task.head_s
         start = self._weight * np.maximum(tariff.grid_s, task.head_s)
-        found = [inf]
+        costs = [inf]
         for rows, prices, amounts, intervals in self._blocks:
             some = in_time[rows]
             if some.any():
                 paid = _cheapest(prices[some], amounts[some] * lengths[intervals[some]], task.work)
-                found.append(float((start[rows][some] + paid).min()))
-        return min(found) if all(map(isfinite, found[1:])) else nan
+                costs.append(float((start[rows][some] + paid).min()))
+        return min(costs) if all(map(isfinite, costs[1:])) else nan
 
 
 def _cheapest(price: Floats, amount: Floats, need: float) -> Floats:
@@ -171,8 +170,8 @@ def _cheapest(price: Floats, amount: Floats, need: float) -> Floats:
     axis."""
     there = np.minimum(amount, need)
     before = np.cumsum(there, axis=-1) - there
-    found: Floats = (np.clip(need - before, 0.0, there) * price).sum(axis=-1)
-    return found
+    cost: Floats = (np.clip(need - before, 0.0, there) * price).sum(axis=-1)
+    return cost
 
 
 def _rounding(tariff: Tariff, tasks: list[Task]) -> float:

@@ -270,15 +270,14 @@ def test_a_job_pays_what_linear_programs_say(data: st.DataObject) -> None:
         tuple(sorted(set(ways))),
         0.0,
     )
-    priced = Prices(Market((buyer,), ("a", "b"), (1.0, 1.0), 0.0), grid, prices)
+    priced = Prices(Market((buyer,), (1.0, 1.0), 0.0), grid, prices)
     bought = [[0.0] * count for _ in prices]
     least = priced.least(buyer, bought)
     assert least == pytest.approx(cheapest_by_lp(buyer, grid, prices, None), rel=1e-6, abs=1e-6)
     dearer = [[price + 0.01 for price in own] for own in prices]
     more = 0.01 * sum(map(sum, bought))  # what it buys is a supergradient of what it pays
     assert (
-        Prices(Market((buyer,), ("a", "b"), (1.0, 1.0), 0.0), grid, dearer).least(buyer)
-        <= least + more + 1e-9
+        Prices(Market((buyer,), (1.0, 1.0), 0.0), grid, dearer).least(buyer) <= least + more + 1e-9
     )
     due_s = buyer.head_s + data.draw(st.sampled_from((0.3, 1.0, 2.5, 20.0)))
     by_due = cheapest_by_lp(buyer, grid, prices, due_s)

@@ -31,7 +31,7 @@ def optsched(*words, **more):
 def test_help_names_every_command(run):
     shown = run("--help")
     assert shown.exit_code == 0
-    for name, (_, summary) in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         assert f"\n  {name} " in shown.output and summary in shown.output
 
 

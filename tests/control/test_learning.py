@@ -33,9 +33,12 @@ class Learned(Lab):
         """What a controller that starts now has learned."""
         return Learning(self.folder / "profiles", self.controller.state, pytest.fail, RUNS_S)
 
-    def believed(self, user: str, command: str, **said: float) -> float:
-        work_s, _ = believed(self.controller.learning, RUNS_S, user, command, 8, **said)
-        assert believed(self.fresh(), RUNS_S, user, command, 8, **said)[0] == work_s
+    def believed(
+        self, user: str, command: str, stated_s: float | None = None, limit_s: float | None = None
+    ) -> float:
+        job = Job(id="new", user=user, command=command, gpus=8, duration_s=stated_s)
+        work_s, _ = believed(self.controller.learning, RUNS_S, job, limit_s)
+        assert believed(self.fresh(), RUNS_S, job, limit_s)[0] == work_s
         return work_s
 
     def add(self, name: str, user: str, command: str, seconds: float, status: int = 0) -> None:

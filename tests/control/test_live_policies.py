@@ -103,7 +103,7 @@ class Acting(VirtualExecutor):
             return
         assert self.controller is not None
         self.check(order)
-        attempt = self.controller.state.attempt(order.key.job, order.key.number)
+        attempt = self.controller.state.attempt(order.key)
         length_s = attempt.setup_s + self.left[order.key.job] / attempt.rate
         self.processes[order.key] = Process(order, self.clock.at_s, self.clock.at_s + length_s)
         nodes = tuple(sorted(slot.node for slot in order.placement))
@@ -115,7 +115,7 @@ class Acting(VirtualExecutor):
         for key, process in self.processes.items():
             if process.ended_s is not None or process.order is None:
                 continue
-            job, attempt = self.jobs[key.job], self.controller.state.attempt(key.job, key.number)
+            job, attempt = self.jobs[key.job], self.controller.state.attempt(key)
             began_s = process.begun_s + attempt.setup_s
             until_s = now_s if process.asked_s is None else min(now_s, process.asked_s)
             done_s = max(0.0, until_s - began_s) * attempt.rate

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import optsched.control.deciding
+import optsched_solvers.policies.optsched as optsched_policy
 from optsched.cli.replay import command as replay_command
 from optsched.cli.rounds import command as rounds_command
 from optsched.control.journal.journal import Journal
@@ -63,7 +63,7 @@ def test_every_stored_round_loads_is_sound_and_knows_what_was_blocked(
         blocked.append(named["blocked"])
         return decide(*given, **named)
 
-    monkeypatch.setattr(optsched.control.deciding, "decide", watched)
+    monkeypatch.setattr(optsched_policy, "decide", watched)
     journal = history(tmp_path, seed, seconds=60 if seed == 1 else 150)
     entries = journal.rounds()
     assert len(entries) == len(blocked) > 20

@@ -9,11 +9,12 @@ import pytest
 from optsched import Profile
 from optsched.control.journal.events import Held, Released
 from optsched.control.journal.state import LiveJob, State
+from optsched.control.live_world import LiveWorld, reserved
 from optsched.control.posing import pose
 from optsched.control.present import present
-from optsched.control.reserving import LiveReservations, protected
 from optsched.driver import reservation
-from optsched.driver.reservation import GANG_PATIENCE_S
+from optsched.driver.reservation import GANG_PATIENCE_S, Reservation, Reservations
+from optsched_solvers.policies.optsched import Optsched
 
 from .test_controller import Lab
 
@@ -48,6 +49,12 @@ class Stream:
                 )
                 self.count += 1
             self.lab.run(TURN_S, TURN_S)
+
+
+def kept_place(lab: Lab) -> Reservation | None:
+    policy = lab.controller.rounds.policy
+    assert isinstance(policy, Optsched)
+    return policy.reservations.current
 
 
 def began_s(lab: Lab, name: str) -> float | None:
@@ -96,9 +103,9 @@ def test_gangs_take_turns_in_the_order_in_which_they_were_submitted(lab: Lab) ->
 def test_a_job_that_started_on_its_reservation_runs_to_its_end_whatever_crashes(lab: Lab) -> None:
     stream = begun(lab, "gang", run_s=2000.0)
     stream.run(2000.0 + LONG_S + 4 * TURN_S)
-    assert protected(lab.controller.state) == {"gang"}
+    assert reserved(lab.controller.state) == {"gang"}
     lab.crash()
-    assert protected(lab.controller.state) == {"gang"}
+    assert reserved(lab.controller.state) == {"gang"}
     for k in range(20):
         lab.submit(f"heavy{k}", 4, 20.0, job={"weight": 1000.0})
     stream.run(2000.0)
@@ -117,7 +124,7 @@ def test_time_on_hold_and_before_others_complete_is_no_waiting(lab: Lab) -> None
     lab.controller.record(Released(job="gang", by="me"))
     at_s = lab.clock.at_s
     stream.run(GANG_PATIENCE_S - 2 * TURN_S)
-    assert lab.controller.reserving.current is None
+    assert kept_place(lab) is None
     stream.run(LONG_S + 6 * TURN_S)
     assert state.jobs["gang"].attempts[0].intended_s >= at_s + GANG_PATIENCE_S - TURN_S
     assert state.waited_s(state.jobs["after"], lab.clock.at_s) == 0.0
@@ -137,12 +144,12 @@ def test_a_place_on_a_node_that_goes_down_moves(lab: Lab) -> None:
     stream.run(GANG_PATIENCE_S - TURN_S)
     for _ in range(6):
         stream.run(TURN_S)
-        if (kept := lab.controller.reserving.current) is not None:
+        if (kept := kept_place(lab)) is not None:
             break
     assert kept is not None
     lab.executor.down.add(kept.placement[0].node)
     stream.run(2 * TURN_S)
-    moved = lab.controller.reserving.current
+    moved = kept_place(lab)
     if moved is not None:
         assert not {slot.node for slot in moved.placement} & lab.executor.down
     stream.run(LONG_S + 4 * TURN_S)
@@ -174,9 +181,13 @@ def test_a_node_that_has_fewer_gpus_than_are_held_of_it_is_left_alone(lab: Lab) 
         ),
         {},
     )
-    reserving = LiveReservations()
-    assert reserving.claim(posed.instance, snapshot.state, ()) is None
-    assert reserving.current is None
+    world = LiveWorld(posed.instance, snapshot.state)
+    world.follow(posed.instance, posed.blocked, ())
+    reservations = Reservations()
+    for name in world.take_arrived():
+        reservations.arrived(world, name)
+    reservations.renew(world)
+    assert reservations.current is None
 
 
 def test_who_cannot_be_preempted_is_waited_for(tmp_path: Path) -> None:

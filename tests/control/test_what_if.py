@@ -223,10 +223,10 @@ def test_in_a_process_of_its_own_and_when_time_is_up(lab: Lab) -> None:
     firm(lab)
     view = ahead(lab)
     here = told(what_if(view, Change(gpus=8), time_limit_s=120.0), view.instance.now_s)
-    there = foretell(view, Change(gpus=8), objective="wct", round_s=300.0, time_limit_s=120.0)
+    there = foretell(view, Change(gpus=8), objective="wct", time_limit_s=120.0)
     assert there == here
     with pytest.raises(InputError, match="node 'zz' is not there"):
-        foretell(view, Change(down="zz"), objective="wct", round_s=300.0)
+        foretell(view, Change(down="zz"), objective="wct")
     cut = what_if(view, Change(gpus=8), time_limit_s=1e-6)
     assert "the time was up: only the present was looked at" in cut.notes and means(cut) == (
         None,

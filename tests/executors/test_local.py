@@ -410,7 +410,7 @@ def test_a_damaged_record_is_said(host: Host) -> None:
 
 
 def _shim(host: Host, key: AttemptKey) -> int:
-    pid = host.executor._attempts[key].folder.pid("n0")
+    pid = host.executor._attempts[key].began("n0")
     assert pid is not None
     return int(pid["shim"][0])
 

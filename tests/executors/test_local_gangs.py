@@ -77,7 +77,7 @@ def test_one_ends_well_the_others_go_on(host: Host) -> None:
 def test_one_supervisor_is_killed(host: Host) -> None:
     key = host.shell("gang", "sleep 600", nodes=BOTH)
     host.reach(key, AttemptState.RUNNING)
-    pid = host.executor._attempts[key].folder.pid("n0")
+    pid = host.executor._attempts[key].began("n0")
     assert pid is not None
     os.kill(pid["shim"][0], signal.SIGKILL)
     seen = host.end(key)

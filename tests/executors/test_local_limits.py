@@ -234,6 +234,6 @@ def cpu_s(executor: LocalExecutor) -> float:
 def test_a_supervisor_is_small(host: Host) -> None:
     key = host.shell("job", "sleep 600")
     host.reach(key, AttemptState.RUNNING)
-    pid = host.executor._attempts[key].folder.pid("n0")
+    pid = host.executor._attempts[key].began("n0")
     assert pid is not None
     assert processes.proportional_bytes([pid["shim"][0]]) < 32 << 20

@@ -104,21 +104,21 @@ def test_ends(
     tmp_path: Path, job: HeldJob, record: dict[str, Any], status: int | None, reason: str | None
 ) -> None:
     made = started(tmp_path, **record)
-    seen = made.look_at(job, tuple)
+    seen = made.look_at_job(job, tuple)
     assert (seen.state, seen.exit_status, seen.reason) == (AttemptState.ENDED, status, reason)
     kept = SbatchAttempt(tmp_path, KEY, json.loads(made.path.read_text()))
-    assert kept.look_at(None, tuple) == seen
+    assert kept.look_at_job(None, tuple) == seen
 
 
 def test_an_old_exit_status_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     """Slurm keeps that of the run before until the next has ended."""
     made = started(tmp_path)
     made.write(status=3)
-    assert made.look_at(slurm("PENDING", 3 << 8, 1), tuple).exit_status == 85
+    assert made.look_at_job(slurm("PENDING", 3 << 8, 1), tuple).exit_status == 85
 
 
 def test_a_node_that_takes_no_jobs(tmp_path: Path) -> None:
-    seen = started(tmp_path).look_at(slurm("PENDING", 0, 1), lambda: {"n1", "n2"})
+    seen = started(tmp_path).look_at_job(slurm("PENDING", 0, 1), lambda: {"n1", "n2"})
     assert (seen.exit_status, seen.reason) == (None, "a node failed: n1")
 
 
@@ -137,19 +137,19 @@ def test_a_node_that_takes_no_jobs(tmp_path: Path) -> None:
     ],
 )
 def test_goes_on(tmp_path: Path, job: HeldJob, state: AttemptState, reason: str | None) -> None:
-    seen = started(tmp_path).look_at(job, tuple)
+    seen = started(tmp_path).look_at_job(job, tuple)
     assert (seen.state, seen.reason) == (state, reason)
 
 
 def test_what_it_runs_on_is_kept(tmp_path: Path) -> None:
     made = started(tmp_path)
-    first = made.look_at(slurm("RUNNING"), tuple)
+    first = made.look_at_job(slurm("RUNNING"), tuple)
     assert (first.started_s, first.gpu_ids, first.output) == (
         100.0,
         {"n1": ("1", "3")},
         "/home/ann/slurm-7.out",
     )
-    last = made.look_at(
+    last = made.look_at_job(
         slurm("SPECIAL_EXIT", 85 << 8, 1, nodes="", gres_detail=[], start_time=0), tuple
     )
     assert (last.started_s, last.gpu_ids, last.output) == (
@@ -164,12 +164,12 @@ def test_forgotten(tmp_path: Path, seen: bool, monkeypatch: pytest.MonkeyPatch) 
     """What Slurm forgot in a crash may go on for a while; only then is it taken to have ended."""
     made = started(tmp_path)
     if seen:
-        made.look_at(slurm("RUNNING"), tuple)
+        made.look_at_job(slurm("RUNNING"), tuple)
     waits = slurm("PENDING", mark="optsched 17.000000001")
     expected = AttemptState.RUNNING if seen else AttemptState.STARTING
-    assert made.look_at(waits, tuple).state is made.look_at(None, tuple).state is expected
-    monkeypatch.setattr(module, "ORPHAN_S", 0.0)
-    assert made.look_at(waits, tuple).reason == ROLLED_BACK
+    assert made.look_at_job(waits, tuple).state is made.look_at_job(None, tuple).state is expected
+    monkeypatch.setattr(module, "FENCE_S", 0.0)
+    assert made.look_at_job(waits, tuple).reason == ROLLED_BACK
 
 
 def test_not_yet_released(tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_not_yet_released(tmp_path: Path) -> None:
     made = started(tmp_path)
     made.write(release=False)
     assert (
-        made.look_at(slurm("PENDING", mark="optsched 17.000000001"), tuple).state
+        made.look_at_job(slurm("PENDING", mark="optsched 17.000000001"), tuple).state
         is AttemptState.STARTING
     )
-    assert made.look_at(None, tuple).reason == "was never started"
+    assert made.look_at_job(None, tuple).reason == "was never started"
 
 
 class Slurm(SlurmClient):
@@ -220,7 +220,7 @@ def test_given_up_for_a_limit(tmp_path: Path) -> None:
     ]
     assert declining.limit(made.who) == "QOSMaxGRESPerUser" and made.stop is not None
     begun = SbatchAttempt(tmp_path, KEY, dict(made.record))
-    seen = made.look_at(slurm("PENDING", priority=0), tuple)
+    seen = made.look_at_job(slurm("PENDING", priority=0), tuple)
     assert (seen.state, seen.reason) == (
         AttemptState.ENDED,
         "Slurm did not start it: QOSMaxGRESPerUser",
@@ -228,4 +228,4 @@ def test_given_up_for_a_limit(tmp_path: Path) -> None:
     assert seen.retry_s is not None and seen.retry_s < 15
     teller.see_to(begun, slurm("RUNNING"), ())
     assert begun.stop is None
-    assert begun.look_at(slurm("RUNNING"), tuple).state is AttemptState.RUNNING
+    assert begun.look_at_job(slurm("RUNNING"), tuple).state is AttemptState.RUNNING

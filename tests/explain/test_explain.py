@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from optsched import Instance, Job, Node
 from optsched.errors import InputError
-from optsched.explain import Explainer, Explanation, explain, explain_inactive
+from optsched.explain import Explainer, Explanation, explain_inactive
 from optsched.files import load_instance, read_instance
 from optsched.model.cluster import Cluster
 from optsched.objectives import parse
@@ -88,7 +88,7 @@ def test_fragmentation_in_words() -> None:
     """Six cores are free, three on each node: enough for `hungry` and `modest` by the rows, and not
     on any node for `hungry`, whichever way `modest` is put."""
     model, solution = decided(instance_of(FRAGMENTS))
-    found = explain(model, solution, "hungry")
+    found = Explainer(model, solution).job("hungry")
     assert found.blocked and found.best is not None and found.best.reduced > 0
     assert [one.sentence for one in Explainer(model, solution).jobs()] == [
         "left continues with 1 a GPU with 5 cores each on n0 because it is not preemptible.",
@@ -158,7 +158,7 @@ def test_what_a_preemption_would_cost_is_told() -> None:
                {"id": "new", "duration_s": 600}],
       "running": [{"job": "old", "mode": {"gpu_type": "a", "gpus": 1}, "placement": [{"node": "n", "gpus": 1}],
                    "started_s": -500, "last_checkpoint_s": -70, "remaining_s": 400}]}""")  # noqa: E501
-    found = explain(*decided(instance), "new")
+    found = Explainer(*decided(instance)).job("new")
     assert found.state == "wait" and found.swap is not None
     [victim] = found.swap.leavers
     assert (victim.id, victim.save_s, victim.startup_s, victim.restore_s, victim.lost_s) == (
@@ -201,7 +201,7 @@ def test_the_cheapest_set_of_victims_of_a_gang() -> None:
         ],
         running=[entry("b0", "n1", 4), entry("b1", "n0", 2), entry("b2", "n0", 2)],
     )
-    swap = explain(*decided(instance), "gang").swap
+    swap = Explainer(*decided(instance)).job("gang").swap
     assert swap is not None
     assert ([one.id for one in swap.leavers], swap.nodes) == (["b0"], ("n1",))
     assert (swap.value_lost, swap.value_gained) == (pytest.approx(0.5), pytest.approx(0.1))
@@ -210,12 +210,12 @@ def test_the_cheapest_set_of_victims_of_a_gang() -> None:
 def test_unknown_jobs_and_rounds_of_other_instances_are_refused() -> None:
     model, solution = decided(read_instance(EXAMPLES / "preempt-or-continue.json"))
     with pytest.raises(InputError, match="job 'nobody' is not in the instance"):
-        explain(model, solution, "nobody")
+        Explainer(model, solution).job("nobody")
     other = Instance(
         cluster=Cluster(nodes=(Node(name="n", gpus=2),)), jobs=(Job(id="j", duration_s=1.0),)
     )
     with pytest.raises(InputError, match="made for another instance"):
-        explain(decided(other)[0], solution, "j")
+        Explainer(decided(other)[0], solution)
 
 
 # ------------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.verify import verify
-from optsched_solvers.policies.a_srpt import is_heavy
-from optsched_solvers.policies.parts.virtual_machine import VirtualMachine
+from optsched_solvers.policies.a_srpt import VirtualMachine, is_heavy
 from tests.oracles.srpt import total_completion
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances

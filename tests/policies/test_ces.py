@@ -15,7 +15,7 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
-from optsched_solvers.policies.parts.node_count import Constants, NodeCount, forecast
+from optsched_solvers.policies.ces import Constants, NodeCount, forecast
 from tests.simulate.random_instances import instances
 
 EARTH = Constants(history=6, fall_before=1, least=5, buffer=5)

@@ -12,7 +12,7 @@ from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
-from optsched_solvers.policies.parts.core_search import CoreSearch
+from optsched_solvers.policies.parts.coda_arrays import CoreSearch
 from tests.policies.verified import plan_of, times, where
 
 CURVE = {1: 0.3, 2: 0.6, 4: 0.9, 6: 0.91, 8: 0.92}

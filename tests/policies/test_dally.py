@@ -7,7 +7,7 @@ import pytest
 from optsched import Job, Locality, Mode, Node, Profile, Running, Slot
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
-from optsched_solvers.policies.parts.delay_timers import DelayTimers
+from optsched_solvers.policies.dally import DelayTimers
 from tests.policies.congested import ConsolidationOnly, congested, makespan_s, run
 from tests.policies.verified import plan_of, times, where
 

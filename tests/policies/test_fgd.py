@@ -15,7 +15,7 @@ from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import policy
 from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.readers import openb
-from optsched_solvers.policies.parts.fragmentation import Idle, Task, fragmentation, typical
+from optsched_solvers.policies.fgd import Idle, Task, fragmentation, typical
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times, where
 

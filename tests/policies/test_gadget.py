@@ -16,8 +16,7 @@ from optsched.physics.contention import slowdown
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched.simulate.virtual import VirtualWorld
-from optsched_solvers.policies.parts.ring import Ring, ring_of
-from optsched_solvers.policies.parts.ring_choice import most_utility
+from optsched_solvers.policies.parts.ring import Ring, most_utility, ring_of
 from tests.policies.verified import plan_of, times, where
 
 SLOT_S = 300.0

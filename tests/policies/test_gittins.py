@@ -13,8 +13,7 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.verify import verify
-from optsched_solvers.policies.gittins import Gittins
-from optsched_solvers.policies.parts.service_distribution import ServiceDistribution
+from optsched_solvers.policies.gittins import Gittins, ServiceDistribution
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances

@@ -15,7 +15,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.metrics.measure import measure
 from optsched.simulate.run import Simulation
 from optsched.simulate.virtual import VirtualWorld
-from optsched_solvers.policies.hadar.prices import Prices, Utility, prices
+from optsched_solvers.policies.hadar.places import Prices, Utility, prices
 from tests.policies.verified import plan_of, times, where
 
 NODES = (

@@ -8,11 +8,11 @@ from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
-from optsched_solvers.policies.marl_partition import MarlPartition
-from optsched_solvers.policies.parts.interference_model import (
+from optsched_solvers.policies.marl_partition import (
     FEATURES,
     LEAST_SEEN,
     InterferenceModel,
+    MarlPartition,
     features,
 )
 from tests.policies.congested import congested, mean_jct_s, run

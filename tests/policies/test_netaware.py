@@ -12,8 +12,7 @@ from optsched import Cluster, Instance, Job, Locality, Node, Profile
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
-from optsched_solvers.policies.netaware import NetAware
-from optsched_solvers.policies.parts.duration_model import FEW, DurationModel
+from optsched_solvers.policies.netaware import FEW, DurationModel, NetAware
 from tests.policies.verified import plan_of, times, where
 
 TWO = (

@@ -24,7 +24,7 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
-from optsched_solvers.policies.parts.queueing_delay import size_class
+from optsched_solvers.policies.philly import size_class
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
 

@@ -17,7 +17,7 @@ from optsched.estimates import learned
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched_solvers.policies import qssf
-from optsched_solvers.policies.parts.rolling_gpu_time import RollingGpuTime
+from optsched_solvers.policies.qssf import RollingGpuTime
 from tests.policies.verified import plan_of, times
 
 FOUR = (Node(name="n0", gpus=4),)

@@ -19,10 +19,8 @@ from optsched.plugins.registry import policy
 from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.generate.synth import generate
 from optsched_solvers.policies.rltune import DEFAULT_WEIGHTS, training
-from optsched_solvers.policies.rltune.features import Present, features
-from optsched_solvers.policies.rltune.mapping import choose, cost
 from optsched_solvers.policies.rltune.queue import Moment
-from optsched_solvers.policies.rltune.scorer import from_vector, read, untrained
+from optsched_solvers.policies.rltune.scorer import Present, features, from_vector, read, untrained
 from optsched_solvers.policies.rltune.training import (
     base_score,
     batch,
@@ -32,7 +30,7 @@ from optsched_solvers.policies.rltune.training import (
     score,
     train,
 )
-from optsched_solvers.policies.rltune.ways import best_ways, on_nodes, shapes
+from optsched_solvers.policies.rltune.ways import best_ways, choose, cost, on_nodes, shapes
 from tests.policies.verified import plan_of, times, where
 
 NEARLY = 1 - 1e-5

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +11,23 @@ from hypothesis import strategies as st
 from optsched import Job, Node
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
-from optsched_solvers.policies.shockwave import Bidder, Fair, log_progress, plan, welfare
+from optsched_solvers.policies.shockwave import MAKESPAN, Bidder, Fair, log_progress, plan
 from tests.policies.verified import plan_of, times
 
 TWO = (Node(name="n0", gpus=2),)
+
+
+def welfare(jobs: Sequence[Bidder], rounds: Sequence[int], window: int, round_s: float) -> float:
+    """The objective: mean weighted logarithm of the progress by the end of the window, less the
+    longest rest."""
+    utility = sum(
+        job.weight * log_progress(job.progress + job.gain * count)
+        for job, count in zip(jobs, rounds, strict=True)
+    )
+    rest_s = max(
+        max(0.0, job.left_s - round_s * count) for job, count in zip(jobs, rounds, strict=True)
+    )
+    return utility / (len(jobs) * window) - MAKESPAN * rest_s
 
 
 def test_the_logarithm_is_piecewise_linear() -> None:

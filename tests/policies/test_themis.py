@@ -13,8 +13,7 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
-from optsched_solvers.policies.parts.partial_allocation import Bid, allocate
-from optsched_solvers.policies.themis import Themis
+from optsched_solvers.policies.themis import Bid, Themis, allocate
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
 

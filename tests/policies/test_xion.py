@@ -17,7 +17,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.generate.synth import generate
-from optsched_solvers.policies.parts.cheapest_victims import Victim, cheapest
+from optsched_solvers.policies.xion import Victim, cheapest
 from tests.policies.verified import plan_of, times
 
 ONE = (Node(name="n0", gpus=1),)

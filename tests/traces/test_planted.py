@@ -64,7 +64,7 @@ def test_the_least_makespan_is_the_planted_one(per_node: int, jobs: int) -> None
     [
         ({"jobs": 0, "gpus": 8}, "jobs must be between"),
         ({"jobs": 5, "gpus": 0}, "gpus must be between"),
-        ({"jobs": 5, "gpus": 8, "gpus_per_node": 0}, "gpus-per-node must"),
+        ({"jobs": 5, "gpus": 8, "gpus_per_node": 0}, "gpus_per_node must"),
         ({"jobs": 5, "gpus": 8, "seed": -1}, "seed"),
         ({"jobs": 1, "gpus": 24}, "24 GPUs for 10 h are cut into 2 to 14,400 jobs, not 1"),
         (

@@ -1,8 +1,10 @@
 """Arguments that several commands take, and the checks on them."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,79 +12,75 @@ import click
 
 from ...errors import InputError
 from ...model.instance import Instance
+from ...plugins.options import read_pairs
 from .duration import duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def path_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """Return an option that is the name of a file or folder."""
-    return click.option(*names, type=click.Path(path_type=Path), **settings)
+def option(
+    usage: str, help: str, name: str | None = None, **settings: Any
+) -> Callable[[Command], Command]:
+    """Return an option, written as its help shows it: `-o, --output DIR`. The command gets it as
+    `name`, by default that of its flag."""
+    flags, _, metavar = re.sub(", -", ",-", usage).partition(" ")
+    names = (*flags.split(","), *([name] if name else []))
+    return click.option(*names, help=help, metavar=metavar or None, **settings)
 
 
-def time_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """Return an option that is a length of time; the command gets seconds."""
-    return click.option(*names, type=duration, metavar="TIME", **settings)
-
-
-def flag_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """Return an option that is there or not."""
-    return click.option(*names, is_flag=True, **settings)
+path_option = partial(option, type=click.Path(path_type=Path))
+"""An option that is the name of a file or folder."""
+time_option = partial(option, type=duration)
+"""An option that is a length of time; the command gets seconds."""
+flag_option = partial(option, is_flag=True)
+"""An option that is there or not."""
+many_option = partial(option, multiple=True)
+"""An option that may be given several times; the command gets a tuple."""
 
 
 def count_option(
-    *names: str, least: int = 1, most: int | None = None, **settings: Any
+    usage: str,
+    help: str,
+    name: str | None = None,
+    least: int = 1,
+    most: int | None = None,
+    **settings: Any,
 ) -> Callable[[Command], Command]:
     """Return an option that is a whole number in a range."""
-    return click.option(*names, type=click.IntRange(least, most), **{"metavar": "N", **settings})
+    return option(usage, help, name, type=click.IntRange(least, most), **settings)
 
 
-def seed_option(help: str = "Random seed.", **settings: Any) -> Callable[[Command], Command]:
+def seed_option(
+    help: str = "Random seed.", metavar: str = "N", default: int | None = 0
+) -> Callable[[Command], Command]:
     """Return `--seed`."""
-    return count_option("--seed", least=0, default=0, help=help, **settings)
+    return count_option(f"--seed {metavar}", help, least=0, default=default)
 
 
 def pairs_option(what: str) -> Callable[[Command], Command]:
-    """Return `--option KEY=VALUE` of a solver or policy; the command gets `pairs`."""
-    return click.option(
-        "--option",
-        "pairs",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help=f"An option of the {what}; repeatable.",
+    """Return `--option KEY=VALUE` of a solver or policy; the command gets `options`, a table."""
+    return many_option(
+        "--option KEY=VALUE",
+        f"An option of the {what}; repeatable.",
+        "options",
+        callback=lambda context, parameter, pairs: read_pairs(pairs),
     )
 
 
 gantt_option = path_option(
-    "--gantt",
-    metavar="PICTURE",
-    help="Draw the plan: .html is an interactive page that works offline; .svg, .png and .pdf are "
+    "--gantt PICTURE",
+    "Draw the plan: .html is an interactive page that works offline; .svg, .png and .pdf are "
     "figures.",
 )
 instance_argument = click.argument("instance", metavar="INSTANCE")
 
 
-def objective_option(command: Command) -> Command:
-    """`--objective`, as every command that plans or bounds takes it."""
-    return click.option(
-        "--objective",
-        default="wct",
-        metavar="NAME",
-        help="What to minimise: a name from `optsched list objectives`, a weighted sum "
-        "(0.7*makespan+0.3*wct), or several in order of importance (deadline,wct).",
-    )(command)
-
-
-def json_option(command: Command) -> Command:
-    """`--json`: one JSON object or list on stdout and nothing else."""
-    return flag_option("--json", "as_json", help="Print JSON for machines instead of a table.")(
-        command
-    )
-
-
-def quiet_option(command: Command) -> Command:
-    """`--quiet`: the exit status and the written files say it all."""
-    return flag_option("-q", "--quiet", help="Print nothing but errors.")(command)
+objective_option = option(
+    "--objective NAME",
+    "What to minimise: a name from `optsched list objectives`, a weighted sum "
+    "(0.7*makespan+0.3*wct), or several in order of importance (deadline,wct).",
+    default="wct",
+)
 
 
 def load(source: str, *, accept_never: bool = False) -> Instance:

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .arguments import path_option
+
 if TYPE_CHECKING:
-    from ...control.api.client import Client
+    from ...control.api.client import Client as Client
+else:  # it is imported when it is used
+    Client = Any
 
 NO_ANSWER = 1
 
@@ -27,17 +31,15 @@ def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
             click.echo(f"optsched: {error}", err=True)
             return NO_ANSWER
 
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="The cluster.toml of the controller; by default $OPTSCHED_URL (with $OPTSCHED_TOKEN), "
+    return path_option(
+        "--config FILE",
+        "The cluster.toml of the controller; by default $OPTSCHED_URL (with $OPTSCHED_TOKEN), "
         "$OPTSCHED_CONFIG or ./cluster.toml.",
     )(asking)
 
 
 def all_jobs(
-    client: "Client", *, everybody: bool, finished: bool, most: int
+    client: Client, *, everybody: bool, finished: bool, most: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Return jobs of a queue, page by page, `most` at the most, and how many there are."""
     found: list[dict[str, Any]] = []

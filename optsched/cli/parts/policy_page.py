@@ -56,24 +56,30 @@ What each may be given, as `optsched list NAME` and `optsched list KIND --markdo
 def options_page(kind: str, plug_ins: Sequence[Listed]) -> str:
     """Return the plug-ins of a kind and their options as Markdown."""
     lines = [f"## {kind.capitalize()}"]
-    for one in plug_ins:
-        named = options_table(one.options, flags=kind == "formats")
-        lines += ["", f"### `{one.name}`", "", f"{one.title[0].upper()}{one.title[1:]}.", *named]
+    for plug_in in plug_ins:
+        named = options_table(plug_in.options, flags=kind == "formats")
+        lines += [
+            "",
+            f"### `{plug_in.name}`",
+            "",
+            f"{plug_in.title[0].upper()}{plug_in.title[1:]}.",
+            *named,
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _section(one: Listed) -> list[str]:
-    lines = [f"## {one.name}", "", f"{one.title[0].upper()}{one.title[1:]}."]
-    if one.source is not None:
+def _section(plug_in: Listed) -> list[str]:
+    lines = [f"## {plug_in.name}", "", f"{plug_in.title[0].upper()}{plug_in.title[1:]}."]
+    if plug_in.source is not None:
         parts = {
-            "Verified": one.source.verified,
-            "Derived": one.source.derived,
-            "Reconstructed": one.source.reconstructed,
-            "Published result": one.source.published,
+            "Verified": plug_in.source.verified,
+            "Derived": plug_in.source.derived,
+            "Reconstructed": plug_in.source.reconstructed,
+            "Published result": plug_in.source.published,
         }
         stated = [f"- {name}: {text[0].upper()}{text[1:]}." for name, text in parts.items() if text]
-        lines += ["", f"- Cite: {_linked(one.source)}", *stated]
-    return [*lines, *options_table(one.options)]
+        lines += ["", f"- Cite: {_linked(plug_in.source)}", *stated]
+    return [*lines, *options_table(plug_in.options)]
 
 
 def options_table(options: Sequence[DeclaredOption], *, flags: bool = False) -> list[str]:

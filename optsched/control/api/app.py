@@ -24,12 +24,12 @@ SENTENCES = {404: "there is nothing at this address; /v1/openapi.json lists what
 
 
 def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
-    """The application that answers `routes`."""
+    """Return the application that answers `routes`."""
     limiters: dict[bool, CapacityLimiter] = {}
     service.routes = tuple(routes)
     paths: dict[str, dict[str, Route]] = {}
-    for one in routes:
-        paths.setdefault(one.path, {})[one.method] = one
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method] = route
 
     def endpoint(methods: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -48,12 +48,9 @@ def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
             HttpRoute(path, endpoint(methods), methods=[*methods])
             for path, methods in paths.items()
         ],
-        exception_handlers={
-            HttpError: _refused,
-            HTTPException: _not_routed,
-            ClientDisconnect: _gone,
-            Exception: _bug,
-        },
+        exception_handlers=dict.fromkeys(
+            (HttpError, HTTPException, ClientDisconnect, Exception), _refused
+        ),
     )
     app.router.redirect_slashes = False
     return app
@@ -65,70 +62,57 @@ def _done(service: Service, route: Route, request: Request, given: bytes) -> Res
         uid = request.scope["state"].get("uid")
         caller = service.access.of_request(uid, request.headers, for_metrics=route.for_metrics)
     pairs = request.query_params.multi_items()
-    query = None
+    query = body = None
     if route.query is not None:
         query = parse_query(route.query, pairs)
     elif pairs:
         raise HttpError(422, f"{pairs[0][0][:64]}: this request takes no query; leave it out")
-    body = None
     if route.body is not None:
-        kind = (
-            request.headers.get("content-type", "application/json")
-            .partition(";")[0]
-            .strip()
-            .lower()
-        )
-        if kind != "application/json":
+        kind = request.headers.get("content-type", "application/json").partition(";")[0]
+        if kind.strip().lower() != "application/json":
             raise HttpError(415, "the body must be JSON: Content-Type: application/json")
         body = parse_body(route.body, given)
     elif given.strip() not in (b"", b"{}"):
         raise HttpError(422, "this request takes no body; leave it out")
-    found = route.does(service, Asked(caller, request.path_params.get("job", ""), query, body))
-    if isinstance(found, Response):
-        return found
-    status, view = found if isinstance(found, tuple) else (route.statuses[0], found)
-    return as_json(status, view)
+    answer = route.does(service, Asked(caller, request.path_params.get("job", ""), query, body))
+    if isinstance(answer, Response):
+        return answer
+    return as_json(*(answer if isinstance(answer, tuple) else (route.statuses[0], answer)))
 
 
 def as_json(status: int, view: Any, headers: dict[str, str] | None = None) -> Response:
-    """A view as the body of a response."""
+    """Return a view as the body of a response."""
     kind: type = type(view)
     return Response(adapter(kind, VIEWS).dump_json(view), status, headers, "application/json")
 
 
 async def _body(request: Request) -> bytes:
-    """The body, refused as soon as it is known to be too large."""
+    """Return the body, refused as soon as it is known to be too large."""
     stated = request.headers.get("content-length", "")
     too_large = HttpError(413, f"the body is larger than {MOST_BYTES} bytes")
     if stated.isdecimal() and (len(stated) > 18 or int(stated) > MOST_BYTES):
         raise too_large
-    found = bytearray()
+    body = bytearray()
     async for piece in request.stream():
-        found += piece
-        if len(found) > MOST_BYTES:
+        body += piece
+        if len(body) > MOST_BYTES:
             raise too_large
-    return bytes(found)
+    return bytes(body)
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HttpError)
-    headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(error.status)
-    return as_json(error.status, Fault(error=str(error)), headers)
-
-
-def _not_routed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    sentence = SENTENCES.get(
-        error.status_code, f"{request.method} is not done here: {error.detail}"
-    )
-    return as_json(error.status_code, Fault(error=sentence), dict(error.headers or {}))
-
-
-def _gone(request: Request, error: Exception) -> Response:
-    return as_json(400, Fault(error="the request ended early"))  # nobody reads it
-
-
-def _bug(request: Request, error: Exception) -> Response:
-    return as_json(
-        500, Fault(error=f"a bug in optsched, not in your request: {type(error).__name__}")
-    )
+    """Say in one sentence why a request was not done."""
+    headers = None
+    match error:
+        case HttpError(status=status):
+            why = str(error)
+            headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status)
+        case HTTPException(status_code=status):
+            default = f"{request.method} is not done here: {error.detail}"
+            why, headers = SENTENCES.get(status, default), dict(error.headers or {})
+        case ClientDisconnect():
+            status, why = 400, "the request ended early"  # nobody reads it
+        case _:
+            kind = type(error).__name__
+            status, why = 500, f"a bug in optsched, not in your request: {kind}"
+    return as_json(status, Fault(error=why), headers)

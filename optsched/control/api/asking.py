@@ -51,7 +51,6 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
             outlook(now),
             view(Change, body, submit=submit),
             objective=now.objective,
-            round_s=now.round_s,
             policy=now.policy,
             time_limit_s=body.time_limit_s,
             shown=None if caller.all_jobs else frozenset(mine),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from annotated_types import MaxLen, MinLen
@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError
 
 from ...executors.base import JOB_NAME
 from ...files import NOUNS, adapter
-from ...files.shape_faults import WORDS, duplicate_keys
+from ...files.shape_faults import WORDS, Steps, duplicate_keys, of_gpus
+from ...frozen import frozen
 from ...model.cluster import Label
 from ...model.job import Elastic
 from ...model.profile import Profile
@@ -37,7 +38,7 @@ Image = Annotated[
 PAGE = rf"^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?,{JOB_NAME.pattern}$"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SubmitBody:
     """A job to be run: `argv` in `directory` (absolute) with `environment` added to the
     controller's.
@@ -95,7 +96,7 @@ class SubmitBody:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Hypothetical:
     """A job that is only asked about: `duration_s` on `gpus` GPUs, or on `cpus` cores where that is
     0."""
@@ -107,7 +108,7 @@ class Hypothetical:
     weight: Weight = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WhatIfBody:
     """What is to be otherwise, all of it at once, and the `job` asked about: so many more GPUs (of
     `gpu_type`), no preemption, without a job, a node down, one more job. The answer takes at most
@@ -126,7 +127,7 @@ class WhatIfBody:
 Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobsQuery:
     """Which jobs: the caller's or everybody's, those that have not finished or those that have.
     `page` is the `next` of the answer before."""
@@ -137,7 +138,7 @@ class JobsQuery:
     page: Annotated[str, Field(max_length=200, pattern=PAGE)] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoundsQuery:
     """The newest rounds, with `before` those of smaller numbers."""
 
@@ -145,7 +146,7 @@ class RoundsQuery:
     before: Annotated[int, Field(ge=1, le=10**12)] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutputQuery:
     """The last `tail` KiB of what an attempt (the last one) printed, or with `start` what follows
     from that byte on."""
@@ -156,7 +157,7 @@ class OutputQuery:
     start: Annotated[int, Field(ge=0, le=2**62)] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HistoryQuery:
     """How far back."""
 
@@ -165,30 +166,13 @@ class HistoryQuery:
 
 BODIES = (*NOUNS, SubmitBody, Hypothetical, WhatIfBody)
 QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery)
-MORE_WORDS = {
-    "string_too_long": ("is longer than {max_length} characters", "shorten it"),
-    "string_too_short": ("is empty", "write a text"),
-    "too_long": ("has more than {max_length} entries", "shorten it"),
-    "too_short": ("is empty", "give it an entry"),
-    "bool_parsing": ("should be true or false", "write true or false"),
-    "int_parsing": ("should be a whole number", "write a whole number"),
-    "int_parsing_size": ("should be a smaller number", "write a number in range"),
-    "int_from_float": ("should be a whole number", "write a whole number"),
-    "string_unicode": ("is no sound UTF-8 text", "write it as UTF-8"),
-}
-PATTERNS = {
-    "name": "takes letters, digits, dots, dashes and underscores, at most 63, with a letter or "
-    "digit at both ends",
-    "directory": "must be an absolute path",
-    "image": "is no name of a container image, as registry.example/team/torch:2.7",
-    "page": "is not what an answer gave as `next`",
-    "environment": "takes variable names of letters, digits and underscores, and values without "
-    "NUL",
-}
+WORD_TABLES = WORDS["requests"], WORDS["faults"]
+"""Words for the faults in requests, the first that has any."""
 
 
 def parse_body(kind: type, data: bytes) -> Any:
-    """The body of a request. Raises HttpError: 400 for what is no JSON, 422 for faulty fields."""
+    """Return the body of a request. Raises HttpError: 400 for what is no JSON, 422 for faulty
+    fields."""
     try:
         found = adapter(kind, BODIES).validate_json(data)
     except ValidationError as error:
@@ -203,7 +187,7 @@ def parse_body(kind: type, data: bytes) -> Any:
 
 
 def parse_query(kind: type, pairs: Iterable[tuple[str, str]]) -> Any:
-    """The query of a request; a name alone (`?all`) is true. Raises HttpError 422."""
+    """Return the query of a request; a name alone (`?all`) is true. Raises HttpError 422."""
     given: dict[str, str] = {}
     for name, value in pairs:
         if name in given:
@@ -216,41 +200,34 @@ def parse_query(kind: type, pairs: Iterable[tuple[str, str]]) -> Any:
 
 
 def in_words(errors: Iterable[Mapping[str, Any]], raw: Any) -> str:
-    """The first faults that a validator found, in one sentence."""
+    """Return the first faults that a validator found, in one sentence."""
     said: list[str] = []
     for error in errors:
-        kind, loc = str(error["type"]), [step for step in error["loc"] if step != "[key]"]
-        if (
-            len(loc) > 1 and loc[0] == "gpus"
-        ):  # a number or an object: the faults of the one that was meant
+        kind = str(error["type"])
+        loc: Steps = tuple(step for step in error["loc"] if step != "[key]")
+        if len(loc) > 1 and loc[0] == "gpus":
             given = raw.get("gpus") if isinstance(raw, dict) else None
-            if isinstance(given, dict) != (loc[1] == "Elastic"):
+            meant = of_gpus(kind, loc, 0, given)
+            if meant is None:
                 continue
-            if kind == "int_type" and not isinstance(given, float | dict):
-                kind = "gang"
-            loc = [loc[0], *loc[2:]]
+            kind, loc = meant
         where = _path(loc)
         if kind == "string_pattern_mismatch":
-            said.append(
-                f"{where} {PATTERNS.get(str(loc[0]), 'holds characters that are not allowed there')}"  # noqa: E501
-            )
+            characters = "holds characters that are not allowed there"
+            said.append(f"{where} {WORDS['patterns'].get(str(loc[0]), characters)}")
             continue
-        problem, remedy = (
-            MORE_WORDS.get(kind) or WORDS.get(kind) or (_lower(str(error["msg"])), "correct it")
-        )
+        message = str(error["msg"])
+        unknown = message[:1].lower() + message[1:], "correct it"
+        problem, remedy = next((own[kind] for own in WORD_TABLES if kind in own), unknown)
         said.append(f"{where} {problem.format(**error.get('ctx', {}))}; {remedy}")
     said = list(dict.fromkeys(said))
     more = f", and {len(said) - MOST_FAULTS} more" if len(said) > MOST_FAULTS else ""
     return ". ".join(said[:MOST_FAULTS]) + more
 
 
-def _path(loc: list[int | str]) -> str:
+def _path(loc: Steps) -> str:
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step[:64]}" for step in loc)
     return text.removeprefix(".") or "the body"
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def _raw(data: bytes) -> Any:

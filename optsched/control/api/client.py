@@ -8,6 +8,7 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -62,41 +63,34 @@ class Client:
         self._host, self._port = "", 0
         if path is None:
             parts = urlsplit(url or "")
-            try:
-                port = parts.port
-            except ValueError:
-                port = None
-            if (
-                parts.scheme != "http"
-                or not parts.hostname
-                or port is None
-                or parts.path not in ("", "/")
-            ):
+            with suppress(ValueError):
+                self._host, self._port = parts.hostname or "", parts.port or 0
+            sound = parts.scheme == "http" and parts.path in ("", "/")
+            if not (sound and self._host and self._port):
                 raise InputError(
                     f"{url!r} is no address of a controller; write http://127.0.0.1:PORT or "
                     "unix:/PATH"
                 )
-            self._host, self._port = parts.hostname, port
         self.place = str(path) if path is not None else f"http://{self._host}:{self._port}"
 
     def get(self, path: str, **query: Any) -> Any:
-        """What is at `path`; those of `query` that are None are left out."""
+        """Return what is at `path`; those of `query` that are None are left out."""
         given = {
-            name: _plain(value)
+            name: "true" if value is True else value
             for name, value in query.items()
             if value is not None and value is not False
         }
         return self._ask("GET", path + (f"?{urlencode(given)}" if given else ""), None)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The answer to a request that changes something; a submission gets a request id where it
-        has none. Raises NoControllerError, ApiError."""
+        """Return the answer to a request that changes something; a submission gets a request id
+        where it has none. Raises NoControllerError, ApiError."""
         if path == "/v1/jobs" and body is not None:
             body = {"request_id": secrets.token_hex(16), **body}
         return self._ask("POST", path, None if body is None else json.dumps(body).encode())
 
     def job_path(self, job: str, what: str = "") -> str:
-        """Where a job is, or what can be done with it."""
+        """Return where a job is, or what can be done with it."""
         return f"/v1/jobs/{quote(job, safe='')}" + (f"/{what}" if what else "")
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
@@ -145,17 +139,18 @@ class Client:
             connection.close()
 
     def _no_answer(self, error: Exception) -> str:
-        if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
-            return f"no controller answers at {self.place}; start one by: optsched run --config cluster.toml"  # noqa: E501
-        if isinstance(error, PermissionError):
-            return f"no permission to reach {self.place}; its folder must be open to all users (chmod o+x)"  # noqa: E501
-        if isinstance(error, TimeoutError):
-            return f"the controller at {self.place} did not answer within {ANSWER_S:g} s"
+        match error:
+            case FileNotFoundError() | ConnectionRefusedError() | NotADirectoryError():
+                return f"no controller answers at {self.place}; start one by: optsched run --config cluster.toml"  # noqa: E501
+            case PermissionError():
+                return f"no permission to reach {self.place}; its folder must be open to all users (chmod o+x)"  # noqa: E501
+            case TimeoutError():
+                return f"the controller at {self.place} did not answer within {ANSWER_S:g} s"
         return f"the controller at {self.place} does not answer: {error}"
 
 
 def find_client(config: Path | None) -> Client:
-    """The client of the controller that is meant: by `config`, else $OPTSCHED_URL, else
+    """Return the client of the controller that is meant: by `config`, else $OPTSCHED_URL, else
     $OPTSCHED_CONFIG, else ./cluster.toml. Raises InputError where none is."""
     url = os.environ.get("OPTSCHED_URL")
     if config is None and url:
@@ -170,10 +165,6 @@ def find_client(config: Path | None) -> Client:
                 "$OPTSCHED_CONFIG, or its address by $OPTSCHED_URL"
             )
     return Client(path=read_settings(config).state / SOCKET)
-
-
-def _plain(value: Any) -> Any:
-    return "true" if value is True else value
 
 
 def _sentence(data: bytes) -> str:

@@ -62,7 +62,7 @@ class Connection(H11Protocol):
         if self.uid in (0, os.geteuid()):
             return False
         same = [
-            one for one in self.connections if isinstance(one, Connection) and one.uid == self.uid
+            own for own in self.connections if isinstance(own, Connection) and own.uid == self.uid
         ]
         return len(same) >= MOST_OF_ONE_USER
 

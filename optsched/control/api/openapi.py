@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ GOOD = {200: "done", 201: "made"}
 
 @cache
 def document(routes: tuple["Route", ...]) -> str:
-    """The description as JSON text."""
+    """Return the description as JSON text."""
     schemas: dict[str, Any] = {}
     paths: dict[str, Any] = {}
     fault = _schema(Fault, VIEWS, schemas)
@@ -62,60 +63,54 @@ def document(routes: tuple["Route", ...]) -> str:
 
 
 def _operation(route: "Route", fault: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    good: dict[str, Any] = {
-        "schema": {"type": "object"} if route.media_type == "application/json" else {}
-    }
+    good: dict[str, Any] = {"schema": {}}
     if route.answer is not None:
         good = {"schema": _schema(route.answer, VIEWS, schemas)}
-    responses: dict[str, Any] = {
-        str(status): {"description": GOOD[status], "content": {route.media_type: good}}
-        for status in route.statuses
-    }
+    elif route.media_type == "application/json":
+        good = {"schema": {"type": "object"}}
     refusals = {**ANY_REQUEST, **{status: REFUSALS[status] for status in route.refusals}}
     if route.body is not None:
         refusals[415] = REFUSALS[415]
-    for status, why in sorted(refusals.items()):
-        responses[str(status)] = {
-            "description": why,
-            "content": {"application/json": {"schema": fault}},
-        }
-    found: dict[str, Any] = {
+    answers = [(status, GOOD[status], route.media_type, good) for status in route.statuses]
+    answers += [
+        (status, why, "application/json", {"schema": fault})
+        for status, why in sorted(refusals.items())
+    ]
+    operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
-        "responses": responses,
+        "responses": {
+            str(status): {"description": what, "content": {media_type: content}}
+            for status, what, media_type, content in answers
+        },
     }
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": _schema(Name, VIEWS, schemas)}
         for name in re.findall(r"\{(\w+)\}", route.path)
     ]
-    if route.query is not None:
-        parameters += _query_parameters(route.query, schemas)
+    parameters += [] if route.query is None else _query_parameters(route.query)
     if parameters:
-        found["parameters"] = parameters
+        operation["parameters"] = parameters
     if route.body is not None:
         schema = _schema(route.body, BODIES, schemas)
-        found["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": schema}},
-        }
-    return found
+        content = {"application/json": {"schema": schema}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
 
 
-def _query_parameters(kind: type, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+def _query_parameters(kind: type) -> Iterator[dict[str, Any]]:
     whole = adapter(kind, QUERIES).json_schema()
     required = whole.get("required", [])
-    found = []
     for name, schema in whole["properties"].items():
-        alternatives = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
-        if len(alternatives) == 1:
-            schema = {**alternatives[0], "title": schema["title"]}
-        found.append({"name": name, "in": "query", "required": name in required, "schema": schema})
-    return found
+        own = [inner for inner in schema.get("anyOf", []) if inner != {"type": "null"}]
+        if len(own) == 1:
+            schema = {**own[0], "title": schema["title"]}
+        yield {"name": name, "in": "query", "required": name in required, "schema": schema}
 
 
 def _schema(kind: Any, nouns: tuple[type, ...], schemas: dict[str, Any]) -> dict[str, Any]:
-    """A reference to the schema of a type, which is put into `schemas` with all it refers to; other
-    types in place."""
+    """Return a reference to the schema of a type, which is put into `schemas` with all it refers
+    to; other types in place."""
     found: dict[str, Any] = adapter(kind, nouns).json_schema(
         ref_template="#/components/schemas/{model}"
     )

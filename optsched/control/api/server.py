@@ -35,7 +35,14 @@ class Server:
         self, server: "uvicorn.Server", sockets: Sequence[socket.socket], socket_path: Path
     ) -> None:
         self.socket_path = socket_path
-        port = next((one.getsockname()[1] for one in sockets if one.family == socket.AF_INET), None)
+        port = next(
+            (
+                listening.getsockname()[1]
+                for listening in sockets
+                if listening.family == socket.AF_INET
+            ),
+            None,
+        )
         self.url = None if port is None else f"http://127.0.0.1:{port}"
         self._inode = socket_path.stat().st_ino
         self._server = server
@@ -63,8 +70,8 @@ class Server:
                 self.socket_path.unlink()
         self._server.should_exit = True
         self._thread.join(10.0)
-        for one in self._sockets:
-            one.close()
+        for listening in self._sockets:
+            listening.close()
 
 
 def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -> Server:
@@ -115,8 +122,8 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
         )
         return Server(uvicorn.Server(config), sockets, path)
     except BaseException:
-        for one in sockets:
-            one.close()
+        for listening in sockets:
+            listening.close()
         raise
 
 

@@ -8,46 +8,41 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ...errors import InputError
+from ...estimates.history import gang
 from ...executors.base import JOB_NAME
-from ...files import check_instance
 from ...files.shape_faults import FaultyFileError
 from ...model.cluster import Cluster
-from ...model.instance import Instance
 from ...model.job import Elastic, Job
 from ...model.profile import UNMEASURED, Profile
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
+from ..accepting import accepted, check_alone
 from ..controller import Controller
 from ..journal.state import ENDED_AS
 from ..learned import NEVER_S
-from ..learning import believed
 from ..limits import limits_of
 from ..submission import Submission
 from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
 from .refusal import HttpError
 
-AS_ASKED = [
-    field.name
-    for field in fields(SubmitBody)
-    if field.name in Job.__dataclass_fields__
-    and field.name
-    not in {
-        "tenant",
-        "deadline_s",
-        "after",
-        "cpus",
-        "memory_gib",
-        "min_nodes",
-        "max_nodes",
-        "duration_s",
-        "profile",
-        "labels",
-        "affinity",
-        "anti_affinity",
-    }
-]
+REQUESTED = {field.name for field in fields(SubmitBody)}
+AS_ASKED = (REQUESTED & {field.name for field in fields(Job)}) - {
+    "tenant",
+    "deadline_s",
+    "after",
+    "cpus",
+    "memory_gib",
+    "min_nodes",
+    "max_nodes",
+    "profile",
+    "labels",
+    "affinity",
+    "anti_affinity",
+}
 """Fields of a request that the job has as they are."""
+KEPT = (REQUESTED & {field.name for field in fields(Submission)}) - {"grace_s"}
+"""Fields of a request that the submission has as they are."""
 MOST_COMMAND = 1000
 """Characters of the command line that are kept as the job's `command`."""
 MOST_WRITTEN_BYTES = 512 * 1024
@@ -59,7 +54,8 @@ INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|bash|sh|zsh|env|torchru
 def submission_of(
     body: SubmitBody, name: str, caller: Caller, controller: Controller, own_uid: int
 ) -> Submission:
-    """What is to be written down of a request by `caller`; `own_uid` is the controller's user.
+    """Return what is to be written down of a request by `caller`; `own_uid` is the controller's
+    user.
 
     Raises HttpError: 403 for what the caller may not ask for, 422 for what is wrong or can never
     run here.
@@ -79,18 +75,10 @@ def submission_of(
             "administrator to run it as root",
         )
     command = shlex.join(body.argv)[:MOST_COMMAND]
-    gpus = body.gpus if isinstance(body.gpus, int) else body.gpus.max
-    work_s, estimate = believed(
-        controller.learning,
-        float(settings.runs),
-        caller.name,
-        command,
-        gpus,
-        stated_s=body.duration_s,
-    )
     tenant = _tenant(body, caller, controller)
     _check_limits(body, caller, tenant, controller)
-    min_nodes, max_nodes = _nodes(body)
+    _check_kind(body)
+    most_nodes = body.max_nodes or body.min_nodes or 1
     job = Job(
         id=name,
         tenant=tenant,
@@ -98,45 +86,30 @@ def submission_of(
         command=command,
         deadline_s=_deadline_s(body, controller),
         after=_after(body, caller, controller),
-        cpus=_cpus(body),
-        memory_gib=_memory_gib(body),
-        min_nodes=min_nodes,
-        max_nodes=max_nodes,
-        duration_s=work_s,
+        cpus=body.cpus or int(body.gpus == 0),
+        memory_gib=body.memory_gib or 0.0,
+        min_nodes=body.min_nodes or 1,
+        max_nodes=None if body.gpus == 0 else most_nodes,
         **{name: getattr(body, name) for name in AS_ASKED},
         **_own_labels(body, caller),
         profile=_profile(body, caller, command, controller),
     )
-    _check_job(job, controller, one_node_unasked=body.min_nodes is None and body.max_nodes is None)
-    return Submission(
-        job=job,
-        argv=body.argv,
-        directory=body.directory,
-        environment=body.environment,
-        user_id=user_id,
-        grace_s=float(settings.grace) if body.grace_s is None else body.grace_s,
-        retries=body.retries,
-        total_steps=body.total_steps,
-        stated_s=body.duration_s,
-        estimate=estimate,
-        hold=body.hold,
-        image=body.image,
-        request_id=body.request_id,
-    )
+    about = {name: getattr(body, name) for name in KEPT}
+    submission = accepted(controller, job, grace_s=body.grace_s, user_id=user_id, **about)
+    one_node_unasked = body.min_nodes is None and body.max_nodes is None
+    _check_job(submission.job, controller, one_node_unasked=one_node_unasked)
+    return submission
 
 
 def stem_of(argv: tuple[str, ...]) -> str:
-    """What a job without a name is called after: the script where an interpreter runs one, else the
-    command."""
+    """Return what a job without a name is called after: the script where an interpreter runs one,
+    else the command."""
     words = [PurePosixPath(word).name for word in argv]
     stem = words[0]
     if INTERPRETER.fullmatch(stem) and len(words) > 1 and not argv[1].startswith("-"):
         stem = words[1]
-    stem = (
-        re.sub(r"[^A-Za-z0-9_-]+", "-", stem.rpartition(".")[0] or stem)
-        .strip("-_")[:48]
-        .rstrip("-_")
-    )
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", stem.rpartition(".")[0] or stem)
+    stem = stem.strip("-_")[:48].rstrip("-_")
     return stem if JOB_NAME.fullmatch(stem) else "job"
 
 
@@ -145,12 +118,11 @@ def _own_labels(body: SubmitBody, caller: Caller) -> dict[str, Any]:
 
     Else anybody could keep another user's jobs off nodes and racks by a guess at their labels.
     """
+    mine = f"{caller.name}/"
     return {
-        "labels": tuple(f"{caller.name}/{label}" for label in body.labels),
-        "affinity": {f"{caller.name}/{label}": level for label, level in body.affinity.items()},
-        "anti_affinity": {
-            f"{caller.name}/{label}": level for label, level in body.anti_affinity.items()
-        },
+        "labels": tuple(mine + label for label in body.labels),
+        "affinity": {mine + label: level for label, level in body.affinity.items()},
+        "anti_affinity": {mine + label: level for label, level in body.anti_affinity.items()},
     }
 
 
@@ -235,47 +207,33 @@ def _after(body: SubmitBody, caller: Caller, controller: Controller) -> tuple[st
     return tuple(dict.fromkeys(body.after))
 
 
-def _nodes(body: SubmitBody) -> tuple[int, int | None]:
-    """On how many nodes it runs: one, unless more are asked for, for a command that is run once on
-    each."""
-    least, most = body.min_nodes, body.max_nodes
-    if body.gpus == 0:
-        if (least or 1) > 1 or (most or 1) > 1:
-            raise HttpError(422, "min_nodes and max_nodes are for jobs with GPUs; leave them out")
-        return 1, None
-    return least or 1, most or least or 1
+KINDS = (
+    (True, ("cpus_per_gpu",), "cpus_per_gpu is for jobs with GPUs; give cpus"),
+    (False, ("cpus",), "cpus is for jobs without GPUs; give cpus_per_gpu"),
+    (
+        True,
+        ("memory_gib_per_gpu", "gpu_memory_gib"),
+        "memory_gib_per_gpu and gpu_memory_gib are for jobs with GPUs; give memory_gib",
+    ),
+    (False, ("memory_gib",), "memory_gib is for jobs without GPUs; give memory_gib_per_gpu"),
+)
+"""Fields of jobs with, or without, GPUs, and what is said of them in the others."""
 
 
-def _cpus(body: SubmitBody) -> int:
-    if body.gpus == 0:
-        if body.cpus_per_gpu is not None:
-            raise HttpError(422, "cpus_per_gpu is for jobs with GPUs; give cpus")
-        return body.cpus or 1
-    if body.cpus is not None:
-        raise HttpError(422, "cpus is for jobs without GPUs; give cpus_per_gpu")
-    return 0
-
-
-def _memory_gib(body: SubmitBody) -> float:
-    if body.gpus == 0:
-        if body.memory_gib_per_gpu is not None or body.gpu_memory_gib is not None:
-            raise HttpError(
-                422, "memory_gib_per_gpu and gpu_memory_gib are for jobs with GPUs; give memory_gib"
-            )
-        return body.memory_gib or 0.0
-    if body.memory_gib is not None:
-        raise HttpError(422, "memory_gib is for jobs without GPUs; give memory_gib_per_gpu")
-    return 0.0
+def _check_kind(body: SubmitBody) -> None:
+    if body.gpus == 0 and max(body.min_nodes or 1, body.max_nodes or 1) > 1:
+        raise HttpError(422, "min_nodes and max_nodes are for jobs with GPUs; leave them out")
+    for with_gpus, names, sentence in KINDS:
+        given = any(getattr(body, name) is not None for name in names)
+        if given and with_gpus == (body.gpus == 0):
+            raise HttpError(422, sentence)
 
 
 def _profile(body: SubmitBody, caller: Caller, command: str, controller: Controller) -> Profile:
     profile = body.profile
     if profile is None:
-        profile = (
-            UNMEASURED
-            if controller.learning is None
-            else controller.learning.costs(caller.name, command)
-        )
+        learning = controller.learning
+        profile = UNMEASURED if learning is None else learning.costs(caller.name, command)
         known = profile.checkpoint_s > 0 or profile.checkpoint_every_s is not None
         if body.saves is False or (body.saves is None and not known):
             profile = replace(profile, checkpoint_s=0.0, checkpoint_every_s=NEVER_S)
@@ -291,10 +249,9 @@ def _profile(body: SubmitBody, caller: Caller, command: str, controller: Control
                 422, "gpu_types names none of the GPU types that the profile has a rate for"
             )
         profile = replace(profile, rate=rates)
-    if body.gpu_memory_gib is not None:
-        profile = replace(profile, gpu_memory_gib=body.gpu_memory_gib)
-    if body.memory_gib_per_gpu is not None:
-        profile = replace(profile, memory_gib_per_gpu=body.memory_gib_per_gpu)
+    for name in ("gpu_memory_gib", "memory_gib_per_gpu"):
+        if (gib := getattr(body, name)) is not None:
+            profile = replace(profile, **{name: gib})
     return profile
 
 
@@ -305,14 +262,8 @@ def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> N
         tuple(status.node for status in controller.statuses) or controller.settings.cluster.nodes
     )
     cluster = replace(controller.cluster, nodes=nodes)
-    alone = Instance(
-        name="submission",
-        cluster=Cluster(resources=cluster.resources),
-        tenants=controller.tenants,
-        jobs=(replace(job, after=()),),
-    )
     try:
-        check_instance(alone, accept_never=True)
+        check_alone(controller, replace(job, after=()))
     except FaultyFileError as error:
         said = [
             f"{_field(fault.path)} {fault.problem.removeprefix(f'job {job.id}: ')}; {fault.remedy}"
@@ -341,8 +292,7 @@ def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> N
 
 def _on_more_nodes(cluster: Cluster, job: Job) -> str:
     """What to add where it could run on several nodes."""
-    most = job.gpus if isinstance(job.gpus, int) else job.gpus.max
-    for count in range(2, min(most, len(cluster.nodes)) + 1):
+    for count in range(2, min(gang(job), len(cluster.nodes)) + 1):
         if Catalogue.of(cluster).fits_somewhere(replace(job, min_nodes=count, max_nodes=count)):
             return f"; if its command is to run on each of {count} nodes, add --nodes {count} (min_nodes in a request)"  # noqa: E501
     return ""

@@ -1,9 +1,10 @@
 """What the API shows of jobs, nodes and rounds; times are Unix times."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from ...executors.base import Progress
+from ...frozen import frozen
 from ..controller import Controller
 from ..explain.blocked import Obstacles
 from ..explain.explaining import Explained
@@ -19,7 +20,7 @@ GOING_ON = AttemptEnded(job="", number=0, left_s=0.0)
 """The end of an attempt of which something is left: nothing is known of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HeldOnNode:
     """What a job holds of a node."""
 
@@ -29,7 +30,7 @@ class HeldOnNode:
     gpu_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobView:
     """One job. `min_gpus` to `max_gpus` is what it asks for, `placement` what it holds now, or held
     last.
@@ -70,7 +71,7 @@ class JobView:
     exit_status: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptView:
     """One attempt of a job."""
 
@@ -86,7 +87,7 @@ class AttemptView:
     cpu_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobDetail:
     """A job, what it runs, and its attempts."""
 
@@ -96,7 +97,7 @@ class JobDetail:
     attempts: tuple[AttemptView, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobPage:
     """Some jobs, how many there are in all, and what asks for those after them (None: there are no
     more)."""
@@ -106,7 +107,7 @@ class JobPage:
     next: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Holder:
     """Who holds part of a node; `job` None: somebody else's."""
 
@@ -116,7 +117,7 @@ class Holder:
     gpu_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodeView:
     """One node, what of it is in use, and by whom; `out` are its GPUs that cannot be used any
     more."""
@@ -135,14 +136,14 @@ class NodeView:
     holders: tuple[Holder, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Nodes:
     """All nodes."""
 
     nodes: tuple[NodeView, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoundView:
     """One round: what its decisions are worth, what they could be worth at most, and the seconds of
     its turn (looking, posing, deciding and checking, up to the write). `gap` None: no finite one is
@@ -159,14 +160,14 @@ class RoundView:
     fallback: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rounds:
     """Rounds, the newest first."""
 
     rounds: tuple[RoundView, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Price:
     """A capacity, how much of it the last round used, and what one unit costs in value."""
 
@@ -176,7 +177,7 @@ class Price:
     price: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StateView:
     """The cluster in short. `jobs` counts those that have not finished, by status; `prices` are of
     the last round that this controller decided, those of 0 left out."""
@@ -197,7 +198,7 @@ class StateView:
     prices: tuple[Price, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Output:
     """Part of what an attempt printed: `text` is bytes `start` to `next` of `size`; `ended`: no
     more will come."""
@@ -211,14 +212,14 @@ class Output:
     ended: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fault:
     """Why a request was not done, in one sentence."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stay:
     """One attempt on what it held; times are Unix times. `job` None: somebody else's.
 
@@ -237,7 +238,7 @@ class Stay:
     exit_status: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class History:
     """Attempts since `from_s`, in the order in which they began; of jobs that finished before
     `dropped_before_s` some were dropped (None: none ever were)."""

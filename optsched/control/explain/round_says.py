@@ -16,18 +16,19 @@ from ...objectives import parse
 from ...physics import may_preempt
 from ...round.build import build
 from ...round.model import RoundModel
+from ...round.plan import BY_POLICY
 from ..journal.state import LiveJob
 from ..names import Names
 from ..what_if.snapshot import Snapshot
 
 
 def round_says(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
-    """What the last round says of a job, and what would have changed its decision."""
+    """Return what the last round says of a job, and what would have changed its decision."""
     instance, solution = snapshot.instance, snapshot.solution
     if instance is None or solution is None or job.id not in instance.job:
         return [] if job.live is not None else ["The next round decides about it."]
-    if snapshot.policy is not None:
-        return [f"Policy {snapshot.policy.name} says who starts."]
+    if solution.by_policy:
+        return [f"Policy {solution.solver.removeprefix(BY_POLICY)} says who starts."]
     seen = Names(snapshot.state, job, names)
     try:
         model = build(
@@ -52,18 +53,18 @@ def round_says(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: b
 
 
 def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) -> list[str]:
-    """Who of those that wait or were just started for GPUs is worth more by GPU and second."""
-    worth = model.options.value / np.maximum(model.patterns.gpus[model.options.pattern], 1.0)
+    """Return who of those that wait or were just started for GPUs is worth more by GPU and
+    second."""
+    options, gpus = model.options, model.patterns.gpus[model.options.pattern]
+    worth = options.value / np.maximum(gpus, 1.0)
     best = {
-        one.id: float(worth[model.options.of(j)].max())
-        for j, one in enumerate(model.jobs)
-        if model.running[j] is None
-        and model.options.of(j)
-        and model.patterns.gpus[model.options.pattern[model.options.first[j]]] > 0
+        waiting.id: float(worth[options.of(j)].max())
+        for j, waiting in enumerate(model.jobs)
+        if model.running[j] is None and options.of(j) and gpus[options.first[j]] > 0
     }
     mine = best.pop(job.id, 0.0)
     ahead = sorted(
-        (one for one, value in best.items() if value > mine), key=lambda one: (-best[one], one)
+        (name for name in best if best[name] > mine), key=lambda name: (-best[name], name)
     )
     facts["ahead"] = {"jobs": len(ahead), "of": len(best) + 1}
     if not ahead:
@@ -98,51 +99,43 @@ def _what_would_change(
             f"{gpus} GPUs are held by {len(forbidden)} job{'s' * (len(forbidden) != 1)} that may "
             "not be preempted."
         )
-    asked = job.submission.job.gpus
-    free = facts.get("free")
-    if (
-        isinstance(asked, int)
-        and free
-        and 0 < free["most_on_one_node"] < asked
-        and not job.submission.job.modes
-    ):
+    asked, most = job.submission.job.gpus, facts.get("free", {}).get("most_on_one_node", 0)
+    if isinstance(asked, int) and 0 < most < asked and not job.submission.job.modes:
         said.append(
-            f"With {free['most_on_one_node']} GPU{'s' * (free['most_on_one_node'] != 1)} instead "
-            f"of {asked} there would be room on one node now."
+            f"With {most} GPU{'s' * (most != 1)} instead of {asked} there would be room on one "
+            "node now."
         )
     return said
 
 
 def _factor(found: Explanation) -> float | None:
-    """By how much its value must grow for it to run in place of what runs, or None where that is
-    not all it lacks."""
+    """Return by how much its value must grow for it to run in place of what runs, or None where
+    that is not all it lacks."""
     best, swap = found.best, found.swap
+    if swap is None:
+        return None
     factors = []
-    if best is not None and best.value > 0 and best.price > best.value:
+    if best is not None and 0 < best.value < best.price:
         factors.append(best.price / best.value)
-    if (
-        swap is not None
-        and swap.leavers
-        and swap.value_gained > 0
-        and swap.value_lost > swap.value_gained
-    ):
+    if swap.leavers and 0 < swap.value_gained < swap.value_lost:
         factors.append(swap.value_lost / swap.value_gained)
-    return max(factors) * 1.01 if factors and swap is not None else None
+    return max(factors) * 1.01 if factors else None
 
 
 def _masked(found: Explanation, seen: Names) -> Explanation:
-    """The explanation without the names of jobs that are not to be named."""
+    """Return the explanation without the names of jobs that are not to be named."""
     swap = found.swap
-    if swap is not None and not all(seen.shown(one.id) for one in swap.leavers):
-        others = [one for one in swap.leavers if not seen.shown(one.id)]
-        merged = [
-            _together([one for one in others if one.preempted is preempted], preempted)
-            for preempted in (True, False)
-            if any(one.preempted is preempted for one in others)
-        ]
-        swap = replace(
-            swap, leavers=(*(one for one in swap.leavers if seen.shown(one.id)), *merged)
-        )
+    if swap is not None:
+        shown = [leaver for leaver in swap.leavers if seen.shown(leaver.id)]
+        for preempted in (True, False):
+            others = [
+                leaver
+                for leaver in swap.leavers
+                if leaver.preempted is preempted and not seen.shown(leaver.id)
+            ]
+            if others:
+                shown.append(_together(others, preempted))
+        swap = replace(swap, leavers=tuple(shown))
     return replace(
         found,
         swap=swap,
@@ -152,18 +145,7 @@ def _masked(found: Explanation, seen: Names) -> Explanation:
 
 
 def _together(leavers: Sequence[Leaver], preempted: bool) -> Leaver:
-    many = len(leavers)
-
-    def total(name: str) -> float:
-        return float(sum(getattr(one, name) for one in leavers))
-
-    return Leaver(
-        id=f"{many} job{'s' * (many != 1)} of other users",
-        preempted=preempted,
-        gpus=int(total("gpus")),
-        value=total("value"),
-        save_s=total("save_s"),
-        startup_s=total("startup_s"),
-        restore_s=total("restore_s"),
-        lost_s=total("lost_s"),
-    )
+    names = ("gpus", "value", "save_s", "startup_s", "restore_s", "lost_s")
+    sums = {name: sum(getattr(leaver, name) for leaver in leavers) for name in names}
+    others = f"{len(leavers)} job{'s' * (len(leavers) != 1)} of other users"
+    return Leaver(id=others, preempted=preempted, **sums)

@@ -48,5 +48,5 @@ def check_journal_disk(state: Path) -> None:
 
 def _filesystem(path: Path) -> str:
     """Return the type of the file system that `path` is on, "" where nothing says."""
-    mounts = {Path(one.mountpoint): one.fstype for one in psutil.disk_partitions(all=True)}
+    mounts = {Path(disk.mountpoint): disk.fstype for disk in psutil.disk_partitions(all=True)}
     return next((mounts[folder] for folder in (path, *path.parents) if folder in mounts), "")

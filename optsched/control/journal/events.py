@@ -1,11 +1,11 @@
 """What the journal holds: facts and intentions, in the order in which they became known."""
 
 import json
-from dataclasses import dataclass
 from typing import Literal
 
 from ...executors.base import AttemptKey, Progress
 from ...files import NOUNS, adapter, plain
+from ...frozen import frozen
 from ...model.instance import Placement
 from ...model.job import Mode
 from ..submission import Submission
@@ -13,7 +13,7 @@ from ..submission import Submission
 Why = Literal["preempt", "migrate", "resize", "hold", "cancel"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ControllerStarted:
     """A controller took over."""
 
@@ -21,21 +21,21 @@ class ControllerStarted:
     pid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Submitted:
     """A job was accepted."""
 
     submission: Submission
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Changed:
     """What a waiting job asks for was changed in the cluster manager."""
 
     submission: Submission
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Held:
     """A job is not to run until it is released: because `by` (a user) said so, or for the `reason`
     found."""
@@ -45,7 +45,7 @@ class Held:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Released:
     """A held job may run again."""
 
@@ -53,7 +53,7 @@ class Released:
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cancelled:
     """A job is not wanted any more; what runs of it is stopped."""
 
@@ -62,7 +62,7 @@ class Cancelled:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Claim:
     """What a round gave to a job: its mode and place, which it holds as soon as they are free.
     `reserved` where the place was kept for it: it then runs to its end."""
@@ -73,7 +73,7 @@ class Claim:
     reserved: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoundDecided:
     """A round: `claims` are the jobs that are to start or move; of those not in `stay` whatever
     runs is to stop. `blocked` is what it could not give away."""
@@ -84,7 +84,7 @@ class RoundDecided:
     blocked: tuple[Placement, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OfAttempt:
     """What is common to the events of one attempt of a job."""
 
@@ -97,7 +97,7 @@ class OfAttempt:
         return AttemptKey(self.job, self.number)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StartIntended(OfAttempt):
     """An attempt is about to be started: `work_s` of reference work is to do, at `rate` once
     `setup_s` are over."""
@@ -110,7 +110,7 @@ class StartIntended(OfAttempt):
     reserved: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StartRefused(OfAttempt):
     """The executor would not start it; `retry_s` as of `AttemptEnded`."""
 
@@ -118,7 +118,7 @@ class StartRefused(OfAttempt):
     retry_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptRunning(OfAttempt):
     """Its commands were seen running, since `started_s`."""
 
@@ -126,7 +126,7 @@ class AttemptRunning(OfAttempt):
     gpu_ids: dict[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StopIntended(OfAttempt):
     """An attempt is about to be asked to save and stop within `grace_s`."""
 
@@ -134,26 +134,26 @@ class StopIntended(OfAttempt):
     grace_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KillIntended(OfAttempt):
     """An attempt is about to be killed, or kept from ever starting."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptLost(OfAttempt):
     """Nobody can tell how an attempt is; what it holds stays held."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptFound(OfAttempt):
     """An attempt that was lost is seen again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cleared(OfAttempt):
     """`by` vouches that nothing of an attempt is left, which nobody could see end; `left_s` as of
     `AttemptEnded`."""
@@ -162,7 +162,7 @@ class Cleared(OfAttempt):
     left_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptEnded(OfAttempt):
     """Nothing of an attempt is left. `exit_status` None: nobody knows how its commands ended, or
     they never began.
@@ -184,7 +184,7 @@ class AttemptEnded(OfAttempt):
     retry_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodeSeen:
     """A node came, or became usable or unusable; `out` are its GPUs that cannot be used."""
 
@@ -194,7 +194,7 @@ class NodeSeen:
     out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pruned:
     """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and
     of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
@@ -209,7 +209,7 @@ class Pruned:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Noted:
     """What somebody who asks why should find: a clock that jumped, an attempt of unknown origin."""
 

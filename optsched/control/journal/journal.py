@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OptschedError
+from ...frozen import frozen
 from .events import Event, Pruned, dump_event, load_event
 
 FORMAT = "optsched-journal/1"
@@ -72,7 +73,7 @@ class JournalError(OptschedError):
     """The journal cannot be read or written; whoever meets this starts nothing any more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """One event, its number and when it was written (Unix time)."""
 

@@ -83,9 +83,10 @@ def sentence(event: Event) -> str | None:
     match event:
         case Submitted():
             return _submitted(event)
-        case Held() | Cancelled():
-            how = "held" if isinstance(event, Held) else "cancelled"
-            return f"{event.job}: {how}: {event.reason or event.by}"
+        case Held():
+            return f"{event.job}: held: {event.reason or event.by}"
+        case Cancelled():
+            return f"{event.job}: cancelled: {event.reason or event.by}"
         case RoundDecided(claims=claims) if claims:
             return f"round {event.round}: {', '.join(claim.job for claim in claims)} to start"
         case StartIntended():
@@ -128,20 +129,15 @@ def place(placement: Placement) -> str:
 
 def _end(event: AttemptEnded) -> str:
     reason = f": {event.reason}" if event.reason else ""
-    ran = (
-        ""
-        if event.started_s is None or event.ended_s is None
-        else f" after {human(event.ended_s - event.started_s)}"
-    )
-    if event.exit_status == 0:
-        return f"completed{ran}{reason}"
-    if event.exit_status == 85:
-        return f"saved and stopped{ran}, {human(event.left_s)} of work left{reason}"
-    if event.exit_status is None:
-        return f"ended{ran}{reason or ', nobody knows how'}"
-    how = (
-        f"signal {-event.exit_status}"
-        if event.exit_status < 0
-        else f"exit status {event.exit_status}"
-    )
+    status, ran = event.exit_status, ""
+    if event.started_s is not None and event.ended_s is not None:
+        ran = f" after {human(event.ended_s - event.started_s)}"
+    match status:
+        case 0:
+            return f"completed{ran}{reason}"
+        case 85:
+            return f"saved and stopped{ran}, {human(event.left_s)} of work left{reason}"
+        case None:
+            return f"ended{ran}{reason or ', nobody knows how'}"
+    how = f"signal {-status}" if status < 0 else f"exit status {status}"
     return f"ended{ran} with {how}{reason}"

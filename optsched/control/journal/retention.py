@@ -4,8 +4,10 @@ that run no more."""
 import shutil
 import time
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from ...estimates.history import gang
 from ...profiling.store import Store
 from ..settings import FOREVER, RetentionSettings
 from .state import LiveJob
@@ -86,15 +88,14 @@ class Retention:
         kept = [settings.attempts / "attempts", *filter(None, [settings.outputs])]
         seen = {key.job for key in controller.observed}
         there = (folder / name for name in names if name not in seen for folder in kept)
-        for folder in [one for one in there if one.is_dir() and not one.is_symlink()][
-            :MOST_FOLDERS
-        ]:
+        folders = (folder for folder in there if folder.is_dir() and not folder.is_symlink())
+        for folder in [*islice(folders, MOST_FOLDERS)]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _kind(job: LiveJob) -> object:
     noun = job.submission.job
-    return noun.user, noun.command, noun.gpus if isinstance(noun.gpus, int) else noun.gpus.max
+    return noun.user, noun.command, gang(noun)
 
 
 def _before_s(now_s: float, kept: str | float) -> float:

@@ -1,20 +1,19 @@
 """Rounds as they were decided, read back from the journal."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...errors import InputError
 from ...files import load_instance
+from ...frozen import frozen
 from ...model.instance import Instance, Placement
 from ...round.files import load_round
 from ...round.plan import RoundSolution
 from ..journal.events import RoundDecided
 from ..journal.journal import Journal, JournalError
-from ..journal.state import State
-from ..what_if.snapshot import blocked_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PastRound:
     """A round of a journal: its number, what was decided of which instance, and what was not to be
     given away then."""
@@ -26,30 +25,32 @@ class PastRound:
 
 
 def past_rounds(journal: Journal, *numbers: int) -> Iterator[PastRound]:
-    """Rounds of these numbers, or all there are, in order.
+    """Yield rounds of these numbers, or all there are, in order.
 
     Raises JournalError where the journal is damaged, InputError for a round that it does not have.
     """
     wanted = set(numbers)
-    state = State()
     for entry in journal.entries():
-        state.apply(entry.at_s, entry.event)
-        if isinstance(entry.event, RoundDecided) and (not numbers or entry.event.round in wanted):
-            number = entry.event.round
-            wanted.discard(number)
-            instance, solution = stored(journal, number)
-            blocked = entry.event.blocked
-            if blocked is None:  # of an earlier version
-                blocked = blocked_at(state, instance, solution)
-            yield PastRound(number=number, instance=instance, solution=solution, blocked=blocked)
-            if numbers and not wanted:
-                return
+        event = entry.event
+        if not isinstance(event, RoundDecided) or (numbers and event.round not in wanted):
+            continue
+        number = event.round
+        wanted.discard(number)
+        if event.blocked is None:
+            raise InputError(
+                f"journal {journal.path}: round {number} is of an earlier version, which did not "
+                "write down what was blocked; choose a later one"
+            )
+        instance, solution = stored(journal, number)
+        yield PastRound(number=number, instance=instance, solution=solution, blocked=event.blocked)
+        if numbers and not wanted:
+            return
     for number in sorted(wanted):
         raise InputError(journal.no_round(number))
 
 
 def stored(journal: Journal, number: int) -> tuple[Instance, RoundSolution]:
-    """The instance and the decisions of a round. Raises JournalError, InputError."""
+    """Return the instance and the decisions of a round. Raises JournalError, InputError."""
     try:
         instance_text, round_text = journal.round_files(number)
     except JournalError as error:

@@ -30,7 +30,7 @@ def svg(found: Regret) -> str:
     """The picture as SVG text: a bar for each hour in which jobs were released, a line where the
     bound of its jobs is."""
     slices = found.slices
-    most_s = max(max(one.mean_s, one.bound_s) for one in slices) or 1.0
+    most_s = max(max(hour.mean_s, hour.bound_s) for hour in slices) or 1.0
     tall = HEIGHT - BOTTOM - TOP
     step = (WIDTH - LEFT - 20) / len(slices)
     drawn = [
@@ -51,11 +51,11 @@ def svg(found: Regret) -> str:
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{human(most_s * k / 4)}</text>'
         )
     every = max(1, round(60 / step))
-    for i, one in enumerate(slices):
-        drawn += _bar(one, LEFT + i * step + step * 0.1, step * 0.8, tall / most_s)
+    for i, hour in enumerate(slices):
+        drawn += _bar(hour, LEFT + i * step + step * 0.1, step * 0.8, tall / most_s)
         if i % every == 0:
             x = LEFT + i * step + step / 2
-            text = datetime.fromtimestamp(one.from_s).strftime("%m-%d %H:%M")
+            text = datetime.fromtimestamp(hour.from_s).strftime("%m-%d %H:%M")
             drawn.append(
                 f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{text}</text>'
             )
@@ -81,19 +81,19 @@ def _key() -> list[str]:
     return drawn
 
 
-def _bar(one: Slice, x: float, wide: float, scale: float) -> list[str]:
+def _bar(hour: Slice, x: float, wide: float, scale: float) -> list[str]:
     drawn, y = [], float(HEIGHT - BOTTOM)
-    for name, seconds in one.parts_s.items():
+    for name, seconds in hour.parts_s.items():
         tall = max(0.0, seconds) * scale
         y -= tall
         if tall > 0:
             drawn.append(
                 f'<rect x="{x:.1f}" y="{y:.2f}" width="{wide:.1f}" height="{tall:.2f}" '
                 f'fill="{COLOURS[name]}">'
-                f"<title>{WORDS[name]}: {human(seconds)} of {human(one.mean_s)} ({one.jobs} "
+                f"<title>{WORDS[name]}: {human(seconds)} of {human(hour.mean_s)} ({hour.jobs} "
                 "jobs)</title></rect>"
             )
-    y = HEIGHT - BOTTOM - one.bound_s * scale
+    y = HEIGHT - BOTTOM - hour.bound_s * scale
     drawn.append(
         f'<line x1="{x:.1f}" y1="{y:.2f}" x2="{x + wide:.1f}" y2="{y:.2f}" stroke="black" '
         'stroke-width="2"/>'

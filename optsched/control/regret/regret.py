@@ -3,7 +3,7 @@ beforehand."""
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from statistics import fmean
@@ -12,6 +12,7 @@ from typing import Any
 from ...bounds import lower_bounds, priced_bound
 from ...errors import InputError
 from ...files import check_instance
+from ...frozen import frozen
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
 from ...model.job import Job
@@ -29,7 +30,7 @@ WCT = "wct"
 PREEMPTIONS = ("preempt", "migrate", "resize")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Slice:
     """Jobs released in one stretch of time: mean seconds from release to completion by what they
     are made of (see `spent.PARTS`), and a bound on the mean had there been no other jobs."""
@@ -42,7 +43,7 @@ class Slice:
     parts_s: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Regret:
     """What became of the `jobs` jobs that did useful work in the period (Unix times). Of them
     `completed` have completed in it; the others count as if what they had done by then were all

@@ -1,9 +1,9 @@
 """A past round solved again, and what would be decided otherwise."""
 
 import math
-from dataclasses import dataclass
 
 from ...errors import InputError
+from ...frozen import frozen
 from ...model.instance import Placement
 from ...model.job import Mode
 from ...model.plan import Decision
@@ -15,7 +15,7 @@ from ...verify.violation import Violation
 from .past import PastRound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Difference:
     """A job about which the two decide otherwise."""
 
@@ -28,7 +28,7 @@ class Difference:
     now_placement: Placement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Replay:
     """A round `then` and solved again `now`. `faults` are those of the stored round by the
     independent checker. Values compare only under the same objective (`comparable`); what is proven

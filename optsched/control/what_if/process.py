@@ -8,9 +8,9 @@ import sys
 
 from ...duration import human
 from ...errors import InputError, OptschedError
-from ..policy_driver import NamedPolicy
+from ..round_driver import NamedPolicy
 from .future import Outlook
-from .simulated import Change, what_if
+from .simulated import ROUNDS, Change, what_if
 from .words import Foretold, Shown, told
 
 TIME_LIMIT_S = 20.0
@@ -29,8 +29,7 @@ def foretell(
     change: Change,
     *,
     objective: str,
-    round_s: float,
-    policy: NamedPolicy | None = None,
+    policy: NamedPolicy = ROUNDS,
     time_limit_s: float = TIME_LIMIT_S,
     shown: Shown = None,
 ) -> Foretold:
@@ -38,7 +37,7 @@ def foretell(
 
     Raises InputError as that, NoForecastError where no answer came.
     """
-    settings = {"objective": objective, "round_s": round_s, "policy": policy}
+    settings = {"objective": objective, "policy": policy}
     request = ahead, change, {**settings, "time_limit_s": time_limit_s}, shown
     try:
         done = subprocess.run(

@@ -10,6 +10,7 @@ from statistics import fmean
 from ...duration import human
 from ...errors import InputError
 from ...files import check_instance
+from ...frozen import frozen
 from ...model.cluster import Node
 from ...model.instance import Instance, Running, Suspended
 from ...model.job import Job
@@ -17,10 +18,13 @@ from ...objectives import parse
 from ...physics import lost_s, placed_rate, unsaved_s
 from ...physics.catalogue import catalogue_of
 from ...physics.unschedulable import why_never
-from ..policy_driver import NamedPolicy
 from ..posing import only
+from ..round_driver import NamedPolicy
 from .future import Outlook, drop_orphans
 
+ROUNDS = NamedPolicy("optsched", {})
+OF_THE_CLOCK = ("budget", "gap", "moves")
+"""Options of policy optsched that are for rounds in real time."""
 HYPOTHETICAL = "what-if"
 """Name of a job that is only asked about."""
 FEW_JOBS, PACE = 100, "0.1"
@@ -35,7 +39,7 @@ LIMITS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Change:
     """What is to be otherwise: `gpus` more of `gpu_type` (None: of the largest nodes), no
     preemption, a job less, a node less, a job more. All that is given holds at once; nothing given
@@ -55,7 +59,7 @@ class Change:
         return bool(self.gpus or self.no_preemption or self.without or self.down or self.submit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Course:
     """How it goes with `jobs` jobs. `start_s` and `end_s` by job, in seconds from now (a start of 0
     or less: it runs now); of those that are not in it nothing was seen in the `reached_s` that were
@@ -77,7 +81,7 @@ class Course:
     mean_jct_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Answer:
     """The course as things are, and with the change where there is one; both as far as the shorter
     one was looked at. `jobs` complete in both; `rough`: as there are many jobs, differences between
@@ -96,12 +100,10 @@ def what_if(
     change: Change,
     *,
     objective: str = "wct",
-    round_s: float = 300.0,
-    policy: NamedPolicy | None = None,
+    policy: NamedPolicy = ROUNDS,
     time_limit_s: float = 20.0,
 ) -> Answer:
-    """Simulate the present jobs to their end under `policy`, or the rounds of policy `optsched`, as
-    things are and as they would be.
+    """Simulate the present jobs to their end under `policy`, as things are and as they would be.
 
     After `time_limit_s` of wall clock it answers with what was reached. Raises InputError for a
     job, node or GPU type that is not there.
@@ -115,8 +117,7 @@ def what_if(
         )
 
     def simulated(instance: Instance, end_s: float, stop_at: str | None) -> _Seen:
-        named = policy or NamedPolicy("optsched", _round_options(instance, round_s))
-        return _simulated(instance, named, objective, end_s, stop_at)
+        return _simulated(instance, _in_virtual_time(policy, instance), objective, end_s, stop_at)
 
     until_s = time.monotonic() + time_limit_s
     if change.changes:
@@ -138,7 +139,7 @@ def what_if(
     if not all(own.in_time for own in seen):
         far = f"the next {human(reached_s)}" if reached_s >= 1 else "the present"
         notes.append(f"the time was up: only {far} was looked at")
-    rough = policy is None and any(_is_rough(own.instance) for own in seen)
+    rough = policy.name == ROUNDS.name and any(_is_rough(own.instance) for own in seen)
     if rough:
         notes.append(
             "the farther ahead, the rougher: of so many jobs rounds are decided at ever longer "
@@ -280,9 +281,12 @@ def _is_rough(instance: Instance) -> bool:
     return len(instance.jobs) > FEW_JOBS
 
 
-def _round_options(instance: Instance, round_s: float) -> dict[str, object]:
-    options: dict[str, object] = {"round": f"{round_s!r}"}
-    return options | {"pace": PACE} if _is_rough(instance) else options
+def _in_virtual_time(policy: NamedPolicy, instance: Instance) -> NamedPolicy:
+    """Return the policy without limits on its wall clock, and coarser where there are many jobs."""
+    if policy.name != ROUNDS.name:
+        return policy
+    options = {name: value for name, value in policy.options.items() if name not in OF_THE_CLOCK}
+    return NamedPolicy(policy.name, options | ({"pace": PACE} if _is_rough(instance) else {}))
 
 
 def _simulated(

@@ -2,11 +2,12 @@
 people."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...duration import human
 from ...files import plain
+from ...frozen import frozen
 from .simulated import LIMITS, ROUGH, Answer, Course
 
 MOST_LISTED = 5
@@ -17,7 +18,7 @@ SAME = ("complete", "reached_s", "jobs", "mean_jct_s", "gpus", "gpu_use", "preem
 """Figures of a course that are told as they are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Foretold:
     """What would become of the present jobs: in sentences, as rows of a table, and as numbers, as
     things are and with the change (None where nothing is to be otherwise). `limits` says what is

@@ -47,7 +47,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
     @property
     def made_s(self) -> float:
         """When it was to be started, Unix time."""
-        return time.time() if self.folder.spec is None else float(self.folder.spec["made_s"])
+        return float(self.folder.spec.get("made_s", time.time()))
 
     def held(self) -> list[dict[str, Any]]:
         """Return its nodes with what it holds of each, until it has ended."""
@@ -66,7 +66,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
 
     def may_start(self) -> bool:
         """Return whether something of it may still have to be started."""
-        return self.ended is None and self.folder.spec is not None and self.stop_record() is None
+        return self.ended is None and bool(self.folder.spec) and self.stop_record() is None
 
     def write_stop(
         self,
@@ -90,7 +90,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
             "retry_s": retry_s,
         }
         self.folder.write_stop(record)
-        if self.folder.spec is not None and self.folder.spec["user"] is not None:
+        if self.folder.spec.get("user") is not None:
             os.chmod(self.folder.path / "stop.json", 0o644)
 
     def give_up(
@@ -153,16 +153,16 @@ class FollowedAttempt(ABC, Generic[Seen]):
         self.ended = seen
         return seen
 
-    def end_with(
-        self, status: int | None, reason: str | None, retry_s: float | None = None
-    ) -> Observation:
+    def end_with(self, status: int | None, reason: str | None) -> Observation:
         """Keep that it ended so, with what its supervisors said that its commands used."""
+        seen = self.observed(AttemptState.ENDED)
+        retry_s = (self.stop_record() or {}).get("retry_s") if seen.started_s is None else None
         ends, peaks, used = (
             [ending[name] for ending in self._endings.values() if ending.get(name) is not None]
             for name in ("ended_s", "peak_memory_gib", "cpu_s")
         )
         ended = replace(
-            self.observed(AttemptState.ENDED),
+            seen,
             ended_s=max(ends, default=None),
             exit_status=status,
             reason=reason,
@@ -214,7 +214,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
 
     def failed(self) -> dict[str, Any] | None:
         """Return which node failed first, as supervisors say that run as the user of the job."""
-        return records.read(str(self.folder.progress_path.with_name("failed.json")))
+        return records.read(self.folder.progress_path.with_name("failed.json"))
 
     def on(self, name: str, reason: str) -> str:
         """Return the reason, with the node where there are several."""
@@ -253,7 +253,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
     def read_once(self, name: str, file: str) -> dict[str, Any] | None:
         """Return a file of a node's that does not change once it is there."""
         if (name, file) not in self._records:
-            there = records.read(str(self.folder.path / name / file))
+            there = records.read(self.folder.path / name / file)
             if there is None:
                 return None
             self._records[name, file] = there
@@ -284,7 +284,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
     def take(self, name: str) -> bool:
         """See to it that nothing begins on a node any more; False if it has."""
         claim = {"by": "executor", "at_s": time.time()}
-        return records.write_first(str(self.folder.path / name / "claim.json"), claim)
+        return records.write_first(self.folder.path / name / "claim.json", claim)
 
     def end_node(self, name: str, reason: str | None, status: int | None = None) -> AttemptState:
         """Say in its supervisor's stead how a command ended."""
@@ -355,7 +355,7 @@ class AttemptByNode(FollowedAttempt[Seen]):
         not wanted any more or never will begin, as soon as its manager has let go of it (`held`)
         there."""
         if self.stop_record() is None and self.failed() is None:
-            timeout_s = (self.folder.spec or {})["start_timeout_s"]
+            timeout_s = self.folder.spec["start_timeout_s"]
             if why_never is None and time.time() > self.made_s + timeout_s:
                 why_never = f"{self.late} {timeout_s:g} s: {waits_for}"
             if why_never is None:

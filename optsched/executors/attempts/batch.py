@@ -135,7 +135,6 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
     def submit(self, attempt: BatchAttempt, fresh: bool) -> None:
         """Submit a job for each node that has none. Raises RefusedError, NoAnswerError."""
         spec = attempt.folder.spec
-        assert spec is not None
         if not fresh:
             self.refresh(anew=True)
         submitted = 0

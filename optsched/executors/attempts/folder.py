@@ -29,19 +29,16 @@ def folder_mode() -> int:
 
 def keys(folder: Path) -> Iterator[AttemptKey]:
     """Attempts that were started or killed below `folder` and are not forgotten."""
-    for job in sorted(
-        entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)
-    ):
-        numbers = (
-            entry.name for entry in os.scandir(folder / job) if entry.is_dir(follow_symlinks=False)
-        )
-        for number in sorted(int(name) for name in numbers if name.isdecimal()):
+    for job in sorted(_folders(folder)):
+        for number in sorted(int(name) for name in _folders(folder / job) if name.isdecimal()):
             key = AttemptKey.parse(f"optsched:{job}:{number}")
-            made = any(
-                (folder / job / str(number) / name).exists() for name in ("spec.json", "stop.json")
-            )
-            if key is not None and made:
+            path = folder / job / str(number)
+            if key and any((path / name).exists() for name in ("spec.json", "stop.json")):
                 yield key
+
+
+def _folders(folder: Path) -> list[str]:
+    return [entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
 
 
 def _make_for(folder: Path, user: Mapping[str, Any]) -> None:
@@ -72,15 +69,14 @@ class Report:
         """Return what it last reported, read again when it has changed; None where that is nothing
         or makes no sense."""
         try:
-            seen = os.lstat(self._path)
+            there = os.lstat(self._path)
         except OSError:
             return None
-        stamp = (seen.st_mtime_ns, seen.st_ino)
+        stamp = (there.st_mtime_ns, there.st_ino)
         if self._read is None or self._read[0] != stamp:
-            record: dict[str, Any] | None = None
+            self._read = (stamp, None)
             with suppress(OSError):
-                record = records.read(str(self._path))
-            self._read = (stamp, None if record is None else Progress.reported(record))
+                self._read = (stamp, Progress.reported(records.read(self._path) or {}))
         return self._read[1]
 
 
@@ -90,13 +86,13 @@ class AttemptFolder:
     def __init__(self, attempts: Path, key: AttemptKey) -> None:
         self.key = key
         self.path = attempts / key.job / str(key.number)
-        self.spec: dict[str, Any] | None = records.read(str(self.path / "spec.json"))
-        self.damaged = self.spec is None and (self.path / "spec.json").exists()
+        self.spec: dict[str, Any] = records.read(self.path / "spec.json") or {}
+        self.damaged = not self.spec and (self.path / "spec.json").exists()
         self._report = Report(self.progress_path)
 
     @property
     def nodes(self) -> list[dict[str, Any]]:
-        return [] if self.spec is None else list(self.spec["nodes"])
+        return list(self.spec.get("nodes", ()))
 
     @property
     def progress_path(self) -> Path:
@@ -117,29 +113,27 @@ class AttemptFolder:
         Raises OSError; then nothing is left.
         """
         try:
-            for folder in (
-                self.path.parent,
-                self.path,
-                *(self.path / node["name"] for node in spec["nodes"]),
-            ):
+            own = [self.path / node["name"] for node in spec["nodes"]]
+            for folder in (self.path.parent, self.path, *own):
                 folder.mkdir(mode=folder_mode(), exist_ok=True)
                 folder.chmod(folder_mode())  # whatever the umask is
-            for node in spec["nodes"]:
+            for folder, node in zip(own, spec["nodes"], strict=True):
                 _make_passable(Path(self.output_folder(node)))
-                records.reserve(str(self.path / node["name"] / "pid.json"))
-                records.reserve(str(self.path / node["name"] / "exit.json"))
+                records.reserve(folder / "pid.json")
+                records.reserve(folder / "exit.json")
             self.progress_path.parent.mkdir(mode=0o700, exist_ok=True)
-            if spec["user"] is not None:
-                os.chown(self.progress_path.parent, spec["user"]["uid"], spec["user"]["gid"])
-            if spec["user"] is not None and spec["checkpoint_directory"]:
-                _make_for(Path(spec["checkpoint_directory"]), spec["user"])
-            records.reserve(str(self.path / "stop.json"))
-            records.write(str(self.path / "spec.json"), spec)
-            records.sync_folder(str(self.path.parent))
+            user, checkpoints = spec["user"], spec["checkpoint_directory"]
+            if user is not None:
+                os.chown(self.progress_path.parent, user["uid"], user["gid"])
+            if user is not None and checkpoints:
+                _make_for(Path(checkpoints), user)
+            records.reserve(self.path / "stop.json")
+            records.write(self.path / "spec.json", spec)
+            records.sync_folder(self.path.parent)
         except OSError:
             self.spec = spec
             self.remove(outputs=True)
-            self.spec = None
+            self.spec = {}
             raise
         self.spec = spec
 
@@ -152,40 +146,37 @@ class AttemptFolder:
         """
         for node in self.nodes:
             folder = self.path / node["name"]
-            records.write(str(folder / "spec.json"), self.spec or {})
+            records.write(folder / "spec.json", self.spec)
             for path in (folder, *folder.iterdir()):
                 os.chown(path, user["uid"], user["gid"])
             folder.chmod(0o700)
         os.chmod(self.path / "stop.json.reserve", 0o644)
 
     def stop_record(self) -> dict[str, Any] | None:
-        return records.read(str(self.path / "stop.json"))
+        return records.read(self.path / "stop.json")
 
     def write_stop(self, record: dict[str, Any]) -> None:
         """Say that the attempt is to end. Raises OSError."""
         for folder in (self.path.parent, self.path):
             folder.mkdir(mode=folder_mode(), exist_ok=True)
-        records.write_reserved(str(self.path / "stop.json"), record)
+        records.write_reserved(self.path / "stop.json", record)
 
     def failed(self) -> dict[str, Any] | None:
-        return records.read(str(self.path / "failed.json"))
-
-    def pid(self, node: str) -> dict[str, Any] | None:
-        return records.read(str(self.path / node / "pid.json"))
+        return records.read(self.path / "failed.json")
 
     def exit(self, node: str) -> dict[str, Any] | None:
-        return records.read(str(self.path / node / "exit.json"))
+        return records.read(self.path / node / "exit.json")
 
     @contextmanager
     def locked(self, node: str) -> Iterator[bool]:
         """Keep supervisors of a node from beginning; False while there is one."""
         descriptor = os.open(self.path / node, os.O_RDONLY | os.O_DIRECTORY)
         try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             alone = True
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                alone = False
+        except BlockingIOError:
+            alone = False
+        try:
             yield alone
         finally:
             os.close(descriptor)
@@ -195,7 +186,7 @@ class AttemptFolder:
     ) -> None:
         """Say in its supervisor's stead how a command ended. Raises OSError."""
         ending = records.ending(status, reason, started_s)
-        records.write_reserved(str(self.path / node / "exit.json"), ending)
+        records.write_reserved(self.path / node / "exit.json", ending)
 
     def kill_leftovers(self, node: dict[str, Any], shim: processes.Identity | None) -> bool:
         """Kill what runs on although its supervisor is gone; True once nothing does."""

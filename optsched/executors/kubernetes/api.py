@@ -14,10 +14,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from ...errors import InputError
-from ..base import NoAnswerError, RefusedError
+from ..base import NoAnswerError, RefusedError, because, in_one_line
 
 PIECE_BYTES = 1 << 16
-SAID_CHARACTERS = 400
 NOT_NOW = (401, 408, 429)
 """Statuses between 400 and 499 of which nobody knows whether they stay."""
 GONE, NOT_FOUND, CONFLICT = 410, 404, 409
@@ -64,9 +63,8 @@ class KubernetesApi:
                 given = None if kubeconfig is None else str(kubeconfig.expanduser())
                 load_kube_config(given, context, client_configuration=made, persist_config=False)
         except Exception as error:  # the package, and whatever a site's own programs for tokens do
-            said = " ".join(str(error).split())[:SAID_CHARACTERS]
             raise InputError(
-                f"kubernetes.kubeconfig: nothing says how to reach the cluster: {said}"
+                f"kubernetes.kubeconfig: nothing says how to reach the cluster{because(error)}"
             ) from None
         self._configuration = made
         if (
@@ -211,8 +209,8 @@ class KubernetesApi:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Accept": "application/json", "Content-Type": kind, "User-Agent": "optsched"}
         try:
-            for one in self._configuration.auth_settings().values():
-                headers[str(one["key"])] = str(one["value"])
+            for setting in self._configuration.auth_settings().values():
+                headers[str(setting["key"])] = str(setting["value"])
             answer = self._pool.request(
                 method,
                 self.address + path,
@@ -264,12 +262,11 @@ def _full_name(item: Mapping[str, Any]) -> tuple[str, str]:
 
 def _why(error: BaseException) -> str:
     words = str(getattr(error, "reason", None) or error)
-    return " ".join(words.rpartition(": ")[2].split())[:SAID_CHARACTERS] or type(error).__name__
+    return in_one_line(words.rpartition(": ")[2]) or type(error).__name__
 
 
-def _message(text: bytes) -> str | None:
+def _message(text: bytes) -> str:
     try:
-        said = json.loads(text).get("message")
+        return in_one_line(json.loads(text).get("message"))
     except (ValueError, AttributeError):
-        said = text.decode(errors="replace")
-    return " ".join(str(said).split())[:SAID_CHARACTERS].rstrip(".") if said else None
+        return in_one_line(text.decode(errors="replace"))

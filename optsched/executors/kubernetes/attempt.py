@@ -52,7 +52,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
     def lost(self) -> str | None:
         """Return why it was ended although nobody had asked for it."""
         told = self.folder.progress_path.with_name("told.json")
-        lost = (self.stop_record() or records.read(str(told)) or {}).get("lost")
+        lost = (self.stop_record() or records.read(told) or {}).get("lost")
         return lost[:1000] if isinstance(lost, str) else None
 
     def look_at(self, rank: int, node: dict[str, Any], seen: Seen) -> AttemptState:
@@ -84,7 +84,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
             return AttemptState.UNREACHABLE
         if phases.leaving(pod) and self.stop_record() is None:
             reason = phases.removed_by(pod) or "its pod was deleted by somebody else"
-            self.give_up(reason, (self.folder.spec or {})["grace_s"])
+            self.give_up(reason, self.folder.spec["grace_s"])
         return state
 
     def _look_at_ended(
@@ -142,7 +142,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
             reason = exceeded if limit_gib else OUT_OF_MEMORY
             failed = {"node": name, "status": -9, "reason": reason}
             with suppress(OSError):
-                records.write_first(str(self.folder.progress_path.with_name("failed.json")), failed)
+                records.write_first(self.folder.progress_path.with_name("failed.json"), failed)
             return self.end_node(name, reason, status=-9)
         reason = phases.how_it_ended(pod)
         if self.stop_record() is None:

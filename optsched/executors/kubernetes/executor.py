@@ -125,11 +125,9 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
             self._view.changed = True
 
     def _make(self, attempt: KubernetesAttempt, fresh: bool) -> None:
-        spec, ranks = attempt.folder.spec, attempt.unclaimed()
-        if spec is None:
-            return
+        spec = attempt.folder.spec
         uids: dict[int, str] = {}
-        for rank in ranks:
+        for rank in attempt.unclaimed():
             pod = attempt_pod(spec, rank, self.site, self._entry, attempt.folder.path, self._tag)
             try:
                 made = self.api.create(pod)

@@ -9,11 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from ...model.cluster import Node
-from ..base import NodeStatus
+from ..base import NodeStatus, because
 from .site import Site
 
 GIB = 1 << 30
-SAID_CHARACTERS = 200
 FINAL = ("Succeeded", "Failed")
 """Phases of pods that hold nothing any more."""
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -217,9 +216,8 @@ def _why_not(
     if name.endswith(".json") or name == "progress":
         return "its name cannot be that of a folder here"
     if ready.get("status") != "True":
-        said = " ".join(str(ready.get("message") or "").split())[:SAID_CHARACTERS].rstrip(".")
         what = "is not ready" if ready.get("status") == "False" else "does not answer"
-        return what + (f": {said}" if said else "")
+        return what + because(ready.get("message"))
     if spec.get("unschedulable"):
         return "is cordoned"
     for taint in spec.get("taints") or ():

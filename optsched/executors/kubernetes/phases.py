@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from ..base import because
 from .nodes import FINAL
 from .pods import CONTAINER
 
@@ -20,7 +21,6 @@ HOPELESS = (
     "RegistryUnavailable",
 )
 """Why a container waits that nobody need wait for if it stays so."""
-SAID_CHARACTERS = 300
 RAN_OUT = "OutOf"
 """So begin the words of a kubelet that has not what a pod asks for."""
 OOM_KILLED = "OOMKilled"
@@ -59,7 +59,7 @@ def hopeless(pod: Mapping[str, Any], for_good: bool = False) -> str | None:
     waits = _state(pod).get("waiting") or {}
     if waits.get("reason") not in (AT_ONCE if for_good else HOPELESS):
         return None
-    return f"its container cannot begin: {waits['reason']}{_said(waits)}"
+    return f"its container cannot begin: {waits['reason']}{because(waits.get('message'))}"
 
 
 def waits_for(pod: Mapping[str, Any] | None) -> str:
@@ -69,11 +69,9 @@ def waits_for(pod: Mapping[str, Any] | None) -> str:
     if node_of(pod) is None:
         return "its pod is not bound to its node"
     waits = _state(pod).get("waiting") or {}
-    return (
-        f"its container waits: {waits['reason']}{_said(waits)}"
-        if waits.get("reason")
-        else ("its node has not begun with its pod")
-    )
+    if waits.get("reason"):
+        return f"its container waits: {waits['reason']}{because(waits.get('message'))}"
+    return "its node has not begun with its pod"
 
 
 def ran(pod: Mapping[str, Any]) -> bool:
@@ -90,10 +88,10 @@ def removed_by(pod: Mapping[str, Any]) -> str | None:
     """Who has it end although it was not asked to from here; None if nobody says."""
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
-        return f"its node evicted it{_said(status)}"
+        return f"its node evicted it{because(status.get('message'))}"
     for condition in status.get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return f"Kubernetes removed its pod: {condition.get('reason') or 'without a word'}{_said(condition)}"  # noqa: E501
+            return f"Kubernetes removed its pod: {condition.get('reason') or 'without a word'}{because(condition.get('message'))}"  # noqa: E501
     return None
 
 
@@ -105,28 +103,21 @@ def how_it_ended(pod: Mapping[str, Any]) -> str:
         return by
     reason = str(status.get("reason") or "")
     if reason.startswith(RAN_OUT):
-        return f"its node has too little left ({reason}){_said(status)}"
+        return f"its node has too little left ({reason}){because(status.get('message'))}"
     if reason:
-        return f"its node would not have it: {reason}{_said(status)}"
+        return f"its node would not have it: {reason}{because(status.get('message'))}"
     if leaving(pod):
         return "its pod was deleted by somebody else"
     if ended:
         return (
             f"its container ended with status {ended.get('exitCode')} "
             f"({ended.get('reason') or 'no reason'}), and "
-            f"its supervisor said nothing{_said(ended)}"
+            f"its supervisor said nothing{because(ended.get('message'))}"
         )
     return "its pod failed without a word"
 
 
 def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    for one in (pod.get("status") or {}).get("containerStatuses") or ():
-        if one.get("name") == CONTAINER:
-            state: Mapping[str, Any] = one.get("state") or {}
-            return state
-    return {}
-
-
-def _said(what: Mapping[str, Any]) -> str:
-    words = " ".join(str(what.get("message") or "").split())[:SAID_CHARACTERS].rstrip(".")
-    return f": {words}" if words else ""
+    listed = (pod.get("status") or {}).get("containerStatuses") or ()
+    states = (each.get("state") or {} for each in listed if each.get("name") == CONTAINER)
+    return next(states, {})

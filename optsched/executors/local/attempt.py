@@ -52,7 +52,7 @@ class Attempt(AttemptByNode[None]):
         """Start a supervisor for each node that never had one, unless it is to end; their process
         ids, to be reaped."""
         made: list[int] = []
-        if not self.may_start() or (self.folder.spec or {})["boot"] != self.boot:
+        if not self.may_start() or self.folder.spec["boot"] != self.boot:
             return made
         for node in self.folder.nodes:
             name = node["name"]
@@ -61,19 +61,18 @@ class Attempt(AttemptByNode[None]):
             try:
                 pid = _spawn_shim(str(self.folder.path / name), self.folder.output_folder(node))
             except OSError as error:
-                self.end_node(name, f"{NO_SUPERVISOR}: {error.strerror}")
-                self._fail_gang(name)
+                self._fail(name, f"{NO_SUPERVISOR}: {error.strerror}")
                 break
             made.append(pid)
             with suppress(OSError):  # without a descriptor it is found by its files
                 self._pidfds[name] = os.pidfd_open(pid)
         return made
 
-    def _fail_gang(self, name: str) -> None:
+    def _fail(self, name: str, reason: str) -> None:
+        """Say that nothing runs on a node any more, and have the rest of the gang end."""
+        self.end_node(name, reason)
         with suppress(OSError):
-            records.write_first(
-                str(self.folder.path / "failed.json"), {"node": name, "status": None}
-            )
+            records.write_first(self.folder.path / "failed.json", {"node": name, "status": None})
         self.signal(LOOK)
 
     def signal(self, number: int) -> None:
@@ -129,19 +128,16 @@ class Attempt(AttemptByNode[None]):
     ) -> AttemptState:
         """No supervisor is there, none said how it ended, and none can come while we look."""
         name = node["name"]
-        spec = self.folder.spec or {}
-        if spec["boot"] != self.boot:
+        if self.folder.spec["boot"] != self.boot:
             self.end_node(name, RESTARTED)
         elif begun is not None:
             if not self.folder.kill_leftovers(node, _shim(begun)):
                 return AttemptState.RUNNING
-            self.end_node(name, SUPERVISOR_KILLED)
-            self._fail_gang(name)
+            self._fail(name, SUPERVISOR_KILLED)
         elif self.stop_record() is not None or self.failed() is not None:
             self.end_node(name, None)
         elif gone:
-            self.end_node(name, f"{NO_SUPERVISOR}; its standard error may say why")
-            self._fail_gang(name)
+            self._fail(name, f"{NO_SUPERVISOR}; its standard error may say why")
         else:
             return (
                 AttemptState.STARTING

@@ -2,20 +2,22 @@
 
 import os
 import select
-from collections.abc import Sequence
+import socket
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from ...model.instance import Slot
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
 from ..base import AttemptKey, NodeStatus, Order, RefusedError
+from ..orders import check, everybodys_environment, recorded, recorded_node
 from ..supervision import cgroups, processes, records
 from .attempt import KILL_NOW, LOOK, Attempt
 from .driver import Driver
-from .gpus import LocalNode, shares
-from .spec import Held, specification
+from .gpus import LocalNode, Share, free, shares
 
 
 class LocalExecutor(AttemptExecutor[Attempt]):
@@ -38,21 +40,19 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         self._children: list[int] = []
         self._driver = Driver()
         self._out: dict[str, tuple[str, ...]] = {}
-        known = records.read(str(folder / "gpus.json")) or {}
+        known = records.read(folder / "gpus.json") or {}
         try:
             self._shares = shares(nodes, self._driver, known)
             super().__init__(folder, poll_s=0.0)
         except InputError:
             self._driver.close()
             raise
-        self._real = {
+        self._real: dict[str, tuple[str, ...]] = {
             name: share.gpu_ids for name, share in self._shares.items() if not share.local.emulate
         }
         if any(self._real.values()):
             with suppress(OSError):  # then a GPU that is gone at the next start is missed there
-                records.write(
-                    str(folder / "gpus.json"), {name: list(ids) for name, ids in self._real.items()}
-                )
+                records.write(folder / "gpus.json", self._real)
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def inventory(self) -> tuple[NodeStatus, ...]:
@@ -60,22 +60,20 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         out."""
         listed, silent = self._driver.look() if any(self._real.values()) else ((), None)
         there = {gpu.id for gpu in listed}
-        found = []
+        statuses = []
         for name, share in self._shares.items():
-            ids = self._real.get(name, ())
-            out = (
-                tuple(gpu for gpu in ids if gpu not in there)
-                if silent is None
-                else self._out.get(name, ())
-            )
-            reason = silent if ids else None
-            if reason is None and ids and len(out) == len(ids):
+            ids, reason = self._real.get(name, ()), None
+            if silent is None:
+                self._out[name] = tuple(gpu for gpu in ids if gpu not in there)
+            out = self._out.get(name, ())
+            if ids and silent is not None:
+                reason = silent
+            elif ids and len(out) == len(ids):
                 reason = f"the driver no longer lists {', '.join(out)}"
-            self._out[name] = out
-            found.append(
+            statuses.append(
                 NodeStatus(node=share.local.node, usable=reason is None, reason=reason, out=out)
             )
-        return tuple(found)
+        return tuple(statuses)
 
     def follow(self, key: AttemptKey) -> Attempt:
         """Return what follows an attempt from its folder."""
@@ -83,29 +81,67 @@ class LocalExecutor(AttemptExecutor[Attempt]):
 
     def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
         """Return the record of an attempt to be started. Raises RefusedError."""
+        check(order, shares=True)
         others = list(self._attempts.values())
         for other in others:
             other.look(None)  # what has just ended holds nothing any more
-        beside = None if order.beside is None else self._attempts.get(order.beside)
-        if order.beside is not None and (beside is None or beside.ended is not None):
-            raise RefusedError(f"{order.beside}, on whose GPUs it is to run, does not run")
-        held = Held(
-            gpu_ids={gpu for other in others for gpu in other.own("gpu_ids")}.union(
-                *self._out.values()
-            ),
-            cores={core for other in others for core in other.own("cores")},
-            ports={
-                other.folder.spec["port"]
-                for other in others
-                if other.ended is None and other.folder.spec
-            },
-            beside=None
-            if beside is None
-            else {node["name"]: tuple(node["gpu_ids"]) for node in beside.folder.nodes},
-        )
-        return specification(
-            order, self._shares, held, self._groups, folder, self._boot, self._outputs
-        )
+        environment, port = everybodys_environment(order, folder.progress_path), None
+        if len(order.nodes) > 1:
+            port = _free_port({other.folder.spec["port"] for other in others if other.held()})
+            environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return {
+            **recorded(order),
+            "boot": self._boot,
+            "port": port,
+            "beside": None if order.beside is None else str(order.beside),
+            "environment": environment,
+            "nodes": [self._node(order, rank, folder.path) for rank in range(len(order.nodes))],
+        }
+
+    def _node(self, order: Order, rank: int, folder: Path) -> dict[str, Any]:
+        slot, key = order.placement[rank], order.key
+        share = self._shares.get(slot.node)
+        if share is None:
+            raise RefusedError(f"node {slot.node} is not one of this executor")
+        gpu_ids, cores = self._gpu_ids(order, slot, share), None
+        if share.cores is not None and slot.cpus:
+            cores = free(share.cores, self._held("cores"), slot.cpus)
+            if cores is None:
+                raise RefusedError(f"node {slot.node} has fewer than {slot.cpus} cores free")
+        common, below = recorded_node(order, rank), f"{key.job}/{key.number}/{slot.node}"
+        return {
+            **common,
+            "gpu_ids": gpu_ids,
+            "cores": cores,
+            "environment": {**common["environment"], "CUDA_VISIBLE_DEVICES": ",".join(gpu_ids)},
+            "cgroups": cgroups.below(self._groups, key.job, f"{folder}/{slot.node}"),
+            "output": None if self._outputs is None else str(self._outputs / below),
+        }
+
+    def _gpu_ids(self, order: Order, slot: Slot, share: Share) -> tuple[str, ...]:
+        if order.beside is not None:
+            partner = self._attempts.get(order.beside)
+            if partner is None or partner.ended is not None:
+                raise RefusedError(f"{order.beside}, on whose GPUs it is to run, does not run")
+            theirs = {node["name"]: tuple(node["gpu_ids"]) for node in partner.folder.nodes}
+            beside = theirs.get(slot.node, ())
+            if len(beside) != slot.gpus:
+                raise RefusedError(
+                    f"{order.beside}, whose GPUs it shares, has {len(beside)} on {slot.node}, not "
+                    f"{slot.gpus}"
+                )
+            return beside
+        held = self._held("gpu_ids").union(*self._out.values())
+        gpu_ids = free(share.gpu_ids, held, slot.gpus)
+        if gpu_ids is None:
+            left, there = len({*share.gpu_ids} - held), len(share.gpu_ids)
+            raise RefusedError(
+                f"node {slot.node} has {left} of its {there} GPUs free, not {slot.gpus}"
+            )
+        return gpu_ids
+
+    def _held(self, what: str) -> set[Any]:
+        return {item for attempt in self._attempts.values() for item in attempt.own(what)}
 
     def submit(self, attempt: Attempt, fresh: bool) -> None:
         """Start a supervisor for each node that never had one."""
@@ -164,3 +200,12 @@ class LocalExecutor(AttemptExecutor[Attempt]):
                 if os.waitpid(pid, os.WNOHANG)[0] == 0:
                     left.append(pid)
         self._children = left
+
+
+def _free_port(held: Set[int]) -> int:
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port not in held:
+            return port

@@ -8,11 +8,11 @@ from typing import Any
 from ..attempts.attempt import SETTLE_S, AttemptByNode
 from ..base import AttemptKey, AttemptState, Observation
 from .nodes import RayNode
+from .server import last_line
 from .spec import submission_id
 
 LIVE = ("PENDING", "RUNNING")
 """Ray's words for jobs that have not ended."""
-SAID_CHARACTERS = 300
 STARTED_ANEW = "its Ray node was started anew"
 
 
@@ -73,8 +73,7 @@ class RayAttempt(AttemptByNode[Seen]):
 
 def said(job: Mapping[str, Any] | None) -> str:
     """The last thing that Ray says about a job."""
-    lines = map(str.strip, str((job or {}).get("message") or "").splitlines())
-    return next((line for line in [*lines][::-1] if len(line) > 1), "")[:SAID_CHARACTERS]
+    return last_line(str((job or {}).get("message") or "").splitlines())
 
 
 def _why_waits(node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen) -> str:

@@ -90,7 +90,7 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
         known = self._ask().jobs
         spec = attempt.folder.spec
         for rank in ranks:
-            if spec is None or submission_id(attempt.key, rank, self._tag) in known:
+            if submission_id(attempt.key, rank, self._tag) in known:
                 continue
             job = ray_job(spec, rank, self._python, self._entry, attempt.folder.path, self._tag)
             try:

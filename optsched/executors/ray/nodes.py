@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.cluster import Node
-from ..base import NodeStatus
+from ..base import NodeStatus, because
 from ..orders import names_folder
 
 GIB = 1 << 30
@@ -42,15 +42,15 @@ def found_nodes(
     for name in wanted or sorted(by_name):
         if not names_folder(name):
             continue
-        alive = [each for each in by_name.get(name, []) if each.get("state") == "ALIVE"]
-        dead = [each for each in by_name.get(name, []) if each.get("state") != "ALIVE"]
-        node = wanted.get(name) or _described(name, (alive or dead)[-1])
-        reason = _why_not(node, alive, dead, label)
-        one = alive[0] if len(alive) == 1 else {}
+        entries = by_name.get(name, [])
+        alive = [each for each in entries if each.get("state") == "ALIVE"]
+        node = wanted.get(name) or _described(name, (alive or entries)[-1])
+        reason = _why_not(node, alive, entries, label)
+        only = alive[0] if len(alive) == 1 else {}
         found[name] = RayNode(
             status=NodeStatus(node=node, usable=reason is None, reason=reason),
-            ray_id=one.get("node_id"),
-            address=one.get("node_ip"),
+            ray_id=only.get("node_id"),
+            address=only.get("node_ip"),
         )
     return found
 
@@ -70,18 +70,16 @@ def _described(name: str, each: Mapping[str, Any]) -> Node:
 
 
 def _why_not(
-    node: Node, alive: Sequence[Mapping[str, Any]], dead: Sequence[Mapping[str, Any]], label: str
+    node: Node, alive: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]], label: str
 ) -> str | None:
     if len(alive) > 1:
         return f"{len(alive)} nodes of Ray have the label {label}={node.name}; give each its own"
-    if not alive and not dead:
+    if not entries:
         return f"no node of Ray has the label {label}={node.name}"
     if not alive:
-        said = " ".join(str(dead[-1].get("state_message") or "").split())[:200].rstrip(".")
-        return "its Ray node is dead" + (f": {said}" if said else "")
+        return f"its Ray node is dead{because(entries[-1].get('state_message'))}"
     resources = alive[0].get("resources_total") or {}
-    for what, wanted in (("GPU", node.gpus), ("CPU", node.cpus or 0)):
+    for what, kind, wanted in (("GPU", "GPUs", node.gpus), ("CPU", "cores", node.cpus or 0)):
         if resources.get(what, 0) < wanted:
-            kind = "GPUs" if what == "GPU" else "cores"
             return f"Ray knows {resources.get(what, 0):g} {kind} of it, {wanted} are declared"
     return None

@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,12 @@ SAID_CHARACTERS = 300
 
 class RejectedError(Exception):
     """The server understood and did not do it; the message is the last thing it said."""
+
+
+def last_line(lines: Iterable[str]) -> str:
+    """Return the last that says something: tracebacks end in lines of one dot."""
+    telling = [line.strip() for line in lines if len(line.strip()) > 1]
+    return telling[-1][:SAID_CHARACTERS] if telling else ""
 
 
 class JobServer:
@@ -45,22 +51,28 @@ class JobServer:
 
     def nodes(self) -> list[dict[str, Any]]:
         """All nodes that Ray knows, dead ones among them. Raises NoAnswerError."""
-        try:
-            answer = self._call("GET", f"/api/v0/nodes?detail=true&limit={MOST_NODES}")
-            return [dict(node) for node in answer["data"]["result"]["result"]]
-        except (KeyError, TypeError, ValueError, RejectedError) as error:
-            raise NoAnswerError(
-                f"Ray's head at {self.address} did not list its nodes: {error}"
-            ) from None
+        path = f"/api/v0/nodes?detail=true&limit={MOST_NODES}"
+        return self._list(
+            "nodes", path, lambda said: [*map(dict, said["data"]["result"]["result"])]
+        )
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """All submitted jobs that Ray keeps, by submission id. Raises NoAnswerError."""
+        jobs = self._list(
+            "jobs",
+            "/api/jobs/",
+            lambda said: [dict(job) for job in said if job.get("submission_id")],
+        )
+        return {job["submission_id"]: job for job in jobs}
+
+    def _list(
+        self, what: str, path: str, read: Callable[[Any], list[dict[str, Any]]]
+    ) -> list[dict[str, Any]]:
         try:
-            answer = self._call("GET", "/api/jobs/")
-            return {job["submission_id"]: dict(job) for job in answer if job.get("submission_id")}
+            return read(self._call("GET", path))
         except (AttributeError, KeyError, TypeError, ValueError, RejectedError) as error:
             raise NoAnswerError(
-                f"Ray's head at {self.address} did not list its jobs: {error}"
+                f"Ray's head at {self.address} did not list its {what}: {error}"
             ) from None
 
     def submit(self, job: Mapping[str, Any]) -> None:
@@ -114,10 +126,7 @@ class JobServer:
             lines = error.read(1 << 20).decode(errors="replace").splitlines()
         except (OSError, http.client.HTTPException):
             lines = []
-        words = [
-            line.strip() for line in lines if len(line.strip()) > 1
-        ]  # tracebacks end in lines of one dot
-        said = (words[-1] if words else str(error.reason))[:SAID_CHARACTERS]
+        said = last_line(lines) or str(error.reason)
         if error.code in (401, 403):
             return NoAnswerError(
                 f"Ray's head at {self.address} wants another token ({said}); see token_file in "

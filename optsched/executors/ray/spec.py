@@ -43,7 +43,7 @@ def specification(
     check(order)
     known = {name: node.status for name, node in nodes.items()}
     check_places(order, known, used, closed="cannot be used: {}")
-    names = [slot.node for slot in order.placement]
+    names = order.nodes
     environment = {**order.environment, **told(order, folder.progress_path)}
     if len(names) > 1:
         environment["MASTER_ADDR"] = str(nodes[names[0]].address)

@@ -1,6 +1,7 @@
 """Slurm's held jobs as arrivals."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...model.cluster import Node
@@ -50,37 +51,34 @@ class Arriving:
         self.over_s.update((job.origin, now_s) for job in jobs if job.over)
         left: set[str] = set()
         for job in jobs:
+            _, read = self._read.get(job.origin, (None, None))
             if job.left:
-                if isinstance(
-                    self._read.get(job.origin, (None, None))[1], Request
-                ):  # it was an arrival
+                if isinstance(read, Request):  # it was an arrival
                     yield Arrival(origin=job.origin, name=job.target, gone=LEFT)
                 continue
             if job.whole in left:
                 continue
-            may = job.task is None or not job.limit or job.origin in open_tasks
             delay_s = REQUEUE_DELAY_S if job.restarts else 0.0
+            may = job.task is None or not job.limit or job.origin in open_tasks
             ready = job.waits and not job.depends and job.eligible_s <= now_s + delay_s and may
-            read = (
-                self._request(job, nodes) if ready else self._read.get(job.origin, (None, None))[1]
-            )
-            gone, cancelled = _gone(job, live), job.over and "CANCELLED" in job.states
+            read = self._request(job, nodes) if ready else read
+            gone = _gone(job, live)
             if isinstance(read, str):
                 left.add(job.whole)  # all tasks of an array that have not been touched are alike
                 yield Arrival(
                     origin=job.origin, name=job.whole, ready=ready, unplanned=read, gone=gone
                 )
-            else:
-                yield Arrival(
-                    origin=job.origin,
-                    name=job.target,
-                    request=read,
-                    ready=ready,
-                    held=job.held,
-                    cancelled=cancelled,
-                    gone=gone,
-                    barred=self._barred(job) if job.waits and job.origin not in live else None,
-                )
+                continue
+            yield Arrival(
+                origin=job.origin,
+                name=job.target,
+                request=read,
+                ready=ready,
+                held=job.held,
+                cancelled=job.over and "CANCELLED" in job.states,
+                gone=gone,
+                barred=self._barred(job) if job.waits and job.origin not in live else None,
+            )
 
     def _barred(self, job: HeldJob) -> str | None:
         if job.depends:
@@ -106,20 +104,21 @@ class Arriving:
 
 def _gone(job: HeldJob, live: Collection[str | None]) -> str | None:
     if job.over:
-        state = next(iter(sorted(job.states & {*STATES})), None)
-        return "it has ended in Slurm" if state is None else STATES[state]
+        state = min(job.states & {*STATES}, default="")
+        return STATES.get(state, "it has ended in Slurm")
     return ELSEWHERE if job.runs and job.origin not in live else None
 
 
 def _open_tasks(jobs: Iterable[HeldJob]) -> set[str]:
     """Tasks that may run now of arrays of which only so many at once are to (`--array=0-9%2`)."""
-    arrays: dict[str, list[HeldJob]] = {}
+    arrays: defaultdict[str, list[HeldJob]] = defaultdict(list)
     for job in jobs:
         if job.limit and job.task is not None and not job.over:
-            arrays.setdefault(job.token, []).append(job)
-    found = set()
+            arrays[job.token].append(job)
+    open_now: set[str] = set()
     for tasks in arrays.values():
         begun = [job for job in tasks if job.key is not None]
         fresh = sorted((job for job in tasks if job.key is None), key=lambda job: job.task or 0)
-        found |= {job.origin for job in (*begun, *fresh[: max(0, tasks[0].limit - len(begun))])}
-    return found
+        room = max(0, tasks[0].limit - len(begun))
+        open_now |= {job.origin for job in (*begun, *fresh[:room])}
+    return open_now

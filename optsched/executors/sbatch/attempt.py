@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..attempts.attempt import FENCE_S
 from ..attempts.folder import NEVER_STARTED, Report
 from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress
 from ..slurm.attempt import ENDED_BY_SLURM, FORGOTTEN, SlurmAttempt
@@ -16,9 +17,6 @@ from ..slurm.others import Part
 from ..supervision import records
 from .jobs_json import HeldJob
 
-ORPHAN_S = 15.0
-"""A Slurm that has forgotten that it started a job has its nodes kill it, which may take so
-long."""
 ROLLED_BACK = "Slurm crashed and forgot that it had started its job"
 SIGKILLED, SIGTERMED = -9, -15
 KILLED_BY_SLURM = {"OUT_OF_MEMORY": SIGKILLED, "TIMEOUT": SIGTERMED, "DEADLINE": SIGTERMED}
@@ -92,7 +90,7 @@ class SbatchAttempt(SlurmAttempt):
         """Write down `news`, durably. Raises OSError; then nothing has changed."""
         record = {**self.record, **news}
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        records.write(str(self.path), record)
+        records.write(self.path, record)
         self.record = record
 
     def remove(self, outputs: bool) -> None:
@@ -104,86 +102,62 @@ class SbatchAttempt(SlurmAttempt):
 
     def mine(self, job: HeldJob) -> bool:
         """Whether Slurm's job, as it is now, was last told to run this attempt."""
-        return job.key == self.key and "restarts" in self.record
+        return job.key == self.key
 
     # ----------------------------------------------------------------------------------------------
     # --- to see it
 
-    def look_at(self, job: HeldJob | None, unusable: Callable[[], Collection[str]]) -> Observation:
+    def look_at_job(
+        self, job: HeldJob | None, unusable: Callable[[], Collection[str]]
+    ) -> Observation:
         """What is seen of it; its end is written down the first time. `unusable` are the nodes that
         take no jobs now.
 
         Raises OSError, and what `unusable` does.
         """
-        if self.ended is None:
-            seen = self._look(job, unusable)
-            if seen.state is not AttemptState.ENDED:
-                return seen
-            progress = self.progress()
-            ended = {
-                "status": seen.exit_status,
-                "reason": seen.reason,
-                "ended_s": seen.ended_s,
-                **self._run(job),
-                "retry_s": seen.retry_s,
-                "progress": None if progress is None else asdict(progress),
-            }
-            self.write(ended=ended)
-            self.ended = self._told()
-        return self.ended
+        self.job = job
+        return self.ended or self._look(job, unusable)
 
-    def running(self, job: HeldJob) -> Observation:
+    def running(self) -> Observation:
         """What is seen of it while its end is not to be told yet. Raises OSError."""
-        return self._seen(AttemptState.RUNNING, job)
+        return self._seen(AttemptState.RUNNING)
 
     def _look(self, job: HeldJob | None, unusable: Callable[[], Collection[str]]) -> Observation:
-        if "restarts" not in self.record:
-            return self._end(None, NEVER_STARTED)
         if job is None:
             return self._missed(FORGOTTEN)
-        if self.mine(job):
+        mine, requeued = self.mine(job), job.restarts > self.record["restarts"]
+        if mine:
             self._missed_s = None
-        requeued = job.restarts > self.record["restarts"]
         if job.runs:
-            if requeued or self.mine(job):
-                self._keep(job)
-                return self._seen(AttemptState.RUNNING, job)
-            return self._end(None, "its job was started in Slurm by somebody else")
+            if not requeued and not mine:
+                return self._end(None, "its job was started in Slurm by somebody else")
+            self._keep(job)
+            return self.running()
         if requeued:
             return self._requeued(job, unusable)
+        if job.over and mine and not job.started_s and "CANCELLED" in job.states:
+            return self._end(None, REASONS["CANCELLED"])
         if job.over:
-            if not self.mine(job):
-                return self._end(None, NEVER_STARTED)
-            if not job.started_s and "CANCELLED" in job.states:
-                return self._end(None, REASONS["CANCELLED"])
-            return self._over(job)
-        if self.record.get("seen") is not None or (
-            self.record.get("release") and not self.mine(job)
-        ):
+            return self._over(job) if mine else self._end(None, NEVER_STARTED)
+        if self.record.get("seen") is not None or (self.record.get("release") and not mine):
             return self._missed(ROLLED_BACK)
         if self.stop is not None and job.priority == 0:
-            return self._end(
-                None, self.stop.get("lost") or NEVER_STARTED, retry_s=self.stop.get("retry_s")
-            )
-        why = f"Slurm has it wait: {job.reason}" if self.mine(job) and job.priority else None
-        return self._seen(AttemptState.STARTING, job, why)
+            return self._end(None, self.lost() or NEVER_STARTED)
+        why = f"Slurm has it wait: {job.reason}" if mine and job.priority else None
+        return self._seen(AttemptState.STARTING, why)
 
     def _keep(self, job: HeldJob) -> None:
         """Write down the run, once."""
         if self.record.get("seen") is None and not job.completing:
-            self.write(seen=self._run(job))
+            self.write(seen=self._run())
 
-    def _run(self, job: HeldJob | None) -> dict[str, Any]:
+    def _run(self) -> dict[str, Any]:
         """Since when, on which GPUs, and where it prints to."""
-        before = self.record.get("seen")
+        before, job = self.record.get("seen"), self.job
         if before is not None:
             return dict(before)
-        if (
-            job is None
-            or job.waits
-            or job.completing
-            or job.restarts > self.record.get("restarts", 0)
-        ):
+        past = job is not None and job.restarts > self.record["restarts"]
+        if job is None or job.waits or job.completing or past:
             return {"started_s": None, "gpu_ids": {}, "output": None}
         ids = {node: list(ids) for node, ids in job.gpu_ids.items()}
         return {"started_s": job.started_s, "gpu_ids": ids, "output": job.output}
@@ -194,30 +168,24 @@ class SbatchAttempt(SlurmAttempt):
             return self._end(None, NEVER_STARTED)
         if self._missed_s is None:
             self._missed_s = time.monotonic()
-        if time.monotonic() < self._missed_s + ORPHAN_S:
-            return self._seen(
-                AttemptState.RUNNING if self.record.get("seen") else AttemptState.STARTING,
-                None,
-                why,
-            )
-        return self._end(None, why)
+        if time.monotonic() >= self._missed_s + FENCE_S:
+            return self._end(None, why)
+        begun = self.record.get("seen") is not None
+        return self._seen(AttemptState.RUNNING if begun else AttemptState.STARTING, why)
 
     def _over(self, job: HeldJob) -> Observation:
         """It ended, and its job with it."""
-        state = next(iter(sorted(job.states & {*REASONS, *KILLED_BY_SLURM})), None)
-        status, reason = job.status, None if state is None else REASONS[state]
-        if state in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "REVOKED"):
+        state = min(job.states & {*REASONS}, default=None)
+        if state is None:
+            return self._end(job.status, None, job.ended_s)
+        stop = self.stop or {"grace_s": 0.0}
+        killed = stop["grace_s"] is None or stop.get("forced")
+        status = job.status or KILLED_BY_SLURM.get(state)
+        if state == "CANCELLED":
+            status = SIGKILLED if killed else status
+        elif state not in KILLED_BY_SLURM:  # a node failed, or Slurm took it back
             status = None
-        elif state == "CANCELLED":
-            killed = self.stop is not None and (
-                self.stop["grace_s"] is None or self.stop.get("forced")
-            )
-            status = SIGKILLED if killed else status or None
-        elif state is not None:
-            status = status or KILLED_BY_SLURM[state]
-        return self._end(
-            status, None if self.stop is not None and state is None else reason, job.ended_s
-        )
+        return self._end(status, REASONS[state], job.ended_s)
 
     def _requeued(self, job: HeldJob, unusable: Callable[[], Collection[str]]) -> Observation:
         """It ended, and its job waits again."""
@@ -241,21 +209,21 @@ class SbatchAttempt(SlurmAttempt):
         return self._end(SAVED_AND_STOPPED, None if stop else "its job was requeued in Slurm")
 
     def _end(
-        self,
-        status: int | None,
-        reason: str | None,
-        ended_s: float | None = None,
-        retry_s: float | None = None,
+        self, status: int | None, reason: str | None, at_s: float | None = None
     ) -> Observation:
-        began = reason != NEVER_STARTED
-        return Observation(
-            key=self.key,
-            state=AttemptState.ENDED,
-            exit_status=status,
-            reason=reason,
-            ended_s=ended_s or (time.time() if began else None),
-            retry_s=retry_s,
-        )
+        """Write down how it ended. Raises OSError."""
+        progress = self.progress()
+        ended = {
+            "status": status,
+            "reason": reason,
+            "ended_s": at_s or (None if reason == NEVER_STARTED else time.time()),
+            **self._run(),
+            "retry_s": (self.stop or {}).get("retry_s"),
+            "progress": None if progress is None else asdict(progress),
+        }
+        self.write(ended=ended)
+        self.ended = self._told()
+        return self.ended
 
     def _told(self) -> Observation:
         ended = self.record["ended"]
@@ -273,10 +241,8 @@ class SbatchAttempt(SlurmAttempt):
             progress=None if progress is None else Progress(**progress),
         )
 
-    def _seen(
-        self, state: AttemptState, job: HeldJob | None, reason: str | None = None
-    ) -> Observation:
-        run = self._run(job)
+    def _seen(self, state: AttemptState, reason: str | None = None) -> Observation:
+        run = self._run()
         running = state is AttemptState.RUNNING
         return Observation(
             key=self.key,

@@ -109,9 +109,9 @@ class SbatchExecutor(SlurmExecutor):
         if attempt.ended is None and job is not None:
             self._teller.see_to(attempt, job, self._statuses)
             if self._teller.puts_back(attempt, job):
-                return attempt.running(job)
+                return attempt.running()
             self._teller.marks_hold(attempt, job)
-        return attempt.look_at(job, self._unusable)
+        return attempt.look_at_job(job, self._unusable)
 
     def _ask_unusable(self) -> frozenset[str]:
         """Nodes that take no jobs as of now, not as of the last `inventory`. Raises
@@ -162,7 +162,7 @@ class SbatchExecutor(SlurmExecutor):
         if why is not None:
             raise DeclinedError(why, ELSEWHERE_S)
         taken = self._in_its_time(job)
-        names = [slot.node for slot in order.placement if slot.node in taken]
+        names = [name for name in order.nodes if name in taken]
         if not names:
             return
         says, retry_s = taken[names[0]].says(time.time()), ELSEWHERE_S
@@ -225,7 +225,7 @@ class SbatchExecutor(SlurmExecutor):
             )
         attempt = SbatchAttempt(self._records, order.key)
         attempt.job = job
-        names = {slot.node for slot in order.placement}
+        names = order.nodes
         nodes = [status.node for status in self._statuses if status.node.name in names]
         try:
             attempt.write(
@@ -301,7 +301,7 @@ def _slips(job: HeldJob, live: SbatchAttempt | None) -> bool:
 
 def _kept(folder: Path) -> Iterator[SbatchAttempt]:
     for path in sorted(folder.glob("*/*.json")):
-        record: dict[str, Any] | None = records.read(str(path))
+        record: dict[str, Any] | None = records.read(path)
         key = None if record is None else AttemptKey.parse(str(record.get("key")))
         if record is not None and key is not None and "origin" in record:
             yield SbatchAttempt(folder, key, record)

@@ -2,7 +2,7 @@
 save=30s`."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...duration import parse_duration
@@ -34,45 +34,47 @@ class Hints:
 
 def hints_of(comment: str) -> Hints:
     """The hints in a comment; other text in it is left alone."""
-    found: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     faults = []
-    for word in (word for match in HINTS.finditer(comment) for word in match[1].split()):
+    for word in " ".join(HINTS.findall(comment)).split():
         name, _, text = word.partition("=")
         try:
-            found |= _hint(name, text.rstrip(",;"))
+            given |= _hint(name, text.rstrip(",;"))
         except ValueError as error:
             faults.append(f"{word}: {error}")
-    return replace(Hints(**found), faults=tuple(faults))
+    return Hints(**given, faults=tuple(faults))
 
 
 def _hint(name: str, text: str) -> dict[str, Any]:
-    if name in ("duration", "save", "restore", "start", "grace"):
-        seconds = parse_duration(text)
-        if name == "duration" and seconds < 0.001:
-            raise ValueError("must be longer than 0 s")
-        return {f"{name}_s": seconds}
-    if name == "signal":
-        word = text.upper().removeprefix("B:").removeprefix("SIG")
-        if word not in SIGNALS:
-            raise ValueError(
-                f"choose from {', '.join(SIGNALS)}, with B: before it for the batch script alone"
-            )
-        return {"signal": word, "batch_only": text.upper().startswith("B:")}
-    if name == "weight":
-        weight = float(text)
-        if not 0 < weight <= MOST_WEIGHT:
-            raise ValueError(f"must be above 0 and at most {MOST_WEIGHT:g}")
-        return {"weight": weight}
-    if name == "preempt":
-        if text not in ("yes", "no"):
-            raise ValueError("say yes or no")
-        return {"preempt": text == "yes"}
-    if name == "steps":
-        if not text.isdecimal() or not 0 < int(text) < 10**15:
-            raise ValueError("must be a whole number above 0")
-        return {"steps": int(text)}
-    if name == "gpus":
-        raise ValueError("the number of GPUs of a Slurm job cannot be changed")
+    match name:
+        case "duration" | "save" | "restore" | "start" | "grace":
+            seconds = parse_duration(text)
+            if name == "duration" and seconds < 0.001:
+                raise ValueError("must be longer than 0 s")
+            return {f"{name}_s": seconds}
+        case "signal":
+            word = text.upper().removeprefix("B:").removeprefix("SIG")
+            if word not in SIGNALS:
+                listed = ", ".join(SIGNALS)
+                raise ValueError(
+                    f"choose from {listed}, with B: before it for the batch script alone"
+                )
+            return {"signal": word, "batch_only": text.upper().startswith("B:")}
+        case "weight":
+            weight = float(text)
+            if not 0 < weight <= MOST_WEIGHT:
+                raise ValueError(f"must be above 0 and at most {MOST_WEIGHT:g}")
+            return {"weight": weight}
+        case "preempt":
+            if text not in ("yes", "no"):
+                raise ValueError("say yes or no")
+            return {"preempt": text == "yes"}
+        case "steps":
+            if not text.isdecimal() or not 0 < int(text) < 10**15:
+                raise ValueError("must be a whole number above 0")
+            return {"steps": int(text)}
+        case "gpus":
+            raise ValueError("the number of GPUs of a Slurm job cannot be changed")
     raise ValueError(
         "choose from duration, save, restore, start, grace, signal, weight, preempt, steps"
     )

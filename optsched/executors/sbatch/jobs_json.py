@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..base import AttemptKey, NoAnswerError, RefusedError
-from ..slurm.client import SlurmClient
+from ..base import AttemptKey, RefusedError
+from ..slurm.client import SlurmClient, understood
 from ..slurm.jobs import OVER, WAITING
 from ..slurm.nodes import number, words
 from ..slurm.site import split_nodes
@@ -24,6 +24,8 @@ used to release it, or that it is left alone."""
 ON_HOLD = "[on hold]"
 """What job_submit.lua adds to the comment of a job whose user holds it."""
 INDICES = re.compile(r"gpu(?::[^:(]+)?:[0-9]+\(IDX:([0-9,-]+)\)")
+CODE = re.compile(r"%(\d?)(.)")
+"""A part of the name of an output file that Slurm replaces."""
 MOST_TASKS = 100_000
 READ_S = 15.0
 """So old may the last JSON be where nothing seems to have changed since."""
@@ -73,10 +75,8 @@ class HeldJob:
         entry = self.entry
         if entry.get("batch_flag") is False:
             return None
-        text = str(
-            entry.get("standard_output")
-            or ("slurm-%j.out" if self.task is None else "slurm-%A_%a.out")
-        )
+        usual = "slurm-%j.out" if self.task is None else "slurm-%A_%a.out"
+        text = str(entry.get("standard_output") or usual)
         meant = {
             "%": "%",
             "j": str(entry["job_id"]),
@@ -85,22 +85,12 @@ class HeldJob:
             "a": str(self.task),
             "u": str(entry.get("user_name")),
             "x": str(entry.get("name")),
-            "N": self.nodes[:1],
+            "N": "".join(self.nodes[:1]),
         }
-        known = True
-
-        def put(match: re.Match[str]) -> str:
-            nonlocal known
-            word = meant.get(match[2]) or ()
-            known = known and bool(word)
-            return (word if isinstance(word, str) else "".join(word)).rjust(int(match[1] or 0), "0")
-
-        path = re.sub(r"%(\d?)(.)", put, text)
-        return (
-            str(PurePosixPath(str(entry.get("current_working_directory") or "/"), path))
-            if known
-            else None
-        )
+        if not all(meant.get(code) for _, code in CODE.findall(text)):
+            return None
+        path = CODE.sub(lambda code: meant[code[2]].rjust(int(code[1] or 0), "0"), text)
+        return str(PurePosixPath(str(entry.get("current_working_directory") or "/"), path))
 
     @property
     def origin(self) -> str:
@@ -180,13 +170,11 @@ def which_jobs(partition: str | None) -> tuple[str, ...]:
 def read_held_jobs(text: str) -> Iterator[HeldJob]:
     """Marked jobs in what squeue prints, each task of an array by itself. Raises NoAnswerError
     where it is something else."""
-    try:
+    with understood("jobs"):
         for entry in json.loads(text)["jobs"]:
             mark = MARK.fullmatch(entry["admin_comment"] or "")
             if mark is not None:
                 yield from _tasks(entry, mark)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoAnswerError(f"Slurm's JSON of its jobs is not understood: {error!r}") from None
 
 
 def _tasks(entry: Mapping[str, Any], mark: re.Match[str]) -> Iterator[HeldJob]:
@@ -197,19 +185,19 @@ def _tasks(entry: Mapping[str, Any], mark: re.Match[str]) -> Iterator[HeldJob]:
     elif task is not None:
         yield _job(entry, mark, f"{array}_{task}", task)
     else:
-        for one in task_numbers(listed):
-            yield _job(entry, mark, f"{array}_{one}", one)
+        for each in task_numbers(listed):
+            yield _job(entry, mark, f"{array}_{each}", each)
 
 
 def task_numbers(text: str) -> list[int]:
     """Tasks in a text as "1-3,7,10-20:5%2"; those Slurm leaves out for brevity ("...") are
     missing."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.partition("%")[0].strip("[]").split(","):
         span = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
         if span is not None:
-            found += range(int(span[1]), int(span[2] or span[1]) + 1, max(1, int(span[3] or 1)))
-    return found[:MOST_TASKS]
+            numbers += range(int(span[1]), int(span[2] or span[1]) + 1, max(1, int(span[3] or 1)))
+    return numbers[:MOST_TASKS]
 
 
 def _job(entry: Mapping[str, Any], mark: re.Match[str], target: str, task: int | None) -> HeldJob:
@@ -250,9 +238,8 @@ def exit_status(value: Any) -> int | None:
     22.05 gives the status of `wait`, later releases give its parts.
     """
     if isinstance(value, Mapping):
-        signal = number(
-            (value.get("signal") or {}).get("id") or (value.get("signal") or {}).get("signal_id")
-        )
+        told = value.get("signal") or {}
+        signal = number(told.get("id") or told.get("signal_id"))
         return -signal if signal else number(value.get("return_code"))
     status = number(value)
     if status is None:
@@ -262,8 +249,7 @@ def exit_status(value: Any) -> int | None:
 
 def _gpu_ids(nodes: tuple[str, ...], details: list[str]) -> dict[str, tuple[str, ...]]:
     """Indices of GPUs by node, from a text for each node."""
-    found = {}
-    for node, text in zip(nodes, details, strict=False):
-        spans = ",".join(match[1] for match in INDICES.finditer(text))
-        found[node] = tuple(str(one) for one in task_numbers(spans))
-    return found
+    return {
+        node: tuple(map(str, task_numbers(",".join(INDICES.findall(text)))))
+        for node, text in zip(nodes, details, strict=False)
+    }

@@ -18,6 +18,8 @@ from .hints import Hints, hints_of
 from .jobs_json import HeldJob
 
 GPUS = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z_][^:=]*))?(?:[:=](\d+))?")
+NO_GRES = re.compile(r"(cpu|mem|node|billing)[=:]")
+"""Cores and memory, which later releases list among these."""
 LEAST_OF_LIMIT = 0.1
 """Of its time limit, what a job is at least believed to take."""
 CANNOT = {
@@ -91,15 +93,15 @@ def _split(command: str) -> list[str]:
 
 def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Job:
     entry = held.entry
-    for field, why in CANNOT.items():
-        if entry.get(field):
+    cannot = {
+        **{why: entry.get(field) for field, why in CANNOT.items()},
+        "it is heterogeneous": number(entry.get("het_job_id")),
+        "it names several partitions": "," in str(entry.get("partition") or ""),
+        "it names its nodes": entry.get("required_nodes") and held.key is None,
+    }
+    for why, is_so in cannot.items():
+        if is_so:
             raise UnplannableError(why)
-    if number(entry.get("het_job_id")):
-        raise UnplannableError("it is heterogeneous")
-    if "," in str(entry.get("partition") or ""):
-        raise UnplannableError("it names several partitions")
-    if entry.get("required_nodes") and held.key is None:
-        raise UnplannableError("it names its nodes")
     common: dict[str, Any] = {
         "id": held.target,
         "user": str(entry.get("user_name") or held.uid),
@@ -112,33 +114,30 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
     )
     count = node_count(held)
     gpu_type, gpus = gpus_per_node(entry, count)
-    cpus = math.ceil((number(entry.get("cpus")) or 1) / count)
+    cpus = _cpus(entry, count)
     memory_gib = (stated_memory_mib(entry, gpus, count) or 0) / MIB_PER_GIB
-    exclusive = "NONE" in words(entry.get("shared") or "")
-    if not gpus and not exclusive:
+    if "NONE" in words(entry.get("shared") or ""):  # it has its nodes for itself
+        gpus, kinds = _whole_nodes(gpu_type, gpus, nodes)
+        per_gpu = max(1, math.ceil(min((node.cpus or 0 for node in kinds), default=0) / gpus))
+        rates = {node.gpu_type: 1.0 for node in kinds if node.gpu_type is not None}
+    elif not gpus:
         if count > 1:
             raise UnplannableError("it needs several nodes without GPUs")
         return Job(gpus=0, cpus=cpus, memory_gib=memory_gib, profile=profile, **common)
-    common |= {"min_nodes": count, "max_nodes": count}
-    if not exclusive:
+    else:
         if nodes and not any(_has(node, gpu_type, gpus) for node in nodes):
             raise _no_node(gpu_type, gpus)
         per_gpu = number_per_gpu(entry.get("cpus_per_tres")) or math.ceil(cpus / gpus)
         rates = {} if gpu_type is None else {gpu_type: 1.0}
-        profile = replace(
-            profile, rate=rates, cpus_per_gpu={per_gpu: 1.0}, memory_gib_per_gpu=memory_gib / gpus
-        )
-        return Job(gpus=count * gpus, profile=profile, **common)
-    size, kinds = _whole_nodes(gpu_type, gpus, nodes)
-    cpus = min((node.cpus or 0 for node in kinds), default=0)
-    rates = {node.gpu_type: 1.0 for node in kinds if node.gpu_type is not None}
     profile = replace(
-        profile,
-        rate=rates,
-        memory_gib_per_gpu=memory_gib / size,
-        cpus_per_gpu={max(1, math.ceil(cpus / size)): 1.0},
+        profile, rate=rates, cpus_per_gpu={per_gpu: 1.0}, memory_gib_per_gpu=memory_gib / gpus
     )
-    return Job(gpus=count * size, profile=profile, **common)
+    return Job(gpus=count * gpus, min_nodes=count, max_nodes=count, profile=profile, **common)
+
+
+def _cpus(entry: Mapping[str, Any], count: int) -> int:
+    """Cores on each of its `count` nodes."""
+    return math.ceil((number(entry.get("cpus")) or 1) / count)
 
 
 def _whole_nodes(gpu_type: str | None, gpus: int, nodes: Sequence[Node]) -> tuple[int, list[Node]]:
@@ -188,32 +187,26 @@ def gpus_per_node(entry: Mapping[str, Any], count: int) -> tuple[str | None, int
         ("tres_per_job", 1 / count),
         ("tres_per_task", tasks / count),
     ):
-        text = ",".join(
-            one for one in str(entry.get(field) or "").split(",") if one and not _no_gres(one)
-        )
+        listed = str(entry.get(field) or "").split(",")
+        text = ",".join(gres for gres in listed if gres and not NO_GRES.match(gres))
         if not text:
             continue
-        found = GPUS.fullmatch(text)
-        if found is None:
+        match = GPUS.fullmatch(text)
+        if match is None:
             raise UnplannableError(
                 f"it asks for {text}, of which only GPUs of one type are planned"
             )
-        gpus = int(found[2] or 1) * share
+        gpus = int(match[2] or 1) * share
         if not gpus.is_integer():
             raise UnplannableError("its nodes would have different numbers of GPUs")
-        return found[1], int(gpus)
+        return match[1], int(gpus)
     return None, 0
-
-
-def _no_gres(text: str) -> bool:
-    """Cores and memory, which later releases list among these."""
-    return re.fullmatch(r"(cpu|mem|node|billing)[=:].*", text) is not None
 
 
 def number_per_gpu(text: Any) -> int | None:
     """The number in "gres:gpu:8" or "gres/gpu:8"."""
-    found = GPUS.fullmatch(str(text or ""))
-    return int(found[2]) if found is not None and found[2] else None
+    match = GPUS.fullmatch(str(text or ""))
+    return int(match[2]) if match is not None and match[2] else None
 
 
 def stated_memory_mib(entry: Mapping[str, Any], gpus: int, count: int) -> int | None:
@@ -226,7 +219,7 @@ def stated_memory_mib(entry: Mapping[str, Any], gpus: int, count: int) -> int | 
     if per_node:
         return per_node
     if per_cpu:
-        return per_cpu * math.ceil((number(entry.get("cpus")) or 1) / count)
+        return per_cpu * _cpus(entry, count)
     return None
 
 
@@ -242,7 +235,7 @@ def memory_share_mib(job: HeldJob, nodes: Sequence[Node]) -> int | None:
         entry.get("tres_req_str")
     ):
         return None
-    cpus = math.ceil((number(entry.get("cpus")) or 1) / count)
+    cpus = _cpus(entry, count)
     shares = [
         node.memory_gib * (gpus / node.gpus if gpus else cpus / max(cpus, node.cpus or 0))
         for node in nodes

@@ -130,7 +130,7 @@ class Teller:
     ) -> tuple[str, ...] | None:
         """What Slurm is to be told of the attempt's job, in words; None for nothing. Raises
         NoAnswerError, RefusedError."""
-        again = job.restarts > attempt.record.get("restarts", job.restarts)
+        again = job.restarts > attempt.record["restarts"]
         if job.completing or job.over:
             return None
         if job.waits:
@@ -201,7 +201,7 @@ class Teller:
     def marks_hold(self, attempt: SbatchAttempt, job: HeldJob) -> None:
         """Have a job that its user stopped by `scontrol requeuehold` bear the mark of those that
         users hold."""
-        by_others = job.waits and job.restarts > attempt.record.get("restarts", job.restarts)
+        by_others = job.waits and job.restarts > attempt.record["restarts"]
         ours = (
             attempt.stop is not None
             or attempt.record.get("last") is not None

@@ -3,22 +3,20 @@
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ..attempts.attempt import SETTLE_S, FollowedAttempt
-from ..attempts.ending import number
-from ..attempts.folder import NEVER_STARTED
+from ..attempts.attempt import FENCE_S, SETTLE_S, AttemptByNode
 from ..base import AttemptKey, AttemptState, Observation
 from ..supervision import records
 from .batch import job_name, parts
 from .jobs import SlurmJob
 from .others import Part
 
-ORPHAN_S = 15.0
-"""What a node that Slurm has given up may still run is waited for as long."""
 FORGOTTEN = "Slurm no longer knows its job"
+AGENT_KILLED = "its agent was killed"
 ENDED_BY_SLURM = {
     "BOOT_FAIL": "a node could not be started",
     "CANCELLED": "its job was cancelled in Slurm",
@@ -30,22 +28,22 @@ ENDED_BY_SLURM = {
 }
 
 
-class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
+class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
     """An attempt that is one job of Slurm's, or several."""
 
     def __init__(self, attempts: Path, key: AttemptKey) -> None:
         super().__init__(attempts, key)
-        record = records.read(str(self.folder.path / "slurm.json")) or {}
+        record = records.read(self.folder.path / "slurm.json") or {}
         self.job_ids: dict[int, int] = {
             int(part): int(number) for part, number in record.get("jobs", {}).items()
         }
         self.tried_s = time.monotonic()  # when it was last submitted, as far as this process knows
-        self._over_s: float | None = None
+        self._over_memory = False
 
     @property
     def uid(self) -> int:
         """Whose job it is."""
-        user = None if self.folder.spec is None else self.folder.spec["user"]
+        user = self.folder.spec.get("user")
         return os.geteuid() if user is None else int(user["uid"])
 
     def holds(self) -> list[tuple[str, Part]]:
@@ -58,7 +56,7 @@ class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
     def submitted(self, part: int, job_id: int) -> None:
         """Keep under which number Slurm has a part of it. Raises OSError."""
         self.job_ids[part] = job_id
-        records.write(str(self.folder.path / "slurm.json"), {"jobs": self.job_ids})
+        records.write(self.folder.path / "slurm.json", {"jobs": self.job_ids})
 
     def adopt(self, jobs: Sequence[SlurmJob]) -> None:
         """Keep the numbers of `jobs` whose submission was not answered. Raises OSError."""
@@ -84,97 +82,52 @@ class SlurmAttempt(FollowedAttempt[Sequence[SlurmJob]]):
         """Return what is seen of it now, by those jobs of Slurm's that bear its key, which is all
         there are."""
         self.adopt(seen)
-        mine = {job.id: job for job in seen if job.id in self.job_ids.values()}
-        missing = self.missing()
-        going = [job for job in mine.values() if not job.over]
-        if going:
-            self._lose_a_part(mine)
-            return self._summary(self._going(), going)
-        if self.unsubmitted() and not self._endings:
-            if self.stop_record() is None or time.monotonic() < self.tried_s + SETTLE_S:
-                return self._summary(AttemptState.STARTING, ())
-            if not self.job_ids:
-                return self.end(
-                    Observation(key=self.key, state=AttemptState.ENDED, reason=NEVER_STARTED)
-                )
-        if missing:
-            self.look_anew(missing)
-            missing = self.missing()
-        ended = self._worst(mine)
-        if missing and self._may_be_alive(ended, missing):
-            return self._summary(AttemptState.RUNNING, ())
-        status, reason = self._how_it_ended(ended, missing)
-        begun = self.observed(AttemptState.RUNNING).started_s is not None
-        retry_s = None if begun else number((self.stop_record() or {}).get("retry_s"))
-        return self.end_with(status, reason, retry_s)
+        return super().examine(seen)
 
-    def _worst(self, jobs: Mapping[int, SlurmJob]) -> SlurmJob | None:
-        """The job that says most of why it ended: one that Slurm ended; None if Slurm has forgotten
-        one."""
-        if any(job_id not in jobs for job_id in self.job_ids.values()):
-            return None
-        return min(
-            jobs.values(),
-            key=lambda job: job.state not in ENDED_BY_SLURM and job.state != "OUT_OF_MEMORY",
-        )
-
-    def _lose_a_part(self, jobs: Mapping[int, SlurmJob]) -> None:
-        """Have the rest of a gang end, a job of which Slurm has ended or forgotten."""
-        if len(self.job_ids) < 2 or self.stop_record() is not None:
-            return
-        for part, nodes in enumerate(parts(self.folder.nodes)):
-            job = jobs.get(self.job_ids.get(part, 0))
-            if part not in self.job_ids or (job is not None and not job.over):
-                continue
-            self.look_anew([node["name"] for node in nodes if node["name"] not in self._endings])
-            name = next((node["name"] for node in nodes if not self.ending(node["name"])), None)
-            why = None if job is None else ENDED_BY_SLURM.get(job.state)
-            if why is None and name is not None:
-                why = FORGOTTEN if job is None else self.on(name, _agent_failed(job))
-            if why is not None:
+    def look_at(self, rank: int, node: dict[str, Any], seen: Sequence[SlurmJob]) -> AttemptState:
+        """Return where it is on one node, by the job of its part."""
+        name, stop = node["name"], self.stop_record()
+        job_id = self.job_ids.get(node.get("part", 0))
+        job = next((job for job in seen if job.id == job_id), None)
+        if job is not None and not job.over:
+            return self.alive_at(name)  # even where its command has ended: Slurm has its GPUs yet
+        why = FORGOTTEN
+        if job is not None:
+            self._over_memory |= job.state == "OUT_OF_MEMORY"
+            why = ENDED_BY_SLURM.get(job.state) or self.on(name, _agent_failed(job))
+            if job.state in ENDED_BY_SLURM and stop is None:
                 self.give_up(why)
-                return
+        if self.ending(name) is None:
+            self.look_anew([name])
+        if self.over_at(name):
+            return AttemptState.ENDED
+        if self.claim(name) is not None:
+            asked = stop is not None and stop["lost"] is None
+            fence_s = FENCE_S if job is None or job.state == "NODE_FAIL" else 0.0
+            return self.lost_at(name, AGENT_KILLED if asked else why, time.monotonic(), fence_s)
+        if job_id is None and (
+            (stop is None and self.failed() is None) or time.monotonic() < self.tried_s + SETTLE_S
+        ):
+            return AttemptState.STARTING
+        if job_id is not None and self.stop_record() is None:
+            self.give_up(why)
+        return self.end_node(name, None) if self.take(name) else AttemptState.STARTING
 
-    def _going(self) -> AttemptState:
-        begun = all(self.ending(name) or self.began(name) for name in self.names)
-        return AttemptState.RUNNING if begun else AttemptState.STARTING
+    def going(self, state: AttemptState, name: str, seen: Sequence[SlurmJob]) -> Observation:
+        """Return the attempt, with why Slurm has it wait."""
+        reason = next((job.reason for job in seen if job.waits), None)
+        if state is not AttemptState.STARTING or reason is None:
+            return self.observed(state)
+        return replace(self.observed(state), reason=f"Slurm has it wait: {reason}")
 
-    def _may_be_alive(self, job: SlurmJob | None, missing: Sequence[str]) -> bool:
-        """Whether to wait for what may be left on a node of which Slurm does not know."""
-        if job is not None and job.state != "NODE_FAIL":
-            return False
-        if not any(self.began(name) for name in missing):
-            return False
-        if self._over_s is None:
-            self._over_s = time.monotonic()
-            if self.stop_record() is None:
-                why = FORGOTTEN if job is None else ENDED_BY_SLURM[job.state]
-                self.give_up(why)
-        return time.monotonic() < self._over_s + ORPHAN_S
-
-    def _summary(self, state: AttemptState, jobs: Sequence[SlurmJob]) -> Observation:
-        waits = [job for job in jobs if job.waits] if state is AttemptState.STARTING else []
-        reason = f"Slurm has it wait: {waits[0].reason}" if waits else None
-        return replace(self.observed(state), reason=reason)
-
-    def _how_it_ended(
-        self, job: SlurmJob | None, missing: Sequence[str]
-    ) -> tuple[int | None, str | None]:
-        """Exit status and reason."""
-        stop, lost = self.stop_record(), self.lost()
-        if stop is not None and lost is None:
-            if not self._endings and not any(self.began(name) for name in missing):
-                return None, NEVER_STARTED
-            return (None, self.on(missing[0], "its agent was killed")) if missing else self.told()
-        if job is not None and job.state == "OUT_OF_MEMORY":
-            limit_gib = max(node["memory_mib"] for node in self.folder.nodes) / 1024
-            status = next((end["status"] for end in self._endings.values() if end["status"]), -9)
-            return status, f"its memory limit of {limit_gib:g} GiB was exceeded"
-        if lost is None and job is not None:
-            lost = ENDED_BY_SLURM.get(job.state)
-        if lost is None and missing:
-            lost = FORGOTTEN if job is None else self.on(missing[0], _agent_failed(job))
-        return self.told() if lost is None else self.ended_by(lost)
+    def told(self) -> tuple[int | None, str | None]:
+        """Return exit status and reason."""
+        stop = self.stop_record()
+        if not self._over_memory or (stop is not None and stop["lost"] is None):
+            return super().told()
+        limit_gib = max(node["memory_mib"] for node in self.folder.nodes) / 1024
+        status = next((end["status"] for end in self._endings.values() if end["status"]), -9)
+        return status, f"its memory limit of {limit_gib:g} GiB was exceeded"
 
 
 def _agent_failed(job: SlurmJob) -> str:

@@ -44,6 +44,15 @@ def answered() -> Iterator[None]:
         raise NoAnswerError(str(error)) from None
 
 
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Raise NoAnswerError where Slurm's JSON of `what` is something else."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NoAnswerError(f"Slurm's JSON of its {what} is not understood: {error!r}") from None
+
+
 class SlurmClient:
     """Runs Slurm's programs. `patience_s` is what each gets."""
 
@@ -58,14 +67,13 @@ class SlurmClient:
                 f"slurm.conf: there is no file {conf}; name that of the cluster, or leave it out"
             )
         path = os.environ.get("PATH", os.defpath) if programs is None else str(programs)
-        found = {name: shutil.which(name, path=path) for name in PROGRAMS}
-        missing = [name for name, at in found.items() if at is None]
+        self._programs = {name: shutil.which(name, path=path) or "" for name in PROGRAMS}
+        missing = [name for name, at in self._programs.items() if not at]
         if missing:
             raise InputError(
                 f"Slurm's programs {', '.join(missing)} are not found; install Slurm's client, "
                 "or name their folder as programs in [slurm]"
             )
-        self._programs = {name: at for name, at in found.items() if at is not None}
         self._environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "LC_ALL": "C",
@@ -85,13 +93,11 @@ class SlurmClient:
         """
         if self._deaf is not None and time.monotonic() < self._deaf[0]:
             raise NoAnswerError(self._deaf[1])
-        environment = (
-            {**self._environment, "SLURM_TIME_FORMAT": "%s"} if unix_times else self._environment
-        )
+        times = {"SLURM_TIME_FORMAT": "%s"} if unix_times else {}
         try:
             process = subprocess.Popen(
                 [self._programs[program], *words],
-                env=environment,
+                env={**self._environment, **times},
                 cwd="/",
                 text=True,
                 errors="replace",

@@ -187,7 +187,6 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
 
     def _submit(self, attempt: SlurmAttempt, part: int, fresh: bool) -> None:
         spec = attempt.folder.spec
-        assert spec is not None
         attempt.tried_s = time.monotonic()
         try:
             said = self.client.ask(

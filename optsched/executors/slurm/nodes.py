@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.cluster import Node
-from ..base import NoAnswerError, NodeStatus
-from .client import SlurmClient
+from ..base import NodeStatus
+from .client import SlurmClient, understood
 
 NODES_IN_SCONTROL = (23, 2)
 """The release from which `scontrol` prints JSON, and `sinfo --json` no longer prints nodes."""
@@ -57,28 +57,23 @@ def ask_nodes(
     NoAnswerError, RefusedError."""
     version = re.search(r"(\d+)\.(\d+)", client.ask("scontrol", "--version"))
     new = version is not None and (int(version[1]), int(version[2])) >= NODES_IN_SCONTROL
-    text = (
-        client.ask("scontrol", "show", "nodes", "--json") if new else client.ask("sinfo", "--json")
-    )
-    return read_nodes(text, declared, partition)
+    words = ("scontrol", "show", "nodes", "--json") if new else ("sinfo", "--json")
+    return read_nodes(client.ask(*words), declared, partition)
 
 
+@understood("nodes")
 def read_nodes(text: str, declared: Mapping[str, Node], partition: str | None) -> list[SlurmNode]:
     """Nodes in the JSON of `sinfo` (22.05) or `scontrol show nodes` (later), in Slurm's order.
 
     Of `declared` nodes what Slurm does not know is taken: rack, labels and memory of GPUs. Raises
     NoAnswerError where the text is something else.
     """
-    try:
-        entries = json.loads(text)["nodes"]
-        return [
-            _node(entry, declared.get(entry["name"]))
-            for entry in entries
-            if (partition is None or partition in entry["partitions"])
-            and (not declared or entry["name"] in declared)
-        ]
-    except (ValueError, KeyError, TypeError) as error:
-        raise NoAnswerError(f"Slurm's JSON of its nodes is not understood: {error!r}") from None
+    return [
+        _node(entry, declared.get(entry["name"]))
+        for entry in json.loads(text)["nodes"]
+        if (partition is None or partition in entry["partitions"])
+        and (not declared or entry["name"] in declared)
+    ]
 
 
 def number(value: Any) -> int | None:
@@ -90,7 +85,7 @@ def number(value: Any) -> int | None:
 
 def words(value: Any) -> list[str]:
     """One word, or several, in capitals."""
-    return [str(one).upper() for one in (value if isinstance(value, list) else [value])]
+    return [str(word).upper() for word in (value if isinstance(value, list) else [value])]
 
 
 def gpus(gres: str) -> list[tuple[str | None, int]]:
@@ -104,25 +99,25 @@ def gpus(gres: str) -> list[tuple[str | None, int]]:
 
 def _node(entry: Mapping[str, Any], declared: Node | None) -> SlurmNode:
     kinds = gpus(entry.get("gres") or "")
+    gpu_type, count = kinds[0] if kinds else (None, 0)
     memory_mib = number(entry.get("real_memory"))
+    known = declared or Node(name=entry["name"])
     node = Node(
         name=entry["name"],
-        gpu_type=kinds[0][0] if kinds else None,
-        gpus=kinds[0][1] if kinds else 0,
-        gpu_memory_gib=None if declared is None else declared.gpu_memory_gib,
+        gpu_type=gpu_type,
+        gpus=count,
+        gpu_memory_gib=known.gpu_memory_gib,
         cpus=number(entry.get("effective_cpus", entry.get("cpus"))),
         memory_gib=None if memory_mib is None else memory_mib / 1024,
-        rack=None if declared is None else declared.rack,
-        labels=() if declared is None else declared.labels,
+        rack=known.rack,
+        labels=known.labels,
     )
     states = words(entry["state"]) + words(entry.get("state_flags") or [])
-    found = [state for state in states[::-1] if state in UNUSABLE]
-    bad = UNUSABLE[found[0]] if found else None
-    if bad is not None and (said := str(entry.get("reason") or "")):
-        bad = f"{bad}: {said}"
-    if bad is None and len(kinds) > 1:
-        bad = "has GPUs of several types, which one node cannot have here"
-    status = NodeStatus(node=node, usable=bad is None, reason=bad)
-    return SlurmNode(
-        status, str(entry.get("address") or entry["name"]), bool(found) and set(found) <= SILENT
-    )
+    bad = [state for state in states[::-1] if state in UNUSABLE]
+    said = str(entry.get("reason") or "")
+    reason = UNUSABLE[bad[0]] + (f": {said}" if said else "") if bad else None
+    if not bad and len(kinds) > 1:
+        reason = "has GPUs of several types, which one node cannot have here"
+    status = NodeStatus(node=node, usable=reason is None, reason=reason)
+    silent = bool(bad) and set(bad) <= SILENT
+    return SlurmNode(status, str(entry.get("address") or entry["name"]), silent)

@@ -5,14 +5,15 @@ import re
 import time
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from ..base import NoAnswerError, NodeStatus
-from .client import SlurmClient
+from ..base import NodeStatus
+from .client import SlurmClient, understood
 from .nodes import gpus, number
 from .site import split_nodes
 
 HOLDING = "RUNNING,COMPLETING,SUSPENDED,CONFIGURING,STOPPED,SIGNALING,STAGE_OUT,RESIZING"
+Amount = TypeVar("Amount", int, float)
 SOON_S = 300.0
 """So long before a reservation begins its nodes take no more jobs, however short these are."""
 MIB_PER_GIB = 1024
@@ -36,10 +37,10 @@ Parts = Mapping[str, Part]
 
 def together(parts: Iterable[tuple[str, Part]]) -> dict[str, Part]:
     """Sums by node."""
-    found: dict[str, Part] = {}
+    sums: dict[str, Part] = {}
     for name, part in parts:
-        found[name] = found.get(name, Part()) + part
-    return found
+        sums[name] = sums.get(name, Part()) + part
+    return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,60 +87,51 @@ class Others:
         )
 
 
+@understood("jobs")
 def read_holdings(text: str, which: Container[int]) -> dict[int, dict[str, Part]]:
     """What jobs hold, by number and node, from the JSON of squeue. Raises NoAnswerError where it is
     something else."""
-    try:
-        entries = [entry for entry in json.loads(text)["jobs"] if int(entry["job_id"]) in which]
-        return {int(entry["job_id"]): _holding(entry) for entry in entries}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoAnswerError(f"Slurm's JSON of its jobs is not understood: {error!r}") from None
+    entries = [entry for entry in json.loads(text)["jobs"] if int(entry["job_id"]) in which]
+    return {int(entry["job_id"]): _holding(entry) for entry in entries}
 
 
 def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
     given = entry.get("job_resources") or {}
-    listed = (
-        given.get("allocated_nodes")
-        if "allocated_nodes" in given
-        else given.get("nodes", {}).get("allocation")
-    )
-    by_node = {one.get("nodename") or one.get("name"): one for one in listed or []}
+    if "allocated_nodes" in given:
+        listed = given["allocated_nodes"]
+    else:
+        listed = given.get("nodes", {}).get("allocation")
+    by_node = {each.get("nodename") or each.get("name"): each for each in listed or []}
+    asked = [entry.get(f"tres_per_{what}") for what in ("node", "job", "task", "socket")]
+    unknown = None if "gpu" in str(asked) else 0  # one that completes is listed without
+    names = split_nodes(entry["nodes"]) if entry["nodes"] else []
     details = entry.get("gres_detail") or []
-    nodes = split_nodes(entry["nodes"]) if entry["nodes"] else []
-    asked = ",".join(
-        str(entry.get(f"tres_per_{what}") or "") for what in ("node", "job", "task", "socket")
-    )
-    unknown = None if "gpu" in asked else 0  # one that completes is listed without
-    found = {}
-    for i, name in enumerate(nodes):
-        one = by_node.get(name, {})
-        memory = one.get("memory_allocated", (one.get("memory") or {}).get("allocated"))
-        count = sum(many for _, many in gpus(details[i])) if i < len(details) else unknown
-        found[name] = Part(count, _cores(one), number(memory) or 0)
-    return found
+    counts = [sum(many for _, many in gpus(detail)) for detail in details]
+    return {
+        name: _part(counts[i] if i < len(counts) else unknown, by_node.get(name, {}))
+        for i, name in enumerate(names)
+    }
 
 
-def _cores(allocated: Mapping[str, Any]) -> int:
-    counted = (
-        (allocated.get("cpus") or {}).get("count")
-        if isinstance(allocated.get("cpus"), Mapping)
-        else None
-    )
-    if counted is not None:
-        return number(counted) or 0
-    sockets = allocated.get("sockets") or {}
-    return sum(
-        state == "allocated"
-        for socket in (sockets.values() if isinstance(sockets, Mapping) else ())
-        for state in (socket.get("cores") or {}).values()
-    )
+def _part(gpus: int | None, allocated: Mapping[str, Any]) -> Part:
+    """What is allocated of a node: of cores a count, or each of them with its state."""
+    memory = allocated.get("memory_allocated", (allocated.get("memory") or {}).get("allocated"))
+    cpus = allocated.get("cpus")
+    count = cpus.get("count") if isinstance(cpus, Mapping) else None
+    if count is None:
+        sockets = allocated.get("sockets") or {}
+        each = [*sockets.values()] if isinstance(sockets, Mapping) else []
+        cores = [state for socket in each for state in (socket.get("cores") or {}).values()]
+        count = cores.count("allocated")
+    return Part(gpus, number(count) or 0, number(memory) or 0)
 
 
 def ask_reservations(client: SlurmClient, but: str | None) -> list[Reservation]:
     """Reservations that are in effect or will be, except that named `but`. Raises NoAnswerError,
     RefusedError."""
     text = client.ask("scontrol", "--oneliner", "show", "reservation", unix_times=True)
-    return [one for one in read_reservations(text) if one.name != but and one.end_s > time.time()]
+    reservations = read_reservations(text)
+    return [each for each in reservations if each.name != but and each.end_s > time.time()]
 
 
 def read_reservations(text: str) -> list[Reservation]:
@@ -162,30 +154,31 @@ def without(status: NodeStatus, held: Part, ours: Part) -> NodeStatus:
     left = max(node.gpus - taken, min(ours.gpus or 0, node.gpus))
     said = f"others hold {node.gpus - left} of its {node.gpus} GPUs" if left < node.gpus else None
     if node.gpus and not left:
-        return replace(
-            status, usable=False, reason="has none of its GPUs left by jobs of others", whole=node
-        )
+        said = "has none of its GPUs left by jobs of others"
+        return replace(status, usable=False, reason=said, whole=node)
     less = replace(
         node,
         gpus=left,
-        cpus=None if node.cpus is None else max(node.cpus - held.cpus, min(ours.cpus, node.cpus)),
-        memory_gib=None
-        if node.memory_gib is None
-        else max(
-            node.memory_gib - held.memory_mib / MIB_PER_GIB,
-            min(ours.memory_mib / MIB_PER_GIB, node.memory_gib),
+        cpus=_left(node.cpus, held.cpus, ours.cpus),
+        memory_gib=_left(
+            node.memory_gib, held.memory_mib / MIB_PER_GIB, ours.memory_mib / MIB_PER_GIB
         ),
     )
     return replace(status, node=less, reason=said, whole=node)
 
 
+def _left(there: Amount | None, held: Amount, ours: Amount) -> Amount | None:
+    return None if there is None else max(there - held, min(ours, there))
+
+
 def reserved(status: NodeStatus, reservations: Collection[Reservation], now_s: float) -> NodeStatus:
     """The node closed to new jobs where a reservation has it, or will within `SOON_S`."""
-    found = [
-        one
-        for one in reservations
-        if status.node.name in one.nodes and one.start_s <= now_s + SOON_S
-    ]
-    if not found or not status.usable:
+    soon = (
+        reservation
+        for reservation in reservations
+        if status.node.name in reservation.nodes and reservation.start_s <= now_s + SOON_S
+    )
+    first = min(soon, key=lambda reservation: reservation.start_s, default=None)
+    if first is None or not status.usable:
         return status
-    return replace(status, usable=False, reason=min(found, key=lambda one: one.start_s).says(now_s))
+    return replace(status, usable=False, reason=first.says(now_s))

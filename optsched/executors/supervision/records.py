@@ -15,6 +15,8 @@ TYPE_CHECKING = False  # importing `typing` would cost each shim milliseconds
 if TYPE_CHECKING:
     from typing import Any
 
+    Where = str | os.PathLike[str]
+
 RESERVE_BYTES = 4096
 """Written beforehand for each record that must be writable when the disk is full; a record is
 padded to it."""
@@ -23,7 +25,7 @@ LARGEST_BYTES = 1 << 20
 """A record that is longer is none: jobs write records too."""
 
 
-def write(path: str, record: "dict[str, Any]", durable: bool = True) -> None:
+def write(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None:
     """Put `record` at `path` at once, in place of what was there; `durable` survives a power
     failure.
 
@@ -43,7 +45,7 @@ def write(path: str, record: "dict[str, Any]", durable: bool = True) -> None:
         sync_folder(os.path.dirname(path))
 
 
-def write_first(path: str, record: "dict[str, Any]") -> bool:
+def write_first(path: "Where", record: "dict[str, Any]") -> bool:
     """Put `record` at `path` unless something is there; False then. Raises OSError."""
     made = f"{path}.{os.getpid()}.tmp"
     try:
@@ -56,12 +58,12 @@ def write_first(path: str, record: "dict[str, Any]") -> bool:
     return True
 
 
-def reserve(path: str) -> None:
+def reserve(path: "Where") -> None:
     """Take the room on the disk that `write_reserved` needs. Raises OSError."""
     _fill(f"{path}.reserve", b" " * RESERVE_BYTES, durable=False)
 
 
-def write_reserved(path: str, record: "dict[str, Any]", durable: bool = True) -> None:
+def write_reserved(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None:
     """As `write`, in the room taken by `reserve` where it is there, so that a full disk does not
     matter."""
     text = json.dumps(record, indent=1).encode().ljust(RESERVE_BYTES)
@@ -97,7 +99,7 @@ def ending(
     }
 
 
-def read(path: str) -> "dict[str, Any] | None":
+def read(path: "Where") -> "dict[str, Any] | None":
     """The record at `path`; None where there is none or what is there is no record. Raises
     OSError."""
     try:
@@ -139,7 +141,7 @@ def lock(descriptor: int) -> bool:
             time.sleep(0.01)
 
 
-def sync_folder(folder: str) -> None:
+def sync_folder(folder: "Where") -> None:
     """Make the names in `folder` survive a power failure. Raises OSError."""
     descriptor = os.open(folder or ".", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -148,7 +150,7 @@ def sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def _fill(path: str, text: bytes, durable: bool) -> None:
+def _fill(path: "Where", text: bytes, durable: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o600)
     try:
@@ -164,6 +166,6 @@ def _write_all(descriptor: int, text: bytes) -> None:
         text = text[os.write(descriptor, text) :]
 
 
-def _remove(path: str) -> None:
+def _remove(path: "Where") -> None:
     with suppress(OSError):
         os.unlink(path)

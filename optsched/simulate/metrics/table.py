@@ -1,6 +1,5 @@
 """The jobs of a simulation as a table: what `jobs.csv` and `jobs.parquet` hold."""
 
-import csv
 import importlib
 import io
 import math
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...files import csv_text
 from ...physics import gpus_by_type
 from ..record import SEVERAL_TYPES
 from .measure import Metrics
@@ -18,12 +18,8 @@ from .waiting import REASONS
 Column = Callable[[Metrics], list[Any]]
 
 
-def _reason(k: int) -> Column:
-    return lambda found: found.waiting_by_reason_s[:, k].tolist()
-
-
-def _number(name: str) -> Column:
-    return lambda found: getattr(found, name).tolist()
+def _numbers(*names: str) -> dict[str, Column]:
+    return {name: lambda found, name=name: getattr(found, name).tolist() for name in names}  # type: ignore[misc]
 
 
 def _type(found: Metrics) -> list[str | None]:
@@ -47,28 +43,21 @@ COLUMNS: dict[str, Column] = {
     "id": lambda found: [job.id for job in found.instance.jobs],
     "tenant": lambda found: [job.tenant for job in found.instance.jobs],
     "user": lambda found: [job.user for job in found.instance.jobs],
-    "gpus": _number("gpus"),
+    **_numbers("gpus"),
     "gpu_type": _type,
-    "submit_s": _number("submit_s"),
-    "ready_s": _number("ready_s"),
-    "first_start_s": _number("first_start_s"),
-    "completion_s": _number("completion_s"),
-    "jct_s": _number("jct_s"),
-    "blocked_s": _number("blocked_s"),
-    "waiting_s": _number("waiting_s"),
-    **{f"waiting_{name}_s": _reason(k) for k, name in enumerate(REASONS)},
-    "held_s": _number("held_s"),
-    "held_gpu_s": _number("held_gpu_s"),
-    "overhead_gpu_s": _number("overhead_gpu_s"),
-    "lost_gpu_s": _number("lost_gpu_s"),
-    "restarts": _number("restarts"),
-    "preemptions": _number("preemptions"),
-    "failures": _number("failures"),
-    "out_of_memory": _number("out_of_memory"),
-    "node_losses": _number("node_losses"),
-    "energy_kwh": _number("energy_kwh"),
-    "finish_time_fairness": _number("finish_time_fairness"),
-    "contention_slowdown": _number("contention_slowdown"),
+    **_numbers(
+        *("submit_s", "ready_s", "first_start_s", "completion_s"),
+        *("jct_s", "blocked_s", "waiting_s"),
+    ),
+    **{
+        f"waiting_{name}_s": lambda found, k=k: found.waiting_by_reason_s[:, k].tolist()  # type: ignore[misc]
+        for k, name in enumerate(REASONS)
+    },
+    **_numbers(
+        *("held_s", "held_gpu_s", "overhead_gpu_s", "lost_gpu_s"),
+        *("restarts", "preemptions", "failures", "out_of_memory", "node_losses", "energy_kwh"),
+        *("finish_time_fairness", "contention_slowdown"),
+    ),
     "late_s": _late_s,
 }
 """Each column by name. Empty (null) where it says nothing: no tenant, no GPU, no deadline."""
@@ -83,12 +72,8 @@ def columns(found: Metrics) -> dict[str, list[Any]]:
 
 
 def as_csv(table: dict[str, list[Any]]) -> str:
-    """Columns as text: comma separated, a line of names first, all digits of every number."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*table.values(), strict=True))
-    return out.getvalue()
+    """Return columns as text, a line of names first."""
+    return csv_text([table, *zip(*table.values(), strict=True)])
 
 
 def as_parquet(table: dict[str, list[Any]]) -> bytes | None:

@@ -2,6 +2,7 @@
 tail."""
 
 import math
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ...picture.style import TIME_TICKS
 from ...simulate.report.figures import HOURS
 from .compare import MEAN_JCT, P99_JCT, Comparison, Entry
 from .model import (
+    COLOURS,
     NEUTRAL,
     OTHERS,
     Axis,
@@ -32,28 +34,24 @@ ROUNDED_S = 1.0
 """Times below this are drawn as this on a logarithmic axis."""
 
 
-def _curve(one: Entry, name: str) -> Any:
-    return ((one.result.answer or {}).get("curves") or {}).get(name)
+def _curve(entry: Entry, name: str) -> Any:
+    return (entry.said.get("curves") or {}).get(name)
 
 
-def _with(found: Comparison, name: str) -> dict[str, dict[str, list[Entry]]]:
-    """Runs that have a curve, by case and method, the best method first."""
-    table: dict[str, dict[str, list[Entry]]] = {}
-    for case in found.cases:
-        mine = {
-            method: [entry for entry in found.of(case, method) if _curve(entry, name)]
-            for method in found.methods
-        }
-        there = {method: runs for method, runs in mine.items() if runs}
-        if there:
-            table[case] = there
+def _with_curve(comparison: Comparison, name: str) -> dict[str, dict[str, list[Entry]]]:
+    """Return the runs that have a curve, by case and method, the best method first."""
+    table: dict[str, dict[str, list[Entry]]] = defaultdict(dict)
+    for case in comparison.cases:
+        for method in comparison.methods:
+            if runs := [run for run in comparison.of(case, method) if _curve(run, name)]:
+                table[case][method] = runs
     return table
 
 
-def completion_times(found: Comparison) -> Chart | None:
+def completion_times(comparison: Comparison) -> Chart | None:
     """Return the distribution of JCT, all seeds of a method together."""
     panels = []
-    for case, runs_of in _with(found, "jct_s").items():
+    for case, runs_of in _with_curve(comparison, "jct_s").items():
         lines = []
         for method, runs in reversed(runs_of.items()):
             points = [np.maximum(_curve(run, "jct_s"), ROUNDED_S) for run in runs]
@@ -63,9 +61,9 @@ def completion_times(found: Comparison) -> Chart | None:
                 [np.full(len(point), 1 / len(point) / len(points)) for point in points]
             )
             order = np.argsort(at_s, kind="stable")
-            share = np.concatenate([[0.0], np.cumsum(weight[order])])
+            share = np.append(0.0, np.cumsum(weight[order]))
             x = at_s[[order[0], *order]]
-            lines.append(curve(found.methods, method, x.tolist(), share.tolist()))
+            lines.append(curve(comparison.methods, method, x.tolist(), share.tolist()))
         low, high = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
         time = Axis(
             "job completion time", log=True, low=low, high=max(high, 1.1 * low), ticks=TIME_TICKS
@@ -76,15 +74,15 @@ def completion_times(found: Comparison) -> Chart | None:
         "jct",
         "Job completion times",
         "Share of jobs that complete within a time of their submission, all seeds together."
-        + others(found.methods),
+        + others(comparison.methods),
         panels,
     )
 
 
-def use_over_time(found: Comparison) -> Chart | None:
+def use_over_time(comparison: Comparison) -> Chart | None:
     """Return the share of GPUs held, of the first seed."""
     panels = []
-    for case, runs_of in _with(found, "gpus_held").items():
+    for case, runs_of in _with_curve(comparison, "gpus_held").items():
         first = next(iter(runs_of.values()))[0].seed
         held_of = {
             method: _curve(run, "gpus_held")
@@ -94,29 +92,20 @@ def use_over_time(found: Comparison) -> Chart | None:
         }
         until_s = max(map(_mostly_done_s, held_of.values()))
         unit = time_unit(until_s)
-        lines = [
-            curve(
-                found.methods,
-                method,
-                (np.array(held["edges_s"]) / unit.seconds).tolist(),
-                [*held["share"], held["share"][-1]],
-            )
-            for method, held in reversed(held_of.items())
-        ]
-        panels.append(
-            Panel(
-                case if first is None else f"{case}, seed {first}",
-                Axis(f"{unit.name} from now", low=0.0, high=1.02 * until_s / unit.seconds),
-                Axis("share of GPUs held", percent=True, low=0.0, high=1.05),
-                tuple(lines),
-            )
-        )
+        lines = []
+        for method, held in reversed(held_of.items()):
+            x = (np.array(held["edges_s"]) / unit.seconds).tolist()
+            lines.append(curve(comparison.methods, method, x, [*held["share"], held["share"][-1]]))
+        time = Axis(f"{unit.name} from now", low=0.0, high=1.02 * until_s / unit.seconds)
+        share = Axis("share of GPUs held", percent=True, low=0.0, high=1.05)
+        title = case if first is None else f"{case}, seed {first}"
+        panels.append(Panel(title, time, share, tuple(lines)))
     return chart_of_cases(
         "use",
         "GPUs held over time",
         "GPU-seconds held over those there, until each method has spent "
         f"{MOSTLY:.0%} of its GPU time: a few last jobs may go on for long."
-        + others(found.methods),
+        + others(comparison.methods),
         panels,
     )
 
@@ -128,29 +117,30 @@ def _mostly_done_s(held: Any) -> float:
     return float(edges_s[1 + int(np.searchsorted(spent, MOSTLY * spent[-1]))]) or 1.0
 
 
-def lost_time(found: Comparison) -> Chart | None:
-    """GPU-hours that preemptions, failures, lost nodes and lack of memory took, the mean over the
-    seeds."""
+def lost_time(comparison: Comparison) -> Chart | None:
+    """Return the GPU-hours that preemptions, failures, lost nodes and lack of memory took, the mean
+    over the seeds."""
     panels, most = [], 0
-    for case in found.cases:
+    for case in comparison.cases:
         means: dict[str, list[float]] = {}
-        for method in found.methods:
-            hours = [(entry.result.answer or {}).get("gpu_h") for entry in found.of(case, method)]
-            there = [hour for hour in hours if hour]
-            if there:
+        for method in comparison.methods:
+            runs = comparison.of(case, method)
+            hours = [run.said["gpu_h"] for run in runs if run.said.get("gpu_h")]
+            if hours:
                 means[method] = [
-                    math.fsum(sum(one[name].values()) for one in there) / len(there)
-                    for name in LOST
+                    math.fsum(sum(lost[cause].values()) for lost in hours) / len(hours)
+                    for cause in LOST
                 ]
-        if not any(any(row) for row in means.values()):
-            continue
-        most = max(most, len(means))
+        by_cause = dict(zip(LOST, zip(*means.values(), strict=True), strict=False))
         bars = tuple(
-            Bars(HOURS[name][0], [row[k] for row in means.values()], HOURS[name][1])
-            for k, name in enumerate(LOST)
-            if any(row[k] for row in means.values())
+            Bars(HOURS[cause][0], lengths, HOURS[cause][1])
+            for cause, lengths in by_cause.items()
+            if any(lengths)
         )
-        panels.append(Panel(case, Axis("GPU-hours lost", low=0.0), Axis(names=tuple(means)), bars))
+        if bars:
+            most = max(most, len(means))
+            methods = Axis(names=tuple(means))
+            panels.append(Panel(case, Axis("GPU-hours lost", low=0.0), methods, bars))
     return chart_of_cases(
         "lost",
         "Lost GPU-hours by cause",
@@ -162,56 +152,41 @@ def lost_time(found: Comparison) -> Chart | None:
     )
 
 
-def average_and_tail(found: Comparison) -> Chart | None:
+def average_and_tail(comparison: Comparison) -> Chart | None:
     """Return mean against p99 of JCT, the means over the seeds; those that no other method beats in
     both are named."""
     panels = []
-    for case in found.cases:
+    for case in comparison.cases:
         points: dict[str, tuple[float, float]] = {}
-        for method in found.methods:
+        for method in comparison.methods:
             pairs = [
-                (x, y)
-                for entry in found.of(case, method)
-                if (x := MEAN_JCT(entry.result)) is not None
-                and (y := P99_JCT(entry.result)) is not None
+                pair
+                for run in comparison.of(case, method)
+                if None not in (pair := (MEAN_JCT(run.result), P99_JCT(run.result)))
             ]
             if pairs:
-                x_sum, y_sum = (math.fsum(values) for values in zip(*pairs, strict=True))
-                points[method] = x_sum / len(pairs), y_sum / len(pairs)
+                x, y = (math.fsum(values) / len(pairs) for values in zip(*pairs, strict=True))
+                points[method] = x, y
         if len(points) < 2:
             continue
-        names, xy = list(points), np.array(list(points.values()))
+        names, xy = np.array(list(points)), np.array(list(points.values()))
         front = pareto(xy[:, 0], xy[:, 1])
-        order = [int(i) for i in np.argsort(xy[:, 0], kind="stable") if front[i]]
-        rest_of = [i for i in range(len(names)) if not front[i]]
-        corner_x, corner_y = xy[order, 0], xy[order, 1]
-        marks: list[Mark] = [
-            Line(
-                "front",
-                corner_x.tolist(),
-                corner_y.tolist(),
-                NEUTRAL,
-                dashed=True,
-                width=1.0,
-                listed=False,
-            ),
-            Dots(
-                "another is better in both",
-                xy[rest_of, 0].tolist(),
-                xy[rest_of, 1].tolist(),
-                [names[i] for i in rest_of],
-                OTHERS,
-            ),
+        order = np.argsort(xy[:, 0], kind="stable")
+        best, rest = order[front[order]], np.flatnonzero(~front)
+        (best_x, best_y), (rest_x, rest_y) = xy[best].T.tolist(), xy[rest].T.tolist()
+        marks: tuple[Mark, ...] = (
+            Line("front", best_x, best_y, NEUTRAL, dashed=True, width=1.0, listed=False),
+            Dots("another is better in both", rest_x, rest_y, names[rest].tolist(), OTHERS),
             Dots(
                 "no other is better in both",
-                corner_x.tolist(),
-                corner_y.tolist(),
-                [names[i] for i in order],
-                "#1f5f9e",
+                best_x,
+                best_y,
+                names[best].tolist(),
+                COLOURS[0],
                 told=True,
             ),
-        ]
-        panels.append(Panel(case, Axis("mean JCT, h"), Axis("p99 of JCT, h"), tuple(marks)))
+        )
+        panels.append(Panel(case, Axis("mean JCT, h"), Axis("p99 of JCT, h"), marks))
     return chart_of_cases(
         "pareto",
         "Average against tail",

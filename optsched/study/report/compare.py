@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,11 @@ class Entry:
     def ok(self) -> bool:
         return self.result.answer is not None
 
+    @property
+    def said(self) -> dict[str, Any]:
+        """Return the answer of the run, empty where it failed."""
+        return self.result.answer or {}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
@@ -51,6 +57,10 @@ class Comparison:
     def ratios(self) -> Floats:
         return ratios(self.values)
 
+    def of_case(self, case: str) -> Floats:
+        """Return the values of all methods over the problems of a case."""
+        return self.values[:, [problem[0] == case for problem in self.problems]]
+
     def of(self, case: str, method: str) -> list[Entry]:
         """Return the runs of a method over a case, in the order of the seeds, those that failed
         left out."""
@@ -66,9 +76,9 @@ def compare(study: Study, results: Sequence[Result]) -> Comparison:
     the geometric mean of their ratios to the best values."""
     entries = _placed(study, results)
     cases = tuple(dict.fromkeys(entry.case for entry in entries))
+    methods = list(dict.fromkeys(entry.method for entry in entries))
     compared = [entry for entry in entries if _command(entry) in COMPARED]
     with_jct = _cases_with_jct(entries)
-    jct = {case: case in with_jct for case in cases}
     seeds: dict[str, dict[Scalar | None, None]] = {case: {} for case in cases}
     for entry in compared:
         seeds[entry.case][entry.seed] = None
@@ -79,25 +89,20 @@ def compare(study: Study, results: Sequence[Result]) -> Comparison:
         for seed in seeds[case]
         if seed is not None or len(seeds[case]) == 1
     )
-    methods = list(dict.fromkeys(entry.method for entry in entries))
-    row, column = (
-        {name: i for i, name in enumerate(methods)},
-        {problem: k for k, problem in enumerate(problems)},
-    )
+    column = {problem: k for k, problem in enumerate(problems)}
     values = np.full((len(methods), len(problems)), np.nan)
     for entry in compared:
-        found = (MEAN_JCT if jct[entry.case] else VALUE)(entry.result) if entry.ok else None
-        value = math.inf if found is None else found
-        for seed in [entry.seed] if (entry.case, entry.seed) in column else seeds[entry.case]:
-            if (entry.case, seed) in column:
-                values[row[entry.method], column[entry.case, seed]] = value
+        value = (MEAN_JCT if entry.case in with_jct else VALUE)(entry.result)
+        own = [entry.seed] if (entry.case, entry.seed) in column else seeds[entry.case]
+        at = [column[entry.case, seed] for seed in own if (entry.case, seed) in column]
+        values[methods.index(entry.method), at] = math.inf if value is None else value
     order = _ranked(ratios(values))
     return Comparison(
         entries=tuple(entries),
         methods=tuple(methods[i] for i in order),
         cases=cases,
         problems=problems,
-        measure={case: "mean JCT" if jct[case] else "objective" for case in cases},
+        measure={case: "mean JCT" if case in with_jct else "objective" for case in cases},
         values=values[order],
     )
 
@@ -106,34 +111,39 @@ def _placed(study: Study, results: Sequence[Result]) -> list[Entry]:
     sources = {
         spec.name: set(placeholders(spec.command or spec.file or "")) for spec in study.instances
     }
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for result in results:
         run = result.run
-        given = [pair for pair in run.parameters if pair[0] != "seed"]
-        mine = [pair for pair in given if pair[0] in sources.get(run.instance, ())]
-        found.append(
+        of_instance, of_method = [run.instance], [run.method]
+        for name, value in run.parameters:
+            if name != "seed":
+                mine = name in sources.get(run.instance, ())
+                (of_instance if mine else of_method).append(f"{name}={value}")
+        entries.append(
             Entry(
-                _named(run.method, [pair for pair in given if pair not in mine]),
-                _named(run.instance, mine),
+                " ".join(of_method),
+                " ".join(of_instance),
                 run.group or run.instance,
                 dict(run.parameters).get("seed"),
                 result,
             )
         )
     goals: dict[str, set[str]] = defaultdict(set)
-    jct = _cases_with_jct(found)
-    for one in found:
-        if _command(one) in COMPARED and one.ok and one.case not in jct:
-            goals[one.case].add(_objective(one))
+    jct = _cases_with_jct(entries)
+    for entry in entries:
+        if _command(entry) in COMPARED and entry.ok and entry.case not in jct:
+            goals[entry.case].add(_objective(entry))
     # Values of different objectives are not comparable: each objective makes a case of its own.
     return [
-        replace(one, case=f"{one.case}, {_objective(one)}") if len(goals[one.case]) > 1 else one
-        for one in found
+        replace(entry, case=f"{entry.case}, {_objective(entry)}")
+        if len(goals[entry.case]) > 1
+        else entry
+        for entry in entries
     ]
 
 
 def _cases_with_jct(entries: Sequence[Entry]) -> set[str]:
-    """Cases of which all that is compared tells its mean JCT."""
+    """Return the cases of which all that is compared tells its mean JCT."""
     without = {
         entry.case
         for entry in entries
@@ -142,26 +152,24 @@ def _cases_with_jct(entries: Sequence[Entry]) -> set[str]:
     return {entry.case for entry in entries} - without
 
 
-def _named(name: str, parameters: list[tuple[str, Scalar]]) -> str:
-    return " ".join([name, *(f"{key}={value}" for key, value in parameters)])
+def _command(entry: Entry) -> str:
+    return entry.result.run.command.split()[0]
 
 
-def _command(one: Entry) -> str:
-    return one.result.run.command.split()[0]
-
-
-def _objective(one: Entry) -> str:
+def _objective(entry: Entry) -> str:
     """Return what a run was asked to minimise; of one that failed, as its command says."""
-    words = one.result.run.command.replace("=", " ").split()
+    words = entry.result.run.command.replace("=", " ").split()
     return words[words.index("--objective") + 1] if "--objective" in words[:-1] else "wct"
 
 
-def _ranked(found: Floats) -> list[int]:
-    def merit(i: int) -> tuple[float, float, int]:
-        there = found[i][~np.isnan(found[i])]
-        finite = there[np.isfinite(there)]
-        if not len(finite):
-            return 2.0, 0.0, i
-        return 1 - len(finite) / len(there), float(np.log(finite).mean()), i
+def _ranked(ratios: Floats) -> list[int]:
+    """Return the rows in order: by the share of problems not solved, then by the geometric mean of
+    the ratios; those that solve none come last."""
 
-    return sorted(range(len(found)), key=merit)
+    def merit(row: Floats) -> tuple[float, float]:
+        finite = row[np.isfinite(row)]
+        if not len(finite):
+            return 2.0, 0.0
+        return 1 - len(finite) / (~np.isnan(row)).sum(), float(np.log(finite).mean())
+
+    return sorted(range(len(ratios)), key=lambda i: merit(ratios[i]))

@@ -4,26 +4,17 @@ seeds."""
 import csv
 import io
 import math
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from ...files import csv_text
 from .compare import GAP, VALUE, Comparison, Entry
-from .model import (
-    MOST_PANELS,
-    Axis,
-    Chart,
-    Heat,
-    Intervals,
-    Line,
-    Panel,
-    chart_of_cases,
-    curve,
-    others,
-)
+from .model import MOST_PANELS, Axis, Chart, Heat, Intervals, Panel, chart_of_cases, curve, others
 from .statistics import (
     FEWEST_SEEDS,
     Difference,
@@ -47,110 +38,92 @@ SIGNIFICANT = 0.05
 
 Trace = list[tuple[float, float | None, float | None]]
 """Seconds, value and bound."""
+Runs = list[tuple[Floats, Floats, float]]
+"""Value and bound over time, and the best value that any run over the same problem found."""
 
 
-def gaps(found: Comparison) -> Chart | None:
+class Pair(NamedTuple):
+    """Two methods over a case: the difference of the first minus the second in the unit of the
+    measure, and its q-value."""
+
+    case: str
+    method: str
+    against: str
+    difference: Difference
+    q: float
+
+
+def gaps(comparison: Comparison) -> Chart | None:
     """Return the gap of each method over each instance, the mean over the seeds."""
-    by_group = len(found.cases) > MOST_CASES
-    told: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for entry in found.entries:
-        gap = GAP(entry.result) if entry.ok else None
-        if gap is not None:
-            told[entry.method][entry.group if by_group else entry.case].append(gap)
-            told[entry.method][ALL].append(gap)
-    rows = [method for method in found.methods if method in told]
+    by_group = len(comparison.cases) > MOST_CASES
+    gaps_of: dict[tuple[str, str], list[float]] = defaultdict(list)
+    columns: dict[str, None] = {}
+    for entry in comparison.entries:
+        column = entry.group if by_group else entry.case
+        columns[column] = None
+        if (gap := GAP(entry.result)) is not None:
+            gaps_of[entry.method, column].append(gap)
+            gaps_of[entry.method, ALL].append(gap)
+    rows = [method for method in comparison.methods if (method, ALL) in gaps_of]
     if not rows:
         return None
-    columns = dict.fromkeys(entry.group if by_group else entry.case for entry in found.entries)
-    known = [name for name in columns if any(name in told[method] for method in rows)]
+    known = [name for name in columns if any((method, name) in gaps_of for method in rows)]
     names = [ALL, *known[:MOST_CASES]] if len(known) > 1 else known
-    values = [[_mean(told[method].get(name, [])) for name in names] for method in rows]
+    means = [[_mean_percent(gaps_of.get((method, name), [])) for name in names] for method in rows]
+    texts = [["-" if mean is None else _three_digits(mean) for mean in row] for row in means]
     more = ""
     if len(known) > MOST_CASES:
         more = f" The first {MOST_CASES} of {len(known)} instances; all are in the first column."
+    panel = Panel(
+        "", Axis(names=tuple(names)), Axis(names=tuple(rows)), (Heat("gap, %", means, texts),)
+    )
     return Chart(
         "gaps",
         "Distance from the proved bound",
         "(value - bound) / |value| in percent, mean over seeds. The best method of the study is on "
         "top; - stands for a run without a bound or without an answer." + more,
-        (
-            Panel(
-                "",
-                Axis(names=tuple(names)),
-                Axis(names=tuple(rows)),
-                (
-                    Heat(
-                        "gap, %",
-                        [
-                            [None if value is None else 100 * value for value in row]
-                            for row in values
-                        ],
-                        [
-                            ["-" if value is None else _percent(value) for value in row]
-                            for row in values
-                        ],
-                    ),
-                ),
-            ),
-        ),
+        (panel,),
         panel_in=0.7 + 0.19 * len(rows),
     )
 
 
-def _percent(value: float) -> str:
-    """Three digits."""
-    return f"{100 * value:.2f}" if abs(value) < 0.1 else f"{100 * value:.1f}"
+def _mean_percent(values: Sequence[float]) -> float | None:
+    return 100 * (math.fsum(values) / len(values)) if values else None
 
 
-def _mean(values: list[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+def _three_digits(percent: float) -> str:
+    return f"{percent:.2f}" if abs(percent) < 10 else f"{percent:.1f}"
 
 
-def profiles(found: Comparison) -> Chart | None:
+def profiles(comparison: Comparison) -> Chart | None:
     """Return the performance profile."""
-    table = found.ratios
-    useful = [k for k in range(table.shape[1]) if (~np.isnan(table[:, k])).sum() > 1]
-    table = table[:, useful]
-    drawn = [i for i in range(len(found.methods)) if (~np.isnan(table[i])).any()]
+    there = ~np.isnan(comparison.ratios)
+    useful = np.flatnonzero(there.sum(axis=0) > 1)
+    table, runs = comparison.ratios[:, useful], there[:, useful].sum(axis=1)
+    drawn = np.flatnonzero(runs)
     if len(drawn) < 2:
         return None
-    methods = tuple(found.methods[i] for i in drawn)
-    finite = table[np.isfinite(table)]
-    last = max(1.05, float(np.quantile(finite, 0.99)) * 1.02)
+    methods = tuple(comparison.methods[i] for i in drawn)
+    last = max(1.05, float(np.quantile(table[np.isfinite(table)], 0.99)) * 1.02)
     lines = []
-    for k, i in reversed(list(enumerate(drawn))):
-        factors, shares = profile(table[i])
-        count = int((~np.isnan(table[i])).sum())
-        x = [1.0, *factors.tolist(), max(last, float(factors[-1]) if len(factors) else last)]
-        y = [
-            float(shares[0]) if len(factors) and factors[0] == 1.0 else 0.0,
-            *shares.tolist(),
-            float(shares[-1]) if len(factors) else 0.0,
-        ]
-        name = methods[k] if count == len(useful) else f"{methods[k]} ({count} problems)"
-        lines.append(curve(methods, methods[k], x, y, name=name))
-    measures = " or ".join(dict.fromkeys(found.measure[found.problems[k][0]] for k in useful))
+    for method, i in reversed(list(zip(methods, drawn, strict=True))):
+        factors, shares = (part.tolist() for part in profile(table[i]))
+        x = [1.0, *factors, max([last, *factors[-1:]])]
+        y = [shares[0] if factors[:1] == [1.0] else 0.0, *shares, *(shares[-1:] or [0.0])]
+        name = method if runs[i] == len(useful) else f"{method} ({runs[i]} problems)"
+        lines.append(curve(methods, method, x, y, name=name))
+    measures = dict.fromkeys(comparison.measure[comparison.problems[k][0]] for k in useful)
+    factor = Axis(
+        "factor of the best value", last > 3, low=1.0, high=last, ticks=FACTORS if last > 3 else ()
+    )
+    share = Axis("share of problems", percent=True, low=0.0, high=1.02)
     return Chart(
         "profile",
         "Performance profile",
         f"Share of the {len(useful)} problems (an instance with a seed) on which a method is "
-        "within a factor of the "
-        f"best {measures} of all (Dolan and Moré, 2002). A failed run is never within any."
-        + others(methods),
-        (
-            Panel(
-                "",
-                Axis(
-                    "factor of the best value",
-                    last > 3,
-                    low=1.0,
-                    high=last,
-                    ticks=FACTORS if last > 3 else (),
-                ),
-                Axis("share of problems", percent=True, low=0.0, high=1.02),
-                tuple(lines),
-            ),
-        ),
+        f"within a factor of the best {' or '.join(measures)} of all (Dolan and Moré, 2002). A "
+        "failed run is never within any." + others(methods),
+        (Panel("", factor, share, tuple(lines)),),
         panel_in=3.6,
     )
 
@@ -170,126 +143,121 @@ def read_trace(path: Path) -> Trace:
 
 def at_times(trace: Trace, times_s: Floats) -> tuple[Floats, Floats]:
     """Return value and bound that a run had at instants; NaN before the first."""
-    starts = np.array([row[0] for row in trace])
-    rank = np.searchsorted(starts, times_s, side="right") - 1
-    found = []
-    for part in (1, 2):
-        values = np.array(
-            [np.nan if row[part] is None else row[part] for row in trace] + [np.nan], dtype=float
-        )
-        found.append(values[np.where(rank < 0, len(trace), rank)])
-    return found[0], found[1]
+    known = np.array([(-math.inf, None, None), *trace], dtype=float)
+    value, bound = known[np.searchsorted(known[:, 0], times_s, side="right") - 1, 1:].T
+    return value, bound
 
 
-def anytime(found: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | None:
+def anytime(comparison: Comparison, trace_of: Callable[[Entry], Trace]) -> Chart | None:
     """Return value and bound over time, both against the best value that any run of the study
     found."""
-    curves: dict[tuple[str, str], list[tuple[Trace, float]]] = defaultdict(list)
-    best: dict[tuple[str, object], float] = {}
-    last_s = FIRST_S
-    for entry in found.entries:
-        value = VALUE(entry.result) if entry.ok else None
-        if value is not None:
-            best[entry.case, entry.seed] = min(value, best.get((entry.case, entry.seed), math.inf))
-    for entry in found.entries:
-        single = (
-            entry.ok
-            and len((entry.result.answer or {}).get("objective", {}).get("levels") or []) < 2
-        )
-        trace = trace_of(entry) if single else []
-        if trace and best.get((entry.case, entry.seed), 0.0) > 0:
-            curves[entry.case, entry.method].append((trace, best[entry.case, entry.seed]))
-            last_s = max(last_s, entry.result.wall_s)
-    if not curves:
+    traces = _traces(comparison, trace_of)
+    if not traces:
         return None
-    times_s = np.unique(
-        np.concatenate([np.geomspace(FIRST_S, last_s, TIMES), [s for s in MARKS_S if s <= last_s]])
+    last_s = max(FIRST_S, *(entry.result.wall_s for entry, _, _ in traces))
+    told_s = [s for s in MARKS_S if s <= last_s]
+    times_s = np.unique(np.concatenate([np.geomspace(FIRST_S, last_s, TIMES), told_s]))
+    runs_of: dict[tuple[str, str], Runs] = defaultdict(list)
+    for entry, trace, best in traces:
+        runs_of[entry.case, entry.method].append((*at_times(trace, times_s), best))
+    cases, methods = (
+        tuple(name for name in names if any(key[k] == name for key in runs_of))
+        for k, names in enumerate((comparison.cases, comparison.methods))
     )
-    methods = tuple(method for method in found.methods if any(key[1] == method for key in curves))
-    cases = tuple(case for case in found.cases if any(key[0] == case for key in curves))
-    shown = cases if 1 < len(cases) < MOST_PANELS else ()
-    drawn: dict[str, list[Line]] = {}
-    reach: dict[str, tuple[float, float]] = {}
-    table: list[tuple[str, ...]] = [
-        ("method", "runs", *(f"{s:g} s: above best / gap" for s in MARKS_S if s <= last_s))
-    ]
-    for title, members in [
-        (f"all {len(cases)} instances" if len(cases) > 1 else cases[0], cases),
-        *((case, (case,)) for case in shown),
-    ]:
-        drawn[title], highest, lowest = [], 0.0, 0.0
-        for method in reversed(methods):
-            mine = [pair for case in members for pair in curves.get((case, method), [])]
-            if not mine:
-                continue
-            pairs = [(*at_times(trace, times_s), value) for trace, value in mine]
-            above = np.mean([100 * (value / base - 1) for value, _, base in pairs], axis=0)
-            below = np.mean([100 * (bound / base - 1) for _, bound, base in pairs], axis=0)
-            for values, dashed in ((above, False), (below, True)):
-                there = ~np.isnan(values)
-                if there.any():
-                    x, y = times_s[there].tolist(), values[there].tolist()
-                    drawn[title].append(curve(methods, method, x, y, dashed=dashed))
-                    highest = max(highest, float(np.quantile(values[there], 0.9)))
-                    lowest = min(lowest, float(np.quantile(values[there], 0.1)))
-            if members == cases:
-                told = (_quality(pairs, times_s, s) for s in MARKS_S if s <= last_s)
-                table.insert(1, (method, str(len(mine)), *told))
-        span = max(1.0, highest - lowest)
-        reach[title] = max(-105.0, lowest - 0.08 * span), highest + 0.08 * span
+    groups = {f"all {len(cases)} instances" if len(cases) > 1 else cases[0]: cases}
+    if 1 < len(cases) < MOST_PANELS:
+        groups |= {case: (case,) for case in cases}
     ticks = tuple(
         (s, f"{s:g} s") for s in (0.1, *MARKS_S, 300.0, 900.0, 3600.0) if s <= 1.01 * last_s
     )
-    panels = [
-        Panel(
-            title,
-            Axis("wall clock", log=True, low=FIRST_S, high=last_s, ticks=ticks),
-            Axis("% above the best value known", low=reach[title][0], high=reach[title][1]),
-            tuple(lines),
+    clock = Axis("wall clock", log=True, low=FIRST_S, high=last_s, ticks=ticks)
+    panels, tables = [], []
+    for title, members in groups.items():
+        runs = {
+            method: [run for case in members for run in runs_of.get((case, method), [])]
+            for method in methods
+        }
+        panels.append(_over_time(title, clock, methods, runs, times_s))
+        tables.append(
+            [
+                (method, str(len(own)), *(_quality(own, times_s, at_s) for at_s in told_s))
+                for method, own in runs.items()
+            ]
         )
-        for title, lines in drawn.items()
-    ]
+    heads = ("method", "runs", *(f"{s:g} s: above best / gap" for s in told_s))
     return Chart(
         "anytime",
         "Value and bound over time",
-        "Mean over the runs of a method of its value (solid) and of its bound (dashed) against "
-        "the best value that any "
-        "run of the study found; a curve begins where all of these runs have one."
-        + others(methods),
+        "Mean over the runs of a method of its value (solid) and of its bound (dashed) against the "
+        "best value that any run of the study found; a curve begins where all of these runs have "
+        "one." + others(methods),
         tuple(panels),
-        table=tuple(table),
+        table=(heads, *tables[0]),
     )
 
 
-def _quality(pairs: list[tuple[Floats, Floats, float]], times_s: Floats, at_s: float) -> str:
+def _traces(
+    comparison: Comparison, trace_of: Callable[[Entry], Trace]
+) -> list[tuple[Entry, Trace, float]]:
+    """Return the runs for one objective that wrote a trace, with the best value of their
+    problem."""
+    best: dict[tuple[str, object], float] = defaultdict(lambda: math.inf)
+    for entry in comparison.entries:
+        if (value := VALUE(entry.result)) is not None:
+            best[entry.case, entry.seed] = min(value, best[entry.case, entry.seed])
+    return [
+        (entry, trace, best[entry.case, entry.seed])
+        for entry in comparison.entries
+        if entry.ok
+        and len(entry.said.get("objective", {}).get("levels") or []) < 2
+        and 0 < best[entry.case, entry.seed] < math.inf
+        and (trace := trace_of(entry))
+    ]
+
+
+def _over_time(
+    title: str, clock: Axis, methods: tuple[str, ...], runs_of: dict[str, Runs], times_s: Floats
+) -> Panel:
+    lines, highest, lowest = [], 0.0, 0.0
+    for method, runs in reversed(runs_of.items()):
+        if not runs:
+            continue
+        above = np.mean([100 * (value / best - 1) for value, _, best in runs], axis=0)
+        below = np.mean([100 * (bound / best - 1) for _, bound, best in runs], axis=0)
+        for values, dashed in ((above, False), (below, True)):
+            there = ~np.isnan(values)
+            if there.any():
+                x, y = times_s[there].tolist(), values[there].tolist()
+                lines.append(curve(methods, method, x, y, dashed=dashed))
+                highest = max(highest, float(np.quantile(values[there], 0.9)))
+                lowest = min(lowest, float(np.quantile(values[there], 0.1)))
+    margin = 0.08 * max(1.0, highest - lowest)
+    percent = Axis(
+        "% above the best value known", low=max(-105.0, lowest - margin), high=highest + margin
+    )
+    return Panel(title, clock, percent, tuple(lines))
+
+
+def _quality(runs: Runs, times_s: Floats, at_s: float) -> str:
     """Return mean distance from the best value, and mean gap, at an instant."""
     k = int(np.searchsorted(times_s, at_s))
-    above = float(np.mean([value[k] / base - 1 for value, _, base in pairs]))
-    gap = float(
-        np.mean(
-            [(value[k] - bound[k]) / value[k] if value[k] else 0.0 for value, bound, _ in pairs]
-        )
-    )
+    above = float(np.mean([value[k] / best - 1 for value, _, best in runs]))
     if math.isnan(above):
-        missing = sum(math.isnan(value[k]) for value, _, _ in pairs)
-        return f"{missing} without a plan"
+        return f"{sum(math.isnan(value[k]) for value, _, _ in runs)} without a plan"
+    gap = float(
+        np.mean([(value[k] - bound[k]) / value[k] if value[k] else 0.0 for value, bound, _ in runs])
+    )
     return f"+{100 * above:.2f} % / " + ("-" if math.isnan(gap) else f"{100 * gap:.2f} %")
 
 
-Pair = tuple[str, str, str, Difference, float]
-"""Case, two methods, the difference of the first minus the second in the unit of the measure, and
-its q-value."""
-
-
-def too_few_seeds(found: Comparison) -> str | None:
+def too_few_seeds(comparison: Comparison) -> str | None:
     """Return the sentence that stands for the figure where no case has seeds enough, and several
     methods."""
-    compared = [
-        problem[0]
-        for k, problem in enumerate(found.problems)
-        if (~np.isnan(found.values[:, k])).sum() > 1
-    ]
-    most = max((compared.count(case) for case in found.cases), default=0)
+    several = (~np.isnan(comparison.values)).sum(axis=0) > 1
+    compared = Counter(
+        case for (case, _), some in zip(comparison.problems, several, strict=True) if some
+    )
+    most = max(compared.values(), default=0)
     if not 0 < most < FEWEST_SEEDS:
         return None
     return (
@@ -299,62 +267,49 @@ def too_few_seeds(found: Comparison) -> str | None:
     )
 
 
-def differences(found: Comparison) -> list[Pair]:
+def differences(comparison: Comparison) -> list[Pair]:
     """Return every two methods over every case with seeds enough, the second the better one of the
     ranking of the case."""
     pairs: list[tuple[str, str, str, Difference]] = []
-    for case in found.cases:
-        columns = [k for k, problem in enumerate(found.problems) if problem[0] == case]
-        values = found.values[:, columns]
-        rows = [
-            i for i in range(len(found.methods)) if np.isfinite(values[i]).sum() >= FEWEST_SEEDS
-        ]
-        rows.sort(key=lambda i: float(values[i][np.isfinite(values[i])].mean()))
+    for case in comparison.cases:
+        values = comparison.of_case(case)
+        finite = np.isfinite(values)
+        rows = [i for i in range(len(values)) if finite[i].sum() >= FEWEST_SEEDS]
+        rows.sort(key=lambda i: float(values[i][finite[i]].mean()))
         for better, worse in combinations(rows, 2):
-            both = np.isfinite(values[better]) & np.isfinite(values[worse])
+            both = finite[better] & finite[worse]
             if both.sum() >= FEWEST_SEEDS:
                 difference = paired_bootstrap(values[worse][both], values[better][both])
-                pairs.append((case, found.methods[worse], found.methods[better], difference))
-    chances = benjamini_hochberg([pair[3].p for pair in pairs])
-    return [(*pair, q) for pair, q in zip(pairs, chances, strict=True)]
+                methods = comparison.methods[worse], comparison.methods[better]
+                pairs.append((case, *methods, difference))
+    chances = benjamini_hochberg([difference.p for *_, difference in pairs])
+    return [Pair(*pair, q) for pair, q in zip(pairs, chances, strict=True)]
 
 
-def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
+def significance(comparison: Comparison, pairs: list[Pair]) -> Chart | None:
     """Compare each method with the best one of its instance."""
-    cases = tuple(case for case in found.cases if any(pair[0] == case for pair in pairs))
-    without = len({case for case, _ in found.problems}) - len(cases)
+    tested = {pair.case for pair in pairs}
+    without = len({case for case, _ in comparison.problems}) - len(tested)
     untested = ""
     if without:
-        untested = f" {without} instances without {FEWEST_SEEDS} seeds on which two methods succeed are not tested."  # noqa: E501
+        untested = (
+            f" {without} instances without {FEWEST_SEEDS} seeds on which two methods succeed are "
+            "not tested."
+        )
     panels, most = [], 0
-    for case in cases:
-        best = next(pair[2] for pair in pairs if pair[0] == case)
-        mine = [pair for pair in pairs if pair[0] == case and pair[2] == best]
-        seeds = found.values[
-            found.methods.index(best), [k for k, one in enumerate(found.problems) if one[0] == case]
-        ]
-        base = float(np.mean(seeds[np.isfinite(seeds)])) or 1.0
+    for case in filter(tested.__contains__, comparison.cases):
+        best = next(pair.against for pair in pairs if pair.case == case)
+        mine = [pair for pair in pairs if pair.case == case and pair.against == best]
+        values = comparison.of_case(case)[comparison.methods.index(best)]
+        base = float(np.mean(values[np.isfinite(values)])) or 1.0
         most = max(most, len(mine))
-        marks = []
-        for name, chosen, colour, filled in (
-            (f"q < {SIGNIFICANT}", [pair for pair in mine if pair[4] < SIGNIFICANT], CLEAR, True),
-            ("not clear", [pair for pair in mine if pair[4] >= SIGNIFICANT], UNCLEAR, False),
-        ):
-            if chosen:
-                mid, low, high = (
-                    [100 * part / base for part in parts]
-                    for parts in zip(
-                        *((pair[3].mean, pair[3].low, pair[3].high) for pair in chosen), strict=True
-                    )
-                )
-                marks.append(
-                    Intervals(name, [pair[1] for pair in chosen], mid, low, high, colour, filled)
-                )
+        marks = [_intervals(mine, base, clear) for clear in (True, False) if _clear(mine, clear)]
+        measure = comparison.measure[case].removeprefix("mean ")
         panels.append(
             Panel(
                 f"{case}: against {best}",
-                Axis(f"difference of mean {found.measure[case].removeprefix('mean ')}, %"),
-                Axis(names=tuple(pair[1] for pair in mine)),
+                Axis(f"difference of mean {measure}, %"),
+                Axis(names=tuple(pair.method for pair in mine)),
                 tuple(marks),
             )
         )
@@ -371,17 +326,37 @@ def significance(found: Comparison, pairs: list[Pair]) -> Chart | None:
     )
 
 
-def significance_csv(pairs: list[Pair], found: Comparison) -> str:
-    """Return one line a pair."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["instance", "measure", "method", "against", "seeds", "difference", "low", "high", "p", "q"]
+def _clear(pairs: list[Pair], clear: bool) -> list[Pair]:
+    return [pair for pair in pairs if (pair.q < SIGNIFICANT) == clear]
+
+
+def _intervals(pairs: list[Pair], base: float, clear: bool) -> Intervals:
+    """Return the differences that are clear, or those that are not, in percent of `base`."""
+    chosen = _clear(pairs, clear)
+    mid, low, high = (
+        [100 * getattr(pair.difference, part) / base for pair in chosen]
+        for part in ("mean", "low", "high")
     )
-    for case, first, second, one, q in pairs:
-        unit = "mean JCT h" if found.measure[case] == "mean JCT" else "objective"
-        numbers = (one.mean, one.low, one.high, one.p, q)
-        writer.writerow(
-            [case, unit, first, second, one.pairs, *(f"{number:.6g}" for number in numbers)]
+    name, colour = (f"q < {SIGNIFICANT}", CLEAR) if clear else ("not clear", UNCLEAR)
+    return Intervals(name, [pair.method for pair in chosen], mid, low, high, colour, clear)
+
+
+def significance_csv(pairs: list[Pair], comparison: Comparison) -> str:
+    """Return one line a pair."""
+    lines: list[Sequence[object]] = [
+        ("instance", "measure", "method", "against", "seeds", "difference", "low", "high", "p", "q")
+    ]
+    for case, method, against, difference, q in pairs:
+        unit = "mean JCT h" if comparison.measure[case] == "mean JCT" else "objective"
+        numbers = (difference.mean, difference.low, difference.high, difference.p, q)
+        lines.append(
+            (
+                case,
+                unit,
+                method,
+                against,
+                difference.pairs,
+                *(f"{number:.6g}" for number in numbers),
+            )
         )
-    return out.getvalue()
+    return csv_text(lines)

@@ -14,6 +14,8 @@ CORE_LEVELS = {
 hardly need cores, image and speech models need many."""
 
 STARTUP_S = 10.0
+CHECKPOINT_PERIOD_S = 1800
+"""What runs is taken to have saved each half hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,17 @@ class Family:
     checkpoint_s: float
     restore_s: float
 
+    @property
+    def rate(self) -> dict[str, float]:
+        """Rate by GPU type."""
+        return {"a100": 1.0, "v100": self.v100, "p100": self.p100}
+
     def profile(self, overheads: bool) -> Profile:
-        """The family's profile. A gang in one rack is taken to have lost one doubling, beyond it
-        two."""
+        """Return the family's profile. A gang in one rack is taken to have lost one doubling,
+        beyond it two."""
         return Profile(
             name=self.name,
-            rate={"a100": 1.0, "v100": self.v100, "p100": self.p100},
+            rate=self.rate,
             cpus_per_gpu=CORE_LEVELS[self.cores],
             locality=Locality(rack=self.doubling, cluster=round(self.doubling**2, 4)),
             gpu_memory_gib=self.gpu_memory_gib,

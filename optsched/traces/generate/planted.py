@@ -17,6 +17,7 @@ from ...errors import InputError
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
 from ...model.job import Job
+from .ranges import check_ranges
 
 HORIZON_S = 36_000
 UNIT_S = 60
@@ -33,14 +34,7 @@ def generate(*, jobs: int, gpus: int, seed: int, gpus_per_node: int = 8) -> Inst
     Raises InputError for arguments out of range, and where the cluster cannot be cut into so few or
     so many jobs.
     """
-    for what, ok in (
-        ("jobs must be between 1 and 1000000", 1 <= jobs <= 1_000_000),
-        ("gpus must be between 1 and 200000", 1 <= gpus <= 200_000),
-        ("gpus-per-node must be between 1 and 1000", 1 <= gpus_per_node <= 1000),
-        ("seed must be 0 or more", seed >= 0),
-    ):
-        if not ok:
-            raise InputError(f"generate: {what}")
+    check_ranges(jobs=jobs, gpus=gpus, gpus_per_node=gpus_per_node, seed=seed)
     nodes = gpus // gpus_per_node
     if nodes * gpus_per_node != gpus:
         near = " or ".join(str(n * gpus_per_node) for n in (nodes, nodes + 1) if n)

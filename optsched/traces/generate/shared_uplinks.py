@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from ...estimates.history import gang
 from ...model.instance import Instance
-from ...model.job import Elastic, Job
+from ...model.job import Job
 from ...model.profile import Profile
 
 GANG_GBPS = 25.0
@@ -29,8 +30,7 @@ def with_shared_uplinks(instance: Instance, gbps: float) -> Instance:
 
 
 def _job(job: Job, known: dict[Profile, Profile]) -> Job:
-    gpus = job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
-    if gpus < 2 or job.profile.locality is None or job.profile.locality.cluster is None:
+    if gang(job) < 2 or job.profile.locality is None or job.profile.locality.cluster is None:
         return job
     own = job.profile
     if own not in known:

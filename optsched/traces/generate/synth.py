@@ -12,18 +12,21 @@ Every attribute has a random stream of its own, so that one option does not chan
 draws. The same arguments give the same instance, byte for byte, under the same version of numpy.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InputError
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance, Running, Slot
 from ...model.job import Job, Mode
 from ...physics import placed_rate
-from .families import FAMILIES, STARTUP_S
+from ..clusters import alike, sizes
+from .families import CHECKPOINT_PERIOD_S, FAMILIES, STARTUP_S, Family
+from .ranges import check_ranges
 
 Like = Literal["mixed", "llm"]
 Arrivals = Literal["batch", "poisson"]
@@ -36,9 +39,6 @@ GANG_SHARES: dict[str, tuple[float, ...]] = {
 MEDIAN_S, SIGMA = 900.0, 2.0
 SHORTEST_S, LONGEST_S = 30.0, 30 * 86400.0
 WEIGHTS = (1.0, 2.0, 4.0)
-NODES_PER_RACK = 8
-CHECKPOINT_PERIOD_S = 1800
-"""A running job is taken to have saved each half hour of its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,10 @@ class NodeClass:
     gpus: int
     gpu_memory_gib: float
     cpus: int
+
+    def holds(self, family: Family) -> bool:
+        """Tell whether its GPUs have the memory that a family needs."""
+        return self.gpu_memory_gib >= family.gpu_memory_gib
 
 
 CLASSES = (
@@ -85,30 +89,22 @@ def generate(
 
     Raises InputError for arguments out of range.
     """
-    for what, ok in (
-        ("jobs must be between 1 and 1000000", 1 <= jobs <= 1_000_000),
-        ("gpus must be between 1 and 200000", 1 <= gpus <= 200_000),
-        ("seed must be 0 or more", seed >= 0),
-        ("load must be above 0 and at most 100", 0 < load <= 100),
-        ("running must be between 0 and 1", 0 <= running <= 1),
-        (f"gpu_types must be between 1 and {len(CLASSES)}", 1 <= gpu_types <= len(CLASSES)),
-    ):
-        if not ok:
-            raise InputError(f"generate: {what}")
+    check_ranges(jobs=jobs, gpus=gpus, seed=seed, load=load, running=running, gpu_types=gpu_types)
     classes = CLASSES[:gpu_types]
-    cluster = Cluster(nodes=_nodes(classes, gpus), reference_gpu="a100")
+    shares = _shares(classes, gpus)
+    cluster = Cluster(nodes=_nodes(shares), reference_gpu="a100")
     families, gangs, durations, weights, gaps, places = np.random.default_rng(seed).spawn(6)
     family = families.integers(len(FAMILIES), size=jobs)
-    gang = _gangs(gangs, family, like, _largest(classes, cluster))
+    gang = _gangs(gangs, family, like, _largest(shares))
     duration_s = np.clip(
         np.rint(durations.lognormal(np.log(MEDIAN_S), SIGMA, jobs)), SHORTEST_S, LONGEST_S
     )
     weight = weights.choice(WEIGHTS, size=jobs)
     submit_s = np.zeros(jobs)
     if arrivals == "poisson":
-        span_s = float(gang @ duration_s) / (_capacity(classes, cluster) * load)
+        span_s = float(gang @ duration_s) / (_capacity(shares) * load)
         submit_s = np.floor(np.cumsum(gaps.exponential(span_s / jobs, jobs)))
-    profiles = [one.profile(overheads) for one in FAMILIES]
+    profiles = [kind.profile(overheads) for kind in FAMILIES]
     made = [
         Job(
             id=f"job-{i}",
@@ -123,59 +119,46 @@ def generate(
     kind = "" if gpu_types == len(CLASSES) else f"-{gpu_types}-types"
     name = f"{like}-{jobs}-jobs-{gpus}-gpus{kind}-seed-{seed}"
     instance = Instance(name=name, cluster=cluster, jobs=tuple(made))
-    return (
-        _with_running(instance, classes, places, like, round(running * jobs))
-        if running
-        else instance
-    )
+    return _with_running(instance, shares, places, like, round(running * jobs))
 
 
-def _nodes(classes: tuple[NodeClass, ...], gpus: int) -> tuple[Node, ...]:
-    """So many GPUs: whole nodes where their rounded counts add up, else the last node of a class
-    may be smaller."""
-    shares = sum(kind.share for kind in classes)
-    exact = [gpus * kind.share / shares for kind in classes]
+def _shares(classes: tuple[NodeClass, ...], gpus: int) -> dict[NodeClass, int]:
+    """Return the GPUs of each class: whole nodes where their rounded counts add up, else the last
+    node of a class may be smaller."""
+    exact = [gpus * kind.share / sum(kind.share for kind in classes) for kind in classes]
     own = [
-        max(1, round(one / kind.gpus)) * kind.gpus for one, kind in zip(exact, classes, strict=True)
+        max(1, round(share / kind.gpus)) * kind.gpus
+        for share, kind in zip(exact, classes, strict=True)
     ]
     if sum(own) != gpus:
-        own = [int(one) for one in exact]
+        own = [int(share) for share in exact]
         # the first class, which alone holds every family, before all others
         order = sorted(
             range(len(own)), key=lambda i: (own[i] > 0, own[i] - exact[i] if own[i] else i)
         )
         for i in order[: gpus - sum(own)]:
             own[i] += 1
+    return dict(zip(classes, own, strict=True))
+
+
+def _nodes(shares: Mapping[NodeClass, int]) -> tuple[Node, ...]:
     return tuple(
-        Node(
-            name=f"{kind.gpu_type}-{i}",
+        node
+        for kind, gpus in shares.items()
+        for node in alike(
+            kind.gpu_type,
+            sizes(gpus, kind.gpus),
+            kind.cpus // kind.gpus,
             gpu_type=kind.gpu_type,
-            gpus=here,
             gpu_memory_gib=kind.gpu_memory_gib,
-            cpus=kind.cpus // kind.gpus * here,
-            rack=f"{kind.gpu_type}-r{i // NODES_PER_RACK}",
         )
-        for kind, total in zip(classes, own, strict=True)
-        for i in range(-(-total // kind.gpus))
-        for here in [min(kind.gpus, total - i * kind.gpus)]
     )
 
 
-def _class_gpus(kind: NodeClass, cluster: Cluster) -> int:
-    return sum(node.gpus for node in cluster.nodes if node.gpu_type == kind.gpu_type)
-
-
-def _largest(classes: tuple[NodeClass, ...], cluster: Cluster) -> Ints:
-    """For each family the GPUs of the largest class that can hold it."""
+def _largest(shares: Mapping[NodeClass, int]) -> Ints:
+    """Return for each family the GPUs of the largest class that can hold it."""
     return np.array(
-        [
-            max(
-                _class_gpus(kind, cluster)
-                for kind in classes
-                if kind.gpu_memory_gib >= family.gpu_memory_gib
-            )
-            for family in FAMILIES
-        ]
+        [max(gpus for kind, gpus in shares.items() if kind.holds(family)) for family in FAMILIES]
     )
 
 
@@ -187,17 +170,12 @@ def _gangs(rng: np.random.Generator, family: Ints, like: Like, largest: Ints) ->
     return gang
 
 
-def _capacity(classes: tuple[NodeClass, ...], cluster: Cluster) -> float:
-    """Reference GPU-seconds of work the cluster does per second."""
+def _capacity(shares: Mapping[NodeClass, int]) -> float:
+    """Return the reference GPU-seconds of work the cluster does per second."""
     total = 0.0
-    for kind in classes:
-        rates = [
-            {"a100": 1.0, "v100": family.v100, "p100": family.p100}[kind.gpu_type]
-            if kind.gpu_memory_gib >= family.gpu_memory_gib
-            else 0.0
-            for family in FAMILIES
-        ]
-        total += _class_gpus(kind, cluster) * sum(rates) / len(rates)
+    for kind, gpus in shares.items():
+        rates = [family.rate[kind.gpu_type] if kind.holds(family) else 0.0 for family in FAMILIES]
+        total += gpus * sum(rates) / len(rates)
     return total
 
 
@@ -216,53 +194,51 @@ class _Free:
     def take(self, size: int, count: int, rng: np.random.Generator | None) -> dict[int, int] | None:
         """Take `count` slots of `size` GPUs on the fullest nodes with room, or on any with `rng`.
 
-        Node index -> GPUs; None, with nothing taken, where they do not all fit.
+        Return GPUs by node index; None, with nothing taken, where they do not all fit.
         """
-        held: dict[int, int] = {}
+        left, held = self.gpus.copy(), Counter[int]()
         for _ in range(count):
-            fits = np.flatnonzero(self.gpus >= size)
+            fits = np.flatnonzero(left >= size)
             if not fits.size:
-                for i, had in held.items():
-                    self.gpus[i - self.first] += had
                 return None
-            i = int(rng.choice(fits)) if rng is not None else int(fits[self.gpus[fits].argmin()])
-            self.gpus[i] -= size
-            held[i + self.first] = held.get(i + self.first, 0) + size
+            i = int(rng.choice(fits)) if rng is not None else int(fits[left[fits].argmin()])
+            left[i] -= size
+            held[i + self.first] += size
+        self.gpus = left
         return held
 
 
 def _with_running(
     instance: Instance,
-    classes: tuple[NodeClass, ...],
+    shares: Mapping[NodeClass, int],
     rng: np.random.Generator,
     like: Like,
     wanted: int,
 ) -> Instance:
-    """The instance with up to `wanted` of its jobs placed, taken in random order, each on the
-    allowed class with most free GPUs."""
-    nodes = instance.cluster.nodes
+    """Return the instance with up to `wanted` of its jobs placed, taken in random order, each on
+    the allowed class with most free GPUs."""
     free: list[_Free] = []
-    for kind in classes:
-        mine = [i for i, node in enumerate(nodes) if node.gpu_type == kind.gpu_type]
-        if mine:
-            free.append(_Free(kind, mine[0], [nodes[i].gpus for i in mine]))
+    first = 0
+    for kind, gpus in shares.items():
+        if gpus:
+            free.append(_Free(kind, first, sizes(gpus, kind.gpus)))
+            first += len(free[-1].gpus)
     jobs = list(instance.jobs)
     entries: dict[int, Running] = {}
-    for j in rng.permutation(len(jobs)):
+    for j in rng.permutation(len(jobs)).tolist() if wanted else ():
         if len(entries) == wanted or not any(part.gpus.any() for part in free):
             break
         job = jobs[j]
         assert isinstance(job.gpus, int)
         allowed = [part for part in free if part.kind.gpu_memory_gib >= job.profile.gpu_memory_gib]
-        part = max(allowed, key=lambda one: int(one.gpus.sum()))
+        part = max(allowed, key=lambda part: int(part.gpus.sum()))
         size = min(job.gpus, part.kind.gpus)
         if like == "llm":
             size = max(1, size >> int(rng.integers(3)))
         held = part.take(size, job.gpus // size, rng if like == "llm" else None)
         if held is not None:
-            entries[int(j)] = _running(instance, job, part.kind, held, rng)
-    for j, entry in entries.items():
-        jobs[j] = replace(jobs[j], submit_s=entry.started_s)
+            entries[j] = _running(instance, job, part.kind, held, rng)
+            jobs[j] = replace(job, submit_s=entries[j].started_s)
     running = tuple(entries[j] for j in sorted(entries))
     return replace(instance, jobs=tuple(jobs), running=running)
 

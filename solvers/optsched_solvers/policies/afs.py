@@ -2,57 +2,33 @@
 
 from optsched.driver.world import World
 
-from .parts.gang_counts import GangCounts
+from .parts.gang_counts import Allotment, GangCounts
 from .parts.gpu_pool import GpuPool
-from .parts.left_alone import ElasticReallocation
-from .parts.reallocation import Grant, ReallocationOptions, types_of
+from .parts.reallocation import ElasticReallocation, Grant, ReallocationOptions, types_of
 from .sources import SOURCES
 
 
-class Share:
-    """What a job of `work_s` has been given so far: the count number `step` of `counts`, or nothing
-    yet (None).
+class Share(Allotment):
+    """What a job of `work_s` has been given so far.
 
     `left_s` is the time that it then still needs; `gain` and `loss` are the gain of its next step
     for each GPU relative to the rate before and after it.
     """
 
     def __init__(self, job_id: str, work_s: float, types: list[GangCounts]) -> None:
-        self.job_id = job_id
+        super().__init__(job_id, types)
         self.work_s = work_s
-        self.types = types
-        self.counts: GangCounts | None = None
-        self.step = 0
         self.grows = False
         self.left_s = self.gain = self.loss = 0.0
         self.first_s = work_s / max(counts.rate(0) for counts in types) if types else 0.0
 
-    def begin(self, pool: GpuPool) -> None:
-        """Give it its fewest GPUs, on the first type that has as many."""
-        for counts in self.types:
-            if pool.take(self.job_id, counts.gpu_type, counts.gpus(0)):
-                self.counts = counts
-                self._measure(counts)
-                return
-
-    def grow(self, pool: GpuPool) -> None:
-        """Give it its next step, if there are the GPUs; else it grows no more."""
-        counts = self.counts
-        assert counts is not None
-        more = counts.gpus(self.step + 1) - counts.gpus(self.step)
-        if pool.take(self.job_id, counts.gpu_type, more):
-            self.step += 1
-            self._measure(counts)
-        else:
-            self.grows = False
-
-    def _measure(self, counts: GangCounts) -> None:
-        before = counts.rate(self.step)
+    def measure(self) -> None:
+        """Compute what the next step would bring."""
+        before, after = self.rates()
         self.left_s = self.work_s / before
-        self.grows = self.step + 1 < len(counts.options) and counts.rate(self.step + 1) > before
+        self.grows = after > before
         if self.grows:
-            after = counts.rate(self.step + 1)
-            gpus = counts.gpus(self.step + 1) - counts.gpus(self.step)
+            gpus = self.next_gpus()
             self.gain, self.loss = (after - before) / before / gpus, (after - before) / after / gpus
 
 
@@ -104,14 +80,15 @@ class Afs(ElasticReallocation):
             work_s = world.remaining_work_s(job_id)
             shares.append(Share(job_id, work_s, types_of(world, job_id)))
         for share in sorted(shares, key=lambda share: share.first_s):  # stable: earlier jobs first
-            share.begin(pool)
+            if share.begin(pool):
+                share.measure()
         growing = [share for share in shares if share.grows]
         while growing:
             top = first(growing)
-            top.grow(pool)
+            if top.grow(pool):
+                top.measure()
+            else:  # one that finds no GPUs for its step leaves the comparison
+                top.grows = False
             if not top.grows:
                 growing.remove(top)
-        for share in shares:
-            if share.counts is not None:
-                grants[share.job_id] = share.counts.down_from(share.step)
-        return grants
+        return grants | {share.job_id: share.grant() for share in shares if share.counts}

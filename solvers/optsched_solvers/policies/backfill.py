@@ -1,5 +1,6 @@
 """EASY backfilling."""
 
+import math
 from bisect import insort
 from dataclasses import dataclass
 
@@ -86,44 +87,38 @@ class Backfill:
         """Start candidates that end before the reservation, or fit beside it."""
         known = self._reservation
         beside = None if known is None else world.free.overlap(known.beside)
+        window_s = math.inf
+        if known is not None:
+            window_s = known.start_s - world.now_s + TIME_TOLERANCE_S
         too_big: set[Demand] = set()
         only_short: set[Demand] = set()
         started = set()
-        for entry in candidates:
-            job_id = entry[1]
+        for _, job_id in candidates:
             demand = world.demand(job_id)
-            if demand in too_big:
+            if demand in too_big or (
+                demand in only_short and world.fastest_finish_s(job_id) > window_s
+            ):
                 continue
-            if known is None or beside is None:
-                found = world.fit(job_id)
+            found = world.fit(job_id)
+            if found is None:
+                too_big.add(demand)
+                continue
+            run_s = world.expected_run_s(job_id, *found)
+            long = run_s > window_s
+            if known is not None and beside is not None and long:
+                found = world.fit(job_id, beside)
                 if found is None:
-                    too_big.add(demand)
-                    continue
-            else:
-                window_s = known.start_s - world.now_s + TIME_TOLERANCE_S
-                if demand in only_short and world.fastest_finish_s(job_id) > window_s:
-                    continue
-                found = world.fit(job_id)
-                if found is None:
-                    too_big.add(demand)
+                    only_short.add(demand)
                     continue
                 run_s = world.expected_run_s(job_id, *found)
-                if run_s > window_s:
-                    found = world.fit(job_id, beside)
-                    if found is None:
-                        only_short.add(demand)
-                        continue
-                    run_s = world.expected_run_s(job_id, *found)
-                    need = world.need(job_id, found[0])
-                    known.beside.take(need, found[1])
-                    beside.take(need, found[1])
-                else:
-                    beside = None
-                known.releases_s[job_id] = world.now_s + run_s
+                need = world.need(job_id, found[0])
+                known.beside.take(need, found[1])
+                beside.take(need, found[1])
             world.start(job_id, *found)
             started.add(job_id)
-            if known is not None and beside is None:
-                beside = world.free.overlap(known.beside)
+            if known is not None:
+                known.releases_s[job_id] = world.now_s + run_s
+                beside = beside if long else world.free.overlap(known.beside)
         if started:
             self._queue = [entry for entry in self._queue if entry[1] not in started]
 

@@ -13,12 +13,11 @@ from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, Share
 
-from .parts.coda_arrays import Arrays
-from .parts.core_search import CoreSearch
+from .parts.coda_arrays import Arrays, CoreSearch
 from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
+from .parts.locality_gate import within
 from .parts.starting import is_free, start_each
-from .parts.within import within
 from .sources import SOURCES
 
 
@@ -128,10 +127,7 @@ class Coda:
         category = job.profile.name or job.command or job.user or ""
         found: list[Option] = []
         for ways in core_ways(options, self._shares):
-            rates: dict[int, float] = {}
-            for option in ways.every:
-                cores = option.mode.cpus_per_gpu
-                rates[cores] = max(option.rate, rates.get(cores, 0.0))
+            rates = ways.rates()
             if len(rates) > 1:
                 cores = self.search.cores(
                     category, ways.gpus, rates, ways.fair[0].mode.cpus_per_gpu

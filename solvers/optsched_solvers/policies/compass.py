@@ -19,12 +19,16 @@ started."""
 
 @dataclass(slots=True)
 class Worker:
-    """What the rule knows of a node at one instant: when its GPUs come free, and what is planned to
-    go there."""
+    """What the rule knows of a node at one instant: when its GPUs come free, the soonest first,
+    and what is planned to go there."""
 
     free_at_s: list[float]
     models: dict[str | None, float] = field(default_factory=dict)
     """Those of the tasks that wait for this worker, in order, with the seconds of a fetch."""
+
+    def take(self, gpus: int, until_s: float) -> None:
+        """Use the GPUs that come free first until then."""
+        self.free_at_s = sorted([*self.free_at_s[gpus:], *[until_s] * gpus])
 
 
 class Compass:
@@ -103,9 +107,7 @@ class Compass:
             end_s = world.expected_release_s(job_id)
             for slot in world.hold(job_id).placement:
                 if slot.gpus and order[slot.node] in workers:
-                    free = sorted(workers[order[slot.node]].free_at_s)
-                    free[: slot.gpus] = [max(end_s, world.now_s)] * slot.gpus
-                    workers[order[slot.node]].free_at_s = free
+                    workers[order[slot.node]].take(slot.gpus, max(end_s, world.now_s))
         waiting = sorted(self._tasks, key=self._tasks.__getitem__)
         for job_id in waiting[: self.LOOKED_AT]:
             best = self._best(world, job_id, workers)
@@ -122,8 +124,7 @@ class Compass:
                 run_s = ends_s - start_s
                 profile = world.job(job_id).profile
                 worker.models.setdefault(profile.name, profile.fetch_s)
-            free = sorted(worker.free_at_s)
-            worker.free_at_s = [*free[gpus:], *[start_s + run_s] * gpus]
+            worker.take(gpus, start_s + run_s)
         self._unstick(world, waiting)
 
     def _best(self, world: World, job_id: str, workers: dict[int, Worker]) -> "Found | None":
@@ -142,7 +143,7 @@ class Compass:
                     or len(worker.free_at_s) < gpus
                 ):
                     continue
-                start_s = max(world.now_s, sorted(worker.free_at_s)[gpus - 1])
+                start_s = max(world.now_s, worker.free_at_s[gpus - 1])
                 placement = (Slot(node=node.name, gpus=gpus, cpus=gpus * need.cpus_per_gpu),)
                 fetch_s = world.fetch_s(job_id, placement)
                 if (

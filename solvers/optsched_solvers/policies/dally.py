@@ -2,6 +2,7 @@
 network go first."""
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,7 +17,6 @@ from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, sp
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions
 
-from .parts.delay_timers import DelayTimers
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
 from .parts.starting import is_free, wake
@@ -24,6 +24,44 @@ from .sources import SOURCES
 
 UNHURT = 0.98
 """A job at this share of its rate alone on one node is not worth moving."""
+
+
+class DelayTimers:
+    """For each gang size the moving average of the last waits after which such gangs got one node,
+    or one rack.
+
+    Until a size has a history its timers are `machine_s` and `rack_s`. The timer for a rack is
+    never shorter than that for a machine.
+    """
+
+    def __init__(self, machine_s: float, rack_s: float, history: int) -> None:
+        self._first_s: dict[Span, float] = {"node": machine_s, "rack": rack_s}
+        self._history = history
+        self._waits: dict[tuple[int, Span], deque[float]] = {}
+
+    def patience(self, gpus: int) -> Patience:
+        """Return how long a gang of this size waits now."""
+        machine_s = self._timer_s(gpus, "node")
+        return Patience(rack_s=machine_s, cluster_s=max(machine_s, self._timer_s(gpus, "rack")))
+
+    def _timer_s(self, gpus: int, level: Span) -> float:
+        waits = self._waits.get((gpus, level))
+        return sum(waits) / len(waits) if waits else self._first_s[level]
+
+    def accepted(self, gpus: int, level: Span, wait_s: float) -> None:
+        """A gang of this size has got a place of this level after such a wait; one over racks
+        teaches nothing."""
+        if level != "cluster":
+            self._waits.setdefault((gpus, level), deque(maxlen=self._history)).append(wait_s)
+
+    def facts(self) -> dict[str, float]:
+        """The timers as they stand, in seconds, of every gang size with a history."""
+        names: dict[Span, str] = {"node": "machine", "rack": "rack"}
+        known = sorted(self._waits)
+        return {
+            f"timer_{names[level]}_{gpus}_s": round(self._timer_s(gpus, level), 3)
+            for gpus, level in known
+        }
 
 
 class Dally:
@@ -203,12 +241,15 @@ class Dally:
         if narrower < 0:
             return False
         patience = Patience(rack_s=0.0 if narrower else math.inf, cluster_s=math.inf)
-        outlook = Outlook(world, world.saving)
-        outlook.release(job_id)
-        found = self._gate.find(world, job_id, patience, 0.0, outlook.room)
-        own = _exposure(world, job_id)
-        others = (
-            sorted(
+        outlook = Outlook(world, (*world.saving, job_id))
+
+        def find() -> Fit | None:
+            return self._gate.find(world, job_id, patience, 0.0, outlook.room)
+
+        found, victims = find(), list[str]()
+        if found is None:
+            own = _exposure(world, job_id)
+            others = sorted(
                 (exposure, world.held_gpus(other), world.order(other), other)
                 for other in world.running
                 if other != job_id
@@ -217,24 +258,20 @@ class Dally:
                 and world.job(other).priority <= world.job(job_id).priority
                 and (exposure := _exposure(world, other)) < own
             )
-            if found is None
-            else []
-        )
-        victims, _ = outlook.release_until(
-            lambda: self._gate.find(world, job_id, patience, 0.0, outlook.room) is not None,
-            (other for *_, other in others),
-        )
-        found = found or self._gate.find(world, job_id, patience, 0.0, outlook.room)
+            victims, _ = outlook.release_until(
+                lambda: find() is not None, (other for *_, other in others)
+            )
+            found = find()
         if found is None or span(world.cluster, found[1]) == span(world.cluster, hold.placement):
             return False
         for other in victims[:-1]:  # the last was needed
             outlook.put_back(other)
-            again = self._gate.find(world, job_id, patience, 0.0, outlook.room)
+            again = find()
             if again is None:
                 outlook.release(other)
             else:
                 found = again
-                victims = [one for one in victims if one != other]
+                victims.remove(other)
         if not self._pays(world, job_id, found, victims):
             return False
         for other in (job_id, *victims):

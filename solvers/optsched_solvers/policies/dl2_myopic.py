@@ -10,9 +10,8 @@ from optsched.plugins.options import PositiveDuration
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
-from .parts.gpu_pool import GpuPool
+from .parts.gpu_pool import GpuPool, rows
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
-from .parts.tenant_quotas import quotas_left
 from .sources import SOURCES
 
 TIE = 1e-6
@@ -41,36 +40,24 @@ class Dl2Myopic(Reallocation):
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """The counts of the highest reward, within the GPUs of each type and the quotas."""
-        types = {gpu_type: row for row, gpu_type in enumerate(pool.gpus)}
-        quotas = quotas_left(world, movable)
-        tenants = {tenant: len(types) + k for k, tenant in enumerate(quotas)}
-        jobs: list[list[Configuration]] = []
-        ways: list[list[tuple[GangCounts, int]]] = []
-        for job_id in movable:
-            tenant = world.job(job_id).tenant
-            mine: list[tuple[GangCounts, int]] = []
-            costs = [Configuration(0.0)]
+        types = list(pool.gpus)
+        room, quota_row = rows(world, movable, pool)
+        ways: list[list[tuple[Configuration, Grant]]] = []
+        for j, job_id in enumerate(movable):
+            own: list[tuple[Configuration, Grant]] = [(Configuration(0.0), ())]
             for counts in by_type(world.options(job_id)):
                 for step in range(len(counts.options)):
                     gpus = counts.gpus(step)
-                    use = [(types[counts.gpu_type], gpus)] if gpus else []
-                    if gpus and tenant in tenants:
-                        use.append((tenants[tenant], gpus))
-                    mine.append((counts, step))
-                    costs.append(
-                        Configuration(-self.reward(world, job_id, counts, step), tuple(use))
-                    )
-            jobs.append(costs)
-            ways.append(mine)
-        room = [max(0, pool.gpus[gpu_type]) for gpu_type in types] + [
-            max(0, left) for left in quotas.values()
-        ]
-        found: dict[str, Grant] = {}
-        for job_id, mine, i in zip(movable, ways, choose(jobs, room).chosen, strict=True):
-            if i:
-                counts, step = mine[i - 1]
-                found[job_id] = counts.down_from(step)
-        return found
+                    use = [(types.index(counts.gpu_type), gpus)] if gpus else []
+                    if gpus and j in quota_row:
+                        use.append((quota_row[j], gpus))
+                    cost = -self.reward(world, job_id, counts, step)
+                    own.append((Configuration(cost, tuple(use)), counts.down_from(step)))
+            ways.append(own)
+        chosen = choose([[way for way, _ in own] for own in ways], room).chosen
+        return {
+            job_id: own[i][1] for job_id, own, i in zip(movable, ways, chosen, strict=True) if i
+        }
 
     def reward(self, world: World, job_id: str, counts: GangCounts, step: int) -> float:
         """Return what the job adds to the reward of the slot with that count: work it does in it by

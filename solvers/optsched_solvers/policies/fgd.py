@@ -1,22 +1,100 @@
 """Fragmentation gradient descent."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from optsched.driver.view import Fit
 from optsched.driver.world import World
+from optsched.physics import cpus, memory_gib
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions
 
 from .parts.by_score import ByScore
-from .parts.fragmentation import Idle, Task, fragmentation, typical
+from .parts.pair_sharing import duty
 from .sources import SOURCES
 
 POPULAR = 0.95
 """Share of the jobs whose tasks count as typical, as in the public experiments."""
 GROWN = 1.1
 """The typical tasks are counted anew when there are so many times as many jobs as the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a job asks of one node: `gpus` whole GPUs, or with `part` below 1 that part of one;
+    cores, host memory, and the nodes, as a mask, that can serve it."""
+
+    gpus: int
+    part: float
+    cpus: int
+    memory_gib: float
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What is idle on a node: the part left of each GPU that is not full, cores and host memory."""
+
+    gpus: tuple[float, ...]
+    cpus: int
+    memory_gib: float
+
+    def holds(self, task: Task) -> bool:
+        """Return whether the task could run there."""
+        enough = sum(left >= task.part for left in self.gpus) >= task.gpus
+        return enough and self.cpus >= task.cpus and self.memory_gib >= task.memory_gib
+
+    def less(self, task: Task, left: float | None = None) -> "Idle":
+        """Return what is idle once the task runs on the first whole GPUs, or on the first GPU of
+        which `left` is left."""
+        gpus = list(self.gpus)
+        for _ in range(task.gpus):
+            gpus.remove(1.0 if left is None else left)
+        rest = (1.0 if left is None else left) - task.part
+        if task.gpus and rest > 0:
+            gpus.append(rest)
+        return Idle(tuple(sorted(gpus)), self.cpus - task.cpus, self.memory_gib - task.memory_gib)
+
+
+def typical(tasks: Counter[Task], share: float) -> tuple[tuple[Task, float], ...]:
+    """The most popular tasks that together make up the share of all, each with its probability
+    among them."""
+    total, found, counted = sum(tasks.values()), [], 0
+    for task, count in tasks.most_common():
+        if counted >= share * total:
+            break
+        found.append((task, count))
+        counted += count
+    return tuple((task, count / counted) for task, count in found)
+
+
+def fragmentation(idle: Idle, i: int, workload: Iterable[tuple[Task, float]]) -> float:
+    """The GPUs idle on node number `i` that the next task of the workload is expected not to be
+    able to use.
+
+    For a task that cannot run there, or that takes no GPU, all that is idle; else the parts of GPUs
+    too small for it.
+
+    Source: Q. Weng et al., Beware of fragmentation, USENIX ATC'23, section 4.1; pkg/utils/frag.go
+    of the public simulator.
+    """
+    every = sum(idle.gpus)
+    if not every:
+        return 0.0
+    found = 0.0
+    for task, probability in workload:
+        if not task.gpus or not task.nodes >> i & 1 or not idle.holds(task):
+            found += probability * every
+        else:
+            found += probability * sum(left for left in idle.gpus if left < task.part)
+    return found
+
+
+def expected(nodes: Sequence[tuple[int, Idle]], workload: Sequence[tuple[Task, float]]) -> float:
+    """The fragmentation of the cluster."""
+    return sum(fragmentation(idle, i, workload) for i, idle in nodes)
 
 
 class Fgd(ByScore):
@@ -153,24 +231,20 @@ class Fgd(ByScore):
             for partner_id, left in partners.items()
             if left >= part
         ]
-        best = next(
-            (one for one in sorted(beside) if world.may_share(job_id, option, one[3])), None
-        )
+        able = (entry for entry in sorted(beside) if world.may_share(job_id, option, entry[3]))
+        best = next(able, None)
         if best is None:
             return False
         grows, partner_id = best[0], best[3]
         fitted = world.fit(job_id)
-        if fitted is not None:
-            places = self.places(world, job_id, fitted[0])
-            if places and min(self._growth(world, job_id, seat) for seat in places) < grows:
-                return False
+        places = [] if fitted is None else self.places(world, job_id, fitted[0])
+        if any(self._growth(world, job_id, fit) < grows for fit in places):
+            return False
         world.start_sharing(job_id, option, partner_id)
         self._pair(job_id, partner_id)
-        self._placed, self._shared, self._grew = (
-            self._placed + 1,
-            self._shared + 1,
-            self._grew + grows,
-        )
+        self._placed += 1
+        self._shared += 1
+        self._grew += grows
         return True
 
     def released(self, world: World, job_id: str) -> None:
@@ -200,10 +274,10 @@ class Fgd(ByScore):
         if hold.partner is not None:
             self._pair(job_id, hold.partner)
         elif len(hold.placement) == 1 and hold.placement[0].gpus == 1:
-            sharing = world.job(job_id).profile.sharing
-            if sharing is not None and sharing.duty is not None and sharing.duty < 1:
+            busy = duty(world, job_id)
+            if busy is not None and busy < 1:
                 i = self._on[job_id] = world.cluster.node_order[hold.placement[0].node]
-                self._parts.setdefault(i, {})[job_id] = 1.0 - sharing.duty
+                self._parts.setdefault(i, {})[job_id] = 1.0 - busy
                 self._queue.unblock()
 
     def _idle(self, world: World, i: int) -> Idle:
@@ -238,22 +312,17 @@ class Fgd(ByScore):
         is left then: two jobs at most share a GPU."""
         idle = self._idle(world, i)
         task = _task(world, job_id, option, 0)
-        gpus = list(idle.gpus)
-        gpus.remove(left)
-        after = Idle(tuple(gpus), idle.cpus - task.cpus, idle.memory_gib - task.memory_gib)
+        after = idle.less(replace(task, part=left), left)
         return self._fragmentation(after, i) - self._fragmentation(idle, i)
 
 
 def _part(world: World, job_id: str, option: Option) -> float:
     """The part of a GPU that the job asks for; 1 for whole ones."""
-    sharing = world.job(job_id).profile.sharing
-    if option.mode.gpus != 1 or sharing is None or sharing.duty is None or not 0 < sharing.duty < 1:
-        return 1.0
-    return sharing.duty
+    busy = duty(world, job_id)
+    return busy if option.mode.gpus == 1 and busy is not None and 0 < busy < 1 else 1.0
 
 
 def _task(world: World, job_id: str, option: Option, nodes: int) -> Task:
     job, mode = world.job(job_id), option.mode
-    memory_gib = job.profile.memory_gib_per_gpu * mode.gpus if mode.gpus else job.memory_gib
-    cpus = mode.cpus_per_gpu * mode.gpus if mode.gpus else mode.cpus
-    return Task(mode.gpus, _part(world, job_id, option), cpus, memory_gib, nodes)
+    memory = memory_gib(job, mode, mode.gpus)
+    return Task(mode.gpus, _part(world, job_id, option), cpus(mode, mode.gpus), memory, nodes)

@@ -19,10 +19,8 @@ from optsched.plugins.options import PositiveDuration
 from .parts.demand_queue import Key, arrival_key
 from .parts.gang_counts import by_size
 from .parts.reallocation import IntervalOption, held
-from .parts.ring import Ring, ring_of
-from .parts.ring_choice import Choice, most_utility
-from .parts.seating import Seating, is_seated
-from .parts.seats import Seats
+from .parts.ring import Choice, Ring, most_utility, ring_of
+from .parts.seating import Seating, Seats, is_seated
 from .parts.starting import start_each
 from .sources import SOURCES
 
@@ -206,14 +204,14 @@ class Gadget(Seating):
             option.mode.gpus,
         )
         speed = self._rate_at(world, job_id, option, option.spread, 1.0)
-        return self._utility(world, job_id, speed, 0.0 if stays else self._lost_s(world, job_id))
+        return self._utility(world, job_id, speed, stays)
 
     def _gain(self, world: World, job_id: str, option: Option, placement: Placement) -> float:
         """The gain in a slot at this place, beside the rings seated so far."""
         crowding = self._crowding(world, job_id, placement, self._gbps.__getitem__)
         stays = job_id in world.running and is_seated(world, job_id, (option, placement))
         speed = self.rate(world, job_id, option, placement, crowding)
-        return self._utility(world, job_id, speed, 0.0 if stays else self._lost_s(world, job_id))
+        return self._utility(world, job_id, speed, stays)
 
     def rate(
         self, world: World, job_id: str, option: Option, placement: Placement, crowding: float
@@ -228,44 +226,40 @@ class Gadget(Seating):
         if job_id not in self._rings:
             self._rings[job_id] = ring_of(job)
         ring = self._rings[job_id]
-        measured = (
-            job.profile.gpus
-            or option.mode.duration_s is not None
-            or not isinstance(job.gpus, Elastic)
-        )
-        reference = workers if measured or not isinstance(job.gpus, Elastic) else job.gpus.max
+        reference = workers
+        if isinstance(job.gpus, Elastic) and not job.profile.gpus and not option.mode.duration_s:
+            reference = job.gpus.max  # no rate was measured at this count
         alone = ring.step_s(reference, option.spread)  # what the option's own rate has in it
         step_s = ring.step_s(workers, spread, crowding)
         return option.rate * alone / step_s if step_s > 0 else 0.0
 
-    def _utility(self, world: World, job_id: str, speed: float, lost_s: float) -> float:
+    def _utility(self, world: World, job_id: str, speed: float, stays: bool) -> float:
+        """Return what the job gains in a slot at this speed; one that starts anew loses its set-up
+        from it, up to half of it."""
         whole = world.believed_work_s(job_id)
         left = world.remaining_work_s(job_id)
         if whole <= 0:
             return 0.0
+        lost_s, job = 0.0, world.job(job_id)
+        if not stays:
+            lost_s = setup_s(job, world.entry(job_id) is not None)
+            lost_s += hold_to_save_s(job) if job_id in world.running else 0.0
+        time_s = self.interval_s - min(lost_s, self.interval_s / 2)
         done = max(0.0, 1.0 - left / whole)
-        more = min(left, speed * (self.interval_s - lost_s)) / whole
-        weight = world.job(job_id).weight
-        return weight * (more if self.linear else math.log1p(done + more) - math.log1p(done))
-
-    def _lost_s(self, world: World, job_id: str) -> float:
-        """Return what starting anew takes from a slot."""
-        job, running = world.job(job_id), job_id in world.running
-        lost_s = setup_s(job, world.entry(job_id) is not None) + (
-            hold_to_save_s(job) if running else 0.0
-        )
-        return min(lost_s, self.interval_s / 2)
+        more = min(left, speed * time_s) / whole
+        return job.weight * (more if self.linear else math.log1p(done + more) - math.log1p(done))
 
     def _crowding(
         self, world: World, job_id: str, placement: Placement, load_gbps: Callable[[str], float]
     ) -> float:
         """By how much the most crowded uplink of the ring would exceed its capacity, beside a load;
         at least 1."""
-        found = 1.0
+        crowding = 1.0
         if world.cluster.uplinks == "shared":
             for rack, gbps in uplinks(world.cluster, world.job(job_id), placement).items():
-                found = max(found, (load_gbps(rack) + gbps) / world.cluster.rack_uplink_gbps[rack])
-        return found
+                limit = world.cluster.rack_uplink_gbps[rack]
+                crowding = max(crowding, (load_gbps(rack) + gbps) / limit)
+        return crowding
 
     def _load(self, world: World, job_id: str, placement: Placement, sign: int) -> None:
         for rack, gbps in uplinks(world.cluster, world.job(job_id), placement).items():

@@ -4,13 +4,13 @@ from heapq import heapify, heappop, heappush
 
 from optsched.driver.world import World
 
-from .parts.gang_counts import GangCounts
+from .parts.gang_counts import Allotment
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, types_of
 from .sources import SOURCES
 
-Gain = tuple[float, int, str]
-"""Seconds saved for each GPU, negated; place in order of arrival; job."""
+Gain = tuple[float, int]
+"""Seconds saved for each GPU, negated; place in order of arrival."""
 
 
 class Optimus(Reallocation):
@@ -46,38 +46,19 @@ class Optimus(Reallocation):
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """The fewest GPUs for each, then step by step where a step saves most."""
-        given: dict[str, tuple[GangCounts, int]] = {}
-        for job_id in movable:
-            for counts in types_of(world, job_id):
-                if pool.take(job_id, counts.gpu_type, counts.gpus(0)):
-                    given[job_id] = counts, 0
-                    break
-        order = {job_id: i for i, job_id in enumerate(given)}
-        heap = [
-            gain
-            for job_id in given
-            if (gain := self._gain(world, job_id, order, *given[job_id])) is not None
-        ]
+        given = [Allotment(job_id, types_of(world, job_id)) for job_id in movable]
+        given = [own for own in given if own.begin(pool)]
+        heap = [gain for i, own in enumerate(given) for gain in self._gain(world, i, own)]
         heapify(heap)
         while heap:
-            job_id = heappop(heap)[2]
-            counts, step = given[job_id]
-            if pool.take(job_id, counts.gpu_type, counts.gpus(step + 1) - counts.gpus(step)):
-                given[job_id] = counts, step + 1
-                gain = self._gain(world, job_id, order, counts, step + 1)
-                if gain is not None:
+            i = heappop(heap)[1]
+            if given[i].grow(pool):
+                for gain in self._gain(world, i, given[i]):
                     heappush(heap, gain)
-        return {job_id: counts.down_from(step) for job_id, (counts, step) in given.items()}
+        return {own.job_id: own.grant() for own in given}
 
-    def _gain(
-        self, world: World, job_id: str, order: dict[str, int], counts: GangCounts, step: int
-    ) -> Gain | None:
-        """Return what the next step is worth; None where there is none or it saves nothing."""
-        if step + 1 == len(counts.options):
-            return None
-        saved_s = self.remaining_work_s(world, job_id) * (
-            1 / counts.rate(step) - 1 / counts.rate(step + 1)
-        )
-        if saved_s <= 0:
-            return None
-        return -saved_s / (counts.gpus(step + 1) - counts.gpus(step)), order[job_id], job_id
+    def _gain(self, world: World, i: int, own: Allotment) -> list[Gain]:
+        """Return what the next step is worth, if it saves anything."""
+        before, after = own.rates()
+        saved_s = self.remaining_work_s(world, own.job_id) * (1 / before - 1 / after)
+        return [(-saved_s / own.next_gpus(), i)] if saved_s > 0 else []

@@ -2,9 +2,10 @@
 problem."""
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Annotated
+
+from annotated_types import Ge
 
 from optsched.driver.demand import Demand
 from optsched.driver.outlook import Outlook
@@ -23,25 +24,29 @@ from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, 
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
-from .parts.gang_weights import GangWeights
+from .parts.gang_weights import GANG, GangWeights
 from .xion import Xion
 
-NEARLY_FREE = 0.01
-"""Where saving and restoring take less than this share of what jobs have left, preemptions are
-decided by price alone."""
-import os
-
-LIST_POWERS = eval(os.environ.get("LP", "()"))
-"""Orders in which lists start jobs: by seconds to completion times GPUs to these powers."""
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
 clock."""
 CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
-SOON_S = float(os.environ.get("SOON", "-1"))
-"""How far ahead a place is held for a gang."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
+
+
+NEARLY_FREE = 0.01
+"""Where saving and restoring take less than this share of what jobs have left, preemptions are
+decided by price alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A first step that was tried, and the round that it came from with what was solved there."""
+
+    trial: Trial
+    decided: tuple[Snapshot, RoundSolution] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class Optsched:
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more. For
     a gang that the round values most of all waiting jobs its place is kept in the same way if that
-    comes free within `SOON_S`: it is not worth preempting for, yet would be delayed by what starts
+    comes free within `soon_s`: it is not worth preempting for, yet would be delayed by what starts
     now.
 
     With `pace` a long time is seen roughly, but quickly, and its beginning as it is: what comes
@@ -100,29 +105,39 @@ class Optsched:
             Duration,
             "While nobody waits, it is looked this often whether running jobs should move.",
         ] = 60.0
+        soon_s: Annotated[
+            Duration, "How far ahead a place is held for the gang that is worth most; 0: never."
+        ] = 0.0
+        gangs: Annotated[
+            float,
+            Ge(0),
+            "Under wct the weight of a gang is raised by this times its share of all GPUs of a "
+            "type.",
+        ] = GANG
 
     def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
         self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
         self.budget_s, self.gap, self.moves_s = options.budget_s, options.gap, options.moves_s
+        self.soon_s = options.soon_s
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         unhurried = self.budget_s >= NO_LIMIT_S and self.solver == "price"
         self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
         self.decided: tuple[Snapshot, RoundSolution] | None = None
         self.rounds: list[RoundRecord] = []
         self._last: RoundSolution | None = None
-        self._reservations = Reservations()
+        self.reservations = Reservations()
         self._soon: Reservation | None = None
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
-        self._gangs = GangWeights()
+        self._gangs = GangWeights(options.gangs)
         self._moves_s = self._paced_s = -math.inf
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
         self.decided = None
         for job_id in world.take_arrived():
-            self._reservations.arrived(world, job_id)
+            self.reservations.arrived(world, job_id)
         self._start_claimed(world)
         self._start_reserved(world)
         waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
@@ -140,38 +155,49 @@ class Optsched:
             return
         self._moves_s = world.now_s + self.moves_s
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
-        best = self._best_step(world, waiting)
-        best.carry_out()
-        if self._unripe is not None:
-            self._unripe.update(best.started, best.joined)
+        self._take(self._best_step(world, waiting))
         self._start_claimed(world)
         self._keep_places(world)
         if world.waiting and self.objective.changes(world.instance.cluster):
             world.wake_at(world.now_s + self.round_s)
 
-    def _best_step(self, world: World, waiting: list[str]) -> Trial:
-        """Return the first step that leads furthest."""
+    def _best_step(self, world: World, waiting: list[str]) -> Step:
+        """Return the first step that leads furthest, of equals the one that preempts least."""
         pinned = self._kept(world)
-        priced = self._priced_step(world, waiting, pinned)
-        if not waiting or not self._looks_ahead(world):
+        priced = self._priced(world, waiting, pinned)
+        if not waiting or not self._preemptions_matter(world):
             return priced
         steps = [priced]
-        if priced.victims:
-            steps.insert(0, self._priced_step(world, waiting, {*pinned, *world.running}))
-        for power in LIST_POWERS:
-            steps.append(Trial(world, pinned))
-            self._fill(steps[-1], waiting, power)
-        if (xion := self._xion_step(world, pinned)).victims:
+        if priced.trial.victims:
+            steps.insert(0, self._priced(world, waiting, pinned | {*world.running}))
+        if (xion := self._xion(world, pinned)).trial.victims:
             steps.append(xion)
-        costs = [*map(Playouts(world, self.objective).cost, steps)]
-        M = float(os.environ.get("MARGIN", "0"))
-        n = len(steps) - (1 if xion.victims else 0)
-        for k in range(n - len(LIST_POWERS), n):
-            costs[k] = tuple(value * (1 + M) for value in costs[k])
-        return steps[min(range(len(steps)), key=costs.__getitem__)]
+        if len(steps) == 1:
+            return priced
+        playouts = Playouts(world, self.objective)
+        return min(steps, key=lambda step: playouts.cost(step.trial))
 
-    def _looks_ahead(self, world: World) -> bool:
-        """Return whether what preemptions cost matters."""
+    def _take(self, step: Step) -> None:
+        step.trial.carry_out()
+        if self._unripe is not None:
+            self._unripe.update(step.trial.started, step.trial.joined)
+        if step.decided is None:
+            return
+        self._last, self.decided = step.decided[1], step.decided
+        found = self._last
+        self.rounds.append(
+            RoundRecord(
+                found.now_s,
+                len(found.jobs),
+                found.value,
+                found.bound,
+                found.gap,
+                found.wall_s or 0.0,
+            )
+        )
+
+    def _preemptions_matter(self, world: World) -> bool:
+        """Return whether saving and restoring take so long that prices alone are no guide."""
         if any(isinstance(term, Usage) for term in self.objective.terms):
             return False
         jobs = [*world.waiting, *world.running]
@@ -181,48 +207,7 @@ class Optsched:
         )
         return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
 
-    def _xion_step(self, world: World, pinned: Collection[str]) -> Trial:
-        """Return what Xion does now, and what it would start once its victims are saved."""
-        trial = Trial(world, pinned)
-        seized = [
-            (slot.node, *trial.free.seize(slot.node, slot.gpus, slot.cpus))
-            for _, placement in world.claims.values()
-            for slot in placement
-        ]
-        if world.claims:  # what is being saved is theirs
-            trial.saving.clear()
-        claiming = {
-            job_id: trial.waiting.pop(job_id) for job_id in world.claims if job_id in trial.waiting
-        }
-        trial.take_arrived()
-        rule = Xion()
-        rule.reservations = self._reservations
-        rule.put_in_order(trial, trial.waiting)
-        rule.decide(trial)
-        if trial.victims:
-            self._claim_next(trial)
-        for taken in seized:
-            trial.free.let_go(*taken)
-        trial.waiting |= claiming
-        trial.saving = world.saving | trial.saving
-        return trial
-
-    def _claim_next(self, trial: Trial) -> None:
-        """Claim what the victims leave, the shortest first."""
-        outlook = Outlook(trial, [job_id for job_id in trial.victims if job_id in trial.saving])
-        full: set[Demand] = set()
-        for job_id in sorted(
-            trial.waiting, key=lambda job: (trial.fastest_finish_s(job), trial.order(job))
-        ):
-            demand = trial.demand(job_id)
-            fit = None if demand in full else trial.fit(job_id, outlook.room)
-            if fit is None:
-                full.add(demand)
-                continue
-            outlook.room.take(trial.need(job_id, fit[0]), fit[1])
-            trial.claim(job_id, *fit)
-
-    def _priced_step(self, world: World, waiting: list[str], pinned: Collection[str]) -> Trial:
+    def _priced(self, world: World, waiting: list[str], pinned: set[str]) -> Step:
         """Return the step of the round as one optimization problem in which `pinned` go on."""
         now = snapshot(world, jobs=waiting, known=self._known)
         posed = (
@@ -241,42 +226,71 @@ class Optsched:
             last=self._last,
             options=self._options,
         )
-        self._last, self.decided = found, (replace(now, instance=posed), found)
-        self.rounds.append(
-            RoundRecord(
-                world.now_s,
-                len(found.jobs),
-                found.value,
-                found.bound,
-                found.gap,
-                found.wall_s or 0.0,
-            )
-        )
-        trial = Trial(world, pinned)
+        self._last = found
+        trial = Trial(world)
         self._carry_out(trial, posed, found)
-        return trial
+        return Step(trial, (replace(now, instance=posed, pinned=pinned), found))
 
-    def _fill(self, world: World, waiting: list[str], power: float = 1.0) -> None:
-        """Start whatever fits beside what is claimed and reserved, the most weight per second and
-        GPU^`power` first."""
+    def _xion(self, world: World, pinned: set[str]) -> Step:
+        """Return what Xion would do now beside what is claimed, and claim what its victims leave
+        for the shortest."""
+        trial = Trial(world, pinned)
+        seized = [
+            (slot.node, *trial.free.seize(slot.node, slot.gpus, slot.cpus))
+            for _, placement in world.claims.values()
+            for slot in placement
+        ]
+        claiming = {
+            job_id: trial.waiting.pop(job_id) for job_id in world.claims if job_id in trial.waiting
+        }
+        trial.take_arrived()
+        if world.claims:  # what is being saved is theirs
+            trial.saving.clear()
+        rule = Xion()
+        rule.reservations = self.reservations
+        rule.put_in_order(trial, trial.waiting)
+        rule.decide(trial)
+        if trial.victims:
+            self._claim_what_they_leave(trial)
+        for taken in seized:
+            trial.free.let_go(*taken)
+        trial.waiting |= claiming
+        trial.saving = world.saving | trial.saving
+        return Step(trial, None)
+
+    def _claim_what_they_leave(self, trial: Trial) -> None:
+        outlook = Outlook(trial, [job_id for job_id in trial.victims if job_id in trial.saving])
+        full: set[Demand] = set()
+        for job_id in sorted(
+            trial.waiting, key=lambda job: (trial.fastest_finish_s(job), trial.order(job))
+        ):
+            demand = trial.demand(job_id)
+            fit = None if demand in full else trial.fit(job_id, outlook.room)
+            if fit is None:
+                full.add(demand)
+                continue
+            outlook.room.take(trial.need(job_id, fit[0]), fit[1])
+            trial.claim(job_id, *fit)
+
+    def _fill(self, world: World, waiting: list[str]) -> None:
+        """Start whatever fits beside what is claimed and reserved, the most weight per GPU and
+        second first."""
         room = world.free.copy()
         for node in {slot.node for _, placement in world.claims.values() for slot in placement}:
             room.lose(node)
         full: set[Demand] = set()
         for job_id in sorted(
-            waiting, key=lambda job: (-self._density(world, job, power), world.order(job))
+            waiting, key=lambda one: (-self._density(world, one), world.order(one))
         ):
             demand = world.demand(job_id)
             if demand in full:
                 continue
-            fit = self._reservations.fit(world, job_id, room, kept=self._kept_place)
-            if fit is None:
+            found = self.reservations.fit(world, job_id, room, kept=self._kept_place)
+            if found is None:
                 full.add(demand)
                 continue
-            room.take(world.need(job_id, fit[0]), fit[1])
-            world.start(job_id, *fit)
-            if self._unripe is not None:
-                self._unripe.add(job_id)
+            room.take(world.need(job_id, found[0]), found[1])
+            self._start(world, job_id, *found)
 
     def _kept(self, world: World) -> set[str]:
         """Running jobs that may not be preempted now, or must not be."""
@@ -296,8 +310,8 @@ class Optsched:
         """Keep a place for who has waited too long, else for the gang that is worth most if its
         place is near."""
         self._soon = None
-        self._reservations.renew(world, but=world.claims, claimed=self._claimed(world))
-        kept = self._reservations.current
+        self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
+        kept = self.reservations.current
         if kept is None:
             waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
             if not waiting:
@@ -305,20 +319,21 @@ class Optsched:
             best = min(
                 waiting, key=lambda job_id: (-self._density(world, job_id), *world.order(job_id))
             )
-            if world.service_gpus(best) > 1:
+            if self.soon_s and world.service_gpus(best) > 1:
                 kept = earliest(world, best)
-                if kept is not None and kept.due_s <= world.now_s + SOON_S:
+                if kept is not None and kept.due_s <= world.now_s + self.soon_s:
                     self._soon = kept
         if kept is not None and world.now_s < kept.due_s < math.inf:
             world.wake_at(kept.due_s)
 
     @property
     def _kept_place(self) -> Reservation | None:
-        return self._reservations.current or self._soon
+        return self.reservations.current or self._soon
 
-    def _density(self, world: World, job_id: str, power: float = 1.0) -> float:
-        gpus = math.pow(world.service_gpus(job_id), power)
-        return world.job(job_id).weight / (gpus * world.fastest_finish_s(job_id))
+    def _density(self, world: World, job_id: str) -> float:
+        return world.job(job_id).weight / (
+            world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+        )
 
     def _claimed(self, world: World) -> list[Claimed]:
         """The places of claims, and until when their jobs will hold them."""
@@ -337,7 +352,7 @@ class Optsched:
         """Start those for whom a place is kept, as soon as there is room that nobody has
         claimed."""
         while True:
-            self._reservations.renew(world, but=world.claims, claimed=self._claimed(world))
+            self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
             kept = self._kept_place
             if kept is None or kept.job not in world.waiting or kept.job in world.claims:
                 return

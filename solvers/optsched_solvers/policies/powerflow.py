@@ -13,12 +13,12 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber
 
 from .parts.configuration_choice import Choice, Configuration, choose
-from .parts.gpu_pool import GpuPool
-from .parts.left_alone import SolvedReallocation, is_left_alone
-from .parts.reallocation import Grant, ReallocationOptions, held
-from .parts.tenant_quotas import rows
+from .parts.gpu_pool import GpuPool, rows
+from .parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held, is_left_alone
 from .sources import SOURCES
 
+Use = tuple[tuple[int, int], ...]
+"""Rows, and how much is taken of each."""
 WATT_PARTS = 1000
 """Limits are counted in thousandths, so that they are whole numbers."""
 
@@ -34,7 +34,7 @@ class Way:
     gpus: int
     clock: int
     drawn: int
-    use: tuple[tuple[int, int], ...]
+    use: Use
 
 
 def exact(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> Choice:
@@ -105,16 +105,12 @@ def _steps(ways: Sequence[Way], now: Way) -> list[int]:
     return found + ([min(faster, key=lambda i: ways[i].clock)] if faster else [])
 
 
-def _fits(
-    use: tuple[tuple[int, int], ...], instead: tuple[tuple[int, int], ...], left: list[int]
-) -> bool:
+def _fits(use: Use, instead: Use, left: list[int]) -> bool:
     given_up = dict(instead)
     return all(amount <= left[row] + given_up.get(row, 0) for row, amount in use)
 
 
-def _move(
-    use: tuple[tuple[int, int], ...], instead: tuple[tuple[int, int], ...], left: list[int]
-) -> None:
+def _move(use: Use, instead: Use, left: list[int]) -> None:
     for row, amount in use:
         left[row] -= amount
     for row, amount in instead:
@@ -237,11 +233,9 @@ class PowerFlow(SolvedReallocation):
         fewest = min(option.mode.gpus for option in options)
         alike: dict[tuple[str | None, int, int | None], list[Option]] = {}
         for option in options:
-            gpus = option.mode.gpus
-            if gpus == fewest or gpus & (gpus - 1) == 0:
-                alike.setdefault((option.mode.gpu_type, gpus, option.mode.clock_mhz), []).append(
-                    option
-                )
+            mode = option.mode
+            if mode.gpus == fewest or mode.gpus & (mode.gpus - 1) == 0:
+                alike.setdefault((mode.gpu_type, mode.gpus, mode.clock_mhz), []).append(option)
         clocks = sorted({mhz for _, _, mhz in alike if mhz is not None})
         found = []
         for (gpu_type, gpus, mhz), same in alike.items():

@@ -1,8 +1,8 @@
 """Helios' quasi-shortest-service-first."""
 
+import difflib
 import math
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -10,14 +10,96 @@ from optsched.driver.world import World
 from optsched.estimates.history import gang
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
+from optsched.model.job import Job
 from optsched.plugins.options import PluginOptions, Share
 
-from .parts.demand_queue import Entry, arrival_key
+from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
-from .parts.rolling_gpu_time import RollingGpuTime
 from .sources import SOURCES
 
 CONSOLIDATED = Patience(rack_s=math.inf, cluster_s=math.inf)
+
+
+CUTOFF = 0.6
+MATCHES = 2
+"""Names closer than the cutoff count as like the new one, so many of them."""
+NAMES = 1000
+"""So many distinct names, the latest, are compared with a name that is new."""
+
+Group = tuple[str, str | int | None, str | int | None, int | None]
+
+
+@dataclass(slots=True)
+class _Mean:
+    count: int = 0
+    total_s: float = 0.0
+
+
+class RollingGpuTime:
+    """Expected GPU time of a job: the mean run time of completed jobs of its user and name, times
+    its GPUs.
+
+    A name that has not been seen stands for the (up to two) closest ones. Of the user's jobs of
+    these names those with as many GPUs are preferred. Without any, those of all users count;
+    without a close name, all of the user; else all. Source: the public estimator of Helios (Hu et
+    al., SC 2021), which takes plain means over its whole history.
+    """
+
+    def __init__(self) -> None:
+        self._means: dict[Group, _Mean] = {}
+        self._names: dict[str, None] = {}
+
+    def completed(self, job: Job, run_s: float) -> None:
+        """One more job, which ran for `run_s`."""
+        groups: list[Group] = [("all", None, None, None), ("user", job.user, None, None)]
+        if job.command is not None:
+            self._names.pop(job.command, None)
+            self._names[job.command] = None
+            groups += [
+                ("name", None, job.command, None),
+                ("name", job.user, job.command, None),
+                ("name", job.user, job.command, _gpus(job)),
+            ]
+        for group in dict.fromkeys(groups):
+            found = self._means.setdefault(group, _Mean())
+            found.count += 1
+            found.total_s += run_s
+
+    def gpu_s(self, job: Job) -> float | None:
+        """GPU-seconds that a job is expected to take; None while nothing has completed."""
+        run_s = self._run_s(job)
+        return None if run_s is None else run_s * _gpus(job)
+
+    def _run_s(self, job: Job) -> float | None:
+        names = self._like(job.command)
+        if names:
+            for user, gpus in ((job.user, _gpus(job)), (job.user, None), (None, None)):
+                found = self._mean([("name", user, name, gpus) for name in names])
+                if found is not None:
+                    return found
+        own_s = None if job.user is None else self._mean([("user", job.user, None, None)])
+        return self._mean([("all", None, None, None)]) if own_s is None else own_s
+
+    def _mean(self, groups: list[Group]) -> float | None:
+        """The mean over the groups together, which have no job in common."""
+        found = [mean for group in groups if (mean := self._means.get(group)) is not None]
+        return (
+            sum(mean.total_s for mean in found) / sum(mean.count for mean in found)
+            if found
+            else None
+        )
+
+    def _like(self, command: str | None) -> list[str]:
+        if command is None:
+            return []
+        if command in self._names:
+            return [command]
+        latest = list(self._names)[-NAMES:]
+        return difflib.get_close_matches(command, latest, n=MATCHES, cutoff=CUTOFF)
+
+
+def _gpus(job: Job) -> int:
+    return max(1, gang(job))
 
 
 class Qssf:
@@ -45,7 +127,7 @@ class Qssf:
         self.rolling = RollingGpuTime()
         self.model = Learned() if find_spec("sklearn") is not None else None
         self._gate = LocalityGate()
-        self._queues: dict[str | None, list[Entry]] = {}
+        self._queue = DemandQueue()
         self.expected_gpu_s: dict[str, float] = {}
         self._begun = False
         self._completed = 0
@@ -62,20 +144,15 @@ class Qssf:
                 self._learn(world, job_id)
         for job_id in world.take_arrived():
             key = arrival_key(world, job_id, self._expect(world, job_id))
-            heappush(self._queues.setdefault(world.job(job_id).tenant, []), (key, job_id))
-        heads = [(queue[0], i) for i, queue in enumerate(self._queues.values()) if queue]
-        queues = list(self._queues.values())
-        heads.sort()
-        while heads:
-            (_, job_id), i = heads.pop(0)
-            found = self._gate.find(world, job_id, CONSOLIDATED, 0.0)
-            if found is None:
-                continue
-            world.start(job_id, *found)
-            heappop(queues[i])
-            if queues[i]:
-                heads.append((queues[i][0], i))
-                heads.sort()
+            self._queue.push(key, job_id, world.job(job_id).tenant)
+        self._queue.unblock()
+        self._queue.serve(lambda job_id: self._start(world, job_id))
+
+    def _start(self, world: World, job_id: str) -> bool:
+        fit = self._gate.find(world, job_id, CONSOLIDATED, 0.0)
+        if fit is not None:
+            world.start(job_id, *fit)
+        return fit is not None
 
     def facts(self) -> dict[str, float]:
         """Return how good the predictions were: the mean absolute error of the logarithm of the GPU

@@ -3,7 +3,7 @@ fairness and makespan."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le
@@ -12,10 +12,9 @@ from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PositiveDuration
 
-from .parts.counted_cpsat import solved
+from .parts.configuration_choice import solved
 from .parts.gpu_pool import GpuPool
-from .parts.left_alone import ElasticReallocation
-from .parts.reallocation import Grant, ReallocationOptions, held
+from .parts.reallocation import ElasticReallocation, Grant, ReallocationOptions, held
 from .sources import SOURCES
 
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -60,19 +59,6 @@ def log_progress(progress: float) -> float:
     i = next(i for i in range(1, len(BASES)) if progress <= BASES[i])
     share = (progress - BASES[i - 1]) / (BASES[i] - BASES[i - 1])
     return values[i - 1] + share * (values[i] - values[i - 1])
-
-
-def welfare(jobs: Sequence[Bidder], rounds: Sequence[int], window: int, round_s: float) -> float:
-    """The objective: mean weighted logarithm of the progress by the end of the window, less the
-    longest rest."""
-    utility = sum(
-        job.weight * log_progress(job.progress + job.gain * count)
-        for job, count in zip(jobs, rounds, strict=True)
-    )
-    rest_s = max(
-        max(0.0, job.left_s - round_s * count) for job, count in zip(jobs, rounds, strict=True)
-    )
-    return utility / (len(jobs) * window) - MAKESPAN * rest_s
 
 
 def plan(
@@ -190,17 +176,14 @@ class Shockwave(ElasticReallocation):
                     grants[job_id] = options
                 continue
             most = gang(options).mode.gpus
-            usable = [
-                one
-                for one in options
-                if pool.room(job_id, one.mode.gpu_type) >= one.mode.gpus and one.mode.gpus
+            able = [
+                option
+                for option in options
+                if 0 < option.mode.gpus <= min(most, pool.room(job_id, option.mode.gpu_type))
             ]
-            usable = sorted(
-                (one for one in usable if one.mode.gpus <= most), key=lambda one: -one.rate
-            )
-            if usable:
-                pool.take(job_id, usable[0].mode.gpu_type, usable[0].mode.gpus)
-                grants[job_id] = tuple(usable)
+            if able:
+                pool.take(job_id, able[0].mode.gpu_type, able[0].mode.gpus)
+                grants[job_id] = tuple(able)
         return grants
 
     def stays(self, world: World, job_id: str) -> bool:
@@ -215,10 +198,8 @@ class Shockwave(ElasticReallocation):
         bidders, fewest, late = [], [], []
         for job_id in jobs:
             best = gang(world.options(job_id))
-            work_s, left_s = (
-                world.believed_work_s(job_id),
-                world.remaining_work_s(job_id) / best.rate,
-            )
+            work_s = world.believed_work_s(job_id)
+            left_s = world.remaining_work_s(job_id) / best.rate
             fair = self._fair[job_id]
             submit_s = world.job(job_id).submit_s
             fair.note(now_s, submit_s + work_s / best.rate / share)
@@ -239,8 +220,7 @@ class Shockwave(ElasticReallocation):
                 for ratio, job in zip(late, bidders, strict=True)
             ]
             weighed = [
-                Bidder(job.gpus, job.progress, job.gain, job.left_s, weight)
-                for job, weight in zip(bidders, priority, strict=True)
+                replace(job, weight=weight) for job, weight in zip(bidders, priority, strict=True)
             ]
             rounds = plan(weighed, gpus, self.window, round_s) or [0] * len(jobs)
         chosen = [i for i in range(len(jobs)) if rounds[i]]

@@ -4,12 +4,9 @@ from optsched.driver.world import World
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
-from .parts.gpu_pool import GpuPool
-from .parts.growth import Growth
-from .parts.left_alone import SolvedReallocation
-from .parts.reallocation import Grant, ReallocationOptions, held
-from .parts.restart_factor import restart_factor
-from .parts.tenant_quotas import rows
+from .parts.gpu_pool import GpuPool, rows
+from .parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held
+from .parts.restarts import Growth, restart_factor
 from .sources import SOURCES
 
 POWER = -0.5

@@ -14,8 +14,7 @@ from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.demand_queue import arrival_key
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import IntervalOption, held
-from .parts.seating import Seating, resized
-from .parts.seats import Seats
+from .parts.seating import Seating, Seats, resized
 from .parts.starting import start_each
 from .sources import SOURCES
 

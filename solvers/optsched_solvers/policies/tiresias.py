@@ -14,7 +14,7 @@ from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.options import PositiveNumber
 
-from .parts.emptiest import Emptiest, PlaceOption
+from .parts.gang_placement import Emptiest, PlaceOption
 from .parts.starting import is_free, wake
 from .sources import SOURCES
 

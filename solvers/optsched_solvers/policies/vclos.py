@@ -1,13 +1,13 @@
 """vClos: every job has its uplinks for itself, so that none is ever slowed down by another's
 traffic."""
 
-from optsched.driver.layout import Need
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
+from optsched.physics.modes import Option
 
-from .parts.filling import fill
+from .parts.gang_placement import by_rack, fill, usable
 from .parts.list_scheduling import ListScheduling
 from .parts.locality_gate import LocalityGate, Patience
 from .sources import SOURCES
@@ -73,7 +73,7 @@ class Vclos(ListScheduling):
         for option in world.options(job_id):
             if option.spread != "cluster" or option.mode.gpus < 2:
                 continue
-            placement = over_racks(world, job_id, world.need(job_id, option))
+            placement = over_racks(world, job_id, option)
             if placement is not None:
                 self._stages[2] += 1
                 return option, placement
@@ -99,20 +99,23 @@ def _has_room(world: World, rack: str | None, gbps: float) -> bool:
     return world.uplink_load_gbps(rack) + gbps <= capacity * (1 + ROUNDING)
 
 
-def over_racks(world: World, job_id: str, need: Need) -> Placement | None:
+def over_racks(world: World, job_id: str, option: Option) -> Placement | None:
     """A place over the fewest racks whose uplinks have room; a node without a rack counts as one of
     its own."""
     gbps = world.job(job_id).profile.network_gbps
-    groups: dict[tuple[str, str], dict[str, int]] = {}
-    for node in world.cluster.nodes:
-        usable = world.free.usable(need, node.name)
-        if usable and (not gbps or _has_room(world, node.rack, gbps)):
-            key = ("node", node.name) if node.rack is None else ("rack", node.rack)
-            groups.setdefault(key, {})[node.name] = usable
-    members = list(groups.values())
-    chosen = fewest_racks([sum(nodes.values()) for nodes in members], need.gpus)
+    free = usable(world, world.need(job_id, option))
+    racks = list(
+        by_rack(
+            world,
+            (
+                name
+                for name in free
+                if not gbps or _has_room(world, world.cluster.node[name].rack, gbps)
+            ),
+        ).values()
+    )
+    chosen = fewest_racks([sum(free[name] for name in names) for names in racks], option.mode.gpus)
     if chosen is None:
         return None
-    free = {name: usable for r in chosen for name, usable in members[r].items()}
-    placement = fill(world, need, sorted(free, key=lambda name: -free[name]), free)
-    return placement if placement is not None and world.free.holds(need, placement) else None
+    names = [name for r in chosen for name in racks[r]]
+    return fill(world, job_id, option, sorted(names, key=lambda name: -free[name]), free)

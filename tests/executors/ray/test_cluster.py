@@ -241,7 +241,7 @@ def test_a_node_that_is_lost_without_a_word(host: RayHost) -> None:
     """As when its power fails: nothing of it writes anything any more."""
     key = host.shell("job", "sleep 600", nodes=("n2",))
     host.reach(key, AttemptState.RUNNING)
-    supervisor = host.executor._attempts[key].folder.pid("n2")
+    supervisor = host.executor._attempts[key].began("n2")
     assert supervisor is not None
     pid = supervisor["shim"][0]
     os.kill(pid, signal.SIGSTOP)

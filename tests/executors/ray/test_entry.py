@@ -184,7 +184,7 @@ def test_a_gang_waits_for_its_last_node(attempt: Attempt) -> None:
     first = attempt.run("n2")
     until(lambda: (attempt.files.path / "n2" / "ready.json").exists())
     time.sleep(0.5)
-    assert first.poll() is None and attempt.files.pid("n2") is None
+    assert first.poll() is None and records.read(attempt.files.path / "n2" / "pid.json") is None
     second = attempt.run("n1")
     assert (first.wait(timeout=60), second.wait(timeout=60)) == (0, 0)
     ranks = [attempt.printed(name).split() for name in ("n2", "n1")]
@@ -225,7 +225,7 @@ def test_what_a_killed_supervisor_leaves_is_ended(attempt: Attempt) -> None:
     attempt.prepare("setsid sleep 600 & sleep 600 & touch ready; wait")
     process = attempt.run()
     until((attempt.folder / "ready").exists)
-    begun = attempt.files.pid("n1")
+    begun = records.read(attempt.files.path / "n1" / "pid.json")
     assert begun is not None
     os.kill(begun["shim"][0], signal.SIGKILL)
     assert process.wait(timeout=60) == 1

@@ -7,25 +7,26 @@ arguments give the same instance, byte for byte, under the same version of numpy
 """
 
 import math
+from collections import Counter
+from typing import Any
 
 import numpy as np
 
 from ....errors import InputError
+from ....estimates.history import gang
 from ....model.cluster import Cluster, Tenant
 from ....model.instance import Failure, Instance
 from ....model.job import Job
 from ....model.profile import Profile
 from ...profiles.attach import attach
+from ..ranges import LONGEST_SPAN_DAYS, check_ranges
 from .arrivals import DAY_S, relative_gaps, submit_times
 from .distribution import Floats
 from .failures import Attempt, failing_attempts
-from .model import Model, Row
+from .model import Group, Model, Row
 from .nodes import scaled
 from .population import Ints, Population, populate, run_times
 from .published import MODELS
-
-MOST_JOBS, MOST_GPUS = 1_000_000, 200_000
-LONGEST_SPAN_DAYS = 100 * 366
 
 
 def generate(
@@ -56,20 +57,11 @@ def generate(
     """
     if kind not in MODELS:
         raise InputError(f"generate: no cluster model {kind!r}; there are {', '.join(MODELS)}")
-    for what, ok in (
-        (f"jobs must be between 1 and {MOST_JOBS}", 1 <= jobs <= MOST_JOBS),
-        ("either gpus or a cluster must be given", (gpus is None) != (cluster is None)),
-        (f"gpus must be between 1 and {MOST_GPUS}", gpus is None or 1 <= gpus <= MOST_GPUS),
-        ("seed must be 0 or more", seed >= 0),
-        ("load must be above 0 and at most 100", load is None or 0 < load <= 100),
-        (
-            f"days must be above 0 and at most {LONGEST_SPAN_DAYS}",
-            days is None or 0 < days <= LONGEST_SPAN_DAYS,
-        ),
-        ("load and days must not be given together", load is None or days is None),
-    ):
-        if not ok:
-            raise InputError(f"generate: {what}")
+    check_ranges(jobs=jobs, gpus=gpus, seed=seed, load=load, days=days)
+    if (gpus is None) == (cluster is None):
+        raise InputError("generate: either gpus or a cluster must be given")
+    if load is not None and days is not None:
+        raise InputError("generate: load and days must not be given together")
     model = MODELS[kind]
     nodes = cluster or scaled(model, gpus or 0)
     rows = _fitting(model, nodes)
@@ -97,8 +89,13 @@ def generate(
         jobs=made,
         tenants=_tenants(model, nodes, made, quotas),
         failures=tuple(
-            Failure(job=made[one.job].id, work_s=one.work_s, kept_s=one.kept_s, kind=one.kind)
-            for one in attempts
+            Failure(
+                job=made[attempt.job].id,
+                work_s=attempt.work_s,
+                kept_s=attempt.kept_s,
+                kind=attempt.kind,
+            )
+            for attempt in attempts
         ),
     )
 
@@ -121,11 +118,11 @@ def offered_load(instance: Instance) -> float | None:
     jobs = instance.jobs
     span_s = max((job.submit_s for job in jobs), default=0.0) - instance.now_s
     place = {profile: i for i, profile in enumerate(dict.fromkeys(job.profile for job in jobs))}
-    gangs = np.array([job.gpus if isinstance(job.gpus, int) else job.gpus.max for job in jobs])
+    gangs = np.array([gang(job) for job in jobs])
     position = {job.id: i for i, job in enumerate(jobs)}
     attempts = [
-        Attempt(position[one.job], one.work_s, one.kept_s, one.kind or "")
-        for one in instance.failures
+        Attempt(position[failure.job], failure.work_s, failure.kept_s, failure.kind or "")
+        for failure in instance.failures
     ]
     work = _gpu_seconds(gangs, np.array([job.work_s for job in jobs]), attempts)
     if span_s <= 0 or not work.sum():
@@ -137,17 +134,14 @@ def offered_load(instance: Instance) -> float | None:
 def _fitting(model: Model, nodes: Cluster) -> tuple[Row, ...]:
     """The rows that the cluster can hold: gangs of one GPU type, on one node where they cannot be
     split."""
-    by_type: dict[str | None, int] = {}
-    for node in nodes.nodes:
-        by_type[node.gpu_type] = by_type.get(node.gpu_type, 0) + node.gpus
-    gang = max(by_type.values(), default=0)
-    if not gang:
+    most = max(_gpus_by_type(nodes).values(), default=0)
+    if not most:
         raise InputError("generate: the cluster has no GPUs; give it some")
     node_gpus = max(node.gpus for node in nodes.nodes)
     return tuple(
         row
         for row in model.rows
-        if row.gpus <= (node_gpus if row.profile.locality is not None else gang)
+        if row.gpus <= (node_gpus if row.profile.locality is not None else most)
         and any(
             row.cpus <= (node.cpus or math.inf) and row.memory_gib <= (node.memory_gib or math.inf)
             for node in nodes.nodes
@@ -163,26 +157,15 @@ def _profiles(
     seed: int,
     overheads: bool,
 ) -> list[Profile]:
-    """The profile of each command: `attach` for one job of it, with the mean run time of all."""
+    """Return the profile of each command: `attach` for one job of it, with the mean run time of
+    all."""
     mean_s = np.bincount(population.command, weights=run_s) / np.bincount(population.command)
-    chosen = [rows[row] for row in population.row_of]
     sample = tuple(
-        Job(
-            id=str(i),
-            user=_user(int(population.user_of[i])),
-            command=_command(row, i),
-            gpus=row.gpus,
-            cpus=row.cpus,
-            memory_gib=row.memory_gib,
-            duration_s=float(mean_s[i]),
-            profile=row.profile,
-        )
-        for i, row in enumerate(chosen)
+        _job(str(i), rows[row], i, int(population.user_of[i]), float(mean_s[i]))
+        for i, row in enumerate(population.row_of)
     )
-    return [
-        job.profile
-        for job in attach(Instance(cluster=nodes, jobs=sample), seed, overheads=overheads).jobs
-    ]
+    attached = attach(Instance(cluster=nodes, jobs=sample), seed, overheads=overheads)
+    return [job.profile for job in attached.jobs]
 
 
 def _jobs(
@@ -193,63 +176,57 @@ def _jobs(
     submit_s: Floats,
     run_s: Floats,
 ) -> tuple[Job, ...]:
-    names = [
-        (_user(int(user)), _command(rows[row], i))
-        for i, (user, row) in enumerate(zip(population.user_of, population.row_of, strict=True))
-    ]
-    groups = [group.name for group in model.groups]
-    tenants = [groups[population.group_of[user]] if groups else None for user in population.user_of]
+    names = [group.name for group in model.groups]
+    users = population.user_of.tolist()
+    tenants = [names[group] for group in population.group_of] if names else None
+    drawn = zip(
+        submit_s.tolist(),
+        run_s.tolist(),
+        population.command.tolist(),
+        population.row.tolist(),
+        strict=True,
+    )
     return tuple(
-        Job(
-            id=f"job-{i}",
+        _job(
+            f"job-{i}",
+            rows[row],
+            command,
+            users[command],
+            duration_s,
             submit_s=at_s,
-            tenant=tenants[command],
-            user=names[command][0],
-            command=names[command][1],
-            gpus=rows[row].gpus,
-            cpus=rows[row].cpus,
-            memory_gib=rows[row].memory_gib,
-            duration_s=duration_s,
+            tenant=None if tenants is None else tenants[users[command]],
             profile=profiles[command],
         )
-        for i, (at_s, duration_s, command, row) in enumerate(
-            zip(
-                submit_s.tolist(),
-                run_s.tolist(),
-                population.command.tolist(),
-                population.row.tolist(),
-                strict=True,
-            )
-        )
+        for i, (at_s, duration_s, command, row) in enumerate(drawn)
     )
 
 
-def _user(number: int) -> str:
-    return f"u{number}"
-
-
-def _command(row: Row, number: int) -> str:
-    return f"{row.kind}-{number}"
+def _job(id: str, row: Row, command: int, user: int, duration_s: float, **more: Any) -> Job:
+    """Return a job of a command, with the row's profile unless `more` has another."""
+    return Job(
+        id=id,
+        user=f"u{user}",
+        command=f"{row.kind}-{command}",
+        gpus=row.gpus,
+        cpus=row.cpus,
+        memory_gib=row.memory_gib,
+        duration_s=duration_s,
+        **{"profile": row.profile, **more},
+    )
 
 
 def _tenants(
     model: Model, nodes: Cluster, jobs: tuple[Job, ...], quotas: bool
 ) -> tuple[Tenant, ...]:
     """Virtual clusters; quotas add up to the cluster's GPUs, unless a gang needs more."""
-    largest: dict[str | None, int] = {}
-    for job in jobs:
-        assert isinstance(job.gpus, int)
-        largest[job.tenant] = max(largest.get(job.tenant, 0), job.gpus)
     total = sum(group.gpus for group in model.groups)
+
+    def quota(group: Group) -> int:
+        largest = max((gang(job) for job in jobs if job.tenant == group.name), default=0)
+        return max(largest, math.ceil(group.gpus / total * nodes.total_gpus))
+
     return tuple(
-        Tenant(
-            name=group.name,
-            gpu_quota=max(
-                largest.get(group.name, 0), math.ceil(group.gpus / total * nodes.total_gpus)
-            )
-            if quotas
-            else None,
-        )
+        Tenant(name=group.name, gpu_quota=quota(group) if quotas else None)
         for group in model.groups
     )
 
@@ -258,7 +235,11 @@ def _gpu_seconds(gangs: Ints, run_s: Floats, attempts: list[Attempt]) -> Floats:
     """GPU-seconds of each job on the reference GPU: all that it does, and what failing attempts
     lose."""
     seconds = run_s.astype(float)
-    np.add.at(seconds, [one.job for one in attempts], [one.work_s - one.kept_s for one in attempts])
+    np.add.at(
+        seconds,
+        [attempt.job for attempt in attempts],
+        [attempt.work_s - attempt.kept_s for attempt in attempts],
+    )
     return np.asarray(gangs * seconds)
 
 
@@ -266,19 +247,20 @@ def _capacity(nodes: Cluster, which: Ints, profiles: list[Profile], work: Floats
     """Reference GPU-seconds that the cluster does per second, its types at the jobs' mean rates;
     job `i` has the profile `which[i]`."""
     weight = np.bincount(which, weights=work, minlength=len(profiles))
-    by_type: dict[str | None, int] = {}
-    for node in nodes.nodes:
-        by_type[node.gpu_type] = by_type.get(node.gpu_type, 0) + node.gpus
     total = 0.0
-    for gpu_type, gpus in by_type.items():
+    for gpu_type, gpus in _gpus_by_type(nodes).items():
         rates = np.array(
-            [
-                1.0 if not profile.rate else profile.rate.get(gpu_type or "", 0.0)
-                for profile in profiles
-            ]
+            [profile.rate.get(gpu_type or "", 0.0) if profile.rate else 1.0 for profile in profiles]
         )
         total += gpus * float(rates @ weight) / float(weight.sum())
     return total
+
+
+def _gpus_by_type(nodes: Cluster) -> Counter[str | None]:
+    counts: Counter[str | None] = Counter()
+    for node in nodes.nodes:
+        counts[node.gpu_type] += node.gpus
+    return counts
 
 
 __all__ = ["MODELS", "Model", "generate", "offered_load"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ....estimates.history import gang
 from ....model.instance import Instance
 from ...tables.table import Row, Table
 from .arrivals import DAY_S, HOUR_S
@@ -53,7 +54,7 @@ def of_instance(instance: Instance) -> Columns:
     submit_s = np.array([job.submit_s for job in jobs])
     return Columns(
         name="generated",
-        gpus=np.array([job.gpus if isinstance(job.gpus, int) else job.gpus.max for job in jobs]),
+        gpus=np.array([gang(job) for job in jobs]),
         run_s=np.array([job.work_s for job in jobs]),
         submit_s=submit_s,
         hours=_by_hour(submit_s),
@@ -84,13 +85,13 @@ def _philly(data: Path) -> Columns | None:
     at = [datetime.fromisoformat(row["timestamp"]) for row in rows]
     start, end = PHILLY_DENSE
     submit_s = np.sort(
-        np.array([(one - MONDAY).total_seconds() for one in at if start <= one < end])
+        np.array([(time - MONDAY).total_seconds() for time in at if start <= time < end])
     )
     submit_s -= submit_s[0] // WEEK_S * WEEK_S
     return Columns(
         name="Philly trace",
-        gpus=np.array([int(float(row["num_gpus"])) for row in rows]),
-        run_s=np.array([float(row["duration"]) for row in rows]),
+        gpus=np.array([row.count("num_gpus") for row in rows]),
+        run_s=np.array([row.number("duration") for row in rows]),
         submit_s=submit_s,
         hours=_by_hour(submit_s),
         weekdays=_by_weekday(submit_s),
@@ -103,14 +104,14 @@ def _openb(data: Path) -> Columns | None:
     if not path.is_file():
         return None
     rows = _rows(path, "num_gpu", "creation_time", "deletion_time", "scheduled_time")
-    submit_s = np.sort(np.array([float(row["creation_time"]) for row in rows]))
+    submit_s = np.sort(np.array([row.number("creation_time") for row in rows]))
     submit_s = submit_s[submit_s >= OPENB_DENSE_S] - OPENB_DENSE_S
     ran = [row for row in rows if row["scheduled_time"]]
     return Columns(
         name="openb pods",
-        gpus=np.array([int(row["num_gpu"]) for row in ran]),
+        gpus=np.array([row.count("num_gpu") for row in ran]),
         run_s=np.maximum(
-            1.0, [float(row["deletion_time"]) - float(row["scheduled_time"]) for row in ran]
+            1.0, [row.number("deletion_time") - row.number("scheduled_time") for row in ran]
         ),
         submit_s=submit_s,
         hours=_by_hour(submit_s),
@@ -126,12 +127,12 @@ def _helios(data: Path) -> Columns | None:
     hours, weekdays = np.zeros(HOURS), np.zeros(WEEKDAYS)
     for path in paths:
         rows = _rows(path, "time", "total_gpujob_num")
-        at = [datetime.fromisoformat(row["time"]) for row in rows]
-        more = np.clip(np.diff([int(row["total_gpujob_num"]) for row in rows]), 0, None)
-        hours += np.bincount([one.hour for one in at[1:]], weights=more, minlength=HOURS)
-        days = np.bincount([one.weekday() for one in at[1:]], minlength=WEEKDAYS)
-        weekdays += (
-            np.bincount([one.weekday() for one in at[1:]], weights=more, minlength=WEEKDAYS) / days
+        more = np.clip(np.diff([row.whole("total_gpujob_num") for row in rows]), 0, None)
+        at = [datetime.fromisoformat(row["time"]) for row in rows[1:]]
+        days = [time.weekday() for time in at]
+        hours += np.bincount([time.hour for time in at], weights=more, minlength=HOURS)
+        weekdays += np.bincount(days, weights=more, minlength=WEEKDAYS) / np.bincount(
+            days, minlength=WEEKDAYS
         )
     return Columns(
         name="three virtual clusters of Earth",
@@ -141,7 +142,11 @@ def _helios(data: Path) -> Columns | None:
 
 
 def _by_hour(submit_s: Floats) -> Floats:
-    count = np.bincount((submit_s // HOUR_S).astype(np.int64) % HOURS, minlength=HOURS)
+    return _cyclic(submit_s // HOUR_S, HOURS)
+
+
+def _cyclic(instants: Floats, period: int) -> Floats:
+    count = np.bincount(instants.astype(np.int64) % period, minlength=period)
     return np.asarray(count / count.sum())
 
 
@@ -149,10 +154,7 @@ def _by_weekday(submit_s: Floats) -> Floats | None:
     """Submissions of a day by weekday, as shares; only of whole weeks, None where there is none."""
     weeks = int(submit_s[-1] // WEEK_S)
     whole = submit_s[submit_s < weeks * WEEK_S]
-    if not len(whole):
-        return None
-    count = np.bincount((whole // DAY_S).astype(np.int64) % WEEKDAYS, minlength=WEEKDAYS)
-    return np.asarray(count / count.sum())
+    return _cyclic(whole // DAY_S, WEEKDAYS) if len(whole) else None
 
 
 def _rows(path: Path, *columns: str) -> list[Row]:

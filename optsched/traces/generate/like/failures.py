@@ -3,22 +3,20 @@ late."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from ..families import CHECKPOINT_PERIOD_S
 from .distribution import Floats
 from .model import Cause, Failing
 from .population import Ints
 
-CHECKPOINT_PERIOD_S = 1800
-"""An attempt that resumes is taken to have saved each half hour."""
 ATTEMPT_SPREAD = 0.05
 """By how much the attempts of one job differ in the level of their run time to failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """An attempt that fails: the job by its position, the work it does and keeps, and why."""
 
     job: int

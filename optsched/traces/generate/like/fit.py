@@ -1,11 +1,14 @@
 """How close a generated workload is to the real trace and to published figures, in numbers."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import fmean, median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....estimates.history import gang
 from ....model.instance import Instance
 from .columns import Columns
 from .distribution import Floats
@@ -42,33 +45,55 @@ def kolmogorov_smirnov(a: Floats, b: Floats) -> float:
     )
 
 
-def total_variation(a: dict[str, float], b: dict[str, float]) -> float:
+def total_variation(a: Mapping[str, float], b: Mapping[str, float]) -> float:
     """Half the sum of the differences of two sets of counts or shares, each divided by its sum."""
     total_a, total_b = sum(a.values()), sum(b.values())
     return sum(abs(a.get(key, 0) / total_a - b.get(key, 0) / total_b) for key in {**a, **b}) / 2
 
 
 def distances(model: Model, made: Columns, real: Columns | None) -> list[Distance]:
-    """Every marginal that the real trace has, and the causes of failures against the published
-    counts."""
-    found: list[Distance] = []
-    if real is not None:
-        found += [*_run_times(made, real), *_gangs(made, real), *_arrivals(made, real)]
-        if made.tenants and real.tenants:
-            value = total_variation(_shares(made.tenants), _shares(real.tenants))
-            found.append(
-                Distance("virtual clusters", "tv", value, real.name, sum(real.tenants.values()))
-            )
+    """Return every marginal that the real trace has, and the causes of failures against the
+    published counts."""
+    found = [] if real is None else [*_to_trace(made, real)]
     if made.after_s:
         counts = published_causes(model)
-        value = total_variation(
-            {kind: float(len(after)) for kind, after in made.after_s.items()}, counts
-        )
+        attempts = {kind: float(len(after_s)) for kind, after_s in made.after_s.items()}
         against = f"counts of {model.failing.source}, all sizes"
-        found.append(
-            Distance("causes of failures", "tv", value, against, round(sum(counts.values())))
-        )
+        value, of = total_variation(attempts, counts), round(sum(counts.values()))
+        found.append(Distance("causes of failures", "tv", value, against, of))
     return found
+
+
+def _to_trace(made: Columns, real: Columns) -> Iterator[Distance]:
+    """Yield the distance of each marginal to the real trace, where both have it."""
+
+    def ks(marginal: str, a: Floats, b: Floats) -> Distance:
+        return Distance(marginal, "ks", kolmogorov_smirnov(a, b), real.name, len(b))
+
+    if made.gpus is not None and real.gpus is not None:
+        if made.run_s is not None and real.run_s is not None:
+            yield ks("run time", made.run_s, real.run_s)
+            for bounds in GANG_CLASSES:
+                a, b = (
+                    columns[gang_class(gpus, *bounds)]
+                    for columns, gpus in ((made.run_s, made.gpus), (real.run_s, real.gpus))
+                )
+                if min(len(a), len(b)) >= FEWEST:
+                    yield ks(f"run time, {class_name(*bounds)}", a, b)
+        value = total_variation(sizes(made.gpus), sizes(real.gpus))
+        yield Distance("gang size", "tv", value, real.name, len(real.gpus))
+    if made.submit_s is not None and real.submit_s is not None and len(made.submit_s) > FEWEST:
+        yield ks("interval / mean interval", gap_ratios(made.submit_s), gap_ratios(real.submit_s))
+    count = 0 if real.submit_s is None else len(real.submit_s)
+    for name, own, theirs in (
+        ("hour of the day", made.hours, real.hours),
+        ("weekday", made.weekdays, real.weekdays),
+    ):
+        if own is not None and theirs is not None:
+            yield Distance(name, "tv", float(np.abs(own - theirs).sum()) / 2, real.name, count)
+    if made.tenants and real.tenants:
+        value = total_variation(made.tenants, real.tenants)
+        yield Distance("virtual clusters", "tv", value, real.name, sum(real.tenants.values()))
 
 
 def published_causes(model: Model) -> dict[str, float]:
@@ -98,64 +123,10 @@ def gap_ratios(submit_s: Floats) -> Floats:
     return np.asarray(gaps / max(gaps.mean(), 1e-9))
 
 
-def _run_times(made: Columns, real: Columns) -> list[Distance]:
-    if made.run_s is None or real.run_s is None or made.gpus is None or real.gpus is None:
-        return []
-    found = [
-        Distance(
-            "run time", "ks", kolmogorov_smirnov(made.run_s, real.run_s), real.name, len(real.run_s)
-        )
-    ]
-    for bounds in GANG_CLASSES:
-        a, b = (
-            made.run_s[gang_class(made.gpus, *bounds)],
-            real.run_s[gang_class(real.gpus, *bounds)],
-        )
-        if min(len(a), len(b)) >= FEWEST:
-            name = f"run time, {class_name(*bounds)}"
-            found.append(Distance(name, "ks", kolmogorov_smirnov(a, b), real.name, len(b)))
-    return found
-
-
-def _gangs(made: Columns, real: Columns) -> list[Distance]:
-    if made.gpus is None or real.gpus is None:
-        return []
-    return [
-        Distance(
-            "gang size",
-            "tv",
-            total_variation(sizes(made.gpus), sizes(real.gpus)),
-            real.name,
-            len(real.gpus),
-        )
-    ]
-
-
-def _arrivals(made: Columns, real: Columns) -> list[Distance]:
-    found = []
-    if made.submit_s is not None and real.submit_s is not None and len(made.submit_s) > FEWEST:
-        value = kolmogorov_smirnov(gap_ratios(made.submit_s), gap_ratios(real.submit_s))
-        found.append(
-            Distance("interval / mean interval", "ks", value, real.name, len(real.submit_s) - 1)
-        )
-    for name, a, b in (
-        ("hour of the day", made.hours, real.hours),
-        ("weekday", made.weekdays, real.weekdays),
-    ):
-        if a is not None and b is not None:
-            count = 0 if real.submit_s is None else len(real.submit_s)
-            found.append(Distance(name, "tv", float(np.abs(a - b).sum()) / 2, real.name, count))
-    return found
-
-
 def sizes(gpus: Ints) -> dict[str, float]:
     """How many jobs have each gang size."""
     values, counts = np.unique(gpus, return_counts=True)
     return {str(value): float(count) for value, count in zip(values, counts, strict=True)}
-
-
-def _shares(counts: dict[str, int]) -> dict[str, float]:
-    return {name: float(count) for name, count in counts.items()}
 
 
 # --------------------------------------------------------------------------------------------
@@ -164,31 +135,20 @@ def _shares(counts: dict[str, int]) -> dict[str, float]:
 
 def _top_users(instance: Instance, model: Model) -> float:
     """The share of the GPU time that the users with the most of it take."""
-    seconds: dict[str | None, float] = {}
+    seconds: Counter[str | None] = Counter()
     for job in instance.jobs:
-        if isinstance(job.gpus, int):
-            seconds[job.user] = seconds.get(job.user, 0.0) + job.gpus * job.work_s
+        seconds[job.user] += gang(job) * job.work_s  # type: ignore[assignment]
     taken = sorted(seconds.values(), reverse=True)
     return sum(taken[: max(1, round(TOP_USERS * model.users))]) / max(sum(taken), 1e-9)
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
 TOTALS: dict[str, tuple[str, Callable[[Instance, Model], float]]] = {
-    "mean_gpus": (
-        "mean GPUs of a job",
-        lambda made, _: _mean([float(job.gpus) for job in made.jobs]),  # type: ignore[arg-type]
-    ),
-    "mean_run_s": ("mean run time, s", lambda made, _: _mean([job.work_s for job in made.jobs])),
-    "median_run_s": (
-        "median run time, s",
-        lambda made, _: float(np.median([job.work_s for job in made.jobs])),
-    ),
+    "mean_gpus": ("mean GPUs of a job", lambda made, _: fmean(map(gang, made.jobs))),
+    "mean_run_s": ("mean run time, s", lambda made, _: fmean(job.work_s for job in made.jobs)),
+    "median_run_s": ("median run time, s", lambda made, _: median(job.work_s for job in made.jobs)),
     "gpu_s": (
         "GPU-seconds of a job, mean",
-        lambda made, _: _mean([job.gpus * job.work_s for job in made.jobs]),  # type: ignore[operator]
+        lambda made, _: fmean(gang(job) * job.work_s for job in made.jobs),
     ),
     "failing": (
         "share of jobs with a failed attempt",

@@ -19,8 +19,7 @@ from ..parts.demand_queue import arrival_key
 from ..parts.reallocation import may_move
 from ..parts.starting import is_free, start_what_fits
 from ..sources import SOURCES
-from .places import Shelves, Way, offers, ways_of
-from .prices import Utility, best_rate, prices
+from .places import Shelves, Utility, Way, best_rate, offers, prices, ways_of
 
 LATER = 1.0 + 1e-9
 """A running job only moves where it ends earlier by more than rounding."""

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .counted_cpsat import solved
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -26,6 +24,19 @@ WORTH_PRICING = 400
 """Configurations from which on prices cost less time than they save."""
 LARGEST_COURSE = 4096
 """Room up to which a single row is solved by dynamic programming."""
+
+
+def solved(model: Any, effort: float) -> tuple[Any | None, bool]:
+    """Return the solver with the best solution found within the effort (deterministic time, about
+    as many seconds), None without one, and whether that is proven optimal."""
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_deterministic_time = effort
+    status = solver.solve(model)
+    solution = solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
+    return solution, status == cp_model.OPTIMAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,13 @@ class CoreWays:
         """The rate with the proportional share of cores."""
         return self.fair[0].rate
 
+    def rates(self) -> dict[int, float]:
+        """Return the best rate by cores for each GPU."""
+        rates: dict[int, float] = {}
+        for option in self.every:
+            rates.setdefault(option.mode.cpus_per_gpu, option.rate)
+        return rates
+
     def with_cores(self, cpus_per_gpu: int) -> tuple[Option, ...]:
         """The ways with so many cores for each GPU."""
         return tuple(option for option in self.every if option.mode.cpus_per_gpu == cpus_per_gpu)

@@ -15,12 +15,15 @@ cluster that does not come."""
 class GangWeights:
     """Instances in which large gangs weigh more. A job's factor is the same in all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, share_weight: float = GANG) -> None:
+        self._share_weight = share_weight
         self._known: dict[str, tuple[Job, Job]] = {}
         self._gpus: dict[str | None, int] = {}
 
     def raised(self, world: World, instance: Instance) -> Instance:
         """The snapshot `instance` with raised weights."""
+        if not self._share_weight:
+            return instance
         jobs = []
         for job in instance.jobs:
             known = self._known.get(job.id)
@@ -35,7 +38,7 @@ class GangWeights:
         return replace(instance, jobs=tuple(jobs))
 
     def _factor(self, world: World, job_id: str) -> float:
-        """1 + `GANG` times the share of the GPUs of one type that the job takes, where that is
+        """1 + so many times the share of the GPUs of one type that the job takes, where that is
         least."""
         if not self._gpus:
             for node in world.cluster.nodes:
@@ -45,4 +48,4 @@ class GangWeights:
             for one in world.options(job_id)
             if one.mode.gpus
         )
-        return 1.0 + GANG * min(shares, default=0.0)
+        return 1.0 + self._share_weight * min(shares, default=0.0)

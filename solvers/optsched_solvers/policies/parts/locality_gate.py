@@ -126,3 +126,10 @@ def kept_within(need: Need, level: Span) -> Need:
     """Return the same need spread over no more than `level`; one object for equal ones, by which a
     room remembers."""
     return need if need.spread == level else replace(need, spread=level)
+
+
+@lru_cache(maxsize=5000)
+def within(need: Need, nodes: int) -> Need:
+    """Return the need on these nodes only, a mask; one object for equal ones, by which a room
+    remembers."""
+    return replace(need, nodes=need.nodes & nodes) if need.nodes & ~nodes else need

@@ -7,7 +7,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement, Slot
 from optsched.physics.modes import Option
 
-from .filling import fill
+from .gang_placement import by_rack, fill, usable
 
 MOST_RACKS = 10
 """Sets of racks are enumerated among so many: those whose uplinks have least traffic."""
@@ -27,45 +27,35 @@ def spread_choices(
     """
     need, gpus = world.need(job_id, option), option.mode.gpus
     if not gpus:
-        if among is None:
-            found = world.free.place(need)
-            if found is not None:
-                yield found
-        else:
+        if among is not None:
             yield from _cpu_only(world, job_id, option, among)
+        elif (placement := world.free.place(need)) is not None:
+            yield placement
         return
     memory = world.job(job_id).profile.memory_gbps > 0
-    usable: dict[str, int] = {}
+    free = usable(world, need, among)
     crowd: dict[str, float] = {}
-    for name in world.cluster.node if among is None else among:
-        count = world.free.usable(need, name)
-        if count:
-            usable[name] = count
-            gbps = world.cluster.node[name].memory_gbps
-            crowd[name] = world.memory_load_gbps(name) / gbps if memory and gbps else 0.0
     kinds: dict[tuple[float, float | None], str] = {}
-    for name, count in usable.items():
-        if count >= gpus:
-            kind = crowd[name], world.cluster.node[name].memory_gbps if memory else None
-            if kind not in kinds or count < usable[kinds[kind]]:
-                kinds[kind] = name
-    racks = () if option.spread == "node" else _rack_sets(world, option, usable)
+    for name, count in free.items():
+        gbps = world.cluster.node[name].memory_gbps if memory else None
+        crowd[name] = world.memory_load_gbps(name) / gbps if gbps else 0.0
+        kind = crowd[name], gbps
+        if count >= gpus and (kind not in kinds or count < free[kinds[kind]]):
+            kinds[kind] = name
+    racks = () if option.spread == "node" else _rack_sets(world, option, free)
     for names in chain(([name] for name in kinds.values()), racks):
-        names.sort(key=lambda name: (crowd[name], -usable[name]))
-        filled = fill(world, need, names, usable)
-        if filled is not None and world.free.holds(need, filled):
-            yield filled
+        names.sort(key=lambda name: (crowd[name], -free[name]))
+        placement = fill(world, job_id, option, names, free)
+        if placement is not None:
+            yield placement
 
 
-def _rack_sets(world: World, option: Option, usable: dict[str, int]) -> Iterator[list[str]]:
+def _rack_sets(world: World, option: Option, free: dict[str, int]) -> Iterator[list[str]]:
     """Yield the usable nodes of each rack that holds the gang, and of each set of racks, and nodes
     without one, that needs all its members."""
     gpus = option.mode.gpus
-    groups: dict[tuple[str, str], list[str]] = {}
-    for name in usable:
-        rack = world.cluster.node[name].rack
-        groups.setdefault(("node", name) if rack is None else ("rack", rack), []).append(name)
-    total = {group: sum(usable[name] for name in names) for group, names in groups.items()}
+    groups = by_rack(world, free)
+    total = {group: sum(free[name] for name in names) for group, names in groups.items()}
     for group, names in groups.items():
         if group[0] == "rack" and total[group] >= gpus:
             yield names

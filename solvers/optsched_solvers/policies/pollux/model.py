@@ -3,8 +3,8 @@
 from collections import defaultdict
 from typing import Any
 
-from ..parts.counted_cpsat import solved
-from ..parts.tenant_quotas import Quota
+from ..parts.configuration_choice import solved
+from ..parts.gpu_pool import Quota
 from .state import LEAST_SPEEDUP, Best, Parts, Size, State, Ways
 
 SCALE = 1e6

@@ -11,12 +11,9 @@ from optsched.model.instance import Running
 from optsched.physics import placed_rate, span
 from optsched.plugins.options import Duration
 
-from ..parts.gpu_pool import GpuPool
-from ..parts.growth import Growth
-from ..parts.left_alone import SolvedReallocation, is_left_alone
-from ..parts.reallocation import Grant, ReallocationOptions
-from ..parts.restart_factor import restart_factor
-from ..parts.tenant_quotas import quotas
+from ..parts.gpu_pool import GpuPool, quotas
+from ..parts.reallocation import Grant, ReallocationOptions, SolvedReallocation
+from ..parts.restarts import Growth, restart_factor
 from ..sources import SOURCES
 from .exact import best
 from .state import LEAST_SPEEDUP, Candidate, Free, Parts, Size, State
@@ -60,16 +57,10 @@ class Pollux(SolvedReallocation):
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Build the state, solve it, and say who gets what."""
         view = _View(world)
-        grants: dict[str, Grant] = {}
-        self._stays = set()
-        jobs = []
-        for job_id in movable:
-            if is_left_alone(world, job_id):
-                self._stays.add(job_id)
-            elif any(option.mode.gpus for option in world.options(job_id)):
-                jobs.append(job_id)
-            else:
-                grants[job_id] = world.options(job_id)
+        grants, jobs = self.set_apart(world, movable, pool)
+        self._stays = {job_id for job_id in grants if job_id in world.running}
+        for job_id in self._stays:
+            del grants[job_id]
         self._growth.note(world, jobs)
         state = State(
             view.nodes(jobs),
@@ -83,15 +74,11 @@ class Pollux(SolvedReallocation):
                 continue
             gpu_type = view.types[state.nodes[parts[0][0]].gpu_type]
             gpus = sum(count for _, count in parts)
+            options = sorted(world.options(job_id), key=lambda option: -option.mode.gpus)
             grants[job_id] = tuple(
-                sorted(
-                    (
-                        one
-                        for one in world.options(job_id)
-                        if one.mode.gpus <= gpus and one.mode.gpu_type == gpu_type
-                    ),
-                    key=lambda one: -one.mode.gpus,
-                )
+                option
+                for option in options
+                if option.mode.gpus <= gpus and option.mode.gpu_type == gpu_type
             )
             if job.now and parts == job.now:
                 self._stays.add(job_id)
@@ -138,10 +125,10 @@ class Pollux(SolvedReallocation):
         """Place the jobs as the solution says; once nobody is saving any more, the others wherever
         they fit."""
         for job_id, parts in self._planned.items():
-            if job_id in world.waiting:
-                found = _as_planned(world, self._grants[job_id], job_id, parts)
-                if found is not None:
-                    world.start(job_id, *found)
+            if job_id in world.waiting and (
+                fit := _as_planned(world, self._grants[job_id], job_id, parts)
+            ):
+                world.start(job_id, *fit)
         if not world.saving:
             super()._start(world)
 
@@ -168,10 +155,8 @@ class _View:
     def nodes(self, jobs: list[str]) -> tuple[Free, ...]:
         """The nodes with the GPUs that are free, that `jobs` hold or that are being given back."""
         free = [self.world.free.gpus_on(name) for name in self.names]
-        for job_id in (
-            *jobs,
-            *(one for one in self.world.saving if self.world.hold(one).partner is None),
-        ):
+        saving = (name for name in self.world.saving if self.world.hold(name).partner is None)
+        for job_id in (*jobs, *saving):
             for node, gpus in self.now(job_id):
                 free[node] += gpus
         return tuple(

@@ -13,11 +13,10 @@ from optsched.physics.modes import Option
 
 from ..backfill import reserve
 from ..parts.demand_queue import DemandQueue, Entry, arrival_key
-from ..parts.emptiest import gang_on_nodes
+from ..parts.gang_placement import gang_on_nodes
 from ..parts.starting import start_fitting
-from .features import VISIBLE_JOBS, Floats, Present, features
-from .mapping import choose
-from .ways import Assignment, Tiers, Way, best_ways, on_nodes, shapes
+from .scorer import VISIBLE_JOBS, Floats, Present, features
+from .ways import Assignment, Tiers, Way, best_ways, choose, on_nodes, shapes
 
 
 class Moment:

@@ -18,9 +18,8 @@ from optsched.plugins import registry
 from optsched.plugins.policy import Policy
 from optsched.simulate.run import simulate
 
-from .features import Floats
 from .queue import Moment, PickedFirst, requested_gpus, rows_of
-from .scorer import Scorer, from_vector, untrained
+from .scorer import Floats, Scorer, from_vector, untrained
 
 BATCH_JOBS = 256
 PAIRS, BATCHES = 8, 2

@@ -1,7 +1,7 @@
 """Ways to place a gang on the fewest nodes, or on one more, and what each does to fragmentation and
 balance."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -143,3 +143,26 @@ def best_ways(first: list[Way], second: list[Way]) -> list[Way]:
             ):
                 found.setdefault(way.assignment, way)
     return list(found.values())
+
+
+ALPHA, BETA, GAMMA = 1.0, 0.3, 0.5
+"""Weights of fragmented nodes, imbalance, and nodes on which the next job fits."""
+
+
+def cost(free: Mapping[int, int], assignment: Assignment, per_node: int, next_gpus: int) -> float:
+    """Return what the program makes of a way; `free` are the nodes with free GPUs before it."""
+    after = dict(free)
+    for node, taken in assignment:
+        after[node] -= taken
+    fragmented = sum(0 < left < per_node for left in after.values())
+    fits_next = sum(left >= next_gpus for left in after.values())
+    return (
+        ALPHA * fragmented + BETA * (max(after.values()) - min(after.values())) - GAMMA * fits_next
+    )
+
+
+def choose(
+    free: Mapping[int, int], ways: Sequence[Assignment], per_node: int, next_gpus: int
+) -> list[int]:
+    """The ways by cost, the best first; of equal ones the first."""
+    return sorted(range(len(ways)), key=lambda w: (cost(free, ways[w], per_node, next_gpus), w))

@@ -1,12 +1,14 @@
-"""Gangs on the emptiest nodes, as an alternative to best fit."""
+"""Placing gangs otherwise than by best fit: on the emptiest nodes, or node by node in an order."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from optsched.driver.layout import Need
+from optsched.driver.mixed import placement_on
 from optsched.driver.placement import Room
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Slot
+from optsched.model.instance import Placement
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
 from optsched.plugins.options import PluginOptions
@@ -58,7 +60,7 @@ class Emptiest:
                 left -= gpus
         if left or not slots:
             return None
-        return gang_on_nodes(world, job_id, option, room, sorted(slots))
+        return gang_on_nodes(world, job_id, option, room, slots)
 
 
 def gang_on_nodes(
@@ -67,11 +69,42 @@ def gang_on_nodes(
     """Return the placement with these GPUs of nodes, named by their position; None where `room`
     does not hold it or the gang would be spread too far."""
     need = world.need(job_id, option)
-    placement = tuple(
-        Slot(node=world.cluster.nodes[i].name, gpus=count, cpus=count * need.cpus_per_gpu)
-        for i, count in gpus
-    )
+    gpus_on = {world.cluster.nodes[i].name: count for i, count in gpus}
+    placement = placement_on(world.cluster, gpus_on, option.mode)
     spreads = {other.spread for other in world.options(job_id) if other.mode == option.mode}
     widest = min(map(WIDEST_FIRST.index, spreads), default=len(WIDEST_FIRST))
     too_far = WIDEST_FIRST.index(span(world.cluster, placement)) < widest
     return None if too_far or not room.holds(need, placement) else placement
+
+
+def usable(world: World, need: Need, among: Iterable[str] | None = None) -> dict[str, int]:
+    """Return how many free GPUs each node, or each of those `among`, has for a gang, where it has
+    any."""
+    names = world.cluster.node if among is None else among
+    return {name: gpus for name in names if (gpus := world.free.usable(need, name)) > 0}
+
+
+def by_rack(world: World, names: Iterable[str]) -> dict[tuple[str, str], list[str]]:
+    """Return nodes by ("rack", its name); one without a rack is ("node", its name)."""
+    racks: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        rack = world.cluster.node[name].rack
+        racks.setdefault(("node", name) if rack is None else ("rack", rack), []).append(name)
+    return racks
+
+
+def fill(
+    world: World, job_id: str, option: Option, names: Iterable[str], free: Mapping[str, int]
+) -> Placement | None:
+    """Return the placement that takes all that is `free` on one node after the other until the gang
+    is complete; None where there is too little, or it may not start there."""
+    left = option.mode.gpus
+    taken: dict[str, int] = {}
+    for name in names:
+        if left:
+            taken[name] = min(left, free[name])
+            left -= taken[name]
+    if left:
+        return None
+    placement = placement_on(world.cluster, taken, option.mode)
+    return placement if world.free.holds(world.need(job_id, option), placement) else None

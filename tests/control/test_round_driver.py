@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from optsched.control import policy_driver
 from optsched.control.explain.explaining import explain_job
 from optsched.control.journal.events import Noted
 from optsched.control.learned import NEVER_S
-from optsched.control.policy_driver import PAUSE_S, PolicyDriver
+from optsched.control.round_driver import PAUSE_S, NamedPolicy, RoundDriver
 from optsched.control.settings import read_settings
 from optsched.control.what_if.future import outlook
 from optsched.control.what_if.simulated import Change, what_if
@@ -45,8 +44,9 @@ def lab(tmp_path: Path) -> Lab:
 def driven(lab: Lab, monkeypatch: pytest.MonkeyPatch, also: Callable[[World], None]) -> Rule:
     """Have the rule drive the lab."""
     rule = Rule(also)
-    driver = PolicyDriver("fifo", "wct", {})
+    driver = RoundDriver(NamedPolicy("fifo", {}), "wct", limit_s=0.2)
     monkeypatch.setattr(driver, "_make", lambda: rule)
+    driver.policy = rule
     lab.controller.policy = driver
     lab.controller.bug = lambda what, error: None
     return rule
@@ -89,7 +89,6 @@ def exits(world: World) -> None:
 def test_rounds_are_decided_in_the_place_of_a_policy_that_fails(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, also: Callable[[World], None], said: str
 ) -> None:
-    monkeypatch.setattr(policy_driver, "LIMIT_S", 0.2)
     rule = driven(lab, monkeypatch, also)
     lab.submit("a", 4, 20.0)
     lab.run(30)
@@ -157,7 +156,7 @@ def test_policies_are_named_in_cluster_toml(tmp_path: Path) -> None:
 
 def test_what_if_simulates_the_policy(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    lab.controller.policy = PolicyDriver("fifo", "wct", {})
+    lab.controller.policy = RoundDriver(NamedPolicy("fifo", {}), "wct")
     lab.submit("first", 8, 100.0, job={"preemptible": False})
     lab.run(2)
     lab.submit("long", 8, 500.0)
@@ -165,7 +164,7 @@ def test_what_if_simulates_the_policy(tmp_path: Path) -> None:
     lab.submit("short", 8, 10.0)
     lab.controller.observe()
     now = snapshot(lab.controller)
-    assert now.policy is not None and now.policy.name == "fifo"
+    assert now.policy.name == "fifo"
     course = what_if(outlook(now), Change(), policy=now.policy, time_limit_s=60.0).before
     assert course.end_s["long"] < course.end_s["short"]
     course = what_if(outlook(now), Change(), time_limit_s=60.0).before
@@ -174,7 +173,7 @@ def test_what_if_simulates_the_policy(tmp_path: Path) -> None:
 
 def test_who_waits_is_told_that_a_policy_decides(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    lab.controller.policy = PolicyDriver("fifo", "wct", {})
+    lab.controller.policy = RoundDriver(NamedPolicy("fifo", {}), "wct")
     lab.submit("first", 8, 100.0)
     lab.run(2)
     lab.submit("second", 8, 10.0)
@@ -185,7 +184,7 @@ def test_who_waits_is_told_that_a_policy_decides(tmp_path: Path) -> None:
 
 
 def test_a_job_that_can_never_run_is_not_shown_to_a_policy(lab: Lab) -> None:
-    lab.controller.policy = PolicyDriver("srtf", "wct", {})
+    lab.controller.policy = RoundDriver(NamedPolicy("srtf", {}), "wct")
     lab.submit("huge", 9, 10.0)
     lab.submit("a", 8, 10.0)
     lab.run(5)
@@ -196,7 +195,7 @@ def test_a_job_that_can_never_run_is_not_shown_to_a_policy(lab: Lab) -> None:
 
 
 def test_what_does_not_go_with_what_was_known_begins_anew(lab: Lab) -> None:
-    lab.controller.policy = driver = PolicyDriver("fifo", "wct", {})
+    lab.controller.policy = driver = RoundDriver(NamedPolicy("fifo", {}), "wct")
     lab.submit("a", 4, 100.0)
     lab.run(5)
     assert driver._world is not None

@@ -4,8 +4,9 @@ import ctypes
 import math
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..driver.snapshot import Snapshot
 from ..driver.view import PolicyError
 from ..errors import OptschedError
 from ..executors.base import SAVED_AND_STOPPED
@@ -14,14 +15,17 @@ from ..model.job import Mode
 from ..objectives import Objective, parse
 from ..plugins import registry
 from ..plugins.policy import Policy
+from ..round.decide import DEFAULT_GAP
 from ..round.plan import BY_POLICY, UNPROVED, JobRound, RoundSolution, decision
 from ..round.verify import verify_round
 from .journal.events import AttemptEnded, Claim, Event
 from .journal.state import State
 from .live_world import LiveWorld
+from .settings import Settings
 
 LIMIT_S = 10.0
-"""Wall clock of one decision of a policy; the controller looks at nothing meanwhile."""
+"""Wall clock of one decision of a policy, beside its own budget; the controller looks at nothing
+meanwhile."""
 PAUSE_S = 600.0
 """For so long rounds are decided in the place of a policy that has failed."""
 
@@ -38,43 +42,50 @@ class NamedPolicy:
     options: Mapping[str, object]
 
 
+def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
+    """Return what drives the nodes where no policy is named: rounds that are as good as they can be
+    within their budget, by the weights that users gave, and without places that are held for jobs
+    whose patience is not over: who runs for longer than believed would keep them closed."""
+    budget_s = float(settings.budget) if budget_s is None else budget_s
+    return NamedPolicy(
+        "optsched",
+        {
+            "solver": settings.solver,
+            "round": float(settings.length),
+            "budget": budget_s,
+            "gap": DEFAULT_GAP,
+            "moves": 0.0,
+            "soon": 0.0,
+            "gangs": 0.0,
+        },
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Commands:
     """A decision: the claims that hold now, the running jobs that are to stop, and all of it as a
-    round."""
+    round on the present as it was seen."""
 
     claims: tuple[Claim, ...]
     stop: frozenset[str]
+    seen: Snapshot
     solution: RoundSolution
 
 
-def commands_of(solution: RoundSolution, instance: Instance, state: State) -> Commands:
-    """Return what a round on `instance` commands, beside the claims that there are."""
-    claims = [*state.claims.values()]
-    stop = {entry.job for entry in instance.running}
-    for entry in solution.jobs:
-        if entry.decision == "continue":
-            stop.discard(entry.id)
-        elif entry.mode is not None:
-            claims.append(Claim(job=entry.id, mode=entry.mode, placement=entry.placement))
-    return Commands(tuple(claims), frozenset(stop), solution)
-
-
-class PolicyDriver:
+class RoundDriver:
     """Has a policy decide on the live cluster as it would in a simulation.
 
     The policy is made anew, and told what runs, when the nodes or quotas are others than before,
     and after it has failed. A decision counts as a whole or not at all.
     """
 
-    def __init__(self, name: str, objective: str, options: Mapping[str, object]) -> None:
-        self.name = name
-        self.named = NamedPolicy(name, dict(options))
+    def __init__(self, named: NamedPolicy, objective: str, limit_s: float = LIMIT_S) -> None:
+        self.named = named
         self._objective: Objective = parse(objective)
-        self._policy: Policy | None = None
+        self._limit_s = limit_s
         self._world: LiveWorld | None = None
         self._again_s = -math.inf
-        self._make()  # what is wrong with its options is said before anything runs
+        self.policy: Policy | None = self._make()  # faulty options are told before anything runs
 
     def next_wake_s(self, after_s: float) -> float:
         """When it wants to decide again even if nothing happens; infinite for never."""
@@ -94,10 +105,10 @@ class PolicyDriver:
         """Whether it has not just failed."""
         return now_s >= self._again_s
 
-    def failed(self, now_s: float) -> None:
+    def failed(self, now_s: float, pause_s: float = PAUSE_S) -> None:
         """Leave it out for a while, and begin anew then."""
-        self._again_s = now_s + PAUSE_S
-        self._policy = self._world = None
+        self._again_s = now_s + pause_s
+        self.policy = self._world = None
 
     def decide(
         self,
@@ -106,21 +117,33 @@ class PolicyDriver:
         blocked: Sequence[Placement],
         closed: Collection[str],
         round_s: float,
-    ) -> Commands:
-        """Have it decide on a checked instance of the present.
+    ) -> Commands | None:
+        """Have it decide on a checked instance of the present; None where there was nothing to
+        decide.
 
         Raises PolicyOvertimeError, PolicyError where it commands what cannot be, and whatever the
         policy raises.
         """
         world = self._followed(instance, state, blocked, closed)
-        if self._policy is None:
-            self._policy = self._make()
-        policy = self._policy
-        _within(LIMIT_S, lambda: policy.decide(world))
-        return self._commands(world, instance, state, blocked, round_s)
+        if self.policy is None:
+            self.policy = self._make()
+        policy = self.policy
+        _within(self._limit_s, lambda: policy.decide(world))
+        claims = _claims(world, state)
+        stop = frozenset(
+            name for name in instance.running_job if name in world.stopped or name in world.started
+        )
+        decided = getattr(policy, "decided", None)
+        if decided is not None:
+            seen, solution = decided
+            return Commands(claims, stop, _told(seen), solution)
+        if not world.started and not stop and (hasattr(policy, "decided") or not instance.jobs):
+            return None
+        seen = Snapshot(instance, blocked=tuple(blocked))
+        return Commands(claims, stop, seen, self._unproved(world, seen, round_s))
 
     def _make(self) -> Policy:
-        return registry.policy(self.name, self._objective, self.named.options)
+        return registry.policy(self.named.name, self._objective, self.named.options)
 
     def _followed(
         self,
@@ -133,25 +156,20 @@ class PolicyDriver:
         if world is not None:
             known = world.instance
             if known.cluster != instance.cluster or known.tenants != instance.tenants:
-                self._world = self._policy = world = None
+                self._world = self.policy = world = None
         if world is not None:
             try:
                 world.follow(instance, blocked, closed)
                 return world
             except Exception:  # what is seen does not go with what is known: begin anew
-                self._policy = None
+                self.policy = None
         self._world = world = LiveWorld(instance, state)
         world.follow(instance, blocked, closed)
         return world
 
-    def _commands(
-        self,
-        world: LiveWorld,
-        instance: Instance,
-        state: State,
-        blocked: Sequence[Placement],
-        round_s: float,
-    ) -> Commands:
+    def _unproved(self, world: LiveWorld, seen: Snapshot, round_s: float) -> RoundSolution:
+        """Return what a policy commanded as a round of which nothing is proved."""
+        instance = seen.instance
         runs = instance.running_job
         held: dict[str, tuple[Mode | None, Placement]] = {}
         for job in instance.jobs:
@@ -171,53 +189,67 @@ class PolicyDriver:
             )
             for name, (mode, placement) in held.items()
         )
-        self._check(instance, jobs, blocked)
-        claims = {
-            name: claim for name, claim in state.claims.items() if name not in world.stopped
-        } | world.started
-        solution = RoundSolution(
+        _check(instance, jobs, seen.blocked)
+        return RoundSolution(
             instance_name=instance.name,
             instance_hash=None,
             now_s=instance.now_s,
             round_s=round_s,
             refill=True,
             objective=self._objective.name,
-            solver=f"{BY_POLICY}{self.name}",
+            solver=f"{BY_POLICY}{self.named.name}",
             seed=0,
             jobs=jobs,
             value=0.0,
             bound=UNPROVED,
             bound_source="nothing",
             prices=(),
-            notes=(f"policy {self.name} decided, and nothing is proved",),
+            notes=(f"policy {self.named.name} decided, and nothing is proved",),
             closed=False,
         )
-        return Commands(
-            tuple(claims.values()),
-            frozenset(name for name in runs if name in world.stopped or name in world.started),
-            solution,
-        )
 
-    def _check(
-        self, instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement]
-    ) -> None:
-        """Raise PolicyError where the checker of rounds finds a fault that was not there before."""
-        going_on = [
-            JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement)
-            for entry in instance.running
-        ]
-        faults = [str(fault) for fault in verify_round(instance, jobs, blocked)]
-        if faults:
-            known = {str(fault) for fault in verify_round(instance, going_on, blocked)}
-            new = [fault for fault in faults if fault not in known]
-            if new:
-                raise PolicyError(f"it commands what cannot be: {new[0]}")
+
+def _told(seen: Snapshot) -> Snapshot:
+    """Return the snapshot with an instance that says itself who was not to be preempted."""
+    if not seen.pinned:
+        return seen
+    jobs = tuple(
+        replace(job, preemptible=False) if job.id in seen.pinned and job.preemptible else job
+        for job in seen.instance.jobs
+    )
+    return replace(seen, instance=replace(seen.instance, jobs=jobs))
+
+
+def _claims(world: LiveWorld, state: State) -> tuple[Claim, ...]:
+    """Return the claims that hold now: those there were, what the policy started, and the places
+    that wait for others to have saved."""
+    claims = {name: claim for name, claim in state.claims.items() if name not in world.stopped}
+    claims |= world.started
+    for name, (option, placement) in world.claims.items():
+        claims[name] = Claim(job=name, mode=option.mode, placement=placement)
+    return tuple(replace(claim, reserved=name in world.protected) for name, claim in claims.items())
+
+
+def _check(instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement]) -> None:
+    """Raise PolicyError where the checker of rounds finds a fault that was not there before."""
+    faults = [str(fault) for fault in verify_round(instance, jobs, blocked)]
+    if not faults:
+        return
+    going_on = [
+        JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement)
+        for entry in instance.running
+    ]
+    known = {str(fault) for fault in verify_round(instance, going_on, blocked)}
+    new = [fault for fault in faults if fault not in known]
+    if new:
+        raise PolicyError(f"it commands what cannot be: {new[0]}")
 
 
 def _within(limit_s: float, call: Callable[[], None]) -> None:
     """Call in a thread of its own, and let go of it where it has not returned in time.
 
-    Raises what the call raises, and PolicyOvertimeError.
+    Python code is ended, native code is left to itself: it holds the controller up only where it
+    never lets go of the interpreter. Raises what the call raises, and PolicyOvertimeError.
     """
     raised: list[BaseException] = []
 
