@@ -57,10 +57,9 @@ class Trial(World):
     def start_sharing(
         self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False
     ) -> None:
-        if partner_id in self.started or not self.may_share(
-            job_id, option, partner_id, heedless=heedless
-        ):
-            raise PolicyError(f"job {job_id} cannot start beside {partner_id}")
+        reason = self._why_not_share(job_id, option, partner_id, heedless)
+        if reason is not None or partner_id in self._holds:
+            raise PolicyError(f"job {job_id} cannot start beside {partner_id}: {reason}")
         partner = self.hold(partner_id)
         need, placement = self.need(job_id, option), sharing_placement(option, partner.placement)
         self.free.take(need, placement, with_gpus=False)
@@ -71,6 +70,13 @@ class Trial(World):
         self._commands.append(
             lambda world: world.start_sharing(job_id, option, partner_id, heedless=heedless)
         )
+
+    def _why_not_share(
+        self, job_id: str, option: Option, partner_id: str, heedless: bool
+    ) -> str | None:
+        if job_id not in self.waiting or partner_id not in self.running:
+            return "one of them has gone"
+        return self.origin._why_not_share(job_id, option, partner_id, heedless)
 
     def preempt(self, job_id: str) -> None:
         if not self.may_preempt(job_id):

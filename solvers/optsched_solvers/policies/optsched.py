@@ -164,12 +164,13 @@ class Optsched:
     def _best_step(self, world: World, waiting: list[str]) -> Step:
         """Return the first step that leads furthest, of equals the one that preempts least."""
         pinned = self._kept(world)
-        priced = self._priced(world, waiting, pinned)
         if not waiting or not self._preemptions_matter(world):
-            return priced
+            return self._priced(world, waiting, pinned, self.budget_s)
+        priced = self._priced(world, waiting, pinned, self.budget_s / 2)
         steps = [priced]
         if priced.trial.victims:
-            steps.insert(0, self._priced(world, waiting, pinned | {*world.running}))
+            going_on = pinned | {*world.running}
+            steps.insert(0, self._priced(world, waiting, going_on, self.budget_s / 4))
         if (xion := self._xion(world, pinned)).trial.victims:
             steps.append(xion)
         if len(steps) == 1:
@@ -207,7 +208,7 @@ class Optsched:
         )
         return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
 
-    def _priced(self, world: World, waiting: list[str], pinned: set[str]) -> Step:
+    def _priced(self, world: World, waiting: list[str], pinned: set[str], budget_s: float) -> Step:
         """Return the step of the round as one optimization problem in which `pinned` go on."""
         now = snapshot(world, jobs=waiting, known=self._known)
         posed = (
@@ -218,7 +219,7 @@ class Optsched:
             self.objective,
             round_s=self.round_s,
             solver=self.solver,
-            budget_s=self.budget_s,
+            budget_s=budget_s,
             gap=self.gap,
             blocked=now.blocked,
             reserved=self._reserved(world),
