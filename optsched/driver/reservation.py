@@ -148,7 +148,7 @@ class Reservations:
 
     def __init__(self) -> None:
         self.current: Reservation | None = None
-        self._new: list[str] = []
+        self._new: list[tuple[str, float]] = []
         self._early, self._late = _Ripening(), _Ripening()
         self._paid_s = -math.inf
         self._counted, self._backlog = 0, 0.0
@@ -156,15 +156,15 @@ class Reservations:
 
     def arrived(self, world: World, job_id: str) -> None:
         """A job has come to wait."""
-        self._new.append(job_id)
+        self._new.append((job_id, self._backlog_s(world)))
         world.protected.discard(job_id)
 
     def _look_at_new(self, world: World) -> None:
         """See when the patience of those ends that did not start as soon as they came."""
-        for job_id in self._new:
+        for job_id, backlog_s in self._new:
             if job_id in world.waiting:
                 self._early.add(world, job_id, 0.0)
-                self._late.add(world, job_id, self._backlog_s(world))
+                self._late.add(world, job_id, backlog_s)
         self._new.clear()
 
     def _backlog_s(self, world: World) -> float:
