@@ -1,4 +1,4 @@
-"""What an explanation consists of."""
+"""The parts of an explanation."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,8 +12,8 @@ State = Decision | Literal["never", "later"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCost:
-    """What an option pays for one capacity: `amount` of it at `price` each, a `share` of the
-    option's whole price."""
+    """The price that an option pays for one capacity: `amount` of it at `price` each, a `share` of
+    the option's whole price."""
 
     row: str
     amount: float
@@ -41,7 +41,7 @@ class OptionNumbers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaver:
+class Victim:
     """A job that would have to leave: be preempted, or, where it is only about to start, wait.
 
     `value` is what its running is worth. `save_s` it holds its GPUs to save; it pays `startup_s`
@@ -65,19 +65,19 @@ class Leaver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """Who would have to leave for a job, on which nodes; what is lost (the value of those who
-    leave) and gained (its own). `leavers` are the cheapest found, in one node exactly where at most
-    `room.MOST_EXACT` jobs hold it."""
+    """The victims that would have to leave for a job, on which nodes; what is lost (the value of
+    those who leave) and gained (its own). `leavers` are the cheapest found, in one node exactly
+    where at most `room.MOST_EXACT` jobs hold it."""
 
     nodes: tuple[str, ...]
-    leavers: tuple[Leaver, ...]
+    leavers: tuple[Victim, ...]
     value_lost: float
     value_gained: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a job got its decision.
+    """The reasons for the decision of a job.
 
     `state` is the decision, "never" (with `reason`) or "later" (not released, or predecessors left;
     `waits_for` names them). `chosen` is the option decided, `best` the one of largest reduced
@@ -100,7 +100,7 @@ class Explanation:
     blocked: bool = False
     margin: float | None = None
     must_stay: str | None = None
-    leaver: Leaver | None = None
+    leaver: Victim | None = None
     swap: Swap | None = None
     makes_way_for: tuple[str, ...] = ()
     takes_from: tuple[str, ...] = ()

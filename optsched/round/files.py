@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
-from ..files import lines, number, parse_file, plain, read_bytes, schema_of
+from ..files import Texts, lines, number, parse_file, plain, read_bytes, schema_of
 from ..files.faults import Fault
 from ..model.instance import Slot
 from ..model.job import Mode
@@ -63,11 +63,18 @@ class RoundFile:
     jobs: tuple[JobRound, ...]
 
 
+AS_THEY_ARE = (
+    *("solver", "seed", "now_s", "round_s", "refill", "wall_s", "fallback"),
+    *("notes", "never", "prices", "jobs"),
+)
+"""Fields of a round that its file has by the same name."""
 NOUNS: tuple[type, ...] = (Mode, Slot, RoundRef, RoundValue, RowPrice, JobRound, RoundFile)
 
 
-def dump_round(solution: RoundSolution) -> str:
+def dump_round(solution: RoundSolution, texts: Texts | None = None) -> str:
     """The round as file text, one price or job a line."""
+    texts = Texts() if texts is None else texts
+    texts.next_file()
     gap = solution.gap
     return lines(
         {
@@ -91,7 +98,7 @@ def dump_round(solution: RoundSolution) -> str:
             **({"notes": list(solution.notes)} if solution.notes else {}),
             **({"never": list(solution.never)} if solution.never else {}),
             "prices": [plain(row) for row in solution.prices],
-            "jobs": [plain(entry) for entry in solution.jobs],
+            "jobs": [texts.line(entry) for entry in solution.jobs],
         }
     )
 
@@ -108,22 +115,12 @@ def load_round(data: bytes | str, name: str = "round") -> RoundSolution:
     return RoundSolution(
         instance_name=parsed.instance.name,
         instance_hash=parsed.instance.hash,
-        now_s=parsed.now_s,
-        round_s=parsed.round_s,
-        refill=parsed.refill,
         objective=stated.name,
-        solver=parsed.solver,
-        seed=parsed.seed,
-        jobs=parsed.jobs,
         value=stated.value,
         bound=stated.bound,
         bound_source=stated.bound_source,
-        prices=parsed.prices,
-        never=parsed.never,
-        wall_s=parsed.wall_s,
-        fallback=parsed.fallback,
-        notes=parsed.notes,
         closed=stated.status == "optimal",
+        **{name: getattr(parsed, name) for name in AS_THEY_ARE},
     )
 
 

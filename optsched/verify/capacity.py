@@ -1,5 +1,5 @@
-"""What all jobs hold together: nodes, cluster resources, uplinks, budgets, quotas, and GPUs shared
-by pairs."""
+"""Capacities that all jobs hold together: nodes, cluster resources, uplinks, budgets, quotas, and
+GPUs shared by pairs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator

@@ -48,36 +48,30 @@ def read_nodes(
     site: Site,
     declared: Mapping[str, Node],
 ) -> dict[str, KubernetesNode]:
-    """Nodes by name, sorted; of those `declared` only these, if there are any.
+    """Return nodes by name, sorted; of those `declared` only these, if there are any.
 
     A node has what Kubernetes may give to pods there (`allocatable`), less what others hold. Of
     declared nodes the type and memory of GPUs and the rack go before what labels say.
     """
-    absent = KubernetesNode(
-        status=NodeStatus(
-            node=Node(name=""), usable=False, reason="Kubernetes has no node of this name"
-        ),
-        ready=False,
-        lost="its node is gone",
-    )
-    missing = {
-        name: replace(absent, status=replace(absent.status, node=node))
-        for name, node in declared.items()
-    }
-    names = {str(entry["metadata"]["name"]): entry for entry in listed}
-    there = {
-        name: _node(names[name], held.get(name, {}), site, declared.get(name))
-        for name in sorted(names)
+    entries = {str(entry["metadata"]["name"]): entry for entry in listed}
+    nodes = {
+        name: _node(entries[name], held.get(name, {}), site, declared.get(name))
+        for name in sorted(entries)
         if not declared or name in declared
     }
-    return there | {name: node for name, node in missing.items() if name not in there}
+    for name, node in declared.items():
+        if name not in nodes:
+            reason = "Kubernetes has no node of this name"
+            status = NodeStatus(node=node, usable=False, reason=reason)
+            nodes[name] = KubernetesNode(status=status, ready=False, lost="its node is gone")
+    return nodes
 
 
 def held_by_others(
     pods: Iterable[Mapping[str, Any]], ours: Collection[str]
 ) -> dict[str, dict[str, float]]:
-    """What `pods` ask of the nodes they are bound to, by node and resource, except those whose uids
-    are `ours`."""
+    """Return what `pods` ask of the nodes they are bound to, by node and resource, except those
+    whose uids are `ours`."""
     held: dict[str, dict[str, float]] = {}
     for pod in pods:
         name = pod["spec"].get("nodeName")
@@ -92,39 +86,39 @@ def held_by_others(
     return held
 
 
-def with_room_for(found: KubernetesNode, gpus: int, cpus: int, memory_gib: float) -> KubernetesNode:
-    """The node with no less than our own attempts hold there; not usable where it has less than
-    that now, as when a GPU has broken or the kubelet has just begun."""
-    node = found.status.node
+def with_room_for(there: KubernetesNode, gpus: int, cpus: int, memory_gib: float) -> KubernetesNode:
+    """Return the node with no less than our own attempts hold there; not usable where it has less
+    than that now, as when a GPU has broken or the kubelet has just begun."""
+    node = there.status.node
     if gpus > node.gpus:
         why = f"has only {node.gpus} GPUs left of the {gpus} that its jobs hold"
     elif cpus > (node.cpus or cpus) or memory_gib > (node.memory_gib or memory_gib):
         why = "has less cores or memory left than its jobs hold"
     else:
-        return found
+        return there
     more = replace(
         node,
         gpus=max(gpus, node.gpus),
         cpus=None if node.cpus is None else max(cpus, node.cpus),
         memory_gib=None if node.memory_gib is None else max(memory_gib, node.memory_gib),
     )
-    reason = found.status.reason or why
-    return replace(found, status=NodeStatus(node=more, usable=False, reason=reason))
+    reason = there.status.reason or why
+    return replace(there, status=NodeStatus(node=more, usable=False, reason=reason))
 
 
 @lru_cache(maxsize=4096)
 def quantity(text: str) -> float:
-    """A Kubernetes quantity, as `500m`, `4Gi` or `1e3`, in units (API conventions, "Quantity").
-    Raises ValueError."""
-    found = QUANTITY.fullmatch(text)
-    if found is None:
+    """Return a Kubernetes quantity, as `500m`, `4Gi` or `1e3`, in units (API conventions,
+    "Quantity"). Raises ValueError."""
+    match = QUANTITY.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no quantity")
-    return float(found[1]) * SUFFIXES[found[2]]
+    return float(match[1]) * SUFFIXES[match[2]]
 
 
 def requests(spec: Mapping[str, Any]) -> dict[str, float]:
-    """What a pod asks of its node: its containers together, or an init container where that asks
-    for more."""
+    """Return what a pod asks of its node: its containers together, or an init container where that
+    asks for more."""
     first = spec.get("initContainers") or ()
     staying = [container for container in first if container.get("restartPolicy") == "Always"]
     total: defaultdict[str, float] = defaultdict(float)
@@ -146,7 +140,7 @@ def _asked(container: Mapping[str, Any]) -> dict[str, float]:
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and
+    """Return whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and
     Tolerations")."""
     return any(
         each.get("effect") in (None, "", taint.get("effect"))
@@ -163,27 +157,8 @@ def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
 def _node(
     each: Mapping[str, Any], held: Mapping[str, float], site: Site, declared: Node | None
 ) -> KubernetesNode:
-    labels = each["metadata"].get("labels") or {}
     status, spec = each.get("status") or {}, each.get("spec") or {}
-    there = status.get("allocatable") or status.get("capacity") or {}
-
-    def left(what: str) -> float | None:
-        text = there.get(what)
-        return None if text is None else max(0.0, quantity(str(text)) - held.get(what, 0.0))
-
-    cpus, memory = left("cpu"), left("memory")
-    has_gpus = quantity(str(there.get(site.gpu, "0"))) > 0
-    gpu_type = next((labels[site.gpu + end] for end in PRODUCTS if site.gpu + end in labels), None)
-    memory_mib = str(labels.get(f"{site.gpu}.memory", ""))
-    node = Node(
-        name=each["metadata"]["name"],
-        gpu_type=gpu_type if has_gpus else None,
-        gpus=int(left(site.gpu) or 0),
-        gpu_memory_gib=int(memory_mib) / 1024 if has_gpus and memory_mib.isdecimal() else None,
-        cpus=None if cpus is None else int(cpus + 1e-9),
-        memory_gib=None if memory is None else memory / GIB,
-        rack=labels.get(site.rack_label),
-    )
+    node = _described(each, held, site)
     if declared is not None:
         node = replace(
             node,
@@ -201,6 +176,28 @@ def _node(
         status=NodeStatus(node=node, usable=reason is None, reason=reason),
         ready=ready,
         lost="its node does not answer any more" if lost else None,
+    )
+
+
+def _described(each: Mapping[str, Any], held: Mapping[str, float], site: Site) -> Node:
+    """Return what a node has and others do not hold, and what its labels say of it."""
+    labels, status = each["metadata"].get("labels") or {}, each.get("status") or {}
+    texts = status.get("allocatable") or status.get("capacity") or {}
+    there = {
+        what: quantity(str(texts[what])) for what in (site.gpu, "cpu", "memory") if what in texts
+    }
+    left = {what: max(0.0, amount - held.get(what, 0.0)) for what, amount in there.items()}
+    has_gpus = there.get(site.gpu, 0.0) > 0
+    gpu_type = next((labels[site.gpu + end] for end in PRODUCTS if site.gpu + end in labels), None)
+    memory_mib = str(labels.get(f"{site.gpu}.memory", ""))
+    return Node(
+        name=each["metadata"]["name"],
+        gpu_type=gpu_type if has_gpus else None,
+        gpus=int(left.get(site.gpu, 0)),
+        gpu_memory_gib=int(memory_mib) / 1024 if has_gpus and memory_mib.isdecimal() else None,
+        cpus=int(left["cpu"] + 1e-9) if "cpu" in left else None,
+        memory_gib=left["memory"] / GIB if "memory" in left else None,
+        rack=labels.get(site.rack_label),
     )
 
 

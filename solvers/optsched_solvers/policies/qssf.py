@@ -7,15 +7,13 @@ from importlib.util import find_spec
 from typing import Annotated
 
 from optsched.driver.world import World
-from optsched.estimates.history import gang
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
-from optsched.model.job import Job
+from optsched.model.job import Job, gang
 from optsched.plugins.options import PluginOptions, Share
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
-from .sources import SOURCES
 
 CONSOLIDATED = Patience(rack_s=math.inf, cluster_s=math.inf)
 
@@ -116,7 +114,6 @@ class Qssf:
 
     name = "qssf"
     title = "least predicted GPU time first, from the user's history and a learned model, without preemption"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
