@@ -247,16 +247,11 @@ class Reservations:
         return world.fit(kept.job)
 
     def fit(
-        self,
-        world: World,
-        job_id: str,
-        room: Room | None = None,
-        *,
-        kept: Reservation | None = None,
+        self, world: World, job_id: str, room: Room | None = None
     ) -> tuple[Option, Placement] | None:
         """`World.fit`, without what is kept for another job of no lower priority, unless this one
-        is believed to have left by then. `kept` is the place kept, where that is not `current`."""
-        found, kept = world.fit(job_id, room), kept or self.current
+        is believed to have left by then."""
+        found, kept = world.fit(job_id, room), self.current
         if found is None or kept is None or kept.job == job_id:
             return found
         if world.job(job_id).priority > world.job(kept.job).priority:

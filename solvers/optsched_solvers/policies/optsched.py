@@ -10,7 +10,7 @@ from annotated_types import Ge
 from optsched.driver.demand import Demand
 from optsched.driver.outlook import Outlook
 from optsched.driver.playout import Playouts
-from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
+from optsched.driver.reservation import Claimed, Reservations
 from optsched.driver.snapshot import Snapshot, snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
@@ -69,11 +69,15 @@ class Optsched:
     A job whose place is still held by jobs that are being saved waits for it; that place is kept
     for it (`World.claims`).
 
+    Where saving and restoring take long (`NEARLY_FREE`), whom to preempt is not left to prices,
+    which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
+    Three first steps are tried: that of the round, that of the round in which all that runs goes
+    on, and that of `xion`. Each is played forward by a list rule for the jobs that are here, and
+    the one with the best objective is taken (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics
+    3, 1997). So by its own account it is never worse than to preempt nobody now, nor than `xion`.
+
     No job starves: for one that has waited too long a place is kept (see
-    `optsched.driver.reservation`), and once it has started there it is not preempted any more. For
-    a gang that the round values most of all waiting jobs its place is kept in the same way if that
-    comes free within `soon_s`: it is not worth preempting for, yet would be delayed by what starts
-    now.
+    `optsched.driver.reservation`), and once it has started there it is not preempted any more.
 
     With `pace` a long time is seen roughly, but quickly, and its beginning as it is: what comes
     free between rounds goes to waiting jobs by weight per GPU and second, beside the places that
@@ -105,9 +109,6 @@ class Optsched:
             Duration,
             "While nobody waits, it is looked this often whether running jobs should move.",
         ] = 60.0
-        soon_s: Annotated[
-            Duration, "How far ahead a place is held for the gang that is worth most; 0: never."
-        ] = 0.0
         gangs: Annotated[
             float,
             Ge(0),
@@ -119,7 +120,6 @@ class Optsched:
         self.objective = objective or parse("wct")
         self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
         self.budget_s, self.gap, self.moves_s = options.budget_s, options.gap, options.moves_s
-        self.soon_s = options.soon_s
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         unhurried = self.budget_s >= NO_LIMIT_S and self.solver == "price"
         self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
@@ -127,7 +127,6 @@ class Optsched:
         self.rounds: list[RoundRecord] = []
         self._last: RoundSolution | None = None
         self.reservations = Reservations()
-        self._soon: Reservation | None = None
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights(options.gangs)
@@ -142,7 +141,6 @@ class Optsched:
         self._start_reserved(world)
         waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
         if not waiting:
-            self._soon = None
             if not world.running:
                 return
             if world.now_s < self._moves_s:
@@ -286,7 +284,7 @@ class Optsched:
             demand = world.demand(job_id)
             if demand in full:
                 continue
-            found = self.reservations.fit(world, job_id, room, kept=self._kept_place)
+            found = self.reservations.fit(world, job_id, room)
             if found is None:
                 full.add(demand)
                 continue
@@ -308,28 +306,11 @@ class Optsched:
             self._unripe.add(job_id)
 
     def _keep_places(self, world: World) -> None:
-        """Keep a place for who has waited too long, else for the gang that is worth most if its
-        place is near."""
-        self._soon = None
+        """Keep a place for who has waited too long."""
         self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
         kept = self.reservations.current
-        if kept is None:
-            waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
-            if not waiting:
-                return
-            best = min(
-                waiting, key=lambda job_id: (-self._density(world, job_id), *world.order(job_id))
-            )
-            if self.soon_s and world.service_gpus(best) > 1:
-                kept = earliest(world, best)
-                if kept is not None and kept.due_s <= world.now_s + self.soon_s:
-                    self._soon = kept
         if kept is not None and world.now_s < kept.due_s < math.inf:
             world.wake_at(kept.due_s)
-
-    @property
-    def _kept_place(self) -> Reservation | None:
-        return self.reservations.current or self._soon
 
     def _density(self, world: World, job_id: str) -> float:
         return world.job(job_id).weight / (
@@ -344,7 +325,7 @@ class Optsched:
         ]
 
     def _reserved(self, world: World) -> tuple[tuple[Placement, float], ...]:
-        kept = self._kept_place
+        kept = self.reservations.current
         if kept is None:
             return ()
         return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
@@ -354,7 +335,7 @@ class Optsched:
         claimed."""
         while True:
             self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
-            kept = self._kept_place
+            kept = self.reservations.current
             if kept is None or kept.job not in world.waiting or kept.job in world.claims:
                 return
             claimed = {slot.node for _, placement in world.claims.values() for slot in placement}
@@ -363,10 +344,7 @@ class Optsched:
             if not world.free.holds(world.need(kept.job, kept.option), kept.placement):
                 return
             self._start(world, kept.job, kept.option, kept.placement)
-            if kept is self._soon:
-                self._soon = None
-            else:
-                world.protected.add(kept.job)
+            world.protected.add(kept.job)
 
     def _carry_out(self, world: Trial, known: Instance, found: RoundSolution) -> None:
         ends: set[str] = set()  # of whom the round could not know that they end this very instant
