@@ -101,10 +101,10 @@ def _measured(path: Path) -> dict[str, Measured]:
         raise InputError(f"{path}: is not JSON: {error}") from None
     if not isinstance(entries, list) or not entries:
         raise InputError(f"{path}: expected a list of Synergy's measurements, one object a model")
-    found = {}
+    measured = {}
     for i, entry in enumerate(entries):
         try:
-            found[str(entry["name"])] = _entry(entry)
+            measured[str(entry["name"])] = _entry(entry)
         except (KeyError, TypeError, ValueError, IndexError):
             raise InputError(
                 f"{path}: entry {i}: expected name, iter_time (s, above 0), placement_penalty "
@@ -112,7 +112,7 @@ def _measured(path: Path) -> dict[str, Measured]:
                 f"tput (rates of {len(CORES)} core counts by {len(MEMORY_GB)} or "
                 f"{len(MEMORY_GB) - 1} sizes of memory)"
             ) from None
-    return found
+    return measured
 
 
 def _entry(entry: dict[str, Any]) -> Measured:
