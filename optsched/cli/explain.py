@@ -163,7 +163,7 @@ def _check(instance: Instance, source: Path, what: str, name: str, content: str 
 
 
 def _agree(source: Path, **stated: Any) -> None:
-    """Options given must be those of the file."""
+    """Raise InputError for an option that is not that of the file."""
     from click.core import ParameterSource
 
     from ..objectives import parse

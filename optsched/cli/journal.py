@@ -22,8 +22,8 @@ JOURNAL = "journal"
 
 
 def reads_journal(command: Callable[..., int]) -> Callable[..., int]:
-    """`--config`, turned into the argument `journal`, opened for reading; a controller may go on
-    writing it."""
+    """Add `--config`, turned into the argument `journal`, opened for reading; a controller may go
+    on writing it."""
 
     @wraps(command)
     def reading(config: Path, **named: Any) -> int:
@@ -75,7 +75,7 @@ instant = Instant()
 
 
 def clock_text(at_s: float, *, seconds: bool = True) -> str:
-    """Local date and time."""
+    """Return the local date and time."""
     if not math.isfinite(at_s):
         return "-"
     return datetime.fromtimestamp(at_s).strftime(

@@ -179,7 +179,7 @@ def _check(
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """As Ctrl-C does: the command must not go on alone."""
+    """Stop as Ctrl-C does: the command must not go on alone."""
     raise KeyboardInterrupt
 
 

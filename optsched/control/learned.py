@@ -15,9 +15,9 @@ LEAST_S = 0.01
 
 
 def learned(profile: Profile, progress: Progress | None, started_s: float | None) -> Profile:
-    """The profile with what an attempt that began at `started_s` measured of itself; the same
-    object where that is nothing new. A cost that was measured replaces what was stated before; what
-    saves once does so when asked."""
+    """Return the profile with what an attempt that began at `started_s` measured of itself; the
+    same object where that is nothing new. A cost that was measured replaces what was stated before;
+    what saves once does so when asked."""
     if progress is None:
         return profile
     found: dict[str, float] = {}

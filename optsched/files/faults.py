@@ -31,7 +31,7 @@ class Fault:
 
 
 def find_faults(instance: Instance, *, accept_never: bool = False) -> list[Fault]:
-    """Every fault of an instance whose fields are all in range; empty when it is sound.
+    """Return every fault of an instance whose fields are all in range; empty when it is sound.
 
     With `accept_never` it is none that a job can never run: whoever asks for that tells so himself.
     """
@@ -115,7 +115,8 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
 
 
 def _models(instance: Instance) -> Iterator[Fault]:
-    """A model has one size, or it would not be known what fits a cache beside it."""
+    """Yield models with several sizes: each has one, or it would not be known what fits a cache
+    beside it."""
     size: dict[str, float] = {}
     for i, job in enumerate(instance.jobs):
         profile = job.profile
@@ -419,7 +420,7 @@ def _never_run(instance: Instance, unsound: set[int]) -> Iterator[Fault]:
 
 
 def _overfull_now(instance: Instance) -> Iterator[Fault]:
-    """Running jobs hold what exists, in a mode they have."""
+    """Yield running jobs that hold what does not exist, or run in a mode that they have not."""
     if not instance.running:
         return
     from ..verify import held_faults, running_faults

@@ -27,8 +27,8 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 900, 360, 80, 50, 60
 
 
 def svg(found: Regret) -> str:
-    """The picture as SVG text: a bar for each hour in which jobs were released, a line where the
-    bound of its jobs is."""
+    """Return the picture as SVG text: a bar for each hour in which jobs were released, a line where
+    the bound of its jobs is."""
     slices = found.slices
     most_s = max(max(hour.mean_s, hour.bound_s) for hour in slices) or 1.0
     tall = HEIGHT - BOTTOM - TOP
