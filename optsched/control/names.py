@@ -31,10 +31,10 @@ class Names:
 
     def text(self, job_ids: Sequence[str]) -> str:
         """Return `a, b, c and 4 more`."""
-        found = self.texts(job_ids)
-        if len(found) > MOST_NAMES + 1:
-            return f"{', '.join(found[:MOST_NAMES])} and {len(job_ids) - MOST_NAMES} more"
-        return ", ".join(found[:-1]) + (" and " if len(found) > 1 else "") + found[-1]
+        names = self.texts(job_ids)
+        if len(names) > MOST_NAMES + 1:
+            return f"{', '.join(names[:MOST_NAMES])} and {len(job_ids) - MOST_NAMES} more"
+        return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
 
 
 def _user(job: LiveJob) -> tuple[int | None, str | None]:
