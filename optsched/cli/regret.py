@@ -101,10 +101,11 @@ def _parts(measured: "Regret") -> Parts:
 
     left = ", ".join(f"{count:,} {what}" for what, count in measured.left_out.items() if count)
     begin, end = clock_text(measured.from_s), clock_text(measured.to_s)
+    preempted, failed = measured.preemptions, measured.failures
     yield (
         f"{begin} to {end}: {measured.jobs:,} jobs ran, {measured.completed:,} completed, "
-        f"{measured.preemptions:,} preemption{'s' * (measured.preemptions != 1)}, {measured.failures:,} "
-        f"failure{'s' * (measured.failures != 1)}" + (f" (left out: {left})" if left else "")
+        f"{preempted:,} preemption{'s' * (preempted != 1)}, {failed:,} failure{'s' * (failed != 1)}"
+        + (f" (left out: {left})" if left else "")
     )
     yield f"  mean completion time  {human(measured.mean_s)}"
     yield (
