@@ -9,8 +9,9 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .journal import Journal, clock_text, instant, reads_journal
+from .journal import Journal, clock_text, reads_journal
 from .parts.arguments import check_outputs, count_option, option, path_option
+from .parts.duration import past
 from .parts.out import Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ MEANING = {
     "Start of the period: 2026-05-01, 2026-05-01T14:30, or 24h for 24 hours ago (default: the "
     "first entry).",
     "from_s",
-    type=instant,
+    type=past,
 )
-@option("--to TIME", "End of the period (default: the last entry).", "to_s", type=instant)
+@option("--to TIME", "End of the period (default: the last entry).", "to_s", type=past)
 @count_option(
     "--steps N",
     "Number of steps of the search for the bound (default: 120); more take longer and may "
