@@ -286,33 +286,35 @@ class Search:
         """Take in one message of the solver."""
         incumbent = self.incumbent
         before = incumbent.plan, incumbent.levels()
-        if kind == "log":
-            if self.log is not None:
-                self.log(str(said[0]))
-            return
-        if kind == "plan":
-            reason = incumbent.offer(said[0], name)
-            if reason is not None:
-                self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
-        elif kind == "bound":
-            self._bound(name, *said)
-        elif kind == "infeasible" and self.constrain is not None:
-            self.trouble.append(f"no plan meets the side constraints: {said[0]}")
-        elif kind == "infeasible":
-            self.infeasible = str(said[0])
-        elif kind == "note":
-            self.note(str(said[0]))
-        elif kind == "junk":
-            self.blame(f"{name} {said[0]}")
-        elif kind == "unable":
-            self.trouble.append(f"{name} cannot go on: {said[0]}")
-        elif kind == "error":
-            self.crashed = True
-            self.trouble.append(f"{name} crashed: {said[0]}")
-            where = " / ".join(line.strip() for line in str(said[1]).strip().splitlines()[-3:-1])
-            self.notes.append(f"{name} crashed at: {where}")
-        else:
-            self.finished = True
+        match kind:
+            case "log":
+                if self.log is not None:
+                    self.log(str(said[0]))
+                return
+            case "plan":
+                reason = incumbent.offer(said[0], name)
+                if reason is not None:
+                    self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
+            case "bound":
+                self._bound(name, *said)
+            case "infeasible" if self.constrain is not None:
+                self.trouble.append(f"no plan meets the side constraints: {said[0]}")
+            case "infeasible":
+                self.infeasible = str(said[0])
+            case "note":
+                self.note(str(said[0]))
+            case "junk":
+                self.blame(f"{name} {said[0]}")
+            case "unable":
+                self.trouble.append(f"{name} cannot go on: {said[0]}")
+            case "error":
+                self.crashed = True
+                self.trouble.append(f"{name} crashed: {said[0]}")
+                lines = str(said[1]).strip().splitlines()[-3:-1]
+                where = " / ".join(line.strip() for line in lines)
+                self.notes.append(f"{name} crashed at: {where}")
+            case _:
+                self.finished = True
         while incumbent.refuted_claims:
             self.blame(f"{name} claimed {incumbent.refuted_claims.pop(0)}")
         if (incumbent.plan, incumbent.levels()) != before:
@@ -421,21 +423,17 @@ class Search:
 
     def _who_answered(self, exact: Solver | None) -> tuple[str, str | None]:
         """Return whose answer it is, and why it is a heuristic's if it was not to be."""
-        source = self.incumbent.source or "none"
+        source, trouble = self.incumbent.source or "none", "; ".join(self.trouble)
         if exact is None:
             return source, self.not_run
-        if source == exact.name and self.crashed:
-            return (
-                source,
-                f"{'; '.join(self.trouble)}; the plan is the best that it had found until then",
-            )
         if source == exact.name:
+            if self.crashed:
+                return source, f"{trouble}; the plan is the best that it had found until then"
             self.notes.extend(self.trouble)
             return source, None
-        if self.trouble:
-            return (source if self.incumbent.plan is not None else exact.name), "; ".join(
-                self.trouble
-            )
-        if self.ran and self.incumbent.plan is not None:
+        has_plan = self.incumbent.plan is not None
+        if trouble:
+            return source if has_plan else exact.name, trouble
+        if self.ran and has_plan:
             self.note(f"the plan is that of {source}, {exact.name} found no better one")
-        return (exact.name if self.ran else source), None
+        return exact.name if self.ran else source, None

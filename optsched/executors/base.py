@@ -36,9 +36,9 @@ class AttemptKey:
 
     @classmethod
     def parse(cls, text: str) -> "AttemptKey | None":
-        """The key whose text this is, None if it is none."""
-        found = KEY.fullmatch(text)
-        return None if found is None else cls(found.group(1), int(found.group(2)))
+        """Return the key whose text this is, None if it is none."""
+        match = KEY.fullmatch(text)
+        return None if match is None else cls(match.group(1), int(match.group(2)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Order:
 
     @property
     def nodes(self) -> list[str]:
-        """The names of its nodes, by rank."""
+        """Return the names of its nodes, by rank."""
         return [slot.node for slot in self.placement]
 
 
@@ -180,7 +180,7 @@ class NodeStatus:
 
     @property
     def hardware(self) -> Node:
-        """All that is there, whoever holds it."""
+        """Return all that is there, whoever holds it."""
         return self.whole or self.node
 
 
@@ -268,7 +268,7 @@ class Executor(Protocol):
     title: str
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes, in a fixed order. Raises NoAnswerError."""
+        """Return all nodes, in a fixed order. Raises NoAnswerError."""
         ...
 
     def start(self, order: Order) -> None:
@@ -286,7 +286,8 @@ class Executor(Protocol):
         ...
 
     def observe(self) -> tuple[Observation, ...]:
-        """All attempts that were started or killed and are not forgotten. Raises NoAnswerError."""
+        """Return all attempts that were started or killed and are not forgotten. Raises
+        NoAnswerError."""
         ...
 
     def forget(self, key: AttemptKey) -> None:
@@ -309,7 +310,7 @@ class Arrivals(Protocol):
     """What an executor is besides, to whose manager users give jobs themselves."""
 
     def arrivals(self) -> tuple[Arrival, ...]:
-        """Those jobs, as of the last `observe`, until the manager forgets them. Raises
+        """Return those jobs, as of the last `observe`, until the manager forgets them. Raises
         NoAnswerError."""
         ...
 

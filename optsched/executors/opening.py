@@ -37,7 +37,7 @@ class ExecutorContext:
 
     @property
     def declared(self) -> dict[str, Node]:
-        """The nodes by name."""
+        """Return the nodes by name."""
         return {node.name: node for node in self.nodes}
 
     def refuse_emulated(self) -> None:

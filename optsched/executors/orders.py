@@ -128,7 +128,7 @@ def told(order: Order, progress: Path) -> dict[str, str]:
 
 
 def told_on_node(order: Order, rank: int) -> dict[str, str]:
-    """Those that tell the command of one node where it is."""
+    """Return those that tell the command of one node where it is."""
     slot = order.placement[rank]
     variables = {
         "OPTSCHED_NODE": slot.node,
@@ -141,7 +141,7 @@ def told_on_node(order: Order, rank: int) -> dict[str, str]:
 
 
 def user_record(uid: int | None) -> dict[str, Any] | None:
-    """Ids of another user than our own, None for our own. Raises RefusedError."""
+    """Return ids of another user than our own, None for our own. Raises RefusedError."""
     if uid is None or uid == os.geteuid():
         return None
     if os.geteuid() != 0:
@@ -160,7 +160,7 @@ def user_record(uid: int | None) -> dict[str, Any] | None:
 
 
 def account(uid: int) -> tuple[str, str, str]:
-    """Name, home and shell."""
+    """Return name, home and shell."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:  # as in containers

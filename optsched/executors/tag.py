@@ -9,10 +9,10 @@ from .supervision import records
 
 
 def tag_of(path: Path) -> str:
-    """The tag that is kept in the file `path`, made now if there is none. Raises InputError,
+    """Return the tag that is kept in the file `path`, made now if there is none. Raises InputError,
     OSError."""
     records.write_first(path, {"tag": secrets.token_hex(4)})
-    found = records.read(path)
-    if found is None or not isinstance(found.get("tag"), str):
+    record = records.read(path)
+    if record is None or not isinstance(record.get("tag"), str):
         raise InputError(f"{path} is damaged; put back the one it was, or name another folder")
-    return str(found["tag"])
+    return str(record["tag"])

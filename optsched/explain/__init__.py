@@ -15,17 +15,17 @@ from ..physics.modes import WIDEST_FIRST
 from ..physics.unschedulable import why_never
 from ..round.model import NO_OPTION, Floats, Kind, RoundModel
 from ..round.plan import RoundSolution
-from .facts import Explanation, Leaver, OptionNumbers, RowCost, Swap
+from .facts import Explanation, OptionNumbers, RowCost, Swap, Victim
 from .inactive import explain_inactive, with_sentence
 from .room import Room
 
 __all__ = [
     "Explainer",
     "Explanation",
-    "Leaver",
     "OptionNumbers",
     "RowCost",
     "Swap",
+    "Victim",
     "explain_inactive",
 ]
 
@@ -72,24 +72,24 @@ class Explainer:
             dtype=np.int64,
         )
         self._room = Room(model, self._chosen, held)
-        self._comers, self._goers = self._changes()
+        self._arrivals, self._departures = self._changes()
 
     def _changes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Return who comes to each node where those who leave were in the way, and who leaves each
         node."""
         model = self._model
-        comers: dict[str, list[str]] = defaultdict(list)
-        goers: dict[str, list[str]] = defaultdict(list)
+        arrivals: dict[str, list[str]] = defaultdict(list)
+        departures: dict[str, list[str]] = defaultdict(list)
         left: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         for job in model.jobs:
             entry = self._decided[job.id]
             if entry.decision in ("start", "resume", "migrate", "resize"):
                 for slot in entry.placement:
-                    comers[slot.node].append(job.id)
+                    arrivals[slot.node].append(job.id)
             if entry.decision in ("preempt", "migrate", "resize"):
                 running = model.instance.running_job[job.id]
                 for slot in running.placement:
-                    goers[slot.node].append(job.id)
+                    departures[slot.node].append(job.id)
                     for i, amount in enumerate(
                         (slot.gpus, slot.cpus, memory_gib(job, running.mode, slot.gpus))
                     ):
@@ -97,8 +97,8 @@ class Explainer:
         for node, amounts in left.items():
             free = self._room.free[model.instance.cluster.node_order[node]]
             if all(there >= amount for there, amount in zip(free, amounts, strict=True)):
-                comers.pop(node, None)
-        return comers, goers
+                arrivals.pop(node, None)
+        return arrivals, departures
 
     def jobs(self) -> list[Explanation]:
         """Return every job of the instance, in its order."""
@@ -127,7 +127,7 @@ class Explainer:
             explanation = replace(
                 explanation,
                 best=self._numbers(ranked[0]),
-                takes_from=_others(job_id, taken, self._goers, self._comers),
+                takes_from=_others(job_id, taken, self._departures, self._arrivals),
             )
         if (running := model.running[j]) is not None:
             first, stays = int(model.options.first[j]), decided.decision == "continue"
@@ -137,8 +137,8 @@ class Explainer:
                 keep=self._numbers(first),
                 margin=float(self._reduced[first]),
                 must_stay=self._must_stay(j, running) if stays and model.must[j] else None,
-                leaver=self._leaver(j, preempted=True),
-                makes_way_for=_others(job_id, left, self._comers),
+                leaver=self._victim(j, preempted=True),
+                makes_way_for=_others(job_id, left, self._arrivals),
             )
         return with_sentence(instance, explanation)
 
@@ -154,7 +154,7 @@ class Explainer:
             blocked=blocked,
             waits_for=waits_for,
             swap=swap,
-            takes_from=_others(explanation.id, taken, self._goers),
+            takes_from=_others(explanation.id, taken, self._departures),
         )
 
     def _numbers(self, option: int) -> OptionNumbers:
@@ -234,7 +234,7 @@ class Explainer:
                 return Swap(
                     nodes=tuple(model.instance.cluster.nodes[n].name for n in leaving.nodes),
                     leavers=tuple(
-                        self._leaver(k, preempted=model.running[k] is not None)
+                        self._victim(k, preempted=model.running[k] is not None)
                         for k in leaving.jobs
                     ),
                     value_lost=leaving.lost,
@@ -242,7 +242,7 @@ class Explainer:
                 )
         return None
 
-    def _leaver(self, j: int, preempted: bool) -> Leaver:
+    def _victim(self, j: int, preempted: bool) -> Victim:
         """Return what it costs that a job leaves: the value is that of what was decided, or of its
         keeping."""
         model = self._model
@@ -254,7 +254,7 @@ class Explainer:
             else int(model.patterns.gpus[model.options.pattern[option]])
         )
         profile = job.profile
-        return Leaver(
+        return Victim(
             id=job.id,
             preempted=preempted,
             gpus=gpus,

@@ -41,7 +41,7 @@ class OptionNumbers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaver:
+class Victim:
     """A job that would have to leave: be preempted, or, where it is only about to start, wait.
 
     `value` is what its running is worth. `save_s` it holds its GPUs to save; it pays `startup_s`
@@ -70,7 +70,7 @@ class Swap:
     `room.MOST_EXACT` jobs hold it."""
 
     nodes: tuple[str, ...]
-    leavers: tuple[Leaver, ...]
+    leavers: tuple[Victim, ...]
     value_lost: float
     value_gained: float
 
@@ -100,7 +100,7 @@ class Explanation:
     blocked: bool = False
     margin: float | None = None
     must_stay: str | None = None
-    leaver: Leaver | None = None
+    leaver: Victim | None = None
     swap: Swap | None = None
     makes_way_for: tuple[str, ...] = ()
     takes_from: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from typing import assert_never
 from ..duration import human
 from ..model.instance import Instance
 from ..model.job import Mode
-from .facts import Explanation, Leaver, OptionNumbers, Swap
+from .facts import Explanation, OptionNumbers, Swap, Victim
 
 MOST_NAMES = 3
 """Names spelt out before the rest is counted."""
@@ -112,7 +112,7 @@ def _swap(why: Explanation, swap: Swap | None) -> str:
     return f"{' and '.join(who)} for it, {lost}"
 
 
-def _overhead(leaver: Leaver) -> str:
+def _overhead(leaver: Victim) -> str:
     """Return a text as `1 min (20 s to save, 10 s to start up, 30 s to restore)`."""
     parts = [
         f"{human(seconds)} {what}"

@@ -1,7 +1,11 @@
 """What a picture of a plan shows, whatever draws it: bars on rows, the queue, and GPUs in use over
 time."""
 
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from ..model.instance import Instance
@@ -11,6 +15,12 @@ from ..objectives import LATE_TOLERANCE_S
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, setup_s
 from ..verify.fetches import Fetches, fetches
 from .lanes import PAST, Row, assign_lanes
+from .palette import QUEUE, USE
+
+*SIZES, BLOCKED = QUEUE
+"""Names of the sizes of gangs that are told apart, and of jobs that wait for others."""
+SMALLEST = (0, 1, 2, 4, 8)
+"""The smallest gang of each size."""
 
 Kind = Literal["past", "work", "setup", "save"]
 """Before now, doing work, starting up or restoring, saving before it stops."""
@@ -88,28 +98,20 @@ def chart(instance: Instance, plan: Plan) -> Chart:
     bars: list[Bar] = []
     foot: dict[tuple[int, int], float] = {}
     for block in lanes.blocks:
-        job, entry = instance.jobs[block.job], plans[block.job]
+        i, s = block.job, block.segment
+        job, entry = instance.jobs[i], plans[i]
         height = block.rows / 2 if block.half is not None else float(block.rows)
         top = block.first_row + (height if block.half == 1 else 0.0)
-        foot.setdefault((block.job, block.segment), top + height - min(0.25, height / 4))
-        if block.segment == PAST:
+        foot.setdefault((i, s), top + height - min(0.25, height / 4))
+        if s == PAST:
             since_s = max(instance.running_job[job.id].started_s - now_s, -past_s)
-            bars.append(Bar(block.job, PAST, "past", since_s, 0.0, top, height))
+            bars.append(Bar(i, PAST, "past", since_s, 0.0, top, height))
             continue
-        for kind, from_s, to_s in _parts(instance, job, entry, block.segment, fetched):
-            is_late = block.job in late and block.segment == len(entry.segments) - 1
-            bars.append(
-                Bar(
-                    block.job,
-                    block.segment,
-                    kind,
-                    from_s - now_s,
-                    to_s - now_s,
-                    top,
-                    height,
-                    is_late,
-                )
-            )
+        is_late = i in late and s == len(entry.segments) - 1
+        bars += [
+            Bar(i, s, kind, from_s - now_s, to_s - now_s, top, height, is_late)
+            for kind, from_s, to_s in _parts(instance, job, entry, s, fetched)
+        ]
     return Chart(
         rows=lanes.rows,
         bars=tuple(bar for bar in bars if bar.end_s > bar.start_s),
@@ -123,11 +125,11 @@ def chart(instance: Instance, plan: Plan) -> Chart:
     )
 
 
-def _stops(entry: JobPlan, s: int) -> bool:
+def leaves(entry: JobPlan, s: int) -> bool:
     """Return whether the job leaves its GPUs after segment `s` and comes back later."""
-    if s + 1 == len(entry.segments):
+    if not 0 <= s < len(entry.segments) - 1:
         return False
-    a, b = entry.segments[s], entry.segments[s + 1]
+    a, b = entry.segments[s : s + 2]
     return (
         b.start_s - a.end_s > TIME_TOLERANCE_S
         or a.placement != b.placement
@@ -138,22 +140,20 @@ def _stops(entry: JobPlan, s: int) -> bool:
 def _parts(
     instance: Instance, job: Job, entry: JobPlan, s: int, fetched: Fetches
 ) -> list[tuple[Kind, float, float]]:
-    """Set-up, work and checkpoint of one segment, as the physics has them."""
+    """Return set-up, work and checkpoint of one segment, as the physics has them."""
     segment = entry.segments[s]
     running = instance.running_job.get(job.id)
-    goes_on = s > 0 and not _stops(entry, s - 1)
-    save_s = hold_to_save_s(job) if _stops(entry, s) and segment.stopped_by is None else 0.0
-    if goes_on:
+    save_s = hold_to_save_s(job) if leaves(entry, s) and segment.stopped_by is None else 0.0
+    if s > 0 and not leaves(entry, s - 1):
         setup = 0.0
     elif s == 0 and running is not None and entry.decision == "continue":
         setup = running.setup_s
     else:
         setup = setup_s(job, s > 0 or running is not None or job.id in instance.suspended_job)
         setup += fetched.get((job.id, segment.start_s), 0.0)
-    work_from = min(segment.end_s, segment.start_s + setup)
     save_from = max(segment.start_s, segment.end_s - save_s)
-    if work_from > save_from:  # saved at once: what was left of the set-up never happens
-        work_from = save_from
+    # Where it saves at once, what was left of the set-up never happens.
+    work_from = min(segment.end_s, segment.start_s + setup, save_from)
     return [
         ("setup", segment.start_s, work_from),
         ("work", work_from, save_from),
@@ -163,100 +163,71 @@ def _parts(
 
 def _pauses(
     instance: Instance, plans: list[JobPlan], foot: dict[tuple[int, int], float]
-) -> list[Pause]:
-    found = []
+) -> Iterator[Pause]:
+    """Yield the preemptions of a plan; `foot` is the row at the foot of each segment of a job."""
+    now_s = instance.now_s
     for i, entry in enumerate(plans):
-        for s in range(len(entry.segments) - 1):
-            if _stops(entry, s):
-                a, b = entry.segments[s], entry.segments[s + 1]
-                found.append(
-                    Pause(
-                        i,
-                        a.end_s - instance.now_s,
-                        foot[i, s],
-                        b.start_s - instance.now_s,
-                        foot[i, s + 1],
-                    )
-                )
-        if (
-            entry.id in instance.running_job
-            and entry.decision != "continue"
-            and not hold_to_save_s(instance.jobs[i])
-        ):
-            back = entry.segments[0]
-            found.append(Pause(i, 0.0, foot[i, PAST], back.start_s - instance.now_s, foot[i, 0]))
-    return found
+        for s, (a, b) in enumerate(pairwise(entry.segments)):
+            if leaves(entry, s):
+                yield Pause(i, a.end_s - now_s, foot[i, s], b.start_s - now_s, foot[i, s + 1])
+        if is_preempted_now(instance, entry) and not hold_to_save_s(instance.jobs[i]):
+            yield Pause(i, 0.0, foot[i, PAST], entry.segments[0].start_s - now_s, foot[i, 0])
 
 
-BLOCKED = "waits for other jobs"
+def is_preempted_now(instance: Instance, entry: JobPlan) -> bool:
+    """Return whether a running job gives up its GPUs now."""
+    return entry.id in instance.running_job and entry.decision != "continue"
 
 
 def _queue(instance: Instance, plans: list[JobPlan]) -> tuple[Series, ...]:
-    """Waiting jobs by the size of their gang: submitted, and holding nothing; blocked ones by
-    themselves."""
+    """Return waiting jobs by the size of their gang: submitted, and holding nothing; blocked ones
+    by themselves."""
     at = {entry.id: entry for entry in plans}
-    changes: dict[str, list[tuple[float, int]]] = {
-        name: [] for name in ("no GPU", "1 GPU", "2-3 GPUs", "4-7 GPUs", "8 GPUs or more", BLOCKED)
-    }
+    changes = _Changes(instance.now_s, (*SIZES, BLOCKED))
     for job, entry in zip(instance.jobs, plans, strict=True):
-        ready_s = max([instance.release_s(job), *(at[before].completion_s for before in job.after)])
-        _add(
-            changes[BLOCKED],
-            instance.release_s(job),
-            min(ready_s, entry.segments[0].start_s),
-            instance.now_s,
-            1,
-        )
-        free_s = ready_s
-        name = _size(entry.segments[-1].mode.gpus)
+        release_s = instance.release_s(job)
+        free_s = max([release_s, *(at[before].completion_s for before in job.after)])
+        changes.add(BLOCKED, release_s, min(free_s, entry.segments[0].start_s))
+        size = SIZES[bisect_right(SMALLEST, entry.segments[-1].mode.gpus) - 1]
         for segment in entry.segments:
-            _add(changes[name], free_s, segment.start_s, instance.now_s, 1)
+            changes.add(size, free_s, segment.start_s)
             free_s = segment.end_s
-    return _series(changes)
-
-
-def _size(gpus: int) -> str:
-    if gpus < 2:
-        return "1 GPU" if gpus else "no GPU"
-    return "2-3 GPUs" if gpus < 4 else "4-7 GPUs" if gpus < 8 else "8 GPUs or more"
+    return changes.series()
 
 
 def _use(instance: Instance, plans: list[JobPlan], fetched: Fetches) -> tuple[Series, ...]:
-    """GPUs that work, and GPUs held while a job starts, restores or saves; a shared GPU counts
-    once."""
-    changes: dict[str, list[tuple[float, int]]] = {"at work": [], "start, restore, checkpoint": []}
+    """Return GPUs that work, and GPUs held while a job starts, restores or saves; a shared GPU
+    counts once."""
+    changes = _Changes(instance.now_s, USE)
+    working, overhead = USE
     for job, entry in zip(instance.jobs, plans, strict=True):
         for s, segment in enumerate(entry.segments):
             partner = segment.mode.share_with
-            if not segment.mode.gpus or (partner is not None and partner < job.id):
-                continue
-            for kind, from_s, to_s in _parts(instance, job, entry, s, fetched):
-                name = "at work" if kind == "work" else "start, restore, checkpoint"
-                _add(changes[name], from_s, to_s, instance.now_s, segment.mode.gpus)
-    return _series(changes)
+            if segment.mode.gpus and (partner is None or partner >= job.id):
+                for kind, from_s, to_s in _parts(instance, job, entry, s, fetched):
+                    name = working if kind == "work" else overhead
+                    changes.add(name, from_s, to_s, segment.mode.gpus)
+    return changes.series()
 
 
-def _add(
-    changes: list[tuple[float, int]], from_s: float, to_s: float, now_s: float, amount: int
-) -> None:
-    if to_s - from_s > TIME_TOLERANCE_S:
-        changes.append((from_s - now_s, amount))
-        changes.append((to_s - now_s, -amount))
+class _Changes:
+    """Step functions by name, from the intervals that add to them."""
 
+    def __init__(self, now_s: float, names: Iterable[str]) -> None:
+        self._now_s = now_s
+        self._changes: dict[str, Counter[float]] = {name: Counter() for name in names}
 
-def _series(changes: dict[str, list[tuple[float, int]]]) -> tuple[Series, ...]:
-    """Step functions on common instants; those that are zero throughout are left out."""
-    times = tuple(sorted({0.0, *(time for steps in changes.values() for time, _ in steps)}))
-    found = []
-    for name, steps in changes.items():
-        if not steps:
-            continue
-        at: dict[float, int] = {}
-        for time, amount in steps:
-            at[time] = at.get(time, 0) + amount
-        level, values = 0, []
-        for time in times:
-            level += at.get(time, 0)
-            values.append(float(level))
-        found.append(Series(name, times, tuple(values)))
-    return tuple(found)
+    def add(self, name: str, from_s: float, to_s: float, amount: int = 1) -> None:
+        """Add an amount between two instants, unless they are the same."""
+        if to_s - from_s > TIME_TOLERANCE_S:
+            self._changes[name][from_s - self._now_s] += amount
+            self._changes[name][to_s - self._now_s] -= amount
+
+    def series(self) -> tuple[Series, ...]:
+        """Return the functions on common instants; those that are zero throughout are left out."""
+        times = tuple(sorted({0.0}.union(*self._changes.values())))
+        return tuple(
+            Series(name, times, tuple(map(float, accumulate(steps[time] for time in times))))
+            for name, steps in self._changes.items()
+            if steps
+        )

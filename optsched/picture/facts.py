@@ -1,12 +1,13 @@
 """What a reader wants to know of a plan: one line a job, and totals."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ..model.instance import Instance
 from ..model.plan import Decision, JobPlan, Plan, Segment
 from ..objectives import LATE_TOLERANCE_S, parse
-from ..physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s
-from .chart import Chart
+from ..physics import gpus_by_type, hold_to_save_s
+from .chart import Chart, is_preempted_now, leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,44 +47,29 @@ class Totals:
 
 
 def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
-    """Facts of one job of a verified plan."""
-    job = instance.job[entry.id]
+    """Return the facts of one job of a verified plan."""
+    job, segments = instance.job[entry.id], entry.segments
     begun = entry.id in instance.running_job or entry.id in instance.suspended_job
-    free_s = instance.now_s if begun else job.submit_s
-    waiting_s, stops = 0.0, 0
-    for i, segment in enumerate(entry.segments):
-        gap_s = max(0.0, segment.start_s - free_s)
-        waiting_s += gap_s
-        before = entry.segments[i - 1] if i else None
-        if before is not None and (
-            gap_s > TIME_TOLERANCE_S
-            or segment.placement != before.placement
-            or segment.mode.size != before.mode.size
-        ):
-            stops += before.stopped_by is None
-        free_s = segment.end_s
-    if entry.id in instance.running_job and entry.decision != "continue" and not stops:
-        stops = 1  # stopped at once, without a checkpoint segment of its own
-    last = entry.segments[-1]
+    free_s = [instance.now_s if begun else job.submit_s, *(segment.end_s for segment in segments)]
+    stops = sum(leaves(entry, s) and segments[s].stopped_by is None for s in range(len(segments)))
+    now = is_preempted_now(instance, entry)
+    # A job that saves before it leaves has a segment for that, and starts again in the next.
+    saves = now and hold_to_save_s(job) > 0 and len(segments) > 1
+    last = segments[-1]
     late_s = 0.0 if job.deadline_s is None else entry.completion_s - job.deadline_s
-    nodes = tuple(slot.node for slot in last.placement)
-    saves = (
-        entry.id in instance.running_job
-        and entry.decision != "continue"
-        and hold_to_save_s(job) > 0
-    )
-    first = entry.segments[1 if saves and len(entry.segments) > 1 else 0]
     return JobFacts(
         id=entry.id,
         decision=entry.decision,
-        start_s=first.start_s - instance.now_s,
+        start_s=segments[saves].start_s - instance.now_s,
         end_s=entry.completion_s - instance.now_s,
         gpus=last.mode.gpus,
         gpu_type=type_names(instance, last),
-        nodes=nodes,
-        waiting_s=waiting_s,
+        nodes=tuple(slot.node for slot in last.placement),
+        waiting_s=sum(
+            max(0.0, segment.start_s - s) for segment, s in zip(segments, free_s, strict=False)
+        ),
         jct_s=entry.completion_s - job.submit_s,
-        preempted=stops,
+        preempted=stops or int(now),
         late_s=late_s if late_s > LATE_TOLERANCE_S else 0.0,
     )
 
@@ -98,7 +84,13 @@ def type_names(instance: Instance, segment: Segment) -> str | None:
 def totals(instance: Instance, plan: Plan, chart: Chart) -> Totals:
     """Totals of a verified plan; `chart` is its layout."""
     facts = [job_facts(instance, entry) for entry in plan.jobs]
-    held_s = {series.name: _area(series.times_s, series.values) for series in chart.use}
+    held_s = {
+        series.name: sum(
+            value * (after - at)
+            for (at, after), value in zip(pairwise(series.times_s), series.values, strict=False)
+        )
+        for series in chart.use
+    }
     capacity_s = chart.total_gpus * chart.end_s
     return Totals(
         mean_jct_s=sum(job.jct_s for job in facts) / max(1, len(facts)),
@@ -107,12 +99,6 @@ def totals(instance: Instance, plan: Plan, chart: Chart) -> Totals:
         overhead_gpu_s=sum(area for name, area in held_s.items() if name != "at work"),
         preemptions=sum(job.preempted for job in facts),
         late=len(chart.late),
-    )
-
-
-def _area(times_s: tuple[float, ...], values: tuple[float, ...]) -> float:
-    return sum(
-        value * (after - at) for at, after, value in zip(times_s, times_s[1:], values, strict=False)
     )
 
 

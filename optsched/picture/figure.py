@@ -100,53 +100,19 @@ def _gantt(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, height_in:
             hatch=HATCH.get(kind),
             zorder=2,
         )
-    # The plot is about 8.6 inches wide; a name is written where the bar has room for it, upright if
-    # need be.
-    pt_per_s = 8.6 * 72 / (drawn.end_s * 1.01 - drawn.start_s)
-    for bar in drawn.bars:
-        name = instance.jobs[bar.job].id
-        wide, high = (bar.end_s - bar.start_s) * pt_per_s, bar.height * row_pt
-        need = NAME_PT * 0.6 * len(name) + 2
-        flat = wide >= need and high >= NAME_PT + 1
-        if bar.kind == "work" and (flat or (wide >= NAME_PT + 1 and high >= need)):
-            ax.text(
-                (bar.start_s + bar.end_s) / 2 / unit.seconds,
-                bar.top + bar.height / 2,
-                name.replace("$", r"\$"),
-                ha="center",
-                va="center",
-                fontsize=NAME_PT,
-                rotation=0 if flat else 90,
-                zorder=4,
-            )
+    _names(ax, instance, drawn, unit, row_pt)
+    mark = {"color": INK, "markersize": 4, "markeredgecolor": PAPER, "markeredgewidth": 0.6}
     for pause in drawn.pauses:
-        ax.plot(
-            [pause.stop_s / unit.seconds, pause.back_s / unit.seconds],
-            [pause.stop_row, pause.back_row],
-            color=INK,
-            linewidth=0.8,
-            linestyle=":",
-            zorder=3,
-        )
-        for at_s, row, marker in (
-            (pause.stop_s, pause.stop_row, "s"),
-            (pause.back_s, pause.back_row, ">"),
-        ):
-            ax.plot(
-                at_s / unit.seconds,
-                row,
-                marker,
-                color=INK,
-                markersize=4,
-                markeredgecolor=PAPER,
-                markeredgewidth=0.6,
-                zorder=5,
-            )
+        x = pause.stop_s / unit.seconds, pause.back_s / unit.seconds
+        y = pause.stop_row, pause.back_row
+        ax.plot(x, y, color=INK, linewidth=0.8, linestyle=":", zorder=3)
+        for k, marker in enumerate("s>"):
+            ax.plot(x[k], y[k], marker, **mark, zorder=5)
     labels = [group for group in groups if group.labelled(row_pt * 1.3)]
     ax.set_yticks(
         [group.first + group.rows / 2 for group in labels],
         [
-            group.name.replace("$", r"\$")
+            _plain(group.name)
             + (f"\n{group.what}" if group.rows * row_pt >= 24 and group.what else "")
             for group in labels
         ],
@@ -155,15 +121,41 @@ def _gantt(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, height_in:
     ax.set_ylim(max(1, len(drawn.rows)), 0)
 
 
+def _names(ax: Any, instance: Instance, drawn: Chart, unit: TimeUnit, row_pt: float) -> None:
+    """Write the name of a job on each of its bars that has room for it, upright if need be; the
+    plot is about 8.6 inches wide."""
+    pt_per_s = 8.6 * 72 / (drawn.end_s * 1.01 - drawn.start_s)
+    for bar in drawn.bars:
+        name = instance.jobs[bar.job].id
+        wide, high = (bar.end_s - bar.start_s) * pt_per_s, bar.height * row_pt
+        long, thick = NAME_PT * 0.6 * len(name) + 2, NAME_PT + 1
+        flat = wide >= long and high >= thick
+        if bar.kind == "work" and (flat or (wide >= thick and high >= long)):
+            ax.text(
+                (bar.start_s + bar.end_s) / 2 / unit.seconds,
+                bar.top + bar.height / 2,
+                _plain(name),
+                ha="center",
+                va="center",
+                fontsize=NAME_PT,
+                rotation=0 if flat else 90,
+                zorder=4,
+            )
+
+
+def _plain(text: str) -> str:
+    """Return text in which matplotlib sees no mathematics."""
+    return text.replace("$", r"\$")
+
+
 def _steps(
     ax: Any, group: tuple[Any, ...], colours: dict[str, str], unit: TimeUnit, name: str
 ) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    times = [time / unit.seconds for time in group[0].times_s] if group else [0.0]
     if group:
         ax.stackplot(
-            times,
+            [time / unit.seconds for time in group[0].times_s],
             [series.values for series in group],
             colors=[colours[series.name] for series in group],
             labels=[series.name for series in group],

@@ -146,45 +146,20 @@ def _lay_out(
 
 def _shapes(drawn: Chart, groups: list[NodeGroup], row_px: float) -> list[dict[str, Any]]:
     """Bands that tell nodes apart, lines between GPUs where there is room, and the line of now."""
+    across = {"xref": "paper", "x0": 0, "x1": 1, "layer": "below"}
     shapes: list[dict[str, Any]] = []
     for i, group in enumerate(groups):
+        end = group.first + group.rows
         if len(groups) <= 256:
+            place = {**across, "y0": group.first, "y1": end}
             shapes.append(
-                {
-                    "type": "rect",
-                    "xref": "paper",
-                    "x0": 0,
-                    "x1": 1,
-                    "y0": group.first,
-                    "y1": group.first + group.rows,
-                    "layer": "below",
-                    "line": {"width": 0},
-                    "fillcolor": BANDS[i % 2],
-                }
+                {"type": "rect", **place, "line": {"width": 0}, "fillcolor": BANDS[i % 2]}
             )
         if row_px >= 9:
-            shapes.extend(
-                {
-                    "type": "line",
-                    "xref": "paper",
-                    "x0": 0,
-                    "x1": 1,
-                    "y0": row,
-                    "y1": row,
-                    "layer": "below",
-                    "line": {"width": 1, "color": PAPER},
-                }
-                for row in range(group.first + 1, group.first + group.rows)
-            )
-    shapes.append(
-        {
-            "type": "line",
-            "x0": 0,
-            "x1": 0,
-            "yref": "paper",
-            "y0": 0,
-            "y1": 1,
-            "line": {"color": NOW, "width": 1.4},
-        }
-    )
-    return shapes
+            line = {"width": 1, "color": PAPER}
+            shapes += [
+                {"type": "line", **across, "y0": row, "y1": row, "line": line}
+                for row in range(group.first + 1, end)
+            ]
+    now = {"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1}
+    return [*shapes, {**now, "line": {"color": NOW, "width": 1.4}}]

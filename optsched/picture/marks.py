@@ -1,5 +1,6 @@
 """The bars, marks and steps of a page: a few plotly traces with arrays, never one a job."""
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -59,41 +60,36 @@ def add_bars(
     )
 
 
-KIND_WORDS = {
-    "past": "ran before now",
-    "work": "at work",
-    "setup": "start-up or restore",
-    "save": "checkpoint",
-}
+KIND_WORDS = {"work": "at work", "setup": "start-up or restore", "save": "checkpoint"}
 
 
 def _hover(instance: Instance, facts: JobFacts, kind: Kind, start_s: float, end_s: float) -> str:
     job = instance.job[facts.id]
-    lines = [f"<b>{escape(facts.id)}</b>  now: {facts.decision}"]
     if kind == "past":
-        lines.append(f"ran since {_when(instance.running_job[job.id].started_s - instance.now_s)}")
+        did = f"ran since {_when(instance.running_job[job.id].started_s - instance.now_s)}"
     else:
-        lines.append(
-            f"{KIND_WORDS[kind]}: {_when(start_s)} to {_when(end_s)} ({human(end_s - start_s)})"
-        )
+        length = human(end_s - start_s)
+        did = f"{KIND_WORDS[kind]}: {_when(start_s)} to {_when(end_s)} ({length})"
     gang = f"{facts.gpus} x {escape(facts.gpu_type or 'GPU')}" if facts.gpus else "no GPU"
-    lines.append(
-        f"{gang} on {escape(', '.join(facts.nodes[:4]) or 'no node')}{' ...' if len(facts.nodes) > 4 else ''}"  # noqa: E501
-    )
-    lines.append(
+    lines = [
+        f"<b>{escape(facts.id)}</b>  now: {facts.decision}",
+        did,
+        f"{gang} on {_first(facts.nodes, 4) or 'no node'}",
         f"weight {job.weight:g}, completion time {human(facts.jct_s)}, waiting "
-        f"{human(facts.waiting_s)}"
-    )
+        f"{human(facts.waiting_s)}",
+    ]
     if job.tenant is not None:
         lines.append(f"tenant {escape(job.tenant)}")
     if job.after:
-        lines.append(
-            f"after {escape(', '.join(job.after[:6]))}{' ...' if len(job.after) > 6 else ''}"
-        )
+        lines.append(f"after {_first(job.after, 6)}")
     if job.deadline_s is not None:
         late = f", <b>missed by {human(facts.late_s)}</b>" if facts.late_s else ", met"
         lines.append(f"deadline {_when(job.deadline_s - instance.now_s)}{late}")
     return "<br>".join(lines)
+
+
+def _first(names: Sequence[str], most: int) -> str:
+    return escape(", ".join(names[:most])) + " ..." * (len(names) > most)
 
 
 def _when(at_s: float) -> str:

@@ -336,11 +336,13 @@ def read_options(
     options, errors = _validated(declared, given)
     if options is not None:
         return options
-    loc, message = errors[0]["loc"], _reason(errors[0])
-    option = next((option for option in known.values() if loc and option.field == loc[0]), None)
+    [error, *_] = errors
+    message = str(error.get("ctx", {}).get("error", error["msg"]))
+    field = error["loc"][0] if error["loc"] else None
+    option = next((option for option in known.values() if option.field == field), None)
     if option is None:
         raise InputError(f"{what}: {message}")
-    if errors[0]["type"] == "value_error":
+    if error["type"] == "value_error":
         raise InputError(f"option {option.name} of {what}: {message}")
     raise InputError(
         f"option {option.name} of {what}: {given[option.name]!r}; expected {option.expected}"
@@ -383,25 +385,19 @@ def _inner_names(declared: type[PluginOptions]) -> Iterator[str]:
                 yield from (inner.name for inner in described(part))
 
 
-def _reason(error: Mapping[str, Any]) -> str:
-    return str(error.get("ctx", {}).get("error", error["msg"]))
-
-
 def _validated(
     declared: type[Declared], given: Mapping[str, object]
 ) -> tuple[Declared | None, list[Any]]:
     """Return the options, or what a validator has against them."""
-    from pydantic import ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
-    by_name = {option.name: option for option in described(declared)}
-    values: dict[str, object] = {}
-    for name, value in given.items():
-        option = by_name.get(name)
-        values[name if option is None else option.field] = (
-            value if option is None else _parted(option.hint, value)
-        )
+    values = dict(given)
+    for option in described(declared):
+        if option.name in given:
+            del values[option.name]
+            values[option.field] = _parted(option.hint, given[option.name])
     try:
-        return _adapter(declared).validate_python(values), []
+        return TypeAdapter(declared).validate_python(values), []
     except ValidationError as error:
         return None, list(error.errors(include_url=False))
 
@@ -414,9 +410,3 @@ def _parted(hint: Any, value: object) -> object:
     if may_be_none and value == "none":
         return None
     return [part.strip() for part in value.split(",")] if get_origin(base) is tuple else value
-
-
-def _adapter(declared: type[Any]) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(declared)

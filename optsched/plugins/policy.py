@@ -1,7 +1,8 @@
 """What a policy is: a rule that decides now, from the cluster's present view."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from ..driver.world import World
@@ -43,6 +44,37 @@ class Source:
         return f"{self.authors}. {self.title}. {self.venue}, {self.year}.{link}"
 
 
+@cache
+def published(package: str) -> dict[str, Source]:
+    """Return where the policies of a package come from, by name, as its `sources.toml` says: a
+    table `[policies.NAME]` for each with the fields of `Source`; those of a `[papers.NAME]` that it
+    names as `paper` are added."""
+    import tomllib
+    from importlib.resources import files
+
+    path = files(package).joinpath("sources.toml")
+    if not path.is_file():
+        return {}
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    sources: dict[str, Source] = {}
+    for name, own in tables["policies"].items():
+        paper = tables.get("papers", {}).get(own.pop("paper", ""), {})
+        fields: dict[str, Any] = {"link": None, **paper, **own}
+        sources[name] = Source(**{**fields, "needs": tuple(fields.get("needs", ()))})
+    return sources
+
+
+def source_of(policy: Any, name: str) -> Source | None:
+    """Return where a policy comes from: its own `source`, or what the `sources.toml` of a package
+    that it is in says of its name."""
+    package, _, _ = getattr(policy, "__module__", "").rpartition(".")
+    source: Source | None = getattr(policy, "source", None)
+    while source is None and package:
+        source = published(package).get(name)
+        package, _, _ = package.rpartition(".")
+    return source
+
+
 class Policy(Protocol):
     """Decides at each event who starts, where, and who is preempted.
 
@@ -51,10 +83,11 @@ class Policy(Protocol):
     given them as `options`. It sees jobs only through `World`, which tells it what it may know.
     Events come in a fixed order; a policy must not use randomness or the clock.
 
-    It may have a `source` (`Source`: who published it), and `facts()`, a dict of numbers and texts
-    that it has to say of itself when the simulation is over; `summary.json` has them under
-    `policy_facts`. One that solves rounds may have `decided`: the snapshot and the `RoundSolution`
-    of its last decision, None where that needed no round; a live round is written down with them.
+    It may have a `source` (`Source`: who published it; or in `sources.toml`, see `source_of`),
+    and `facts()`, a dict of numbers and texts that it has to say of itself when the simulation
+    is over; `summary.json` has them under `policy_facts`. One that solves rounds may have
+    `decided`: the snapshot and the `RoundSolution` of its last decision, None where that needed
+    no round; a live round is written down with them.
     """
 
     name: str

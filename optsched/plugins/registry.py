@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
 from .options import DeclaredOption, PluginOptions, declaration, described, read_options
-from .policy import Policy, Source
+from .policy import Policy, Source, source_of
 from .solver import Solver, missing_modules
 
 if TYPE_CHECKING:
@@ -169,5 +169,5 @@ def _listed(group: Group, name: str) -> Listed:
         getattr(plug_in, "guarantee", "none"),
         f"needs {', '.join(missing)}" if missing else None,
         described(declaration(plug_in)),
-        getattr(plug_in, "source", None),
+        source_of(plug_in, name) if group == "policies" else None,
     )

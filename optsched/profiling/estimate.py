@@ -10,8 +10,13 @@ from ..model.profile import Profile, Sharing
 from .likeness import program
 from .store import Stored
 
-TAKEN_BY_MEDIAN = ("checkpoint_s", "restore_s", "startup_s", "model_gib", "fetch_s")
-TAKEN_BY_MAXIMUM = ("gpu_memory_gib", "memory_gib_per_gpu")
+TAKEN: dict[str, tuple[str, Callable[[list[Any]], Any]]] = {
+    **dict.fromkeys(
+        ("checkpoint_s", "restore_s", "startup_s", "model_gib", "fetch_s"),
+        ("median", statistics.median),
+    ),
+    **dict.fromkeys(("gpu_memory_gib", "memory_gib_per_gpu"), ("maximum", max)),
+}
 """A job that gets too little memory dies; one that gets too much waits."""
 TAKEN_WHOLE = ("cpus_per_gpu", "sharing")
 """Of the profile most like it, the latest changed of several: tables are not averaged."""
@@ -36,16 +41,16 @@ def estimate(user: str | None, command: str | None, stored: Iterable[Stored]) ->
     `taken_from`. Rates are not estimated: they would be claims on GPU types and counts that may
     never have run it.
     """
-    profiles = sorted(stored, key=lambda one: one.name)
+    profiles = sorted(stored, key=lambda kept: kept.name)
     changed: dict[str, Any] = {}
     taken_from: dict[str, str] = {}
-    for name in (*TAKEN_BY_MEDIAN, *TAKEN_BY_MAXIMUM, *TAKEN_WHOLE):
+    for name in (*TAKEN, *TAKEN_WHOLE):
         for words, is_like in _groups(user, command):
-            found = [one for one in profiles if is_like(one) and _known(one, name)]
-            if found:
-                if name == "checkpoint_s" and _latest(found).profile.checkpoint_every_s is not None:
+            alike = [kept for kept in profiles if is_like(kept) and _known(kept, name)]
+            if alike:
+                if name == "checkpoint_s" and _latest(alike).profile.checkpoint_every_s is not None:
                     name = "checkpoint_every_s"  # jobs like it do not save when asked
-                changed[name], how = _taken(name, found)
+                changed[name], how = _taken(name, alike)
                 taken_from[name] = f"{how}{words}"
                 break
     return Estimate(profile=replace(Profile(), **changed), taken_from=taken_from)
@@ -54,66 +59,54 @@ def estimate(user: str | None, command: str | None, stored: Iterable[Stored]) ->
 def _groups(
     user: str | None, command: str | None
 ) -> Iterator[tuple[str, Callable[[Stored], bool]]]:
-    """What may be alike, from the most to the least, in words that follow 'of'."""
-    ways: list[tuple[str, Callable[[str], str | None]]] = [
-        ("the same command", lambda text: text),
+    """Yield what may be alike, from the most to the least, in words that follow 'of'."""
+    keys: list[tuple[str, Callable[[str], str | None]]] = [
+        ("the same command", str),
         ("a similar command", similar),
         ("the same program", program),
     ]
-    for whose in (user, None) if user is not None else (None,):
-        for words, key in ways:
-            wanted = None if command is None else key(command)
-            if wanted is None:
-                continue
 
-            def is_like(
-                one: Stored,
-                whose: str | None = whose,
-                wanted: str = wanted,
-                key: Callable[[str], str | None] = key,
-            ) -> bool:
-                return (
-                    (whose is None or one.user == whose)
-                    and one.command is not None
-                    and key(one.command) == wanted
-                )
+    def runs(
+        key: Callable[[str], str | None], wanted: str, whose: str | None
+    ) -> Callable[[Stored], bool]:
+        return lambda kept: (
+            whose in (None, kept.user) and kept.command is not None and key(kept.command) == wanted
+        )
 
-            yield (
-                (f"{words} of user {whose}" if whose is not None else f"{words} of any user"),
-                is_like,
-            )
+    for whose in dict.fromkeys((user, None)):
+        for words, key in keys:
+            if command is not None and (wanted := key(command)) is not None:
+                by = "any user" if whose is None else f"user {whose}"
+                yield f"{words} of {by}", runs(key, wanted, whose)
     if user is not None:
-        yield f"user {user}", lambda one: one.user == user
-    yield "all jobs", lambda one: True
+        yield f"user {user}", lambda kept: kept.user == user
+    yield "all jobs", lambda kept: True
 
 
-def _known(one: Stored, name: str) -> bool:
-    """Whether a field was measured or set: 0 by hand is an answer, 0 by default is none."""
-    value = getattr(one.profile, name)
-    if name == "checkpoint_s" and one.profile.checkpoint_every_s is not None:
+def _known(kept: Stored, name: str) -> bool:
+    """Tell whether a field was measured or set: 0 by hand is an answer, 0 by default is none."""
+    value = getattr(kept.profile, name)
+    if name == "checkpoint_s" and kept.profile.checkpoint_every_s is not None:
         return True
     if name == "sharing":
         return value is not None and value.duty is not None
-    return name in one.by_hand or bool(value != _DEFAULTS[name])
+    return name in kept.by_hand or bool(value != _DEFAULTS[name])
 
 
-def _taken(name: str, found: list[Stored]) -> tuple[Any, str]:
-    """The value, and how it came about, in words that end in 'of'."""
-    count = f"{len(found)} profiles" if len(found) > 1 else f"profile {found[0].name}"
-    if name in (*TAKEN_WHOLE, "checkpoint_every_s"):
-        latest = _latest(found)
+def _taken(name: str, alike: list[Stored]) -> tuple[Any, str]:
+    """Return the value, and how it came about, in words that end in 'of'."""
+    if name not in TAKEN or len(alike) == 1:
+        latest = _latest(alike)
         value = getattr(latest.profile, name)
-        return (
-            Sharing(duty=value.duty) if name == "sharing" else value
-        ), f"profile {latest.name} of "
-    values = [getattr(one.profile, name) for one in found]
-    if name in TAKEN_BY_MAXIMUM:
-        return max(values), f"maximum of {count} of " if len(found) > 1 else f"{count} of "
-    return statistics.median(values), f"median of {count} of " if len(found) > 1 else f"{count} of "
+        value = Sharing(duty=value.duty) if name == "sharing" else value
+        return value, f"profile {latest.name} of "
+    word, merged = TAKEN[name]
+    values = [getattr(kept.profile, name) for kept in alike]
+    return merged(values), f"{word} of {len(alike)} profiles of "
 
 
-def _latest(found: list[Stored]) -> Stored:
-    return max(found, key=lambda one: (one.versions[-1].at, one.name))
+def _latest(alike: list[Stored]) -> Stored:
+    return max(alike, key=lambda kept: (kept.versions[-1].at, kept.name))
 
 
 _DEFAULTS = {field.name: getattr(Profile(), field.name) for field in fields(Profile)}

@@ -23,6 +23,7 @@ from .result import Result, six_digits
 STORE_FORMAT = "optsched-profile/1"
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 SUFFIX = ".json"
+FIELDS = tuple(field.name for field in fields(Profile))
 KEPT_RUNS, KEPT_VERSIONS = 200, 100
 """The measurements of so many runs are kept, and so many versions: the last ones."""
 SMALL_BYTES, WRITTEN_EVERY_S, MOST_NOTED = 16 * 1024, 60.0, 100
@@ -102,9 +103,9 @@ class Store:
         path = self._path(name)
         if not path.is_file():
             raise InputError(f"no profile {name!r} in {self.folder}; there {_those(self.names())}")
-        found: Stored = parse_file(Stored, read_bytes(path), str(path), STORE_FORMAT, STORED_NOUNS)
-        _check(found, name, path)
-        return _with_runs(_with_edit(found, path), self._noted(name), None)
+        stored: Stored = parse_file(Stored, read_bytes(path), str(path), STORE_FORMAT, STORED_NOUNS)
+        _check(stored, name, path)
+        return _with_runs(_with_edit(stored, path), self._noted_runs(name), None)
 
     def add(self, name: str, result: Result) -> Stored:
         """Keep what a probe measured: its profile is the present one, but for what was edited by
@@ -125,7 +126,7 @@ class Store:
             with self._locked():
                 seen = path.stat()
                 recent = abs(time.time() - seen.st_mtime) < WRITTEN_EVERY_S
-                if recent and seen.st_size > SMALL_BYTES and self._lines(name) < MOST_NOTED:
+                if recent and seen.st_size > SMALL_BYTES and len(self._noted(name)) <= MOST_NOTED:
                     with self._notes(name).open("a") as notes:
                         notes.write("\n" + dump_run(run))  # a line that was cut off ends here
                     return
@@ -138,22 +139,20 @@ class Store:
     def _notes(self, name: str) -> Path:
         return self.folder / f".{name}.runs"
 
-    def _lines(self, name: str) -> int:
-        try:
-            return self._notes(name).read_bytes().count(b"\n")
-        except OSError:
-            return 0
-
-    def _noted(self, name: str) -> list[Run]:
-        """Return runs that were noted since the file was written; a line that is none was cut
-        off."""
-        found: dict[str, Run] = {}
+    def _noted(self, name: str) -> list[str]:
+        """Return the lines that were noted since the file was written."""
         with suppress(OSError):
-            for line in self._notes(name).read_text(errors="replace").splitlines():
-                with suppress(ValueError):
-                    run: Run = adapter(Run, STORED_NOUNS).validate_json(line)
-                    found.setdefault(run.source, run)
-        return list(found.values())
+            return self._notes(name).read_text(errors="replace").splitlines()
+        return []
+
+    def _noted_runs(self, name: str) -> list[Run]:
+        """Return runs that were noted; a line that is none was cut off."""
+        runs: dict[str, Run] = {}
+        for line in self._noted(name):
+            with suppress(ValueError):
+                run: Run = adapter(Run, STORED_NOUNS).validate_json(line)
+                runs.setdefault(run.source, run)
+        return list(runs.values())
 
     def drop(self, older_s: float) -> None:
         """Remove profiles that nothing has changed for so long, but for those that were edited by
@@ -177,11 +176,10 @@ class Store:
                     command=measured.command,
                     profile=Profile(name=name),
                 )
-            if probed is None and any(run.source == source for run in before.runs):
-                return before
             after = _with_runs(before, [Run(source=source, measured=measured)], probed)
-            write_text(self._path(name), dump_stored(after))
-            self._notes(name).unlink(missing_ok=True)
+            if after is not before:
+                write_text(self._path(name), dump_stored(after))
+                self._notes(name).unlink(missing_ok=True)
         return after
 
     def _path(self, name: str) -> Path:
@@ -247,7 +245,7 @@ def _with_runs(before: Stored, more: Sequence[Run], probed: Profile | None) -> S
     base = (
         before.profile
         if probed is None
-        else replace(before.profile, **{**_given(probed), "name": before.name})
+        else replace(before.profile, **{**_changes(probed, Profile()), "name": before.name})
     )
     profile, notes = learned(base, [run.measured for run in runs])
     profile = replace(
@@ -257,41 +255,37 @@ def _with_runs(before: Stored, more: Sequence[Run], probed: Profile | None) -> S
     if before.versions and profile == before.profile:
         return after
     what = tuple(note for field, note in notes.items() if field not in before.by_hand)
-    number = before.version + 1 if before.versions else 1
-    version = Version(version=number, at=_now(), source=new[-1].source, notes=what, profile=profile)
-    return replace(after, versions=(*before.versions, version)[-KEPT_VERSIONS:])
+    return _with_version(after, new[-1].source, time.time(), what)
 
 
-def _given(profile: Profile) -> dict[str, Any]:
-    """The fields of a profile that say anything."""
-    unknown = Profile()
-    values = {field.name: getattr(profile, field.name) for field in fields(Profile)}
-    return {name: value for name, value in values.items() if value != getattr(unknown, name)}
-
-
-def _with_edit(found: Stored, path: Path) -> Stored:
-    """The same where the present profile is the last version, else with one more that says who
-    changed it."""
-    last = found.versions[-1].profile
-    if found.profile == last:
-        return found
-    names = [field.name for field in fields(Profile)]
-    changed = [name for name in names if getattr(found.profile, name) != getattr(last, name)]
-    edited_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(path.stat().st_mtime))
-    return replace(
-        found,
-        by_hand=tuple(dict.fromkeys((*found.by_hand, *changed))),
-        versions=(
-            *found.versions,
-            Version(
-                version=found.version + 1,
-                at=edited_at,
-                source=BY_HAND,
-                profile=found.profile,
-                notes=(f"changed: {', '.join(changed)}",),
-            ),
-        ),
+def _with_version(stored: Stored, source: str, at_s: float, notes: tuple[str, ...]) -> Stored:
+    """Return a profile with its present state as the latest version."""
+    version = Version(
+        version=stored.version + 1 if stored.versions else 1,
+        at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_s)),
+        source=source,
+        notes=notes,
+        profile=stored.profile,
     )
+    return replace(stored, versions=(*stored.versions, version)[-KEPT_VERSIONS:])
+
+
+def _changes(profile: Profile, base: Profile) -> dict[str, Any]:
+    """Return the fields of a profile that are not as in another one."""
+    return {
+        name: value for name in FIELDS if (value := getattr(profile, name)) != getattr(base, name)
+    }
+
+
+def _with_edit(stored: Stored, path: Path) -> Stored:
+    """Return the same where the present profile is the last version, else with one more that says
+    who changed it."""
+    changed = _changes(stored.profile, stored.versions[-1].profile)
+    if not changed:
+        return stored
+    by_hand = tuple(dict.fromkeys((*stored.by_hand, *changed)))
+    notes = (f"changed: {', '.join(changed)}",)
+    return _with_version(replace(stored, by_hand=by_hand), BY_HAND, path.stat().st_mtime, notes)
 
 
 def _check(found: Stored, name: str, path: Path) -> None:
@@ -306,13 +300,11 @@ def _check(found: Stored, name: str, path: Path) -> None:
             raise InputError(
                 f"{path}: versions[{i}].version is {version.version}; write {first + i}"
             )
-    known = {field.name for field in fields(Profile)}
     for i, field_name in enumerate(found.by_hand):
-        if field_name not in known:
+        if field_name not in FIELDS:
             raise InputError(
                 f"{path}: by_hand[{i}] is {field_name!r}, which is no field of a profile; choose "
-                "from "
-                f"{', '.join(sorted(known))}"
+                f"from {', '.join(sorted(FIELDS))}"
             )
 
 
@@ -320,7 +312,3 @@ def _those(names: list[str]) -> str:
     if not names:
         return "are none yet"
     return f"are {', '.join(names[:8])}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

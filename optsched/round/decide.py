@@ -160,11 +160,9 @@ def decide(
     )
     posed = pose(instance, build_by, keep, started_s, budget_s)
     model, fallback, best.few = posed.model, posed.shortfall, posed.few
-    alone = 0.0
     if model is not None:
-        alone = model.alone
         if fallback is None:
-            best.prove(alone, "each job alone")
+            best.prove(model.alone, "each job alone")
         checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(instance.jobs))
         request = RoundRequest(
             model=model,
@@ -178,12 +176,7 @@ def decide(
             prices={} if last is None else {row.name: row.price for row in last.prices},
             options=own,
         )
-        fallback = _solve(plug_in, request) or fallback
-        if not best.verified():
-            best.offer(keep_all(model, request.deadline))
-            best.verified()
-            if model.jobs:
-                fallback = fallback or f"{solver} found no plan in time"
+        fallback = _found(plug_in, request, best, fallback)
     if best.rejected:
         best.notes.append(
             f"the verifier rejected {len(best.rejected)} plans, the first for: {best.rejected[0]}"
@@ -194,6 +187,7 @@ def decide(
             f"{best.rejected[0]}"
         )
     value = 0.0 if best.packing is None else best.value
+    alone = 0.0 if model is None else model.alone
     return RoundSolution(
         instance_name=instance.name,
         instance_hash=None,
@@ -216,6 +210,20 @@ def decide(
         # others.
         closed=best.bound - value <= CLOSED_GAP * max(0.0, alone - value) + SAME * abs(value),
     )
+
+
+def _found(
+    solver: RoundSolver, request: RoundRequest, best: _Best, shortfall: str | None
+) -> str | None:
+    """Settle on the best that a solver finds, or on what keeps all; return why it did not decide
+    the whole round, or None."""
+    fallback = _solve(solver, request) or shortfall
+    if not best.verified():
+        best.offer(keep_all(request.model, request.deadline))
+        best.verified()
+        if request.model.jobs:
+            return fallback or f"{solver.name} found no plan in time"
+    return fallback
 
 
 def _solve(solver: RoundSolver, request: RoundRequest) -> str | None:

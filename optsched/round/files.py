@@ -63,6 +63,11 @@ class RoundFile:
     jobs: tuple[JobRound, ...]
 
 
+AS_THEY_ARE = (
+    *("solver", "seed", "now_s", "round_s", "refill", "wall_s", "fallback"),
+    *("notes", "never", "prices", "jobs"),
+)
+"""Fields of a round that its file has by the same name."""
 NOUNS: tuple[type, ...] = (Mode, Slot, RoundRef, RoundValue, RowPrice, JobRound, RoundFile)
 
 
@@ -108,22 +113,12 @@ def load_round(data: bytes | str, name: str = "round") -> RoundSolution:
     return RoundSolution(
         instance_name=parsed.instance.name,
         instance_hash=parsed.instance.hash,
-        now_s=parsed.now_s,
-        round_s=parsed.round_s,
-        refill=parsed.refill,
         objective=stated.name,
-        solver=parsed.solver,
-        seed=parsed.seed,
-        jobs=parsed.jobs,
         value=stated.value,
         bound=stated.bound,
         bound_source=stated.bound_source,
-        prices=parsed.prices,
-        never=parsed.never,
-        wall_s=parsed.wall_s,
-        fallback=parsed.fallback,
-        notes=parsed.notes,
         closed=stated.status == "optimal",
+        **{name: getattr(parsed, name) for name in AS_THEY_ARE},
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from ..model.job import Job
 from ..physics import node_counts
 from ..physics.capacity import Ties, gpus_that_fit
+from ..physics.modes import WIDEST_FIRST
 from .held import SLACK
 from .model import RoundModel
 from .patterns import NodeClass, Pattern
@@ -62,14 +63,15 @@ class Nodes:
         """Return whether there is room for `keep`."""
         return (
             all(
-                self.gpus[n] >= gpus
-                and self.cpus[n] >= cpus
-                and self.memory[n] * (1 + SLACK) >= memory
+                self.gpus[n] >= gpus and self._has(n, cpus, memory)
                 for n, gpus, cpus, memory in self._held.parts[hold]
             )
             and self._has_shared(len(self._model.patterns.fresh) + hold)
             and self._domains.hold(self._ties(hold), self._nodes_of(hold))
         )
+
+    def _has(self, n: int, cpus: float, memory_gib: float) -> bool:
+        return self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory_gib
 
     def _ties(self, hold: int) -> Ties | None:
         return self._domains.ties(self._model.jobs[self._held.holds[hold].job])
@@ -83,12 +85,10 @@ class Nodes:
 
     def _change(self, n: int, gpus: int, cpus: int, memory: float) -> None:
         if self._indexed:
-            buckets = self._buckets[self._model.class_of[n]]
+            buckets = self._buckets[self._class_of[n]]
             del buckets[self.gpus[n]][n]
             buckets[self.gpus[n] + gpus][n] = None
-            self._free[self._model.class_of[n]] += gpus
-            if self._rack[n] >= 0:
-                self._rack_free[self._model.class_of[n]][self._rack[n]] += gpus
+            self._count(n, gpus)
         self.gpus[n] += gpus
         self.cpus[n] += cpus
         self.memory[n] += memory
@@ -96,16 +96,21 @@ class Nodes:
     def index(self) -> None:
         """Prepare for `place`, once the kept jobs are in."""
         model = self._model
-        self._buckets = [[{} for _ in range(one.node.gpus + 1)] for one in model.classes]  # type: list[list[dict[int, None]]]
+        self._buckets: list[list[dict[int, None]]] = [
+            [{} for _ in range(kind.node.gpus + 1)] for kind in model.classes
+        ]
         self._free = [0] * len(model.classes)
         self._rack_free = [np.zeros(len(self._racks), dtype=np.int64) for _ in model.classes]
         for n, c in enumerate(model.class_of):
-            free = self.gpus[n]
-            self._buckets[c][free][n] = None
-            self._free[c] += free
-            if self._rack[n] >= 0:
-                self._rack_free[c][self._rack[n]] += free
+            self._buckets[c][self.gpus[n]][n] = None
+            self._count(n, self.gpus[n])
         self._indexed = True
+
+    def _count(self, n: int, gpus: int) -> None:
+        """Note that so many more GPUs of a node are free."""
+        self._free[self._class_of[n]] += gpus
+        if self._rack[n] >= 0:
+            self._rack_free[self._class_of[n]][self._rack[n]] += gpus
 
     def reserve(self) -> None:
         """Take what is promised to others out of reach, once the kept jobs are in and before
@@ -149,18 +154,18 @@ class Nodes:
         pattern = model.patterns.fresh[p]
         job = model.jobs[int(model.options.job[option])]
         ties = self._domains.ties(job)
-        held = self._find(pattern, job) if self._has_shared(p) else None
+        held = self._find(pattern, job, None) if self._has_shared(p) else None
         if held and ties is not None and not self._domains.hold(ties, [n for n, *_ in held]):
-            held = self._find_tied(pattern, job, ties)
+            held = self._find(pattern, job, ties)
         if held is None:
             if ties is None:
                 self.full.add(p)
             return None
         self._take_shared(p)
         self._domains.take(ties, [n for n, *_ in held])
-        per_gpu = pattern.memory_gib / pattern.gpus if pattern.gpus else pattern.memory_gib
+        per_gpu = pattern.memory_gib / max(pattern.gpus, 1)
         for n, gpus, cpus in held:
-            self._change(n, -gpus, -cpus, -(per_gpu * gpus if pattern.gpus else per_gpu))
+            self._change(n, -gpus, -cpus, -per_gpu * max(gpus, 1))
         return held
 
     def _has_shared(self, pattern: int) -> bool:
@@ -177,19 +182,28 @@ class Nodes:
             self._members[mask] = [c for c in self._model.classes if c.bit & mask]
         return self._members[mask]
 
-    def _find(self, pattern: Pattern, job: Job) -> Taken | None:
-        mode = pattern.option.mode
+    def _find(self, pattern: Pattern, job: Job, ties: Ties | None) -> Taken | None:
+        """Find room on one node or within one rack, else on racks whose uplinks have room, beside
+        no others than the job may be."""
         if not pattern.classes:
             return []
-        if pattern.together:
-            return self._one_node(pattern)
-        if sum(self._free[c.number] for c in self._classes(pattern)) < mode.gpus:
+        closed, widest = 0, pattern.option.spread
+        if ties is not None:
+            closed = self._domains.closed(ties)
+            widest = max(widest, self._domains.widest(ties), key=WIDEST_FIRST.index)
+        if pattern.together or widest == "node":
+            return self._one_node(pattern, closed)
+        if sum(self._free[c.number] for c in self._classes(pattern)) < pattern.gpus:
             return None
-        if pattern.option.spread == "rack":
-            return self._in_a_rack(pattern, job)
-        return self._spread(pattern, job, None)
+        if ties is None and widest == "cluster":
+            return self._spread(pattern, job, None)
+        held = self._in_a_rack(pattern, job, closed)
+        if held is not None or widest == "rack":
+            return held
+        closed |= self._domains.behind_slow_uplinks(ties)
+        return self._spread(pattern, job, [n for n in range(len(self.gpus)) if not closed >> n & 1])
 
-    def _in_a_rack(self, pattern: Pattern, job: Job, closed: int = 0) -> Taken | None:
+    def _in_a_rack(self, pattern: Pattern, job: Job, closed: int) -> Taken | None:
         """In the fullest rack that has room on nodes that are not closed."""
         total = sum(self._rack_free[c.number] for c in self._classes(pattern))
         assert isinstance(total, np.ndarray)
@@ -201,28 +215,12 @@ class Nodes:
                 return held
         return None
 
-    def _find_tied(self, pattern: Pattern, job: Job, ties: Ties) -> Taken | None:
-        """On one node or within one rack, else on racks whose uplinks have room, beside no others
-        than the job may be."""
-        closed, widest = self._domains.closed(ties), self._domains.widest(ties)
-        if pattern.together or widest == "node":
-            return self._one_node(pattern, closed)
-        held = self._in_a_rack(pattern, job, closed)
-        if held is not None or widest == "rack" or pattern.option.spread == "rack":
-            return held
-        closed |= self._domains.behind_slow_uplinks(ties)
-        return self._spread(pattern, job, [n for n in range(len(self.gpus)) if not closed >> n & 1])
-
-    def _one_node(self, pattern: Pattern, closed: int = 0) -> Taken | None:
+    def _one_node(self, pattern: Pattern, closed: int) -> Taken | None:
         need, cpus, memory = pattern.gpus, pattern.cpus, pattern.memory_gib
         for c in self._classes(pattern):
             for nodes in self._buckets[c.number][need:]:
                 for n in nodes:
-                    if (
-                        self.cpus[n] >= cpus
-                        and self.memory[n] * (1 + SLACK) >= memory
-                        and not closed >> n & 1
-                    ):
+                    if self._has(n, cpus, memory) and not closed >> n & 1:
                         return [(n, need, cpus)]
         return None
 
@@ -252,11 +250,7 @@ class Nodes:
         mode = pattern.option.mode
         part = mode.gpus // count
         cpus, memory = part * mode.cpus_per_gpu, part * job.profile.memory_gib_per_gpu
-        able = (
-            n
-            for n in self._by_free(pattern, rack, part, True)
-            if self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory
-        )
+        able = (n for n in self._by_free(pattern, rack, part, True) if self._has(n, cpus, memory))
         held = [(n, part, cpus) for n in islice(able, count)]
         return sorted(held) if len(held) == count else None
 

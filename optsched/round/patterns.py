@@ -170,15 +170,14 @@ def _name(node: Node, others: list[Node]) -> str:
     twins = [
         other for other in others if (other.gpu_type, other.gpus) == (node.gpu_type, node.gpus)
     ]
+    texts = {
+        "gpu_memory_gib": f"{node.gpu_memory_gib} GiB GPUs",
+        "cpus": f"{node.cpus} cores",
+        "memory_gib": f"{node.memory_gib} GiB",
+        "gpu_price_per_h": f"price {node.gpu_price_per_h:g}",
+    }
     apart = [
-        text
-        for values, text in (
-            ({twin.gpu_memory_gib for twin in twins}, f"{node.gpu_memory_gib} GiB GPUs"),
-            ({twin.cpus for twin in twins}, f"{node.cpus} cores"),
-            ({twin.memory_gib for twin in twins}, f"{node.memory_gib} GiB"),
-            ({twin.gpu_price_per_h for twin in twins}, f"price {node.gpu_price_per_h:g}"),
-        )
-        if len(values) > 1
+        text for field, text in texts.items() if len({getattr(twin, field) for twin in twins}) > 1
     ]
     return f"{name} ({', '.join(apart)})" if apart else name
 

@@ -1,7 +1,7 @@
 """The rows of a round: GPUs, slots, cores and memory of node classes, cluster resources, budgets,
 quotas."""
 
-from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -34,8 +34,8 @@ def build_rows(
         builder.slots(kind)
     for mask in anywhere:
         check()
-        builder.cores(mask)
-        builder.memory(mask)
+        builder.of_nodes("cores", mask, "cpus")
+        builder.of_nodes("memory", mask, "memory_gib")
     builder.shared()
     return Rows.of(tuple(builder.limits), builder.entries)
 
@@ -134,44 +134,23 @@ class _Builder:
             limit = Row("slots", kind.name, free, kind.bit, slot)
             self._add(limit, together, sizes // slot, kept)
 
-    def cores(self, mask: int) -> None:
-        """Cores of a set of classes that all have a limit."""
-        on, cpus = self._set(mask), [kind.node.cpus for kind in self._set(mask).members]
-        free = float(self._held.room_cpus[on.nodes].sum())
-        self._of_nodes("cores", mask, cpus, free, self._table.cpus, self._held.cpus)
-
-    def memory(self, mask: int) -> None:
-        """Memory of a set of classes that all have a limit."""
-        members = self._set(mask).members
-        memory = [kind.node.memory_gib for kind in members]
-        free = sum((kind.node.memory_gib or 0.0) * len(kind.nodes) for kind in members)
-        free -= float(self._held.taken_gib[self._set(mask).nodes].sum())
-        held = self._held.memory_gib
-        self._of_nodes("memory", mask, memory, free, self._table.memory_gib, held)
-
-    def _of_nodes(
-        self,
-        what: str,
-        mask: int,
-        capacities: Sequence[float | None],
-        free: float,
-        takes: Floats | Ints,
-        held: Floats | Ints,
-    ) -> None:
-        """Add a row unless it cannot run short where the GPUs do not: no job takes more for each of
-        its GPUs than the nodes have for each of theirs."""
-        on = self._set(mask)
-        if None in capacities:
+    def of_nodes(self, what: str, mask: int, field: Literal["cpus", "memory_gib"]) -> None:
+        """Cores or memory of a set of classes that all have a limit, unless these cannot run short
+        where the GPUs do not: no job takes more for each of its GPUs than the nodes have for each
+        of theirs."""
+        on, held = self._set(mask), self._held
+        limits = [getattr(kind.node, field) for kind in on.members]
+        if None in limits:
             return
         per_gpu = min(
-            (most or 0) / kind.node.gpus if kind.node.gpus else 0.0
-            for most, kind in zip(capacities, on.members, strict=True)
+            most / kind.node.gpus if kind.node.gpus else 0.0
+            for most, kind in zip(limits, on.members, strict=True)
         )
-        amounts, kept = takes[on.patterns], self._held.total(held, on.entries)
-        if (amounts > per_gpu * on.gpus + 1e-9).any() or (
-            kept > per_gpu * on.held_gpus + 1e-9
-        ).any():
-            self._add(Row(what, on.name, free, mask), on.patterns, amounts, kept)
+        takes = getattr(self._table, field)[on.patterns]
+        kept = held.total(getattr(held, field), on.entries)
+        if (takes > per_gpu * on.gpus + 1e-9).any() or (kept > per_gpu * on.held_gpus + 1e-9).any():
+            free = float(getattr(held, f"room_{field}")[on.nodes].sum())
+            self._add(Row(what, on.name, free, mask), on.patterns, takes, kept)
 
     def shared(self) -> None:
         """Resources, budgets and quotas, as the table of capacity has them."""

@@ -2,19 +2,30 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from ..model.instance import Instance, Placement
 from ..model.plan import JobPlan, Plan, Segment
-from ..physics import TIME_TOLERANCE_S, may_preempt, memory_gib, placed_rate, uplinks
+from ..physics import TIME_TOLERANCE_S, may_preempt, memory_gib, placed_rate
 from ..physics.contention import planned_uplinks_gbps
-from ..verify.capacity import minds_neighbours, neighbours
+from ..verify.capacity import (
+    budgets,
+    minds_neighbours,
+    neighbours,
+    quotas,
+    rack_uplinks,
+    resources,
+    sharing,
+)
 from ..verify.segments import check_segment, same_hold, same_place
-from ..verify.violation import Violation
+from ..verify.violation import Violation, broken
 from .plan import JobRound, decision
 
 AMOUNT_TOLERANCE = 1e-6
 """Relative excess of a fractional amount that counts as rounding."""
+TOGETHER = (sharing, resources, rack_uplinks, quotas, neighbours, budgets)
+"""The plan verifier's checks of what jobs do to each other, other than on single nodes."""
 
 
 def verify_round(
@@ -43,9 +54,13 @@ def verify_round(
                 found.append(
                     Violation("preemption", f"job {running.job} may not be preempted", running.job)
                 )
-        found.extend(_together(instance, jobs, blocked))
-        if minds_neighbours(instance):
-            found.extend(neighbours(instance, _as_plan(instance.now_s, jobs)))
+        holding = [entry for entry in jobs if entry.mode is not None]
+        found.extend(_too_much_of_nodes(instance, holding, blocked))
+        if _may_meet(instance, holding):
+            plan = _as_plan(instance.now_s, holding)
+            planned = _with_planned_uplinks(instance)
+            for check in TOGETHER:
+                found.extend(check(planned, plan))
     return tuple(found)
 
 
@@ -62,38 +77,50 @@ def _goes_on_as_before(instance: Instance, entry: JobRound) -> bool:
     )
 
 
-def _as_plan(now_s: float, jobs: Sequence[JobRound]) -> Plan:
-    """What a round holds, for a second."""
+def _may_meet(instance: Instance, holding: Sequence[JobRound]) -> bool:
+    """Return whether jobs could be in each other's way other than on single nodes."""
+    return (
+        bool(instance.cluster.rack_uplink_gbps or instance.tenants)
+        or minds_neighbours(instance)
+        or any(
+            mode.share_with is not None or mode.resources or mode.budgets
+            for entry in holding
+            if (mode := entry.mode) is not None
+        )
+    )
+
+
+def _with_planned_uplinks(instance: Instance) -> Instance:
+    """Return the instance with uplinks that hold as much as those who plan may fill."""
+    cluster = instance.cluster
+    if cluster.uplinks == "reserved" or not cluster.rack_uplink_gbps:
+        return instance
+    links = dict(planned_uplinks_gbps(instance))
+    return replace(instance, cluster=replace(cluster, uplinks="reserved", rack_uplink_gbps=links))
+
+
+def _now(entry: JobRound, now_s: float) -> Segment:
+    """Return what a job holds, for a second."""
+    assert entry.mode is not None
+    return Segment(start_s=now_s, end_s=now_s + 1.0, mode=entry.mode, placement=entry.placement)
+
+
+def _as_plan(now_s: float, holding: Sequence[JobRound]) -> Plan:
     return Plan(
         jobs=tuple(
-            JobPlan(
-                id=entry.id,
-                decision="start",
-                segments=(
-                    Segment(
-                        start_s=now_s, end_s=now_s + 1.0, mode=entry.mode, placement=entry.placement
-                    ),
-                ),
-            )
-            for entry in jobs
-            if entry.mode is not None
+            JobPlan(id=entry.id, decision="start", segments=(_now(entry, now_s),))
+            for entry in holding
         )
     )
 
 
 def _job(instance: Instance, entry: JobRound) -> Iterator[Violation]:
-    now_s = instance.now_s
-    job = instance.job[entry.id]
+    now_s, job = instance.now_s, instance.job[entry.id]
     running = instance.running_job.get(entry.id)
     expected = decision(instance, entry.id, entry.mode, entry.placement)
     if entry.decision != expected:
-        yield Violation(
-            "decision",
-            f"job {entry.id} is said to {entry.decision}, what it holds says {expected}",
-            entry.id,
-            None,
-            now_s,
-        )
+        says = f"is said to {entry.decision}, what it holds says {expected}"
+        yield broken("decision", job.id, says, now_s)
     goes_on = (
         running is not None
         and entry.mode is not None
@@ -101,183 +128,59 @@ def _job(instance: Instance, entry: JobRound) -> Iterator[Violation]:
         and same_hold(entry.mode, running.mode)
     )
     if running is not None and not goes_on and not may_preempt(instance, running):
-        yield Violation(
-            "preemption",
-            f"job {entry.id} may not be preempted at {now_s:.12g} s",
-            entry.id,
-            None,
-            now_s,
-        )
-    if entry.mode is None:
-        if entry.placement:
-            yield Violation("placement", f"job {entry.id} has a placement but no mode", entry.id)
-        return
+        yield broken("preemption", job.id, f"may not be preempted at {now_s:.12g} s", now_s)
+    if entry.mode is not None:
+        yield from _held(instance, entry, goes_on)
+    elif entry.placement:
+        yield broken("placement", job.id, "has a placement but no mode", now_s)
+
+
+def _held(instance: Instance, entry: JobRound, goes_on: bool) -> Iterator[Violation]:
+    """Check what a job holds by itself."""
+    now_s, job, now = instance.now_s, instance.job[entry.id], _now(entry, instance.now_s)
     for slot in entry.placement:
         if slot.node not in instance.cluster.node:
-            yield Violation(
-                "unknown node",
-                f"job {entry.id} is placed on node {slot.node}, which does not exist",
-                entry.id,
-                slot.node,
-                now_s,
-            )
+            says = f"is placed on node {slot.node}, which does not exist"
+            yield broken("unknown node", job.id, says, now_s, slot.node)
             return
-    if running is None and job.after:
-        yield Violation(
-            "precedence", f"job {entry.id} starts before {job.after[0]} has completed", entry.id
-        )
-    now = Segment(start_s=now_s, end_s=now_s + 1.0, mode=entry.mode, placement=entry.placement)
-    wrong = False
-    for violation in check_segment(instance, job, now, now_s - TIME_TOLERANCE_S, goes_on):
-        wrong = True
-        yield violation
-    partner = entry.mode.share_with
-    known = partner is None or partner in instance.job
-    if not wrong and known and placed_rate(instance, job, entry.mode, entry.placement) <= 0:
-        yield Violation("progress", f"job {entry.id} would make no progress", entry.id, None, now_s)
+    if entry.id not in instance.running_job and job.after:
+        says = f"starts before {job.after[0]} has completed"
+        yield broken("precedence", job.id, says, now_s)
+    partner = now.mode.share_with
+    if partner == job.id:
+        yield broken("sharing", job.id, "shares GPUs with itself", now_s)
+    wrong = list(check_segment(instance, job, now, now_s - TIME_TOLERANCE_S, goes_on))
+    yield from wrong
+    is_known = partner is None or partner in instance.job
+    if not wrong and is_known and placed_rate(instance, job, now.mode, now.placement) <= 0:
+        yield broken("progress", job.id, "would make no progress", now_s)
 
 
-def _together(
-    instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement]
+def _too_much_of_nodes(
+    instance: Instance, holding: Sequence[JobRound], blocked: Sequence[Placement]
 ) -> Iterator[Violation]:
-    by_id = {entry.id: entry for entry in jobs if entry.mode is not None}
-    held = _Sums(instance)
+    """GPUs, cores and memory of each node, as plain sums: a sweep over time is slower."""
+    gpus: dict[str, int] = defaultdict(int)
+    cores: dict[str, int] = defaultdict(int)
+    memory: dict[str, float] = defaultdict(float)
     for slot in chain.from_iterable(blocked):
-        held.gpus[slot.node] += slot.gpus
-        held.cores[slot.node] += slot.cpus
-    for entry in by_id.values():
-        if entry.mode is not None and entry.mode.share_with is not None:
-            fault = _pair(instance, entry, by_id.get(entry.mode.share_with))
-            if fault is not None:
-                yield fault
-        held.add(entry)
-    yield from held.too_much_of_nodes()
-    yield from held.too_much_together()
-    yield from held.too_much_of_quotas()
-
-
-class _Sums:
-    """What all jobs hold at one instant."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        self.gpus: dict[str, int] = defaultdict(int)
-        self.cores: dict[str, int] = defaultdict(int)
-        self._memory: dict[str, float] = defaultdict(float)
-        self._resources: dict[str, float] = defaultdict(float)
-        self._budgets: dict[str, float] = defaultdict(float)
-        self._tenants: dict[str, int] = defaultdict(int)
-        self._links: dict[str, float] = defaultdict(float)
-
-    def add(self, entry: JobRound) -> None:
-        """Add a job that holds something."""
-        mode, job = entry.mode, self._instance.job[entry.id]
+        gpus[slot.node] += slot.gpus
+        cores[slot.node] += slot.cpus
+    for entry in holding:
+        mode, job = entry.mode, instance.job[entry.id]
         assert mode is not None
         counts = mode.share_with is None or entry.id < mode.share_with  # once for a pair
-        has_memory = job.profile.memory_gib_per_gpu or not mode.gpus
         for slot in entry.placement:
-            if counts:
-                self.gpus[slot.node] += slot.gpus
-            self.cores[slot.node] += slot.cpus
-            if has_memory:
-                self._memory[slot.node] += memory_gib(job, mode, slot.gpus)
-        for name, amount in mode.resources.items():
-            self._resources[name] += amount
-        for name, amount in mode.budgets.items():
-            self._budgets[name] += amount
-        if job.tenant is not None:
-            self._tenants[job.tenant] += mode.gpus
-        if self._instance.cluster.rack_uplink_gbps:
-            for rack, amount in uplinks(self._instance.cluster, job, entry.placement).items():
-                self._links[rack] += amount
-
-    def too_much_of_nodes(self) -> Iterator[Violation]:
-        """GPUs, cores and memory."""
-        for node in self._instance.cluster.nodes:
-            for rule, unit, used, most in (
-                ("GPUs", "GPUs", self.gpus.get(node.name, 0), node.gpus),
-                ("cores", "cores", self.cores.get(node.name, 0), node.cpus),
-                ("memory", "GiB of memory", self._memory.get(node.name, 0.0), node.memory_gib),
-            ):
-                if most is not None and _is_more(used, most):
-                    text = f"node {node.name} would hold {used:.12g} {unit} of {most:.12g}"
-                    yield Violation(rule, text, None, node.name)
-
-    def too_much_together(self) -> Iterator[Violation]:
-        """Resources, budgets and uplinks."""
-        cluster = self._instance.cluster
-        links = planned_uplinks_gbps(self._instance)
-        for rule, what, held, capacity, otherwise in (
-            ("resource", "", self._resources, cluster.resources, 0.0),
-            ("budget", "budget ", self._budgets, cluster.budgets, 0.0),
-            ("uplink", "the uplink of rack ", self._links, links, float("inf")),
+            gpus[slot.node] += slot.gpus if counts else 0
+            cores[slot.node] += slot.cpus
+            memory[slot.node] += memory_gib(job, mode, slot.gpus)
+    for node in instance.cluster.nodes:
+        for rule, unit, held, most in (
+            ("GPUs", "GPUs", gpus, node.gpus),
+            ("cores", "cores", cores, node.cpus),
+            ("memory", "GiB of memory", memory, node.memory_gib),
         ):
-            for name, amount in held.items():
-                most = capacity.get(name, otherwise)
-                if _is_more(amount, most):
-                    yield Violation(
-                        rule,
-                        f"the round would hold {amount:.12g} of {what}{name}, there is {most:.12g}",
-                    )
-
-    def too_much_of_quotas(self) -> Iterator[Violation]:
-        """Each tenant's own with what it may borrow, and all together."""
-        capped = [tenant for tenant in self._instance.tenants if tenant.gpu_quota is not None]
-        for tenant in capped:
-            limit = (tenant.gpu_quota or 0) + tenant.borrow_gpus
-            used = self._tenants[tenant.name]
-            if used > limit:
-                yield Violation(
-                    "quota", f"tenant {tenant.name} would hold {used} GPUs, it may hold {limit}"
-                )
-        total = sum(self._tenants[tenant.name] for tenant in capped)
-        quotas = sum(tenant.gpu_quota or 0 for tenant in capped)
-        if total > quotas:
-            yield Violation(
-                "borrowing",
-                f"tenants with quotas would hold {total} GPUs together, their quotas are {quotas}",
-            )
-
-
-def _is_more(used: float, most: float) -> bool:
-    return used > most + AMOUNT_TOLERANCE * max(1.0, most)
-
-
-def _pair(instance: Instance, entry: JobRound, partner: JobRound | None) -> Violation | None:
-    assert entry.mode is not None
-    name = entry.mode.share_with
-    gpus = sorted((slot.node, slot.gpus) for slot in entry.placement)
-    if (
-        partner is None
-        or partner is entry
-        or partner.mode is None
-        or partner.mode.share_with != entry.id
-        or gpus != sorted((slot.node, slot.gpus) for slot in partner.placement)
-    ):
-        return Violation(
-            "sharing",
-            f"job {entry.id} shares GPUs with {name}, but they do not name each other on the "
-            "same GPUs",
-            entry.id,
-        )
-    if partner.mode.clock_mhz != entry.mode.clock_mhz:
-        return Violation(
-            "sharing",
-            f"job {entry.id} shares GPUs with {name}, but they set different clocks",
-            entry.id,
-        )
-    both = (
-        instance.job[entry.id].profile.gpu_memory_gib
-        + instance.job[partner.id].profile.gpu_memory_gib
-    )
-    for slot in entry.placement:
-        most = instance.cluster.node[slot.node].gpu_memory_gib
-        if most is not None and both > most * (1 + AMOUNT_TOLERANCE):
-            return Violation(
-                "GPU memory",
-                f"jobs {entry.id} and {name} need {both:.12g} GiB of each GPU of node "
-                f"{slot.node}, there are {most:.12g}",
-                entry.id,
-                slot.node,
-            )
-    return None
+            used = held[node.name]
+            if most is not None and used > most + AMOUNT_TOLERANCE * max(1.0, most):
+                text = f"node {node.name} would hold {used:.12g} {unit} of {most:.12g}"
+                yield Violation(rule, text, None, node.name)

@@ -23,7 +23,7 @@ attempt, saved = (
 
 
 def saved_step() -> int:
-    """The step in the checkpoint."""
+    """Return the step in the checkpoint."""
     try:
         with open(saved) as file:
             return int(file.read())

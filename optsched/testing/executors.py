@@ -35,12 +35,12 @@ COUNTING_JOB = str(Path(__file__).with_name("counting_job.py"))
 
 
 def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
-    """What `true` returns once that is not false."""
+    """Return what `true` returns once that is not false."""
     end_s = time.monotonic() + patience_s
-    while not (found := true()):
+    while not (result := true()):
         assert time.monotonic() < end_s, "it never happened"
         time.sleep(0.02)
-    return found
+    return result
 
 
 class Place(ABC):
@@ -55,7 +55,7 @@ class Place(ABC):
 
     @abstractmethod
     def open(self) -> Executor:
-        """An executor on the same state as the last one."""
+        """Return an executor on the same state as the last one."""
 
     def reopen(self) -> None:
         """As after `kill -9` of the controller: nothing of the old executor is left but what it
@@ -140,7 +140,7 @@ class Conformance:
 
     @pytest.fixture
     def place(self, open_place: Callable[[Path], Place]) -> Iterator[Place]:
-        """The executor that is tested."""
+        """Return the executor that is tested."""
         with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
             Path(name).chmod(0o755)
             made = open_place(Path(name))
@@ -475,9 +475,11 @@ class Conformance:
         try:
             seen = place.end(gone)
             assert seen.exit_status is None and seen.reason
-            found = until(lambda: [one for one in place.executor.inventory() if not one.usable])
-            assert [status.node.name for status in found] == [lost]
-            assert found[0].reason
+            unusable = until(
+                lambda: [status for status in place.executor.inventory() if not status.usable]
+            )
+            assert [status.node.name for status in unusable] == [lost]
+            assert unusable[0].reason
             assert place.see(stays).state is AttemptState.RUNNING
         finally:
             place.return_node(lost)

@@ -1,8 +1,8 @@
 """Checks the certificate of a bound from the instance and the certificate alone.
 
 Shares nothing with what makes certificates (`optsched.bounds`), nor with the physics and modes that
-it uses: the way from the instance to each job's ways, and from prices to a bound, is gone here a
-second time.
+it uses: the way from the instance to each job's alternatives, and from prices to a bound, is gone
+here a second time.
 """
 
 from collections import Counter

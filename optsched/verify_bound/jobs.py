@@ -4,18 +4,18 @@ A job may be started in any size and with any cores per GPU that its files list,
 or, where it may mix them, of several; whatever the gang, while it works
 
 - its GPUs of type t are part of a gang that holds a GPU of that type, whose fastest one and whose
-  thriftiest one are the way of type t: it works no faster, and holds no fewer GPUs for a second of
-  work;
-- a gang on several types that is as fast as its slowest one does no more than the way of the type
+  thriftiest one are the alternative of type t: it works no faster, and holds no fewer GPUs for a
+  second of work;
+- a gang on several types that is as fast as its slowest one does no more than that of the type
   among them whose GPUs are cheapest, for no less; one as fast as all its GPUs together does in a
-  second what the ways of its types do in their shares of that second;
+  second what those of its types do in their shares of that second;
 - two jobs that share GPUs hold them once: each is charged half.
 
 What contention, preemptions, fetched models and failures cost comes on top and is left out.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
 import numpy as np
@@ -32,7 +32,7 @@ SAME = 1 + 1e-12
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Way:
+class Alternative:
     """One way to work: `gpus` of type `gpu_type` (by its position) are charged for each second, at
     so many seconds of reference work a second."""
 
@@ -43,13 +43,13 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is left of a job: `work` to do from `head_s` after now on, in its `ways`; `alone_s` is
-    the least time from its first second to its last."""
+    """What is left of a job: `work` to do from `head_s` after now on, in its `alternatives`;
+    `alone_s` is the least time from its first second to its last."""
 
     weight: float
     head_s: float
     work: float
-    ways: tuple[Way, ...]
+    alternatives: tuple[Alternative, ...]
     alone_s: float
 
 
@@ -59,69 +59,56 @@ class FitsNowhereError(ValueError):
 
 def tasks(instance: Instance, site: Site) -> list[Task]:
     """Return the tasks of all jobs, in order. Raises FitsNowhereError."""
-    by_id = {job.id: _Alone(instance, site, job) for job in instance.jobs}
+    alone = {job.id: _alone(instance, site, job) for job in instance.jobs}
     before = {job.id: job.after for job in instance.jobs}
     ready_s: dict[str, float] = {}
     for name in TopologicalSorter(before).static_order():
         own_s = max(0.0, instance.job[name].submit_s - instance.now_s)
         ready_s[name] = max(
-            [own_s, *(ready_s[other] + by_id[other].alone_s for other in before[name])]
+            [own_s, *(ready_s[other] + alone[other].alone_s for other in before[name])]
         )
-    return [by_id[job.id].task(ready_s[job.id]) for job in instance.jobs]
+    return [replace(task, head_s=ready_s[name] + task.head_s) for name, task in alone.items()]
 
 
-class _Alone:
-    """A job by itself: where it could start, and where it runs now."""
-
-    def __init__(self, instance: Instance, site: Site, job: Job) -> None:
-        entry, waits = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
-        self.job = job
-        self.setup_s = job.profile.startup_s + (job.profile.restore_s if entry or waits else 0.0)
-        quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
-        self.starts: dict[int, list[Way]] = {}
-        if entry is None or _may_leave(job, entry):
-            for way in _gangs(site, job, quota):
-                self.starts.setdefault(way.gpu_type, []).append(way)
-        self.entry = entry
-        self.stays = [] if entry is None else _stay(site, job, entry)
-        if not self.starts and not self.stays:
-            raise FitsNowhereError(f"job {job.id} fits nowhere on the cluster")
-        self.work = entry.remaining_s if entry else waits.remaining_s if waits else job.work_s
-        fastest = max((way.rate for ways in self.starts.values() for way in ways), default=0.0)
-        lengths_s = [self.setup_s + self.work / fastest] if fastest and not entry else []
-        if entry is not None:
-            here = self.stays[0].rate
-            lengths_s.append(entry.setup_s + self.work / here)
-            if fastest:  # it saves before it leaves
-                saves_s = (
-                    job.profile.checkpoint_s if job.profile.checkpoint_every_s is None else 0.0
-                )
-                lengths_s.append(saves_s + self.setup_s + self.work / max(fastest, here))
-        self.alone_s = min(lengths_s)
-
-    def task(self, ready_s: float) -> Task:
-        """With one place and size alone the set-up is work like any other, as all its GPUs are held
-        for it; else it only delays the first work, as nobody knows where it is paid."""
-        charged = 1.0 if self.job.profile.sharing is None else 0.5
-        ways = [
-            Way(gpu_type, charged * min(gang.gpus / gang.rate for gang in own) * rate, rate)
-            for gpu_type, own in self.starts.items()
-            for rate in [max(gang.rate for gang in own)]
-        ]
-        fewest = min((gang.gpus for own in self.starts.values() for gang in own), default=0.0)
-        stays = [Way(way.gpu_type, charged * way.gpus, way.rate) for way in self.stays]
-        setups_s = [self.setup_s] if ways else []
-        if self.entry is not None:
-            setups_s.append(self.entry.setup_s)
-        work, delay_s = self.work, min(setups_s)
-        one_place = not ways or (
-            not stays and len(ways) == 1 and ways[0].gpus <= charged * fewest * SAME
+def _alone(instance: Instance, site: Site, job: Job) -> Task:
+    """Return the task of a job that is ready now. With one place and size alone the set-up is work
+    like any other, as all its GPUs are held for it; else it only delays the first work, as nobody
+    knows where it is paid."""
+    entry, waits = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
+    setup_s = job.profile.startup_s + (job.profile.restore_s if entry or waits else 0.0)
+    charged = 1.0 if job.profile.sharing is None else 0.5
+    quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
+    gangs = list(_gangs(site, job, quota)) if entry is None or _may_leave(job, entry) else []
+    starts = []
+    for gpu_type in {gang.gpu_type for gang in gangs}:
+        own = [gang for gang in gangs if gang.gpu_type == gpu_type]
+        rate, thriftiest = (
+            max(gang.rate for gang in own),
+            min(gang.gpus / gang.rate for gang in own),
         )
-        if one_place:
-            work, delay_s = work + delay_s * (ways or stays)[0].rate, 0.0
-        return Task(
-            self.job.weight, ready_s + delay_s, work, tuple(sorted({*ways, *stays})), self.alone_s
-        )
+        starts.append(Alternative(gpu_type, charged * thriftiest * rate, rate))
+    stays = [
+        Alternative(own.gpu_type, charged * own.gpus, own.rate)
+        for own in (_stay(site, job, entry) if entry else ())
+    ]
+    if not starts and not stays:
+        raise FitsNowhereError(f"job {job.id} fits nowhere on the cluster")
+    delay_s = min(([setup_s] if starts else []) + ([entry.setup_s] if entry else []))
+    work, rest = instance.remaining_s(job), 0.0
+    fewest = min((gang.gpus for gang in gangs), default=0.0)
+    if not starts or (not stays and len(starts) == 1 and starts[0].gpus <= charged * fewest * SAME):
+        rest, delay_s = delay_s * (starts or stays)[0].rate, 0.0
+    fastest = max((gang.rate for gang in gangs), default=0.0)
+    if entry is None:
+        lengths_s = [setup_s + work / fastest]
+    else:
+        here = stays[0].rate
+        lengths_s = [entry.setup_s + work / here]
+        if fastest:  # it saves before it leaves
+            saves_s = job.profile.checkpoint_s if job.profile.checkpoint_every_s is None else 0.0
+            lengths_s.append(saves_s + setup_s + work / max(fastest, here))
+    alternatives = tuple(sorted({*starts, *stays}))
+    return Task(job.weight, delay_s, work + rest, alternatives, min(lengths_s))
 
 
 def _may_leave(job: Job, entry: Running) -> bool:
@@ -130,14 +117,14 @@ def _may_leave(job: Job, entry: Running) -> bool:
     )
 
 
-def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Way]:
+def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Alternative]:
     """Every gang in which a job may be started, by each GPU type that it may hold a GPU of, with
     all its GPUs."""
     beside = _beside_others(job.profile)
     for mode, paces, speed in _started(site, job):
         if mode.gpus == 0:
             if site.has(mode.resources) and site.has_host(mode.cpus, job.memory_gib):
-                yield Way(NO_GPU, 0.0, speed * beside)
+                yield Alternative(NO_GPU, 0.0, speed * beside)
             continue
         if quota is not None and mode.gpus > quota:
             continue
@@ -160,7 +147,7 @@ def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Way]:
                     reached.append(pace * _spread(job.profile.locality, spread))
             rate = speed * beside * max(reached)
             if rate > 0:
-                yield Way(t, float(mode.gpus), rate)
+                yield Alternative(t, float(mode.gpus), rate)
 
 
 def _pace(profile: Profile, room: Counts, paces: dict[int, float], t: int, gpus: int) -> float:
@@ -252,7 +239,7 @@ def _held(site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]) -> 
     )
 
 
-def _stay(site: Site, job: Job, entry: Running) -> list[Way]:
+def _stay(site: Site, job: Job, entry: Running) -> list[Alternative]:
     """Return how a job goes on where it runs, by each GPU type that it holds, with all its GPUs; it
     may lose its partner."""
     mode, profile = entry.mode, job.profile
@@ -284,7 +271,9 @@ def _stay(site: Site, job: Job, entry: Running) -> list[Way]:
             pace * _count_rate(job, mode.gpus) * cores * clock * _spread(profile.locality, spread)
         )
     rate *= _beside_others(profile)
-    return [Way(t, float(mode.gpus), rate) for t in held] or [Way(NO_GPU, 0.0, rate)]
+    return [Alternative(t, float(mode.gpus), rate) for t in held] or [
+        Alternative(NO_GPU, 0.0, rate)
+    ]
 
 
 def isolated_s(instance: Instance, site: Site, job: Job) -> float:

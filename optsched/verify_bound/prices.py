@@ -1,11 +1,11 @@
 """What jobs must pay for GPU time at given prices: the other half of the proof, as arithmetic on
 arrays.
 
-In an interval of the grid a job spends each second in one way, or in a mix of them one after the
-other. So what `v` units of work a second cost it at least is the lower convex hull of its ways and
-of doing nothing for nothing. The edges of the hull are its offers there: so much work in each
-second, at one price. A job takes the cheapest offers that make up its work. Whether there is time
-for the work is never read off prices.
+In an interval of the grid a job spends each second in one alternative, or in a mix of them one
+after the other. So what `v` units of work a second cost it at least is the lower convex hull of its
+alternatives and of doing nothing for nothing. The edges of the hull are its offers there: so much
+work in each second, at one price. A job takes the cheapest offers that make up its work. Whether
+there is time for the work is never read off prices.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from math import fsum, inf, isfinite, nan
 import numpy as np
 import numpy.typing as npt
 
-from .jobs import Task, Way
+from .jobs import Alternative, Task
 
 Floats = npt.NDArray[np.float64]
 ROUNDING, PER_OFFER = 1e-12, 1e-15
@@ -48,21 +48,23 @@ class Tariff:
         clipped_s: Floats = np.clip(lengths_s, 0.0, most_s)
         return clipped_s
 
-    def offers(self, ways: tuple[Way, ...], per_s: float) -> tuple[Floats, Floats]:
-        """Return the edges of the hull of `ways`, one row for each, in each interval and after the
-        last, for a job that pays `per_s` for each second that it works: the price of a unit of
-        work, and how much of it is done in a second."""
+    def offers(self, alternatives: tuple[Alternative, ...], per_s: float) -> tuple[Floats, Floats]:
+        """Return the edges of the hull of `alternatives`, one row for each, in each interval and
+        after the last, for a job that pays `per_s` for each second that it works: the price of a
+        unit of work, and how much of it is done in a second."""
         padded = np.pad(
             self.prices, ((0, 1), (0, 1))
         )  # nothing is paid after the grid, and by who holds no GPU (-1)
-        rate = np.array([[way.rate] for way in ways])
+        rate = np.array([[own.rate] for own in alternatives])
         cost = (
-            per_s + np.array([[way.gpus] for way in ways]) * padded[[way.gpu_type for way in ways]]
+            per_s
+            + np.array([[own.gpus] for own in alternatives])
+            * padded[[own.gpu_type for own in alternatives]]
         )
         columns = np.arange(cost.shape[1])
         at_rate, at_cost = np.zeros(len(columns)), np.zeros(len(columns))
         prices, amounts = [], []
-        for _ in ways:
+        for _ in alternatives:
             ahead = rate > at_rate
             slope = np.where(ahead, (cost - at_cost) / np.where(ahead, rate - at_rate, 1.0), inf)
             best = slope.argmin(axis=0)
@@ -78,12 +80,12 @@ def bound(tariff: Tariff, tasks: list[Task], offset: float) -> float:
     """No plan has a smaller sum of weighted completion times, counted from submission; `offset` is
     what they count from before now. Not a number where prices are beyond what floats hold."""
     paid = [0.0]
-    groups: dict[tuple[tuple[Way, ...], float], list[Task]] = defaultdict(list)
+    groups: dict[tuple[tuple[Alternative, ...], float], list[Task]] = defaultdict(list)
     for task in tasks:
-        groups[task.ways, task.weight].append(task)
-    for (ways, weight), alike in groups.items():
+        groups[task.alternatives, task.weight].append(task)
+    for (alternatives, weight), alike in groups.items():
         if weight > 0:
-            paid.extend(map(_Completions(tariff, ways, weight).least, alike))
+            paid.extend(map(_Completions(tariff, alternatives, weight).least, alike))
     worth = tariff.worth()
     return _sum([offset, *paid, -worth]) - _rounding(tariff, tasks) * _sum(
         [abs(offset), *paid, worth]
@@ -93,19 +95,21 @@ def bound(tariff: Tariff, tasks: list[Task], offset: float) -> float:
 def refutes(tariff: Tariff, tasks: list[Task], due_s: list[float]) -> bool:
     """Return whether no plan completes every task by its due date, in seconds after now: there is
     no time for one of them, or all of them would pay more than all GPU time is worth."""
-    groups: dict[tuple[Way, ...], list[tuple[Task, float]]] = defaultdict(list)
+    groups: dict[tuple[Alternative, ...], list[tuple[Task, float]]] = defaultdict(list)
     for task, by_s in zip(tasks, due_s, strict=True):
-        groups[task.ways].append((task, by_s))
+        groups[task.alternatives].append((task, by_s))
     paid = [0.0]
-    for ways, alike in groups.items():
-        fastest = max(way.rate for way in ways)
-        slowest = min(way.rate for way in ways)
-        price, amount = (column.ravel() for column in tariff.offers(ways, 0.0))
+    for alternatives, alike in groups.items():
+        fastest = max(own.rate for own in alternatives)
+        slowest = min(own.rate for own in alternatives)
+        price, amount = (column.ravel() for column in tariff.offers(alternatives, 0.0))
         order = np.argsort(price, kind="stable")
         for task, by_s in alike:
             if task.work - fastest * max(0.0, by_s - task.head_s) > LATE * task.work:
                 return True
-            lengths = np.tile(tariff.lengths_s(task.head_s, by_s, task.work / slowest), len(ways))
+            lengths = np.tile(
+                tariff.lengths_s(task.head_s, by_s, task.work / slowest), len(alternatives)
+            )
             paid.append(float(_cheapest(price[order], (amount * lengths)[order], task.work)))
     worth, total = tariff.worth(), _sum(paid)
     if not (isfinite(worth) and isfinite(total)):
@@ -114,22 +118,24 @@ def refutes(tariff: Tariff, tasks: list[Task], due_s: list[float]) -> bool:
 
 
 class _Completions:
-    """Tasks of the same ways and weight: for each interval in which they may complete, what they
-    can buy up to it, the cheapest first."""
+    """Tasks of the same alternatives and weight: for each interval in which they may complete, what
+    they can buy up to it, the cheapest first."""
 
-    def __init__(self, tariff: Tariff, ways: tuple[Way, ...], weight: float) -> None:
+    def __init__(
+        self, tariff: Tariff, alternatives: tuple[Alternative, ...], weight: float
+    ) -> None:
         self._tariff, self._weight = tariff, weight
-        self._fastest = max(way.rate for way in ways)
-        self._slowest = min(way.rate for way in ways)
-        price, amount = tariff.offers(ways, 0.0)
-        last_price, last_amount = tariff.offers(ways, weight)
+        self._fastest = max(own.rate for own in alternatives)
+        self._slowest = min(own.rate for own in alternatives)
+        price, amount = tariff.offers(alternatives, 0.0)
+        last_price, last_amount = tariff.offers(alternatives, weight)
         count = len(tariff.grid_s)
-        interval = np.tile(np.arange(count), len(ways))
+        interval = np.tile(np.arange(count), len(alternatives))
         size = max(1, MOST_CELLS // len(interval))
         self._blocks = []
         for first in range(0, count, size):
             rows = np.arange(first, min(first + size, count))
-            own = np.broadcast_to(rows[:, None], (len(rows), len(ways)))
+            own = np.broadcast_to(rows[:, None], (len(rows), len(alternatives)))
             prices = np.hstack([np.tile(price.ravel(), (len(rows), 1)), last_price.T[rows]])
             before = np.where(interval < rows[:, None], amount.ravel(), 0.0)
             amounts = np.hstack([before, last_amount.T[rows]])
@@ -175,7 +181,7 @@ def _cheapest(price: Floats, amount: Floats, need: float) -> Floats:
 
 
 def _rounding(tariff: Tariff, tasks: list[Task]) -> float:
-    most = max((len(task.ways) for task in tasks), default=0)
+    most = max((len(task.alternatives) for task in tasks), default=0)
     return ROUNDING + PER_OFFER * most * len(tariff.grid_s)
 
 

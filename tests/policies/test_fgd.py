@@ -37,14 +37,14 @@ def test_what_a_task_cannot_use() -> None:
 def test_a_node_that_cannot_run_a_task_is_all_fragment() -> None:
     few_cores = Idle((0.2, 0.5, 1.0), 3, math.inf)
     assert fragmentation(few_cores, 0, ((WHOLE, 1.0),)) == pytest.approx(1.7)
-    two = replace(WHOLE, gpus=2)
+    two = WHOLE._replace(gpus=2)
     assert fragmentation(Idle((0.5, 1.0), 8, math.inf), 0, ((two, 1.0),)) == pytest.approx(1.5)
     assert (
-        fragmentation(Idle((1.0, 1.0), 8, math.inf), 0, ((replace(WHOLE, memory_gib=9.0), 1.0),))
+        fragmentation(Idle((1.0, 1.0), 8, math.inf), 0, ((WHOLE._replace(memory_gib=9.0), 1.0),))
         == 0
     )
-    assert fragmentation(Idle((1.0, 1.0), 8, 4.0), 0, ((replace(WHOLE, memory_gib=9.0), 1.0),)) == 2
-    other_type = replace(WHOLE, nodes=0b10)
+    assert fragmentation(Idle((1.0, 1.0), 8, 4.0), 0, ((WHOLE._replace(memory_gib=9.0), 1.0),)) == 2
+    other_type = WHOLE._replace(nodes=0b10)
     assert fragmentation(Idle((1.0, 1.0), 8, math.inf), 0, ((other_type, 1.0),)) == 2
     assert fragmentation(Idle((1.0, 1.0), 8, math.inf), 1, ((other_type, 1.0),)) == 0
 
@@ -52,8 +52,8 @@ def test_a_node_that_cannot_run_a_task_is_all_fragment() -> None:
 def test_running_a_task_leaves_the_rest() -> None:
     idle = Idle((0.5, 1.0, 1.0), 8, 10.0)
     assert idle.less(WHOLE) == Idle((0.5, 1.0), 4, 10.0)
-    assert idle.less(replace(PART, part=0.25)) == Idle((0.5, 0.75, 1.0), 7, 10.0)
-    assert idle.less(replace(PART, part=0.25), 0.5) == Idle((0.25, 1.0, 1.0), 7, 10.0)
+    assert idle.less(PART._replace(part=0.25)) == Idle((0.5, 0.75, 1.0), 7, 10.0)
+    assert idle.less(PART._replace(part=0.25), 0.5) == Idle((0.25, 1.0, 1.0), 7, 10.0)
     assert idle.less(CPUS) == Idle((0.5, 1.0, 1.0), 6, 10.0)
 
 

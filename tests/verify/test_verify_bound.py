@@ -34,7 +34,7 @@ from optsched.plugins import registry
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 from optsched.verify_bound import recomputed
-from optsched.verify_bound.jobs import Task, Way, isolated_s, tasks
+from optsched.verify_bound.jobs import Alternative, Task, isolated_s, tasks
 from optsched.verify_bound.prices import Tariff, bound, refutes
 from optsched.verify_bound.site import Site
 from tests.bounds.test_priced_bound import cheapest_by_lp, crowded
@@ -115,7 +115,7 @@ def test_the_unit_of_fairness_is_that_of_the_objective(instance: Instance) -> No
 def drawn_tariff(instance: Instance, todo: list[Task], random: Random) -> Tariff:
     """A grid over the time in which jobs run, and prices around what jobs earn by a GPU-second
     there."""
-    lengths_s = [one.work / max(way.rate for way in one.ways) for one in todo]
+    lengths_s = [one.work / max(way.rate for way in one.alternatives) for one in todo]
     last = max(one.head_s + 2 * own_s for one, own_s in zip(todo, lengths_s, strict=True))
     grid = [
         0.0,
@@ -168,7 +168,7 @@ def check_plan(instance: Instance, plan: Plan, random: Random) -> None:
         if name == "wct":
             assert proved is not None and proved <= value + slack
     for one, entry in zip(todo, plan.jobs, strict=True):
-        done_s = one.head_s + one.work / max(way.rate for way in one.ways)
+        done_s = one.head_s + one.work / max(way.rate for way in one.alternatives)
         assert done_s <= (entry.completion_s - instance.now_s) * (1 + 1e-9) + 1e-3, entry
 
 
@@ -259,7 +259,7 @@ def test_a_job_pays_what_linear_programs_say(data: st.DataObject) -> None:
         for of in ((0.5, 1.0, 3.0), (0.0, 0.7, 2.0, 9.0), (0.4, 1.0, 2.0, 6.0))
     )
     buyer = Buyer(weight, head_s, work, tuple(MarketAlternative(*way) for way in ways), 0.0)
-    task = Task(weight, head_s, work, tuple(Way(*way) for way in ways), 0.0)
+    task = Task(weight, head_s, work, tuple(Alternative(*way) for way in ways), 0.0)
     tariff = Tariff(
         np.zeros(2), np.array(grid), np.array(prices)
     )  # no GPUs, so that GPU time is worth nothing

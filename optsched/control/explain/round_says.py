@@ -9,7 +9,7 @@ import numpy as np
 
 from ...duration import human
 from ...errors import InputError
-from ...explain import Explainer, Explanation, Leaver
+from ...explain import Explainer, Explanation, Victim
 from ...explain.inactive import with_sentence
 from ...files import plain
 from ...objectives import parse
@@ -148,8 +148,8 @@ def _masked(explanation: Explanation, seen: Names) -> Explanation:
     )
 
 
-def _together(leavers: Sequence[Leaver], preempted: bool) -> Leaver:
+def _together(leavers: Sequence[Victim], preempted: bool) -> Victim:
     names = ("gpus", "value", "save_s", "startup_s", "restore_s", "lost_s")
     sums = {name: sum(getattr(leaver, name) for leaver in leavers) for name in names}
     others = f"{len(leavers)} job{'s' * (len(leavers) != 1)} of other users"
-    return Leaver(id=others, preempted=preempted, **sums)
+    return Victim(id=others, preempted=preempted, **sums)

@@ -46,7 +46,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
 
     @property
     def made_s(self) -> float:
-        """When it was to be started, Unix time."""
+        """Return when it was to be started, Unix time."""
         return float(self.folder.spec.get("made_s", time.time()))
 
     def held(self) -> list[dict[str, Any]]:
@@ -69,11 +69,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
         return self.ended is None and bool(self.folder.spec) and self.stop_record() is None
 
     def write_stop(
-        self,
-        grace_s: float | None,
-        overdue: str | None = None,
-        lost: str | None = None,
-        retry_s: float | None = None,
+        self, grace_s: float | None, lost: str | None = None, retry_s: float | None = None
     ) -> None:
         """Have its supervisors end it, after `grace_s` by force: they keep the deadline, each by
         its own clock.
@@ -81,15 +77,8 @@ class FollowedAttempt(ABC, Generic[Seen]):
         `lost` is why, where nobody asked for it, and `retry_s` is set where its manager declined
         it. Raises OSError.
         """
-        record = {
-            "asked_s": time.time(),
-            "grace_s": grace_s,
-            "until_monotonic_s": self.until_s(grace_s),
-            "overdue": overdue,
-            "lost": lost,
-            "retry_s": retry_s,
-        }
-        self.folder.write_stop(record)
+        until = {"until_monotonic_s": self.until_s(grace_s), "retry_s": retry_s}
+        self.folder.write_stop({**records.stop(grace_s, lost), **until})
         if self.folder.spec.get("user") is not None:
             os.chmod(self.folder.path / "stop.json", 0o644)
 
@@ -97,7 +86,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
         self, why: str, grace_s: float = LOST_GRACE_S, retry_s: float | None = None
     ) -> None:
         """Have all of it end although nobody asked for it. Raises OSError."""
-        self.write_stop(grace_s, lost=why, retry_s=retry_s)
+        self.write_stop(grace_s, why, retry_s)
 
     def until_s(self, grace_s: float | None) -> float | None:
         """Return when it is ended by force on the clock of its nodes, None where these keep the
@@ -114,7 +103,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
         return True
 
     def overdue_s(self) -> float:
-        """For how long it should have ended; negative before."""
+        """Return for how long it should have ended; negative before."""
         stop = self.stop_record()
         if stop is None:
             return -float("inf")

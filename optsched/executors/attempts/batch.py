@@ -42,7 +42,7 @@ class BatchAttempt(AttemptByNode[Mapping[str, BatchJob]]):
     """An attempt that is a job on each of its nodes."""
 
     def job_names(self) -> list[str]:
-        """The names of its jobs, by rank: no other attempt anywhere has them."""
+        """Return the names of its jobs, by rank: no other attempt anywhere has them."""
         place = hashlib.sha256(str(self.folder.path).encode()).hexdigest()[:12]
         return [f"optsched-{place}-{rank}" for rank in range(len(self.names))]
 
@@ -150,7 +150,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
                 if fresh and not submitted:
                     self.drop(attempt)
                 else:
-                    self._write_stop(attempt, None, None)
+                    self._write_stop(attempt)
                 raise
             submitted += 1
             self._jobs_s = -float("inf")

@@ -10,7 +10,7 @@ MOST_CHARACTERS = 1000
 
 
 def checked(ending: Mapping[str, Any]) -> dict[str, Any]:
-    """The ending, with None for what makes no sense."""
+    """Return the ending, with None for what makes no sense."""
     status, reason = ending.get("status"), ending.get("reason")
     return {
         "status": status if isinstance(status, int) and -128 < status < 256 else None,
@@ -20,14 +20,14 @@ def checked(ending: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def number(value: Any) -> float | None:
-    """A number that can be a time, a size or an amount."""
+    """Return a number that can be a time, a size or an amount."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
     return float(value) if good else None
 
 
 def exit_status(statuses: list[int | None]) -> int | None:
-    """That of a gang nothing of which failed by itself: saved if one command saved, else the first
-    not 0, else 0."""
+    """Return that of a gang nothing of which failed by itself: saved if one command saved, else the
+    first not 0, else 0."""
     if SAVED_AND_STOPPED in statuses:
         return SAVED_AND_STOPPED
     return next((status for status in statuses if status != 0), 0)

@@ -19,9 +19,9 @@ from ..base import (
     Order,
     RefusedError,
 )
+from ..supervision import records
 from .attempt import FollowedAttempt
-from .folder import AttemptFolder, keys
-from .taking import take, unusable
+from .folder import AttemptFolder, folder_mode, keys
 
 Attempt = TypeVar("Attempt", bound=FollowedAttempt[Any])
 
@@ -150,8 +150,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
             attempt = self._attempts.get(key)
             if attempt is None or attempt.ended is not None or attempt.stop_record() is not None:
                 return
-            overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
-            self._write_stop(attempt, grace_s, overdue)
+            self._write_stop(attempt, grace_s)
             self.hasten(attempt)
 
     def kill(self, key: AttemptKey) -> None:
@@ -165,13 +164,13 @@ class AttemptExecutor(ABC, Generic[Attempt]):
                 return
             stop = attempt.stop_record()
             if stop is None or stop["grace_s"] is not None:
-                self._write_stop(attempt, None, None)
+                self._write_stop(attempt)
             self._attempts[key] = attempt
             self.hasten(attempt)
 
-    def _write_stop(self, attempt: Attempt, grace_s: float | None, overdue: str | None) -> None:
+    def _write_stop(self, attempt: Attempt, grace_s: float | None = None) -> None:
         try:
-            attempt.write_stop(grace_s, overdue)
+            attempt.write_stop(grace_s)
         except OSError as error:
             raise NoAnswerError(
                 f"that {attempt.key} is to stop cannot be recorded: {error.strerror}"
@@ -217,3 +216,31 @@ class AttemptExecutor(ABC, Generic[Attempt]):
             os.close(self._lock_fd)
             self._attempts.clear()
         self.wake()
+
+
+def take(folder: Path) -> tuple[Path, int]:
+    """Take `folder/attempts`, made where it is not there; whoever lets go of it closes the
+    descriptor that is returned too.
+
+    Raises InputError where it cannot be used or another process has it.
+    """
+    attempts = folder.absolute() / "attempts"
+    try:
+        attempts.mkdir(parents=True, exist_ok=True, mode=folder_mode())
+        attempts.chmod(folder_mode())  # whatever the umask was
+        lock_fd = os.open(attempts, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise unusable(folder, error) from error
+    if not records.lock(lock_fd):
+        os.close(lock_fd)
+        raise InputError(
+            f"{folder} is in use by another controller; stop that or name another folder"
+        )
+    return attempts, lock_fd
+
+
+def unusable(folder: Path, error: OSError) -> InputError:
+    """Return that `folder` cannot be used."""
+    return InputError(
+        f"{folder} cannot be used: {error.strerror}; name a folder that can be written"
+    )

@@ -99,11 +99,11 @@ class AttemptFolder:
         return self.path / "progress" / "progress.json"
 
     def output(self) -> str | None:
-        """Where rank 0 prints."""
+        """Return where rank 0 prints."""
         return f"{self.output_folder(self.nodes[0])}/stdout" if self.nodes else None
 
     def output_folder(self, node: Mapping[str, Any]) -> str:
-        """Where a node's command prints."""
+        """Return where a node's command prints."""
         return str(node.get("output") or self.path / node["name"])
 
     def prepare(self, spec: dict[str, Any]) -> None:

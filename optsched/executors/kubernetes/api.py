@@ -80,7 +80,7 @@ class KubernetesApi:
     # --- what is asked
 
     def nodes(self, selector: str | None) -> list[dict[str, Any]]:
-        """All nodes that `selector` matches. Raises NoAnswerError."""
+        """Return all nodes that `selector` matches. Raises NoAnswerError."""
         return self._list("/api/v1/nodes", "nodes", labelSelector=selector)[0]
 
     def bound_pods(self) -> list[dict[str, Any]]:
@@ -113,8 +113,8 @@ class KubernetesApi:
         except RejectedError as error:
             if error.status != CONFLICT:
                 raise
-            found = self._ask("GET", self._path(name))
-            if found["spec"].get("nodeName") != binding["target"]["name"]:
+            pod = self._ask("GET", self._path(name))
+            if pod["spec"].get("nodeName") != binding["target"]["name"]:
                 raise
 
     def delete(self, name: str, options: Mapping[str, Any]) -> None:
@@ -152,14 +152,15 @@ class KubernetesApi:
                         )
                     yield event
         except ValueError as error:
-            raise NoAnswerError(
-                f"what the API server at {self.address} says of changes is no JSON: {error}"
-            ) from None
+            raise self._silence(f"says of changes what is no JSON: {error}") from None
         finally:
             answer.close()
 
     # ----------------------------------------------------------------------------------------------
     # --- how
+
+    def _silence(self, how: str) -> NoAnswerError:
+        return NoAnswerError(f"the API server at {self.address} {how}")
 
     def _path(self, name: str | None = None) -> str:
         there = f"/api/v1/namespaces/{quote(self.namespace, safe='')}/pods"
@@ -171,13 +172,11 @@ class KubernetesApi:
         A list from the server's cache, which resourceVersion=0 allows, comes in no order.
         """
         try:
-            found = self._ask("GET", path, None, resourceVersion="0", **query)
-            items = sorted(found["items"], key=_full_name)
-            return items, str(found["metadata"]["resourceVersion"])
+            answer = self._ask("GET", path, None, resourceVersion="0", **query)
+            items = sorted(answer["items"], key=_full_name)
+            return items, str(answer["metadata"]["resourceVersion"])
         except RejectedError as error:
-            raise NoAnswerError(
-                f"the API server at {self.address} does not list {what}: {error}"
-            ) from None
+            raise self._silence(f"does not list {what}: {error}") from None
         except (KeyError, TypeError):
             raise NoAnswerError(
                 f"what answers at {self.address} is no API server of Kubernetes"
@@ -203,7 +202,7 @@ class KubernetesApi:
     def _open(
         self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> Any:
-        """The answer, to be read."""
+        """Return the answer, to be read."""
         import urllib3
 
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
@@ -221,18 +220,14 @@ class KubernetesApi:
                 preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswerError(
-                f"the API server at {self.address} does not answer: {_why(error)}"
-            ) from None
+            raise self._silence(f"does not answer: {_why(error)}") from None
         if 200 <= answer.status < 300:
             return answer
         text = b"".join(self._pieces(answer, time.monotonic() + self._timeout_s))
         said = _message(text) or str(answer.reason or "without a word")
         if 400 <= answer.status < 500 and answer.status not in NOT_NOW:
             raise RejectedError(answer.status, said)
-        raise NoAnswerError(
-            f"the API server at {self.address} answered with status {answer.status}: {said}"
-        )
+        raise self._silence(f"answered with status {answer.status}: {said}")
 
     def _pieces(self, answer: Any, until_s: float) -> Iterator[bytes]:
         import urllib3
@@ -241,18 +236,14 @@ class KubernetesApi:
             while piece := answer.read1(PIECE_BYTES):
                 yield piece
                 if time.monotonic() > until_s:
-                    raise NoAnswerError(
-                        f"the API server at {self.address} takes too long to answer"
-                    )
+                    raise self._silence("takes too long to answer")
             answer.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswerError(
-                f"the API server at {self.address} does not answer: {_why(error)}"
-            ) from None
+            raise self._silence(f"does not answer: {_why(error)}") from None
 
 
 def refused(error: RejectedError) -> RefusedError:
-    """What the server said, as an executor's own word."""
+    """Return what the server said, as an executor's own word."""
     return RefusedError(f"Kubernetes refused it: {error}")
 
 

@@ -97,7 +97,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
         return AttemptState.RUNNING
 
     def _given_up(self, pod: Mapping[str, Any] | None, node: KubernetesNode | None) -> str | None:
-        """Why what runs on a node is lost, None while it is not."""
+        """Return why what runs on a node is lost, None while it is not."""
         if node is None:
             return "its node is gone"
         if node.lost is not None:
@@ -107,7 +107,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
         return None
 
     def _why_never(self, name: str, pod: Mapping[str, Any] | None, seen: Seen) -> str | None:
-        """Why nothing will begin in a pod in which nothing has; None while it may."""
+        """Return why nothing will begin in a pod in which nothing has; None while it may."""
         if pod is None:
             return None
         if phases.leaving(pod):

@@ -13,7 +13,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class PodSupervisor(gang.GangSupervisor):
         return gpu_ids, {"CUDA_VISIBLE_DEVICES": visible}
 
     def read_stop(self) -> "dict[str, Any] | None":
-        """That it is to end, by whoever may say so."""
+        """Return that it is to end, by whoever may say so."""
         if not os.path.lexists(f"{self.above}/spec.json"):  # forgotten: it was given up for lost
             return {"asked_s": 0.0, "grace_s": None, "overdue": None}
         for path in (f"{self.above}/stop.json", self.told_path):
@@ -85,7 +84,7 @@ class PodSupervisor(gang.GangSupervisor):
         return None
 
     def address(self) -> str:
-        """Where the others reach this pod."""
+        """Return where the others reach this pod."""
         return os.environ.get(ADDRESS) or super().address()
 
     def wait(self, seconds: float) -> None:
@@ -93,15 +92,8 @@ class PodSupervisor(gang.GangSupervisor):
         was one."""
         told = signal.sigtimedwait(supervisor.HEARD, max(0.0, seconds))
         if told is not None and told.si_signo in TOLD and self.stop_record() is None:
-            grace_s = self.spec["grace_s"]
-            overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
-            record = {
-                "asked_s": time.time(),
-                "grace_s": grace_s,
-                "overdue": overdue,
-                "lost": DELETED,
-            }
-            records.write_first(self.told_path, record)
+            stop = {**records.stop(self.spec["grace_s"]), "lost": DELETED}
+            records.write_first(self.told_path, stop)
 
     def fail_gang(self) -> None:
         """Have the rest of the gang stop if this command failed."""
@@ -131,39 +123,37 @@ def main(folder: str) -> int:
 
 
 def _gpus(wanted: int) -> "tuple[list[str], str]":
-    """Ids of the container's GPUs as its node knows them, none where nobody says; and what the
-    command is to see."""
+    """Return ids of the container's GPUs as its node knows them, none where nobody says; and what
+    the command is to see."""
     if not wanted:
         return [], ""
-    for variable in VISIBLE:
-        found = [each for each in os.environ.get(variable, "").split(",") if each]
-        if len(found) == wanted and found[0] not in ("all", "none", "void"):
-            if variable == VISIBLE[0] or not all(map(str.isdecimal, found)):
-                return found, ",".join(found)
-            return found, ",".join(
-                map(str, range(wanted))
-            )  # numbers of the node's, which begin anew in a container
-    found = _listed_gpus()
     numbered = ",".join(map(str, range(wanted)))
-    return (found, ",".join(found)) if len(found) == wanted else ([], numbered)
+    for variable in VISIBLE:
+        gpu_ids = [each for each in os.environ.get(variable, "").split(",") if each]
+        if len(gpu_ids) == wanted and gpu_ids[0] not in ("all", "none", "void"):
+            # numbers of the node's begin anew in a container
+            by_number = variable != VISIBLE[0] and all(map(str.isdecimal, gpu_ids))
+            return gpu_ids, numbered if by_number else ",".join(gpu_ids)
+    gpu_ids = _listed_gpus()
+    return (gpu_ids, ",".join(gpu_ids)) if len(gpu_ids) == wanted else ([], numbered)
 
 
 def _listed_gpus() -> "list[str]":
-    """What NVIDIA's own program lists, instances of divided GPUs (MIG) before the whole ones they
-    are of."""
+    """Return what NVIDIA's own program lists, instances of divided GPUs (MIG) before the whole ones
+    they are of."""
     try:
         said = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=LIST_S
         ).stdout
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return []
-    found = LISTED.findall(said)
-    return [each for each in found if each.startswith("MIG-")] or found
+    listed = LISTED.findall(said)
+    return [each for each in listed if each.startswith("MIG-")] or listed
 
 
 def _oom_kills() -> int:
-    """How often the kernel has ended a process of this container for want of memory; control groups
-    of version 2 or 1."""
+    """Return how often the kernel has ended a process of this container for want of memory; control
+    groups of version 2 or 1."""
     for path in OOM_KILLS:
         try:
             with open(path) as file:

@@ -73,7 +73,8 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
     # --- to see
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes, by name, with what pods of others leave of them. Raises NoAnswerError."""
+        """Return all nodes, by name, with what pods of others leave of them. Raises
+        NoAnswerError."""
         with self._lock:
             return tuple(node.status for node in self._ask().nodes.values())
 
@@ -81,19 +82,19 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
         """Return all attempts that were started or killed and are not forgotten. Raises
         NoAnswerError."""
         with self._lock:
-            found = super().observe()
+            observations = super().observe()
             self._soon = any(
                 attempt.soon for attempt in self._attempts.values() if attempt.ended is None
             )
-            return found
+            return observations
 
     def refresh(self) -> None:
         """Ask Kubernetes, unless nothing has changed."""
         self._seen = self._ask()
 
     def _ask(self, known_changes: bool = True) -> Seen:
-        """What Kubernetes says by now; pods of attempts that are forgotten here are deleted. Raises
-        NoAnswerError."""
+        """Return what Kubernetes says by now; pods of attempts that are forgotten here are deleted.
+        Raises NoAnswerError."""
         seen = self._view.seen(self._attempts, known_changes)
         if seen is not self._swept:
             self._swept = seen

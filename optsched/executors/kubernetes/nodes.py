@@ -48,7 +48,7 @@ def read_nodes(
     site: Site,
     declared: Mapping[str, Node],
 ) -> dict[str, KubernetesNode]:
-    """Nodes by name, sorted; of those `declared` only these, if there are any.
+    """Return nodes by name, sorted; of those `declared` only these, if there are any.
 
     A node has what Kubernetes may give to pods there (`allocatable`), less what others hold. Of
     declared nodes the type and memory of GPUs and the rack go before what labels say.
@@ -76,8 +76,8 @@ def read_nodes(
 def held_by_others(
     pods: Iterable[Mapping[str, Any]], ours: Collection[str]
 ) -> dict[str, dict[str, float]]:
-    """What `pods` ask of the nodes they are bound to, by node and resource, except those whose uids
-    are `ours`."""
+    """Return what `pods` ask of the nodes they are bound to, by node and resource, except those
+    whose uids are `ours`."""
     held: dict[str, dict[str, float]] = {}
     for pod in pods:
         name = pod["spec"].get("nodeName")
@@ -92,39 +92,39 @@ def held_by_others(
     return held
 
 
-def with_room_for(found: KubernetesNode, gpus: int, cpus: int, memory_gib: float) -> KubernetesNode:
-    """The node with no less than our own attempts hold there; not usable where it has less than
-    that now, as when a GPU has broken or the kubelet has just begun."""
-    node = found.status.node
+def with_room_for(there: KubernetesNode, gpus: int, cpus: int, memory_gib: float) -> KubernetesNode:
+    """Return the node with no less than our own attempts hold there; not usable where it has less
+    than that now, as when a GPU has broken or the kubelet has just begun."""
+    node = there.status.node
     if gpus > node.gpus:
         why = f"has only {node.gpus} GPUs left of the {gpus} that its jobs hold"
     elif cpus > (node.cpus or cpus) or memory_gib > (node.memory_gib or memory_gib):
         why = "has less cores or memory left than its jobs hold"
     else:
-        return found
+        return there
     more = replace(
         node,
         gpus=max(gpus, node.gpus),
         cpus=None if node.cpus is None else max(cpus, node.cpus),
         memory_gib=None if node.memory_gib is None else max(memory_gib, node.memory_gib),
     )
-    reason = found.status.reason or why
-    return replace(found, status=NodeStatus(node=more, usable=False, reason=reason))
+    reason = there.status.reason or why
+    return replace(there, status=NodeStatus(node=more, usable=False, reason=reason))
 
 
 @lru_cache(maxsize=4096)
 def quantity(text: str) -> float:
-    """A Kubernetes quantity, as `500m`, `4Gi` or `1e3`, in units (API conventions, "Quantity").
-    Raises ValueError."""
-    found = QUANTITY.fullmatch(text)
-    if found is None:
+    """Return a Kubernetes quantity, as `500m`, `4Gi` or `1e3`, in units (API conventions,
+    "Quantity"). Raises ValueError."""
+    match = QUANTITY.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no quantity")
-    return float(found[1]) * SUFFIXES[found[2]]
+    return float(match[1]) * SUFFIXES[match[2]]
 
 
 def requests(spec: Mapping[str, Any]) -> dict[str, float]:
-    """What a pod asks of its node: its containers together, or an init container where that asks
-    for more."""
+    """Return what a pod asks of its node: its containers together, or an init container where that
+    asks for more."""
     first = spec.get("initContainers") or ()
     staying = [container for container in first if container.get("restartPolicy") == "Always"]
     total: defaultdict[str, float] = defaultdict(float)
@@ -146,7 +146,7 @@ def _asked(container: Mapping[str, Any]) -> dict[str, float]:
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and
+    """Return whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and
     Tolerations")."""
     return any(
         each.get("effect") in (None, "", taint.get("effect"))

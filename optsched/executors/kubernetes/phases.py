@@ -27,27 +27,28 @@ OOM_KILLED = "OOMKilled"
 
 
 def final(pod: Mapping[str, Any] | None) -> bool:
-    """Whether nothing of it runs any more, and its node has its GPUs back."""
+    """Return whether nothing of it runs any more, and its node has its GPUs back."""
     return pod is None or (pod.get("status") or {}).get("phase") in FINAL
 
 
 def stopped(pod: Mapping[str, Any]) -> bool:
-    """Whether its container has ended, though others that a site adds to each pod may run on."""
+    """Return whether its container has ended, though others that a site adds to each pod may run
+    on."""
     return final(pod) or "terminated" in _state(pod)
 
 
 def node_of(pod: Mapping[str, Any]) -> str | None:
-    """To which node it is bound."""
+    """Return to which node it is bound."""
     return pod["spec"].get("nodeName") or None
 
 
 def leaving(pod: Mapping[str, Any]) -> bool:
-    """Whether it has been deleted, and is given time to end."""
+    """Return whether it has been deleted, and is given time to end."""
     return pod["metadata"].get("deletionTimestamp") is not None
 
 
 def overdue_s(pod: Mapping[str, Any]) -> float:
-    """For how long it should have ended; negative before, by the clock of this host."""
+    """Return for how long it should have ended; negative before, by the clock of this host."""
     until = pod["metadata"].get("deletionTimestamp")
     return (
         -float("inf") if until is None else time.time() - datetime.fromisoformat(until).timestamp()
@@ -55,7 +56,8 @@ def overdue_s(pod: Mapping[str, Any]) -> float:
 
 
 def hopeless(pod: Mapping[str, Any], for_good: bool = False) -> str | None:
-    """Why its container will hardly begin, or, with `for_good`, never will; None where it may."""
+    """Return why its container will hardly begin, or, with `for_good`, never will; None where it
+    may."""
     waits = _state(pod).get("waiting") or {}
     if waits.get("reason") not in (AT_ONCE if for_good else HOPELESS):
         return None
@@ -63,7 +65,7 @@ def hopeless(pod: Mapping[str, Any], for_good: bool = False) -> str | None:
 
 
 def waits_for(pod: Mapping[str, Any] | None) -> str:
-    """What is known of why it has not begun."""
+    """Return what is known of why it has not begun."""
     if pod is None:
         return "Kubernetes does not have its pod"
     if node_of(pod) is None:
@@ -75,12 +77,12 @@ def waits_for(pod: Mapping[str, Any] | None) -> str:
 
 
 def ran(pod: Mapping[str, Any]) -> bool:
-    """Whether its container ever ran."""
+    """Return whether its container ever ran."""
     return any(name in _state(pod) for name in ("running", "terminated"))
 
 
 def out_of_memory(pod: Mapping[str, Any] | None) -> bool:
-    """Whether the kernel ended its container for want of memory."""
+    """Return whether the kernel ended its container for want of memory."""
     return pod is not None and (_state(pod).get("terminated") or {}).get("reason") == OOM_KILLED
 
 

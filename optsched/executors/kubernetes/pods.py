@@ -32,15 +32,15 @@ ROOT = 0
 
 
 def pod_name(key: AttemptKey, rank: int, tag: str) -> str:
-    """The name of one node's pod of an attempt: the same for the same, at most 63 characters, a
-    name for a host too."""
+    """Return the name of one node's pod of an attempt: the same for the same, at most 63
+    characters, a name for a host too."""
     slug = re.sub(r"[^a-z0-9]", "-", key.job.lower())[:SLUG_CHARACTERS]
     mark = hashlib.sha256(f"{tag}/{key}/{rank}".encode()).hexdigest()[:10]
     return f"{slug}-{key.number}-{rank}-{mark}"
 
 
 def key_of(pod: Mapping[str, Any], tag: str) -> AttemptKey | None:
-    """The attempt to which a pod belongs, None if it is not one of this tag."""
+    """Return the attempt to which a pod belongs, None if it is not one of this tag."""
     metadata = pod["metadata"]
     if (metadata.get("labels") or {}).get(TAG) != tag:
         return None
@@ -50,7 +50,8 @@ def key_of(pod: Mapping[str, Any], tag: str) -> AttemptKey | None:
 def attempt_pod(
     spec: Mapping[str, Any], rank: int, site: Site, entry: Path, folder: Path, tag: str
 ) -> dict[str, Any]:
-    """The pod of one node of an attempt, not bound to it yet. `folder` is that of the attempt."""
+    """Return the pod of one node of an attempt, not bound to it yet. `folder` is that of the
+    attempt."""
     node, key = spec["nodes"][rank], AttemptKey.parse(spec["key"])
     assert key is not None
     labels = {
@@ -84,7 +85,7 @@ def attempt_pod(
 
 
 def binding(name: str, uid: str, node: str) -> dict[str, Any]:
-    """What binds a pod to a node."""
+    """Return what binds a pod to a node."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -94,7 +95,7 @@ def binding(name: str, uid: str, node: str) -> dict[str, Any]:
 
 
 def deletion(uid: str, grace_s: float) -> dict[str, Any]:
-    """What deletes this very pod; a supervisor gets `grace_s` to end it."""
+    """Return what deletes this very pod; a supervisor gets `grace_s` to end it."""
     return {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -152,8 +153,8 @@ def _container(
 
 
 def _volumes(site: Site) -> list[dict[str, Any]]:
-    """Those of the site, and memory that processes share: what containers have by themselves is too
-    little to train."""
+    """Return those of the site, and memory that processes share: what containers have by themselves
+    is too little to train."""
     made = [{"name": f"site-{i}", **volume.source()} for i, volume in enumerate(site.volumes)]
     return [*made, {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
 

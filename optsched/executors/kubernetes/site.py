@@ -50,7 +50,7 @@ class Volume(PluginOptions):
     read_only: bool = False
 
     def source(self) -> dict[str, Any]:
-        """What a pod says of it."""
+        """Return what a pod says of it."""
         only_read = {"readOnly": True} if self.read_only else {}
         if self.claim is not None:
             return {"persistentVolumeClaim": {"claimName": self.claim, **only_read}}
@@ -95,11 +95,11 @@ class Site(PluginOptions):
         return [{"key": self.gpu, "operator": "Exists"}, *self.pod.get("tolerations", ())]
 
     def mounted(self, path: str) -> Volume | None:
-        """The volume on which `path` is in each pod."""
-        found = [
+        """Return the volume on which `path` is in each pod."""
+        volumes = [
             volume for volume in self.volumes if PurePosixPath(path).is_relative_to(volume.mount)
         ]
-        return max(found, key=lambda volume: len(PurePosixPath(volume.mount).parts), default=None)
+        return max(volumes, key=lambda volume: len(PurePosixPath(volume.mount).parts), default=None)
 
     def check(self, shared: str) -> None:
         """Raises InputError for what no pod can be made of, or pods that would not have the folder
@@ -135,7 +135,7 @@ class Site(PluginOptions):
 
 
 def _faults(volume: Volume) -> Iterator[str]:
-    """What is wrong with a volume by itself."""
+    """Return what is wrong with a volume by itself."""
     given = [name for name in ("claim", "nfs", "host") if getattr(volume, name) is not None]
     if len(given) != 1:
         said = f"has {' and '.join(given)}" if given else "has none of claim, nfs and host"

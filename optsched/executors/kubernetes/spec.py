@@ -19,8 +19,8 @@ def specification(
     site: Site,
     grace_s: float,
 ) -> dict[str, Any]:
-    """The record of an attempt to be started; `used` are the GPUs of our own attempts, by node.
-    Raises RefusedError."""
+    """Return the record of an attempt to be started; `used` are the GPUs of our own attempts, by
+    node. Raises RefusedError."""
     check(order, images=True)
     image = order.image or site.image
     if image is None:

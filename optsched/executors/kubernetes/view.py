@@ -49,8 +49,8 @@ class View:
     def seen(
         self, attempts: "Mapping[AttemptKey, KubernetesAttempt]", known_changes: bool = True
     ) -> Seen:
-        """What is seen, at most `poll_s` old, and no older than `known_changes` unless these do not
-        matter; the pods of those `attempts` that have not ended are no others'. Raises
+        """Return what is seen, at most `poll_s` old, and no older than `known_changes` unless these
+        do not matter; the pods of those `attempts` that have not ended are no others'. Raises
         NoAnswerError."""
         now_s = time.monotonic()
         age_s = float("inf") if self._seen is None else now_s - self._seen.at_s

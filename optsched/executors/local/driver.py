@@ -52,8 +52,8 @@ class Driver:
         return self._gpus
 
     def look(self) -> tuple[tuple[Gpu, ...], str | None]:
-        """What it listed last, and a clause that says why that is not to be relied on; returns at
-        once."""
+        """Return what it listed last, and a clause that says why that is not to be relied on;
+        returns at once."""
         waited_s = time.monotonic() - (self._asked_s or time.monotonic())
         if waited_s > LIMIT_S and self._process is not None:
             self._silent_since = self._silent_since or time.time() - waited_s

@@ -56,7 +56,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes as declared; of one whose real GPUs the driver no longer lists these are
+        """Return all nodes as declared; of one whose real GPUs the driver no longer lists these are
         out."""
         listed, silent = self._driver.look() if any(self._real.values()) else ((), None)
         there = {gpu.id for gpu in listed}

@@ -70,8 +70,8 @@ def shares(
 def _real_gpus(
     nodes: Sequence[LocalNode], driver: Driver, known: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The GPUs of each node that is not emulated, all of one kind: a gang does not mix whole GPUs
-    and instances."""
+    """Return the GPUs of each node that is not emulated, all of one kind: a gang does not mix whole
+    GPUs and instances."""
     real = [local.node for local in nodes if not local.emulate]
     wanted = sum(node.gpus for node in real)
     if wanted == 0:
@@ -111,8 +111,8 @@ def _there(ids: Sequence[str], kind_of: Mapping[str, str]) -> list[str]:
 
 
 def _kind(node: Node, there: Sequence[str]) -> str:
-    """The kind whose profile is in the GPU type that the node declares, else whole GPUs, else the
-    one there is most of."""
+    """Return the kind whose profile is in the GPU type that the node declares, else whole GPUs,
+    else the one there is most of."""
     named = [kind for kind in dict.fromkeys(there) if kind and kind in (node.gpu_type or "")]
     if named or "" in there or not there:
         return named[0] if named else ""
@@ -150,6 +150,6 @@ def _check_kinds(real: Sequence[Node], kinds: Mapping[str, str]) -> None:
 def free(
     all_of_them: Sequence[Taken], held: Collection[Taken], wanted: int
 ) -> tuple[Taken, ...] | None:
-    """The first `wanted` that are not held, None if there are too few."""
+    """Return the first `wanted` that are not held, None if there are too few."""
     left = [item for item in all_of_them if item not in held]
     return tuple(left[:wanted]) if len(left) >= wanted else None

@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 def listing() -> "dict[str, object]":
-    """What is there now."""
+    """Return what is there now."""
     try:
         import pynvml
     except ImportError:
@@ -35,7 +35,8 @@ def listing() -> "dict[str, object]":
 
 
 def _parts(pynvml: ModuleType, gpu: object) -> "list[tuple[str, str]]":
-    """The GPU itself; of one that is divided its instances, and nothing where it has none."""
+    """Return the GPU itself; of one that is divided its instances, and nothing where it has
+    none."""
     try:
         divided = bool(pynvml.nvmlDeviceGetMigMode(gpu)[0])
     except pynvml.NVMLError as error:
@@ -47,17 +48,17 @@ def _parts(pynvml: ModuleType, gpu: object) -> "list[tuple[str, str]]":
         divided = False  # a GPU that cannot be divided
     if not divided:
         return [(_text(pynvml.nvmlDeviceGetUUID(gpu)), "")]
-    found = []
+    instances = []
     for i in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         try:
             instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, i)
             name = _text(pynvml.nvmlDeviceGetName(instance))
-            found.append(
+            instances.append(
                 (_text(pynvml.nvmlDeviceGetUUID(instance)), name.rpartition(" MIG ")[2] or "MIG")
             )
         except pynvml.NVMLError:  # no instance has this number
             continue
-    return found
+    return instances
 
 
 def _text(value: "str | bytes") -> str:

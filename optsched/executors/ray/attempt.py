@@ -72,7 +72,7 @@ class RayAttempt(AttemptByNode[Seen]):
 
 
 def said(job: Mapping[str, Any] | None) -> str:
-    """The last thing that Ray says about a job."""
+    """Return the last thing that Ray says about a job."""
     return last_line(str((job or {}).get("message") or "").splitlines())
 
 

@@ -60,9 +60,8 @@ def hold(folder: str) -> int:
         if woken in ready:
             with suppress(BlockingIOError):
                 os.read(woken, 1024)
-            overdue = f"did not stop within the {spec['grace_s']:g} s it was given, and was killed"
-            record = {"asked_s": time.time(), "grace_s": spec["grace_s"], "overdue": overdue}
-            records.write_first(f"{above}/stop.json", record)  # somebody used `ray job stop`
+            stop = records.stop(spec["grace_s"])
+            records.write_first(f"{above}/stop.json", stop)  # somebody used `ray job stop`
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(supervisor, LOOK)
         if supervisor in ready:
@@ -89,7 +88,7 @@ def _clear(folder: str, spec: "dict[str, Any]") -> None:
 
 
 def _start_supervisor(folder: str, spec: "dict[str, Any]") -> int:
-    """A descriptor of the supervisor, which is no descendant of this process."""
+    """Return a descriptor of the supervisor, which is no descendant of this process."""
     tether, hold_it = os.pipe()
     told, tell = os.pipe()
     middle = os.fork()

@@ -63,10 +63,10 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
         return RayAttempt(self._attempts_folder, key, self._tag)
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes; one that Ray does not have, or has twice, or that is dead, is not usable.
-        Raises NoAnswerError."""
+        """Return all nodes; one that Ray does not have, or has twice, or that is dead, is not
+        usable. Raises NoAnswerError."""
         with self._lock:
-            return tuple(found.status for found in self._ask().nodes.values())
+            return tuple(node.status for node in self._ask().nodes.values())
 
     def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
         """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""
@@ -115,7 +115,7 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
         self._ask()
 
     def _ask(self) -> Seen:
-        """What Ray says, at most `poll_s` old. Raises NoAnswerError."""
+        """Return what Ray says, at most `poll_s` old. Raises NoAnswerError."""
         now_s = time.monotonic()
         if self._seen is None or now_s - self._seen.at_s >= self.poll_s:
             jobs = self._server.jobs()

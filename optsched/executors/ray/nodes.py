@@ -26,8 +26,8 @@ class RayNode:
 def found_nodes(
     listed: Iterable[Mapping[str, Any]], label: str, declared: Sequence[Node]
 ) -> dict[str, RayNode]:
-    """Nodes by name, in the order of `declared`; without any declared, all that carry `label`, by
-    name.
+    """Return nodes by name, in the order of `declared`; without any declared, all that carry
+    `label`, by name.
 
     A declared node is usable if exactly one node of Ray that is alive carries its name and has the
     GPUs and cores declared.
@@ -38,7 +38,7 @@ def found_nodes(
         if isinstance(name, str):
             by_name.setdefault(name, []).append(each)
     wanted = {node.name: node for node in declared}
-    found = {}
+    nodes = {}
     for name in wanted or sorted(by_name):
         if not names_folder(name):
             continue
@@ -47,12 +47,12 @@ def found_nodes(
         node = wanted.get(name) or _described(name, (alive or entries)[-1])
         reason = _why_not(node, alive, entries, label)
         only = alive[0] if len(alive) == 1 else {}
-        found[name] = RayNode(
+        nodes[name] = RayNode(
             status=NodeStatus(node=node, usable=reason is None, reason=reason),
             ray_id=only.get("node_id"),
             address=only.get("node_ip"),
         )
-    return found
+    return nodes
 
 
 def _described(name: str, each: Mapping[str, Any]) -> Node:

@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,30 +50,23 @@ class JobServer:
         self._timeout_s = timeout_s
 
     def nodes(self) -> list[dict[str, Any]]:
-        """All nodes that Ray knows, dead ones among them. Raises NoAnswerError."""
-        path = f"/api/v0/nodes?detail=true&limit={MOST_NODES}"
-        return self._list(
-            "nodes", path, lambda said: [*map(dict, said["data"]["result"]["result"])]
-        )
+        """Return all nodes that Ray knows, dead ones among them. Raises NoAnswerError."""
+        try:
+            answer = self._call("GET", f"/api/v0/nodes?detail=true&limit={MOST_NODES}")
+            return [dict(node) for node in answer["data"]["result"]["result"]]
+        except (KeyError, TypeError, ValueError, RejectedError) as error:
+            raise self._silence(f"did not list its nodes: {error}") from None
 
     def jobs(self) -> dict[str, dict[str, Any]]:
-        """All submitted jobs that Ray keeps, by submission id. Raises NoAnswerError."""
-        jobs = self._list(
-            "jobs",
-            "/api/jobs/",
-            lambda said: [dict(job) for job in said if job.get("submission_id")],
-        )
-        return {job["submission_id"]: job for job in jobs}
-
-    def _list(
-        self, what: str, path: str, read: Callable[[Any], list[dict[str, Any]]]
-    ) -> list[dict[str, Any]]:
+        """Return all submitted jobs that Ray keeps, by submission id. Raises NoAnswerError."""
         try:
-            return read(self._call("GET", path))
+            answer = self._call("GET", "/api/jobs/")
+            return {job["submission_id"]: dict(job) for job in answer if job.get("submission_id")}
         except (AttributeError, KeyError, TypeError, ValueError, RejectedError) as error:
-            raise NoAnswerError(
-                f"Ray's head at {self.address} did not list its {what}: {error}"
-            ) from None
+            raise self._silence(f"did not list its jobs: {error}") from None
+
+    def _silence(self, how: str) -> NoAnswerError:
+        return NoAnswerError(f"Ray's head at {self.address} {how}")
 
     def submit(self, job: Mapping[str, Any]) -> None:
         """Submit a job; nothing if its submission id is taken. Raises NoAnswerError,
@@ -115,7 +108,7 @@ class JobServer:
                 raise self._refusal(error) from None
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
-            raise NoAnswerError(f"Ray's head at {self.address} does not answer: {why}") from None
+            raise self._silence(f"does not answer: {why}") from None
         try:
             return json.loads(text) if text else None
         except ValueError:
@@ -128,15 +121,10 @@ class JobServer:
             lines = []
         said = last_line(lines) or str(error.reason)
         if error.code in (401, 403):
-            return NoAnswerError(
-                f"Ray's head at {self.address} wants another token ({said}); see token_file in "
-                "[ray]"
-            )
+            return self._silence(f"wants another token ({said}); see token_file in [ray]")
         if 400 <= error.code < 500 and error.code not in (408, 429):
             return RejectedError(said)
-        return NoAnswerError(
-            f"Ray's head at {self.address} answered with status {error.code}: {said}"
-        )
+        return self._silence(f"answered with status {error.code}: {said}")
 
     def _all_headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "User-Agent": "optsched", **self._headers}

@@ -19,13 +19,13 @@ NODE_ID = "ray.io/node-id"
 
 
 def submission_id(key: AttemptKey, rank: int, tag: str) -> str:
-    """Under which Ray knows one node's part of an attempt; `tag` tells one controller's from
+    """Return under which Ray knows one node's part of an attempt; `tag` tells one controller's from
     another's."""
     return f"{key}:{rank}:{tag}"
 
 
 def attempt_of(text: str, tag: str) -> AttemptKey | None:
-    """The attempt to which a submission id belongs, None if it is not one of this tag."""
+    """Return the attempt to which a submission id belongs, None if it is not one of this tag."""
     head, _, last = text.rpartition(":")
     return AttemptKey.parse(head.rpartition(":")[0]) if last == tag else None
 
@@ -38,8 +38,8 @@ def specification(
     grace_s: float,
     start_timeout_s: float,
 ) -> dict[str, Any]:
-    """The record of an attempt to be started; `used` are the GPUs that others hold, by node. Raises
-    RefusedError."""
+    """Return the record of an attempt to be started; `used` are the GPUs that others hold, by node.
+    Raises RefusedError."""
     check(order)
     known = {name: node.status for name, node in nodes.items()}
     check_places(order, known, used, closed="cannot be used: {}")
@@ -63,7 +63,7 @@ def specification(
 def ray_job(
     spec: Mapping[str, Any], rank: int, python: str, entry: Path, folder: Path, tag: str
 ) -> dict[str, Any]:
-    """The body with which one node's part is submitted."""
+    """Return the body with which one node's part is submitted."""
     node, key = spec["nodes"][rank], AttemptKey.parse(spec["key"])
     assert key is not None
     command = [python, "-S", "-E", str(entry), str(folder / node["name"])]

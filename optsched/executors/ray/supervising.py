@@ -51,7 +51,7 @@ class RaySupervisor(GangSupervisor):
         super().run()
 
     def never_began(self) -> "str | None":
-        """Why the command has not begun."""
+        """Return why the command has not begun."""
         return ENDED_BY_RAY if self.abandoned else None
 
     def wait(self, seconds: float) -> None:
@@ -81,7 +81,7 @@ class RaySupervisor(GangSupervisor):
 
 
 def _here(spec: "dict[str, Any]") -> "dict[str, Any]":
-    """The spec with the environment that Ray gives to its jobs below its own."""
+    """Return the spec with the environment that Ray gives to its jobs below its own."""
     environment = {
         name: value for name, value in os.environ.items() if name != "RAY_JOB_STOP_WAIT_TIME_S"
     }

@@ -2,7 +2,7 @@
 job."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -48,13 +48,17 @@ class SbatchAttempt(SlurmAttempt):
         """Whose limits it counts against."""
         return tuple(self.record.get("who") or ())
 
+    def asks(self) -> tuple[Hashable, str, tuple[str, ...]]:
+        """Return whose limits it counts against, what tells its job, and its nodes."""
+        return self.who, self.origin, tuple(self.names)
+
     @property
     def names(self) -> list[str]:
         """Its nodes, by rank."""
         return [node for node, _, _ in self.record["placement"]]
 
     def holds(self) -> list[tuple[str, Part]]:
-        """What it takes of its nodes."""
+        """Return what it takes of its nodes."""
         if self.ended is not None:
             return []
         entry = {} if self.job is None else self.job.entry
@@ -76,15 +80,10 @@ class SbatchAttempt(SlurmAttempt):
         return self.ended is None and self.stop is None
 
     def write_stop(
-        self,
-        grace_s: float | None,
-        overdue: str | None = None,
-        lost: str | None = None,
-        retry_s: float | None = None,
+        self, grace_s: float | None, lost: str | None = None, retry_s: float | None = None
     ) -> None:
         """Write down that it is to end. Raises OSError."""
-        asked = {"asked_s": time.time(), "grace_s": grace_s, "overdue": overdue}
-        self.write(stop={**asked, "lost": lost, "retry_s": retry_s})
+        self.write(stop={**records.stop(grace_s, lost), "retry_s": retry_s})
 
     def write(self, **news: Any) -> None:
         """Write down `news`, durably. Raises OSError; then nothing has changed."""
@@ -101,7 +100,7 @@ class SbatchAttempt(SlurmAttempt):
                 Path(path or "").unlink()
 
     def mine(self, job: HeldJob) -> bool:
-        """Whether Slurm's job, as it is now, was last told to run this attempt."""
+        """Return whether Slurm's job, as it is now, was last told to run this attempt."""
         return job.key == self.key
 
     # ----------------------------------------------------------------------------------------------
@@ -110,8 +109,8 @@ class SbatchAttempt(SlurmAttempt):
     def look_at_job(
         self, job: HeldJob | None, unusable: Callable[[], Collection[str]]
     ) -> Observation:
-        """What is seen of it; its end is written down the first time. `unusable` are the nodes that
-        take no jobs now.
+        """Return what is seen of it; its end is written down the first time. `unusable` are the
+        nodes that take no jobs now.
 
         Raises OSError, and what `unusable` does.
         """
@@ -119,7 +118,7 @@ class SbatchAttempt(SlurmAttempt):
         return self.ended or self._look(job, unusable)
 
     def running(self) -> Observation:
-        """What is seen of it while its end is not to be told yet. Raises OSError."""
+        """Return what is seen of it while its end is not to be told yet. Raises OSError."""
         return self._seen(AttemptState.RUNNING)
 
     def _look(self, job: HeldJob | None, unusable: Callable[[], Collection[str]]) -> Observation:
@@ -152,7 +151,7 @@ class SbatchAttempt(SlurmAttempt):
             self.write(seen=self._run())
 
     def _run(self) -> dict[str, Any]:
-        """Since when, on which GPUs, and where it prints to."""
+        """Return since when, on which GPUs, and where it prints to."""
         before, job = self.record.get("seen"), self.job
         if before is not None:
             return dict(before)
@@ -163,7 +162,8 @@ class SbatchAttempt(SlurmAttempt):
         return {"started_s": job.started_s, "gpu_ids": ids, "output": job.output}
 
     def _missed(self, why: str) -> Observation:
-        """An attempt of which Slurm knows nothing any more: what is left of it is waited for."""
+        """Return an attempt of which Slurm knows nothing any more: what is left of it is waited
+        for."""
         if not self.record.get("release"):
             return self._end(None, NEVER_STARTED)
         if self._missed_s is None:
@@ -197,8 +197,7 @@ class SbatchAttempt(SlurmAttempt):
         if stop and stop["grace_s"] is None:
             return self._end(SIGKILLED, None)
         if stop.get("forced"):
-            overdue = f"did not stop within the {stop['grace_s']:g} s it was given, and was killed"
-            return self._end(SIGKILLED, overdue)
+            return self._end(SIGKILLED, records.stop(stop["grace_s"])["overdue"])
         if job.status and job.status != self.record["status"]:
             return self._end(job.status, None)
         bad = () if stop else unusable()
@@ -255,8 +254,8 @@ class SbatchAttempt(SlurmAttempt):
         )
 
     def progress(self) -> Progress | None:
-        """What this run of its job reports of itself, if it does: the file is the same for all of
-        them, and in a folder where others may write."""
+        """Return what this run of its job reports of itself, if it does: the file is the same for
+        all of them, and in a folder where others may write."""
         path = Path(self.record.get("progress") or "/")
         started_s = (self.record.get("seen") or {}).get("started_s")
         try:

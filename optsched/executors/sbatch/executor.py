@@ -57,7 +57,8 @@ class SbatchExecutor(SlurmExecutor):
     # --- to see
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes as Slurm has them, less what it has given to others. Raises NoAnswerError."""
+        """Return all nodes as Slurm has them, less what it has given to others. Raises
+        NoAnswerError."""
         with self._lock:
             self._look_at_held(self.poll_s / 2)
             self._statuses = super().inventory()
@@ -69,7 +70,8 @@ class SbatchExecutor(SlurmExecutor):
         return super()._numbers() | {int(job.entry["job_id"]) for job in held}
 
     def observe(self) -> tuple[Observation, ...]:
-        """All attempts that were started or killed and are not forgotten. Raises NoAnswerError."""
+        """Return all attempts that were started or killed and are not forgotten. Raises
+        NoAnswerError."""
         observations = super().observe()
         if self._heartbeat is not None:
             self._heartbeat.beat()
@@ -102,7 +104,7 @@ class SbatchExecutor(SlurmExecutor):
             seen = self._look_at_release(attempt, attempt.job)
         except OSError as error:
             return attempt.unreachable(f"its record cannot be written: {error.strerror}")
-        self.declining.learn(seen, attempt.who, attempt.origin, tuple(attempt.names))
+        self.declining.learn(seen, *attempt.asks())
         return seen
 
     def _look_at_release(self, attempt: SbatchAttempt, job: HeldJob | None) -> Observation:
@@ -114,7 +116,7 @@ class SbatchExecutor(SlurmExecutor):
         return attempt.look_at_job(job, self._unusable)
 
     def _ask_unusable(self) -> frozenset[str]:
-        """Nodes that take no jobs as of now, not as of the last `inventory`. Raises
+        """Return nodes that take no jobs as of now, not as of the last `inventory`. Raises
         NoAnswerError."""
         with answered():
             nodes = ask_nodes(self.client, {}, self.site.partition)
@@ -132,7 +134,7 @@ class SbatchExecutor(SlurmExecutor):
             attempt.job = self._held.get(attempt.origin)
 
     def arrivals(self) -> tuple[Arrival, ...]:
-        """Jobs that users submitted, as of the last `observe`."""
+        """Return jobs that users submitted, as of the last `observe`."""
         with self._lock:
             nodes = [status.hardware for status in self._statuses]
             return tuple(self._arriving.arrivals(self._held.values(), self._live(), nodes))
@@ -174,7 +176,8 @@ class SbatchExecutor(SlurmExecutor):
         raise DeclinedError(reaches, retry_s)
 
     def _declines(self, job: HeldJob) -> str | None:
-        """Why Slurm would start it on no node now: a limit of its user's, or reservations."""
+        """Return why Slurm would start it on no node now: a limit of its user's, or
+        reservations."""
         limit = self.declining.limit(who(job))
         if limit is not None:
             return f"Slurm starts no more jobs of its user: {limit}"
@@ -186,15 +189,15 @@ class SbatchExecutor(SlurmExecutor):
         return f"every node {says} or so, and its time limit reaches into that"
 
     def _in_its_time(self, job: HeldJob) -> dict[str, Reservation]:
-        """Nodes that are reserved before its time limit would end it."""
+        """Return nodes that are reserved before its time limit would end it."""
         limit_min = number(job.entry.get("time_limit"))
         until_s = time.time() + limit_min * 60.0 if limit_min else float("inf")
         reservations = [each for each in self.reservations if each.start_s < until_s]
         return {name: each for each in reservations for name in each.nodes}
 
     def _has_room_but(self, taken: Container[str], order: Order) -> bool:
-        """Whether so many other nodes than `taken` have the GPUs for it free now, as far as is
-        known here."""
+        """Return whether so many other nodes than `taken` have the GPUs for it free now, as far as
+        is known here."""
         held = together(part for attempt in self._attempts.values() for part in attempt.holds())
         needs = max(slot.gpus for slot in order.placement)
         others = (
@@ -293,7 +296,7 @@ class SbatchExecutor(SlurmExecutor):
 
 
 def _slips(job: HeldJob, live: SbatchAttempt | None) -> bool:
-    """Whether Slurm would start a job by itself, or will once somebody requeues it."""
+    """Return whether Slurm would start a job by itself, or will once somebody requeues it."""
     if not job.priority or job.completing or job.over or job.left:
         return False
     return job.waits if live is None else job.runs or job.restarts > live.record["restarts"]

@@ -33,7 +33,7 @@ class Hints:
 
 
 def hints_of(comment: str) -> Hints:
-    """The hints in a comment; other text in it is left alone."""
+    """Return the hints in a comment; other text in it is left alone."""
     given: dict[str, Any] = {}
     faults = []
     for word in " ".join(HINTS.findall(comment)).split():

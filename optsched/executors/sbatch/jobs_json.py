@@ -71,7 +71,7 @@ class HeldJob:
 
     @property
     def output(self) -> str | None:
-        """The file with what its batch script prints; None where that cannot be told."""
+        """Return the file with what its batch script prints; None where that cannot be told."""
         entry = self.entry
         if entry.get("batch_flag") is False:
             return None
@@ -99,8 +99,8 @@ class HeldJob:
 
     @property
     def whole(self) -> str:
-        """What it is called together with the tasks of its array that have not been touched yet, if
-        it is such a one."""
+        """Return what it is called together with the tasks of its array that have not been touched
+        yet, if it is such a one."""
         split = self.task is None or number(self.entry["array_task_id"]) is not None
         return self.target if split else self.target.partition("_")[0]
 
@@ -122,7 +122,7 @@ class HeldJob:
 
     @property
     def runs(self) -> bool:
-        """Whether it has nodes."""
+        """Return whether it has nodes."""
         return not self.waits and not self.over
 
 
@@ -148,7 +148,7 @@ class HeldJobs:
         self._read_s = -float("inf")
 
     def ask(self, anew: bool) -> list[HeldJob]:
-        """Jobs as of now; `anew` says that something has changed. Raises NoAnswerError,
+        """Return jobs as of now; `anew` says that something has changed. Raises NoAnswerError,
         RefusedError."""
         try:
             text = self._client.ask("squeue", "-h", *self._which, "-O", WHAT_CHANGES)
@@ -232,8 +232,8 @@ def _priority(entry: Mapping[str, Any]) -> int:
 
 
 def exit_status(value: Any) -> int | None:
-    """How a job ended: an exit status, or the negative number of a signal; None where Slurm does
-    not say.
+    """Return how a job ended: an exit status, or the negative number of a signal; None where Slurm
+    does not say.
 
     22.05 gives the status of `wait`, later releases give its parts.
     """

@@ -38,7 +38,7 @@ class UnplannableError(Exception):
 
 
 def request_of(job: HeldJob, nodes: Sequence[Node], rules: Rules = NONE) -> Request:
-    """What `job` asks for, on a cluster of `nodes`, by the `rules` of the site. Raises
+    """Return what `job` asks for, on a cluster of `nodes`, by the `rules` of the site. Raises
     UnplannableError."""
     entry = job.entry
     hints = hints_of(f"{entry.get('comment') or ''} {entry.get('extra') or ''}")
@@ -76,9 +76,9 @@ def request_of(job: HeldJob, nodes: Sequence[Node], rules: Rules = NONE) -> Requ
 
 
 def _believed_s(hint_s: float | None, limit_s: float | None) -> float | None:
-    """What is believed of a run time that somebody hopes for: not more than the time limit, which
-    ends it, and not less than a part of that, so that who wants to be believed to be short says so
-    by a limit."""
+    """Return what is believed of a run time that somebody hopes for: not more than the time limit,
+    which ends it, and not less than a part of that, so that who wants to be believed to be short
+    says so by a limit."""
     if hint_s is None or limit_s is None:
         return hint_s
     return min(limit_s, max(LEAST_OF_LIMIT * limit_s, hint_s))
@@ -141,8 +141,8 @@ def _cpus(entry: Mapping[str, Any], count: int) -> int:
 
 
 def _whole_nodes(gpu_type: str | None, gpus: int, nodes: Sequence[Node]) -> tuple[int, list[Node]]:
-    """How many GPUs each node has that an exclusive job gets as a whole, and those nodes: the
-    smallest ones that will do. Raises UnplannableError."""
+    """Return how many GPUs each node has that an exclusive job gets as a whole, and those nodes:
+    the smallest ones that will do. Raises UnplannableError."""
     fit = [node for node in nodes if _has(node, gpu_type, max(1, gpus))]
     if not fit:
         raise _no_node(gpu_type, max(1, gpus))
@@ -170,7 +170,7 @@ def _no_node(gpu_type: str | None, gpus: int) -> UnplannableError:
 
 
 def node_count(job: HeldJob) -> int:
-    """Nodes that it gets: the fewest that it asks for. (`node_count` of one that waits is an
+    """Return nodes that it gets: the fewest that it asks for. (`node_count` of one that waits is an
     estimate.)"""
     entry = job.entry
     asked = re.search(r"(?:^|,)node=(\d+)", str(entry.get("tres_req_str") or ""))
@@ -180,7 +180,7 @@ def node_count(job: HeldJob) -> int:
 
 
 def gpus_per_node(entry: Mapping[str, Any], count: int) -> tuple[str | None, int]:
-    """Type and number of the GPUs on each of its `count` nodes. Raises UnplannableError."""
+    """Return type and number of the GPUs on each of its `count` nodes. Raises UnplannableError."""
     tasks = number(entry.get("tasks")) or 1
     for field, share in (
         ("tres_per_node", 1.0),
@@ -204,14 +204,14 @@ def gpus_per_node(entry: Mapping[str, Any], count: int) -> tuple[str | None, int
 
 
 def number_per_gpu(text: Any) -> int | None:
-    """The number in "gres:gpu:8" or "gres/gpu:8"."""
+    """Return the number in "gres:gpu:8" or "gres/gpu:8"."""
     match = GPUS.fullmatch(str(text or ""))
     return int(match[2]) if match is not None and match[2] else None
 
 
 def stated_memory_mib(entry: Mapping[str, Any], gpus: int, count: int) -> int | None:
-    """What it takes of each node's memory; None where neither the user nor a default of Slurm's
-    says."""
+    """Return what it takes of each node's memory; None where neither the user nor a default of
+    Slurm's says."""
     per_gpu = number_per_gpu(entry.get("memory_per_tres"))
     if per_gpu is not None:
         return per_gpu * gpus

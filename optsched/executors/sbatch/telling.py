@@ -28,7 +28,7 @@ SAID = re.compile(r" ?\[not started: [^\]]*\]")
 
 
 def unsaid(job: HeldJob) -> str:
-    """The job's comment without that."""
+    """Return the job's comment without that."""
     return SAID.sub("", _comment(job))
 
 
@@ -128,7 +128,7 @@ class Teller:
     def _wanted(
         self, attempt: SbatchAttempt, job: HeldJob, statuses: Sequence[NodeStatus]
     ) -> tuple[str, ...] | None:
-        """What Slurm is to be told of the attempt's job, in words; None for nothing. Raises
+        """Return what Slurm is to be told of the attempt's job, in words; None for nothing. Raises
         NoAnswerError, RefusedError."""
         again = job.restarts > attempt.record["restarts"]
         if job.completing or job.over:
@@ -164,13 +164,8 @@ class Teller:
             return
         answering = (status for status in statuses if not (status.reason or "").startswith(SILENT))
         late = attempt.mine(job) and time.time() > released_s + self._site.gives_up_s(job.reason)
-        gives_up = self._declining.gives_up(
-            answering,
-            job.reason if late else None,
-            attempt.who,
-            attempt.origin,
-            tuple(attempt.names),
-        )
+        reason = job.reason if late else None
+        gives_up = self._declining.gives_up(answering, reason, *attempt.asks())
         if gives_up is None:
             return
         lost, retry_s = gives_up
@@ -182,9 +177,9 @@ class Teller:
             self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={said.strip()}")
 
     def _signal(self, job: HeldJob) -> tuple[str, ...]:
-        """How a job is asked to stop: its steps are signalled, and where there are none its batch
-        script with all that it has started. An srun that is signalled itself kills its step. Raises
-        NoAnswerError, RefusedError."""
+        """Return how a job is asked to stop: its steps are signalled, and where there are none its
+        batch script with all that it has started. An srun that is signalled itself kills its step.
+        Raises NoAnswerError, RefusedError."""
         hints = hints_of(str(job.entry.get("comment") or ""))
         signal = f"--signal={hints.signal}"
         if hints.batch_only:
@@ -213,8 +208,9 @@ class Teller:
                 self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={comment}")
 
     def puts_back(self, attempt: SbatchAttempt, job: HeldJob) -> bool:
-        """Whether an attempt that has ended is being put back into Slurm's queue, for its job is to
-        go on: it says so (85), or was asked to stop and has not done all. Raises OSError."""
+        """Return whether an attempt that has ended is being put back into Slurm's queue, for its
+        job is to go on: it says so (85), or was asked to stop and has not done all. Raises
+        OSError."""
         saved = job.status == SAVED_AND_STOPPED and "CANCELLED" not in job.states
         goes_on = saved or (job.status and attempt.stop is not None and not job.states & FINAL)
         if attempt.ended is not None or not job.over or not attempt.mine(job) or not goes_on:

@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,12 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
         user = self.folder.spec.get("user")
         return os.geteuid() if user is None else int(user["uid"])
 
+    def asks(self) -> tuple[Hashable, str, tuple[str, ...]]:
+        """Return whose limits it counts against, what tells its job, and its nodes."""
+        return self.uid, self.key.job, tuple(self.names)
+
     def holds(self) -> list[tuple[str, Part]]:
-        """What it takes of its nodes."""
+        """Return what it takes of its nodes."""
         return [
             (node["name"], Part(node["gpus"], node["cpus"], math.ceil(node["memory_gib"] * 1024)))
             for node in self.held()

@@ -25,7 +25,7 @@ TOGETHER_S = 120.0
 def specification(
     order: Order, known: Mapping[str, SlurmNode], folder: AttemptFolder
 ) -> dict[str, Any]:
-    """The record of an attempt to be started. Raises RefusedError."""
+    """Return the record of an attempt to be started. Raises RefusedError."""
     check(order)
     check_places(order, {name: node.status for name, node in known.items()}, {})
     environment = everybodys_environment(order, folder.progress_path)
@@ -60,8 +60,8 @@ def _mib(node: Node) -> int | None:
 
 
 def _share(asked: int, slot: Slot, node: Node, there: int | None) -> int:
-    """What is asked for; where that is nothing, as much of what is there as of its GPUs, for Slurm
-    would else give it one core and all of the memory."""
+    """Return what is asked for; where that is nothing, as much of what is there as of its GPUs, for
+    Slurm would else give it one core and all of the memory."""
     if asked or there is None:
         return max(1, asked)
     part = slot.gpus / node.gpus if slot.gpus else max(1, slot.cpus) / (node.cpus or 1)
@@ -69,8 +69,8 @@ def _share(asked: int, slot: Slot, node: Node, there: int | None) -> int:
 
 
 def parts(nodes: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Nodes by job: Slurm gives a job the same number of GPUs on each of its nodes, so that a gang
-    which has different numbers is several jobs. Their agents wait for each other."""
+    """Return nodes by job: Slurm gives a job the same number of GPUs on each of its nodes, so that
+    a gang which has different numbers is several jobs. Their agents wait for each other."""
     numbers = sorted({node.get("part", 0) for node in nodes})
     return [[node for node in nodes if node.get("part", 0) == part] for part in numbers]
 
@@ -78,7 +78,7 @@ def parts(nodes: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 def words(
     spec: Mapping[str, Any], folder: AttemptFolder, part: int, more: Sequence[str]
 ) -> list[str]:
-    """What sbatch is called with for a part of it. `more` goes before it."""
+    """Return what sbatch is called with for a part of it. `more` goes before it."""
     nodes = parts(spec["nodes"])[part]
     asked = [
         *more,
@@ -112,7 +112,7 @@ def _cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
 
 
 def job_name(folder: AttemptFolder, part: int) -> str:
-    """The name of the job of a part: no two of one name and user run at once
+    """Return the name of the job of a part: no two of one name and user run at once
     (`--dependency=singleton`), so that of a job which was submitted twice because an answer was
     lost only one can ever run."""
     place = hashlib.sha256(str(folder.path).encode()).hexdigest()[:8]
@@ -120,8 +120,8 @@ def job_name(folder: AttemptFolder, part: int) -> str:
 
 
 def script(spec: Mapping[str, Any], folder: AttemptFolder, part: int, python: str | None) -> str:
-    """What the job of a part runs: an agent on each node. A single one is the batch script itself,
-    which can be signalled alone."""
+    """Return what the job of a part runs: an agent on each node. A single one is the batch script
+    itself, which can be signalled alone."""
     agent = shlex.join([python or sys.executable, "-S", "-E", AGENT, str(folder.path)])
     nodes = parts(spec["nodes"])[part]
     if len(nodes) == 1:

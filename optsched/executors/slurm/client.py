@@ -85,11 +85,11 @@ class SlurmClient:
         self._deaf: tuple[float, str] | None = None
 
     def ask(self, program: str, *words: str, given: str = "", unix_times: bool = False) -> str:
-        """What a program prints that reads `given`, its times as people read them or in seconds
-        since the epoch.
+        """Return what a program prints that reads `given`, its times as people read them or in
+        seconds since the epoch.
 
-        Raises NoAnswerError where nobody knows whether it was done, RefusedError where it
-        certainly was not.
+        Raises NoAnswerError where nobody knows whether it was done, RefusedError where it certainly
+        was not.
         """
         if self._deaf is not None and time.monotonic() < self._deaf[0]:
             raise NoAnswerError(self._deaf[1])

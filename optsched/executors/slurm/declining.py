@@ -38,7 +38,7 @@ class Bar:
     until_s: float = 0.0
 
     def raise_again(self) -> float:
-        """For how long it is up now."""
+        """Return for how long it is up now."""
         seconds = min(LONGEST_S, FIRST_S * 2.0 ** min(self.times, 10))
         self.times += 1
         self.until_s = time.monotonic() + seconds
@@ -134,16 +134,16 @@ class Declining:
             bar.until_s = 0.0
 
     def limit(self, who: Hashable) -> str | None:
-        """Why no job of `who` is tried now; None if one is."""
+        """Return why no job of `who` is tried now; None if one is."""
         return self._why(("who", who))
 
     def left_s(self, who: Hashable) -> float:
-        """For how long none is."""
+        """Return for how long none is."""
         bar = self._bars.get(("who", who))
         return 0.0 if bar is None else max(0.0, bar.until_s - time.monotonic())
 
     def node(self, name: str) -> str | None:
-        """Why no job is tried on that node now; None if one is."""
+        """Return why no job is tried on that node now; None if one is."""
         return self._why(("node", name))
 
     def _why(self, what: Hashable) -> str | None:

@@ -35,7 +35,6 @@ NODES_EVERY = 5
 """Looks at jobs for one at the nodes."""
 OVERTIME_S = 10.0
 """So long after its time an attempt that its agents have not ended is cancelled in Slurm."""
-Jobs = Mapping[AttemptKey, list[SlurmJob]]
 
 
 class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
@@ -56,7 +55,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         self.client, self.site, self._declared = client, site, declared
         self._nodes: dict[str, SlurmNode] = {}
         self._nodes_s = self._jobs_s = -float("inf")
-        self._jobs: Jobs = {}
+        self._jobs: list[SlurmJob] = []
         self._others = Others(client)
         self.declining = Declining()
         self.reservations: list[Reservation] = []
@@ -72,8 +71,8 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
     # --- to see
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """All nodes as Slurm has them, in its order, less what it has given to others. Raises
-        NoAnswerError."""
+        """Return all nodes as Slurm has them, in its order, less what it has given to others.
+        Raises NoAnswerError."""
         with self._lock:
             if time.monotonic() >= self._nodes_s + NODES_EVERY * self.site.poll_s:
                 self._look_at_nodes()
@@ -115,7 +114,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         return (attempt for attempt in self._attempts.values() if attempt.ended is None)
 
     def _numbers(self) -> set[int]:
-        """Those of our jobs, as far as they are known."""
+        """Return those of our jobs, as far as they are known."""
         known = {
             number for attempt in self._attempts.values() for number in attempt.job_ids.values()
         }
@@ -133,7 +132,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
     def look(self, attempt: SlurmAttempt) -> Observation:
         """Return what is seen of an attempt."""
         seen = attempt.look(self._own(attempt))
-        self.declining.learn(seen, attempt.uid, attempt.key.job, tuple(attempt.names))
+        self.declining.learn(seen, *attempt.asks())
         return seen
 
     def _look_at_jobs(self, young_s: float = 0.0) -> None:
@@ -141,21 +140,14 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         if time.monotonic() < self._jobs_s + young_s:
             return
         with answered():
-            found = ask_jobs(self.client, self.site.which_jobs())
-        jobs: dict[AttemptKey, list[SlurmJob]] = {}
-        for job in found:
-            jobs.setdefault(job.key, []).append(job)
-        self._jobs, self._jobs_s = jobs, time.monotonic()
+            self._jobs = ask_jobs(self.client, self.site.which_jobs())
+        self._jobs_s = time.monotonic()
 
     def _own(self, attempt: SlurmAttempt) -> list[SlurmJob]:
         """Its jobs, the first submitted first: of others' that bear the same key neither owner nor
         folder agree."""
-        jobs = self._jobs.get(attempt.key, ())
-        mine = [
-            job
-            for job in jobs
-            if job.uid == attempt.uid and job.directory == str(attempt.folder.path)
-        ]
+        mark = attempt.key, attempt.uid, str(attempt.folder.path)
+        mine = (job for job in self._jobs if (job.key, job.uid, job.directory) == mark)
         return sorted(mine, key=lambda job: job.id)
 
     # ----------------------------------------------------------------------------------------------
@@ -198,13 +190,11 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
             if fresh:
                 self.drop(attempt)
             else:  # an earlier submission may still be on its way, or another part of it run
-                self._write_stop(attempt, None, None)
+                self._write_stop(attempt)
                 self.hasten(attempt)
             raise
         self._jobs_s = -float("inf")
-        number = said.strip().partition(";")[
-            0
-        ]  # with the cluster's name behind, where there are several
+        number, *_ = said.strip().split(";")  # the cluster's name, where there are several
         if not number.isdecimal():
             raise NoAnswerError(
                 f"sbatch said {said.strip()[:200]!r} where a job's number was expected"
@@ -223,7 +213,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
             return
         attempt.told_s = time.monotonic()
         self._jobs_s = -float("inf")
-        listed = [str(one) for one in sorted(ids)]
+        listed = [str(number) for number in sorted(ids)]
         with suppress(NoAnswerError, RefusedError):
             if any(job.waits for job in jobs) or not jobs:
                 self.client.ask("scancel", "--quiet", "--state=PENDING", *listed)
@@ -247,20 +237,17 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
                 self.client.ask("scancel", "--quiet", *(str(job.id) for job in unwanted))
 
     def _cannot_start(self, attempt: SlurmAttempt) -> bool:
-        """Whether a node that it waits for takes no jobs any more, or Slurm has had it wait for too
-        long; then it is given up. A node that is silent is waited for: it answers again soon, or
-        else Slurm says that it is down."""
-        names = tuple(attempt.names)
-        known = (self._nodes.get(name) for name in names)
+        """Return whether a node that it waits for takes no jobs any more, or Slurm has had it wait
+        for too long; then it is given up. A node that is silent is waited for: it answers again
+        soon, or else Slurm says that it is down."""
+        known = (self._nodes.get(name) for name in attempt.names)
         closed = [node.status for node in known if node is not None and not node.silent]
         late = (
             job.reason
             for job in self._own(attempt)
             if job.waits and time.time() > attempt.made_s + self.site.gives_up_s(job.reason)
         )
-        gives_up = self.declining.gives_up(
-            closed, next(late, None), attempt.uid, attempt.key.job, names
-        )
+        gives_up = self.declining.gives_up(closed, next(late, None), *attempt.asks())
         if gives_up is None:
             return False
         why, retry_s = gives_up

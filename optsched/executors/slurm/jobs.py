@@ -62,7 +62,8 @@ class SlurmJob:
 
 
 def ask_jobs(client: SlurmClient, which: tuple[str, ...]) -> list[SlurmJob]:
-    """All jobs with a key in their comment, of those that the options `which` of squeue leave.
+    """Return all jobs with a key in their comment, of those that the options `which` of squeue
+    leave.
 
     Raises NoAnswerError, RefusedError. `squeue --json` would take ten times as long, and in Slurm
     22.05 leaves nothing out.
@@ -77,16 +78,17 @@ def ask_jobs(client: SlurmClient, which: tuple[str, ...]) -> list[SlurmJob]:
 
 
 def read_jobs(text: str, mark: str) -> Iterator[SlurmJob]:
-    """Jobs in what squeue prints, lines that begin with `mark`; jobs without a key are left out."""
+    """Return jobs in what squeue prints, lines that begin with `mark`; jobs without a key are left
+    out."""
     line = re.compile(
         rf"{re.escape(mark)}\|(\d+)\|([A-Z_]+)\|(\d+)\|([^|]*)\|([^|]*)\|(.*)\|([^|]*)\|([^|]*)"
     )
-    for found in map(line.fullmatch, text.split("\n")):
-        if found is None:
+    for match in map(line.fullmatch, text.split("\n")):
+        if match is None:
             continue
-        key = AttemptKey.parse(found[8])
+        key = AttemptKey.parse(match[8])
         if key is not None:
-            nodes, name, directory, reason = found.group(4, 5, 6, 7)
+            nodes, name, directory, reason = match.group(4, 5, 6, 7)
             yield SlurmJob(
-                int(found[1]), found[2], int(found[3]), nodes, name, directory, reason, key
+                int(match[1]), match[2], int(match[3]), nodes, name, directory, reason, key
             )

@@ -53,7 +53,7 @@ class SlurmNode:
 def ask_nodes(
     client: SlurmClient, declared: Mapping[str, Node], partition: str | None
 ) -> list[SlurmNode]:
-    """Nodes of `partition`, or all; of those `declared` only these, if there are any. Raises
+    """Return nodes of `partition`, or all; of those `declared` only these, if there are any. Raises
     NoAnswerError, RefusedError."""
     version = re.search(r"(\d+)\.(\d+)", client.ask("scontrol", "--version"))
     new = version is not None and (int(version[1]), int(version[2])) >= NODES_IN_SCONTROL
@@ -63,7 +63,8 @@ def ask_nodes(
 
 @understood("nodes")
 def read_nodes(text: str, declared: Mapping[str, Node], partition: str | None) -> list[SlurmNode]:
-    """Nodes in the JSON of `sinfo` (22.05) or `scontrol show nodes` (later), in Slurm's order.
+    """Return nodes in the JSON of `sinfo` (22.05) or `scontrol show nodes` (later), in Slurm's
+    order.
 
     Of `declared` nodes what Slurm does not know is taken: rack, labels and memory of GPUs. Raises
     NoAnswerError where the text is something else.
@@ -77,7 +78,7 @@ def read_nodes(text: str, declared: Mapping[str, Node], partition: str | None) -
 
 
 def number(value: Any) -> int | None:
-    """A number of Slurm's JSON; None where it is not set or infinite."""
+    """Return a number of Slurm's JSON; None where it is not set or infinite."""
     if isinstance(value, dict):
         return int(value["number"]) if value.get("set") and not value.get("infinite") else None
     return None if value is None else int(value)
@@ -89,11 +90,11 @@ def words(value: Any) -> list[str]:
 
 
 def gpus(gres: str) -> list[tuple[str | None, int]]:
-    """Types and counts of GPUs in a text as "gpu:a100:4(S:0-1),shard:8"."""
+    """Return types and counts of GPUs in a text as "gpu:a100:4(S:0-1),shard:8"."""
     return [
-        (found[1], int(found[2]))
-        for found in map(GPU.fullmatch, re.split(r",(?![^(]*\))", gres))
-        if found
+        (match[1], int(match[2]))
+        for match in map(GPU.fullmatch, re.split(r",(?![^(]*\))", gres))
+        if match
     ]
 
 

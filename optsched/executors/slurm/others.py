@@ -53,7 +53,7 @@ class Reservation:
     nodes: frozenset[str]
 
     def says(self, now_s: float) -> str:
-        """A clause on a node of it."""
+        """Return a clause on a node of it."""
         if self.start_s <= now_s:
             return f"is reserved ({self.name})"
         return f"is reserved in {(self.start_s - now_s) / 60:.0f} min ({self.name})"
@@ -67,7 +67,8 @@ class Others:
         self._known: dict[tuple[int, str], dict[str, Part]] = {}
 
     def held(self, names: Container[str], ours: Container[int]) -> dict[str, Part]:
-        """By node, what is held of the nodes `names` by jobs whose numbers are not among `ours`.
+        """Return by node, what is held of the nodes `names` by jobs whose numbers are not among
+        `ours`.
 
         Raises NoAnswerError, RefusedError.
         """
@@ -89,8 +90,8 @@ class Others:
 
 @understood("jobs")
 def read_holdings(text: str, which: Container[int]) -> dict[int, dict[str, Part]]:
-    """What jobs hold, by number and node, from the JSON of squeue. Raises NoAnswerError where it is
-    something else."""
+    """Return what jobs hold, by number and node, from the JSON of squeue. Raises NoAnswerError
+    where it is something else."""
     entries = [entry for entry in json.loads(text)["jobs"] if int(entry["job_id"]) in which]
     return {int(entry["job_id"]): _holding(entry) for entry in entries}
 
@@ -114,7 +115,7 @@ def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
 
 
 def _part(gpus: int | None, allocated: Mapping[str, Any]) -> Part:
-    """What is allocated of a node: of cores a count, or each of them with its state."""
+    """Return what is allocated of a node: of cores a count, or each of them with its state."""
     memory = allocated.get("memory_allocated", (allocated.get("memory") or {}).get("allocated"))
     cpus = allocated.get("cpus")
     count = cpus.get("count") if isinstance(cpus, Mapping) else None
@@ -140,13 +141,13 @@ def read_reservations(text: str) -> list[Reservation]:
         r"^ReservationName=(\S+) StartTime=(\d+) EndTime=(\d+) .*?\bNodes=(\S+)", re.MULTILINE
     )
     return [
-        Reservation(found[1], float(found[2]), float(found[3]), frozenset(split_nodes(found[4])))
-        for found in line.finditer(text)
+        Reservation(match[1], float(match[2]), float(match[3]), frozenset(split_nodes(match[4])))
+        for match in line.finditer(text)
     ]
 
 
 def without(status: NodeStatus, held: Part, ours: Part) -> NodeStatus:
-    """The node less what others hold of it, but never less than what `ours` hold already."""
+    """Return the node less what others hold of it, but never less than what `ours` hold already."""
     node = status.node
     if held == Part() or not status.usable:
         return status
@@ -172,7 +173,7 @@ def _left(there: Amount | None, held: Amount, ours: Amount) -> Amount | None:
 
 
 def reserved(status: NodeStatus, reservations: Collection[Reservation], now_s: float) -> NodeStatus:
-    """The node closed to new jobs where a reservation has it, or will within `SOON_S`."""
+    """Return the node closed to new jobs where a reservation has it, or will within `SOON_S`."""
     soon = (
         reservation
         for reservation in reservations

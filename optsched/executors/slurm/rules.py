@@ -33,15 +33,15 @@ class Rules(PluginOptions):
     )
 
     def may_be_stopped(self, entry: Mapping[str, Any], agrees: bool) -> tuple[bool, bool]:
-        """Whether a job of Slurm's may be stopped for others, and whether even where nobody
-        knows that it saves. `agrees` is what its user says, which does not count where its QOS
-        or account decides."""
+        """Return whether a job of Slurm's may be stopped for others, and whether even where nobody
+        knows that it saves. `agrees` is what its user says, which does not count where its QOS or
+        account decides."""
         if entry.get("qos") in self.preempt_qos or entry.get("account") in self.preempt_accounts:
             return True, True
         return agrees and self.preempt != "none", self.preempt == "all"
 
     def weight(self, entry: Mapping[str, Any]) -> float:
-        """What the site says a job of Slurm's weighs."""
+        """Return what the site says a job of Slurm's weighs."""
         by_qos = self.qos_weight.get(str(entry.get("qos")), 1.0)
         return by_qos * self.account_weight.get(str(entry.get("account")), 1.0)
 

@@ -44,7 +44,7 @@ class Site(Rules):
     ] = None
 
     def words(self) -> list[str]:
-        """What each sbatch is given."""
+        """Return what each sbatch is given."""
         named = {
             "partition": self.partition,
             "reservation": self.reservation,
@@ -62,24 +62,24 @@ class Site(Rules):
         return (f"--user={pwd.getpwuid(os.geteuid()).pw_name}",)
 
     def reserved(self, client: SlurmClient) -> frozenset[str] | None:
-        """Nodes of the reservation, None where there is none named. Raises NoAnswerError,
+        """Return nodes of the reservation, None where there is none named. Raises NoAnswerError,
         RefusedError."""
         if self.reservation is None:
             return None
         text = client.ask("scontrol", "--oneliner", "show", "reservation", self.reservation)
-        found = re.search(r"(?:^|\s)Nodes=(\S+)", text)
-        if found is None:
+        match = re.search(r"(?:^|\s)Nodes=(\S+)", text)
+        if match is None:
             raise NoAnswerError(
                 f"scontrol does not say which nodes reservation {self.reservation} has"
             )
-        return frozenset(split_nodes(found[1]))
+        return frozenset(split_nodes(match[1]))
 
     def gives_up_s(self, reason: str) -> float:
-        """For how long Slurm may have a job wait for that reason."""
+        """Return for how long Slurm may have a job wait for that reason."""
         return min(SURE_S, self.start_timeout_s) if LIMIT.match(reason) else self.start_timeout_s
 
     def describe(self, declared: Collection[str]) -> str:
-        """A clause that says which nodes are meant."""
+        """Return a clause that says which nodes are meant."""
         parts = [f"of partition {self.partition}"] if self.partition is not None else []
         parts += [f"in reservation {self.reservation}"] if self.reservation is not None else []
         parts += ["that [[nodes]] names"] if declared else []
@@ -95,7 +95,7 @@ def heartbeat_of(partition: str) -> Path:
 
 
 def split_nodes(text: str) -> list[str]:
-    """Names in Slurm's hostlist, as "a[1-2,5],b7"."""
+    """Return names in Slurm's hostlist, as "a[1-2,5],b7"."""
     if text == "(null)":
         return []
     return [name for part in re.split(r",(?![^\[]*\])", text) for name in expand_hostlist(part)]

@@ -19,31 +19,24 @@ PATIENCE_S = 1.0
 def parents() -> dict[str, str]:
     """Folders below which groups can be made, by kind; a kind that nobody here may use is left
     out."""
-    found: dict[str, str] = {}
+    by_kind: dict[str, str] = {}
     own = _own()
     for kind, point, mine in _mounts():
-        folders = (
-            [point + own[mine], os.path.dirname(point + own[mine]), point]
-            if mine in own
-            else [point]
-        )
+        ours = point + own.get(mine, "")
+        folders = [
+            folder
+            for folder in dict.fromkeys((ours, os.path.dirname(ours), point))
+            if folder.startswith(point) and os.access(folder, os.W_OK) and os.path.isdir(folder)
+        ]
+        if kind != "unified":
+            by_kind.update({kind: folders[0]} if folders and kind not in by_kind else {})
+            continue
         for folder in folders:
-            if (
-                not folder.startswith(point)
-                or not os.access(folder, os.W_OK)
-                or not os.path.isdir(folder)
-            ):
-                continue
-            if kind != "unified":
-                found.setdefault(kind, folder)
-                break
             kinds = _delegated(folder)
-            if kinds == ["kill"] and folder != folders[-1]:
-                continue  # one further up may have more
-            for each in kinds:
-                found[each] = folder
-            break
-    return found
+            if kinds != ["kill"] or folder == point:  # else one further up may have more
+                by_kind.update(dict.fromkeys(kinds, folder))
+                break
+    return by_kind
 
 
 def below(parents: "dict[str, str]", job: str, folder: str) -> "dict[str, str]":
@@ -56,38 +49,38 @@ def below(parents: "dict[str, str]", job: str, folder: str) -> "dict[str, str]":
 
 def _mounts() -> list[tuple[str, str, str]]:
     """Kind, where it is mounted, and the key of our own group in it; version 2 first."""
-    found = []
+    mounts = []
     with open("/proc/self/mountinfo") as file:
         for line in file:
             left, right = line.split(" - ")
             kind, _, options = right.split()[:3]
             point = left.split()[4]
             if kind == "cgroup2":
-                found.append(("unified", point, ""))
+                mounts.append(("unified", point, ""))
             elif kind == "cgroup":
-                found += [
+                mounts += [
                     (name, point, name)
                     for name in options.split(",")
                     if name in ("memory", "cpuset")
                 ]
-    return sorted(found, key=lambda entry: entry[0] != "unified")
+    return sorted(mounts, key=lambda entry: entry[0] != "unified")
 
 
 def _own() -> dict[str, str]:
-    """The group of this process by controller, "" for version 2, as a path below the mount ("" for
-    its top)."""
-    found = {}
+    """Return the group of this process by controller, "" for version 2, as a path below the mount
+    ("" for its top)."""
+    groups = {}
     with open("/proc/self/cgroup") as file:
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
             for name in controllers.split(","):
-                found[name] = path.rstrip("/")
-    return found
+                groups[name] = path.rstrip("/")
+    return groups
 
 
 def _delegated(folder: str) -> list[str]:
-    """What groups below a folder of version 2 can do; controllers that are there are switched
-    on."""
+    """Return what groups below a folder of version 2 can do; controllers that are there are
+    switched on."""
     kinds = ["kill"]
     try:
         offered = _read(f"{folder}/cgroup.controllers").split()
@@ -131,7 +124,7 @@ class Groups:
                     _remove(lost)
 
     def limits_memory(self) -> bool:
-        """Whether the kernel holds the memory limit."""
+        """Return whether the kernel holds the memory limit."""
         return "memory" in self.folders
 
     def add(self, pid: int) -> None:
@@ -145,7 +138,7 @@ class Groups:
                     _remove(folder)
 
     def memory_exceeded(self) -> bool:
-        """Whether the kernel killed a process for the memory limit."""
+        """Return whether the kernel killed a process for the memory limit."""
         for name in ("memory.events", "memory.oom_control"):
             try:
                 lines = _read(f"{self.folders['memory']}/{name}").splitlines()
@@ -156,13 +149,13 @@ class Groups:
 
     def pids(self) -> list[int]:
         """Processes in any of the groups."""
-        found: dict[int, None] = {}
+        pids: dict[int, None] = {}
         for folder in self.folders.values():
             try:
-                found.update(dict.fromkeys(map(int, _read(f"{folder}/cgroup.procs").split())))
+                pids.update(dict.fromkeys(map(int, _read(f"{folder}/cgroup.procs").split())))
             except OSError:
                 continue
-        return list(found)
+        return list(pids)
 
     def kill(self) -> None:
         """SIGKILL to all processes of the group at once, where the kernel can."""

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import records
-    from .supervisor import HEARD, Supervisor
+    from .supervisor import HEARD, Supervisor, alone
 else:
     import records
-    from supervisor import HEARD, Supervisor
+    from supervisor import HEARD, Supervisor, alone
 
 GATHER_EVERY_S = 0.1
 
@@ -55,11 +55,11 @@ class GangSupervisor(Supervisor):
         records.write_reserved(f"{self.folder}/exit.json", ending)
 
     def never_began(self) -> "str | None":
-        """Why the command has not begun, where nobody else says it."""
+        """Return why the command has not begun, where nobody else says it."""
         return None
 
     def stop_record(self) -> "dict[str, Any] | None":
-        """That it is to end: its grace runs from when it is seen here, by the clock of this
+        """Return that it is to end: its grace runs from when it is seen here, by the clock of this
         host."""
         stop = self.read_stop()
         if stop is None or stop["grace_s"] is None:
@@ -69,7 +69,7 @@ class GangSupervisor(Supervisor):
         return {**stop, "until_monotonic_s": until_s}
 
     def read_stop(self) -> "dict[str, Any] | None":
-        """That it is to end."""
+        """Return that it is to end."""
         return records.read(f"{self.above}/stop.json")
 
     def wait(self, seconds: float) -> None:
@@ -113,7 +113,7 @@ class GangSupervisor(Supervisor):
         return True
 
     def address(self) -> str:
-        """Where the others reach this host."""
+        """Return where the others reach this host."""
         try:
             return socket.gethostbyname(socket.gethostname())
         except OSError:
@@ -126,9 +126,7 @@ def supervise_here(
     """Run what the spec of an attempt says for the node `name`, as the user that we are, and return
     its supervisor; None where that was done before. `claim` says who we are.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.closerange(3, 1 << 20)
+    alone()
     folder = f"{attempt}/{name}"
     spec = records.read(f"{folder}/spec.json") or records.read(f"{attempt}/spec.json")
     node = None if spec is None else next((n for n in spec["nodes"] if n["name"] == name), None)
@@ -146,7 +144,7 @@ def supervise_here(
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
+    """Return a port that nobody uses now."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -42,5 +42,5 @@ class Watch:
 
     @staticmethod
     def exceeded(limit_bytes: int) -> str:
-        """The reason to give for one that was killed."""
+        """Return the reason to give for one that was killed."""
         return f"its memory limit of {limit_bytes / (1 << 30):g} GiB was exceeded"

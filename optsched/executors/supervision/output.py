@@ -54,7 +54,7 @@ class Output:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, opened in (
             (0, nothing),
-            *((i + 1, one[2]) for i, one in enumerate(self._streams)),
+            *((i + 1, writes) for i, (_, _, writes) in enumerate(self._streams)),
         ):
             os.dup2(opened, descriptor)
 
@@ -96,7 +96,7 @@ class Output:
 
 
 def _written(file: int, data: bytes) -> int:
-    """How many bytes could be written: on a full disk fewer, and the command goes on all the
+    """Return how many bytes could be written: on a full disk fewer, and the command goes on all the
     same."""
     done = 0
     with suppress(OSError):

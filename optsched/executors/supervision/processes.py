@@ -45,13 +45,13 @@ def identity(pid: int) -> Identity | None:
 
 
 def alive(process: Identity) -> bool:
-    """Whether it still runs; one that has ended and waits for its parent does not."""
+    """Return whether it still runs; one that has ended and waits for its parent does not."""
     fields = _stat(process[0])
     return fields is not None and int(fields[19]) == process[1] and fields[0] not in "ZX"
 
 
 def open_pidfd(process: Identity) -> int | None:
-    """A descriptor that becomes readable when the process ends, None if it has."""
+    """Return a descriptor that becomes readable when the process ends, None if it has."""
     try:
         descriptor = os.pidfd_open(process[0])
     except OSError:
@@ -84,7 +84,7 @@ def send_all(pids: list[int], number: int) -> None:
 
 
 def every() -> list[int]:
-    """All process ids."""
+    """Return all process ids."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
@@ -92,25 +92,25 @@ def descendants(root: int) -> list[int]:
     """Children of `root`, their children and so on, without those that have ended and wait to be
     reaped."""
     children = _children if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else _table()
-    found, rest = [], [root]
+    pids, rest = [], [root]
     while rest:
         for pid in children(rest.pop()):
             rest.append(pid)
             fields = _stat(pid)
             if fields is not None and fields[0] not in "ZX":
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
+                pids += map(int, file.read().split())
     except OSError:  # it or one of its threads has just ended
         pass
-    return found
+    return pids
 
 
 def _table() -> "Callable[[int], list[int]]":
@@ -126,7 +126,7 @@ def _table() -> "Callable[[int], list[int]]":
 def marked(*marks: bytes) -> list[int]:
     """Processes in whose first environment all `marks` ("NAME=value") stand, as far as we may look
     into them."""
-    found = []
+    pids = []
     for pid in every():
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
@@ -134,8 +134,8 @@ def marked(*marks: bytes) -> list[int]:
         except OSError:
             continue
         if all(mark in environment for mark in marks):
-            found.append(pid)
-    return found
+            pids.append(pid)
+    return pids
 
 
 def kill_leftovers(groups: "Groups", shim: "Identity | None", attempt: str, node: str) -> bool:
@@ -163,12 +163,12 @@ def in_session(leader: Identity) -> list[int]:
     now = _stat(leader[0])
     if now is not None and int(now[19]) != leader[1]:
         return []
-    found = []
+    pids = []
     for pid in every():
         fields = _stat(pid)
         if fields is not None and int(fields[3]) == leader[0] and fields[0] not in "ZX":
-            found.append(pid)
-    return found
+            pids.append(pid)
+    return pids
 
 
 def resident_bytes(pids: list[int]) -> int:

@@ -86,6 +86,15 @@ def write_reserved(path: "Where", record: "dict[str, Any]", durable: bool = True
         sync_folder(os.path.dirname(path))
 
 
+def stop(grace_s: "float | None", lost: "str | None" = None) -> "dict[str, Any]":
+    """Return what is recorded of an attempt that is to end, after `grace_s` by force, at once where
+    that is None. `lost` is why, where nobody asked for it."""
+    overdue = None
+    if grace_s is not None and lost is None:
+        overdue = f"did not stop within the {grace_s:g} s it was given, and was killed"
+    return {"asked_s": time.time(), "grace_s": grace_s, "overdue": overdue, "lost": lost}
+
+
 def ending(
     status: "int | None", reason: "str | None", started_s: "float | None", asked: bool = False
 ) -> "dict[str, Any]":
@@ -100,7 +109,7 @@ def ending(
 
 
 def read(path: "Where") -> "dict[str, Any] | None":
-    """The record at `path`; None where there is none or what is there is no record. Raises
+    """Return the record at `path`; None where there is none or what is there is no record. Raises
     OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

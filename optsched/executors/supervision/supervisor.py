@@ -48,9 +48,7 @@ NEVER = float("inf")
 
 def supervise(folder: str) -> None:
     """Run what the attempt's spec says for this node, unless that was done before."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.closerange(3, 1 << 20)
+    alone()
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -65,6 +63,13 @@ def supervise(folder: str) -> None:
     Supervisor(folder, spec, node).run()
     sys.stderr.flush()
     os._exit(0)  # all is written; taking the interpreter down would only take time
+
+
+def alone() -> None:
+    """Hear what supervisors are told, and let go of whatever was open."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.closerange(3, 1 << 20)
 
 
 class Supervisor:
@@ -177,7 +182,7 @@ class Supervisor:
                 self.command.signal(signal.SIGTERM)
 
     def stop_record(self) -> "dict[str, Any] | None":
-        """That it is to end, and until when."""
+        """Return that it is to end, and until when."""
         return records.read(f"{self.above}/stop.json")
 
     def reap(self) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...duration import human
 from ...picture.axis import TimeUnit, time_unit
+from ...picture.chart import SIZES
 from ...picture.facts import percent
 from ...picture.palette import INK, MUTED, PAPER, QUEUE, shade
 from ...picture.style import AXIS, GROUND, LEGEND, TIME_TICKS, heading
@@ -14,7 +15,6 @@ from ..metrics import Metrics
 from ..metrics.waiting import REASONS
 from ..record import Floats
 from .series import (
-    SIZES,
     Curves,
     distribution,
     gpus_in_use,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...picture.palette import QUEUE
+from ...picture.chart import BLOCKED, SIZES, SMALLEST
 from ..metrics import Metrics
 from ..metrics.steps import held
 from ..metrics.use import gpus_held, parts, type_name
@@ -22,12 +22,6 @@ THINNED = 200
 LONG_TAIL, TAIL_SHOWN, TAIL_STEPS = 2.0, 1.25, 0.2
 """Where the last job completes this many times later than it was submitted, only so much of that is
 shown at first; the rest has this share of the steps."""
-
-SIZES = tuple(QUEUE)[:-1]
-"""Names of the sizes of gangs that are told apart."""
-SMALLEST = (0, 1, 2, 4, 8)
-"""The smallest gang of each of them."""
-BLOCKED = tuple(QUEUE)[-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

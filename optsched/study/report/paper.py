@@ -28,8 +28,6 @@ def pictures(
 
     with rc_context(STYLE):
         figure = draw(chart, foot)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # it is laid out; once for all kinds
         return {kind: saved(figure, kind, dpi=130) for kind in kinds}
 
 

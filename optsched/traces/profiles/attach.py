@@ -7,10 +7,12 @@ docs/formats.md, "Measured profiles", states the rule for users.
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import blake2b
 from itertools import accumulate
 from operator import attrgetter
 
+from ...estimates.history import gang
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
 from ...model.job import Elastic, Job
@@ -41,15 +43,12 @@ def attach(instance: Instance, seed: int, *, overheads: bool = True) -> Instance
     profile says is kept. Equal profiles are one object. `overheads` False leaves saving, loading
     and starting free.
     """
-    groups = _groups(instance)
     drawn: dict[object, tuple[Family, bytes]] = {}
-    lists: dict[object, _Weighted] = {}
-    for key, (gang, total_s, count) in groups.items():
+    weighted = cache(_weighted)
+    for key, (largest, total_s, count) in _groups(instance).items():
         digest = blake2b(f"{seed} {key!r}".encode(), digest_size=16).digest()
-        kind = (gang, gang == 1 and total_s < SHORT_S * count)
-        if kind not in lists:
-            lists[kind] = _weighted(*kind)
-        drawn[key] = lists[kind].pick(digest[:8]), digest[8:]
+        families = weighted(largest, largest == 1 and total_s < SHORT_S * count)
+        drawn[key] = families.pick(digest[:8]), digest[8:]
     of = _Profiles(instance.cluster, overheads).of
     jobs = tuple(
         _with_profile(job, of(job, *drawn[_group(job)])) if _is_open(job) else job
@@ -58,6 +57,7 @@ def attach(instance: Instance, seed: int, *, overheads: bool = True) -> Instance
     return replace(instance, jobs=jobs)
 
 
+Gpus = int | Elastic
 FIELDS = tuple(name for name in Job.__dataclass_fields__ if name != "profile")
 READ, WRITE = (
     attrgetter(*FIELDS),
@@ -81,27 +81,23 @@ def _is_open(job: Job) -> bool:
     return not job.modes and job.gpus != 0
 
 
-def _gang(job: Job) -> int:
-    return job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
-
-
 def _group(job: Job) -> object:
     """What jobs of one family have in common: user and command, without a command user and gang
     size."""
     if job.command is not None:
         return job.user, job.command
-    return job.id if job.user is None else (job.user, _gang(job))
+    return job.id if job.user is None else (job.user, gang(job))
 
 
 def _groups(instance: Instance) -> dict[object, tuple[int, int, int]]:
     """For each group the largest gang, and the seconds and number of its jobs: whole numbers, so
     order is nothing."""
-    found: dict[object, tuple[int, int, int]] = {}
+    groups: dict[object, tuple[int, int, int]] = {}
     for job in filter(_is_open, instance.jobs):
-        key, gang = _group(job), _gang(job)
-        largest, total_s, count = found.get(key, (gang, 0, 0))
-        found[key] = gang if gang > largest else largest, total_s + int(job.work_s), count + 1
-    return found
+        key = _group(job)
+        largest, total_s, count = groups.get(key, (0, 0, 0))
+        groups[key] = max(largest, gang(job)), total_s + int(job.work_s), count + 1
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +114,18 @@ class _Weighted:
 
 
 def _weighted(
-    gang: int, short: bool, fits: Callable[[Family], bool] = lambda family: True
+    gpus: int, short: bool, fits: Callable[[Family], object] = lambda family: True
 ) -> _Weighted:
-    """Families that were measured at the gang's size (or, where none was, at the largest), and
-    fit."""
-    size = min(gang, max(family.largest_gang for family in FAMILIES.values()))
-    able = tuple(
-        family for family in FAMILIES.values() if family.largest_gang >= size and fits(family)
-    )
-    able = able or tuple(filter(fits, FAMILIES.values()))
+    """Return the families that were measured at the gang's size (or, where none was, at the
+    largest), and fit."""
+    size = min(gpus, max(family.largest_gang for family in FAMILIES.values()))
+    fitting = [family for family in FAMILIES.values() if fits(family)]
+    able = [family for family in fitting if family.largest_gang >= size] or fitting
     favoured = [
-        short if family.gpu_memory_gib <= SMALL_GIB else gang >= LARGE_GANG for family in able
+        short if family.gpu_memory_gib <= SMALL_GIB else gpus >= LARGE_GANG for family in able
     ]
-    return _Weighted(able, tuple(accumulate(FAVOUR if favour else 1.0 for favour in favoured)))
+    weights = accumulate(FAVOUR if favour else 1.0 for favour in favoured)
+    return _Weighted(tuple(able), tuple(weights))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -139,34 +134,24 @@ def _weighted(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """GPU nodes of one type: what one of them has at least for each GPU, and its GPUs by their
-    memory."""
+    """GPU nodes of one type."""
 
     gpu_type: str | None
-    cores: int | None
-    memory_gib: float | None
-    gpus: tuple[tuple[float, int], ...]
-    largest_node: int
+    nodes: tuple[Node, ...]
 
-    def holds(self, gpu_memory_gib: float, gang: int) -> bool:
-        """Whether a gang finds enough GPUs with so much memory here."""
-        return sum(count for gib, count in self.gpus if gib >= gpu_memory_gib) >= gang
+    @property
+    def cores(self) -> int | None:
+        """What each of them has at least for each GPU."""
+        known = (node.cpus // node.gpus for node in self.nodes if node.cpus is not None)
+        return min(known, default=None)
 
-
-def _kind(gpu_type: str | None, nodes: list[Node]) -> _Kind:
-    cores = [node.cpus // node.gpus for node in nodes if node.cpus is not None]
-    memory = [node.memory_gib / node.gpus for node in nodes if node.memory_gib is not None]
-    gpus = tuple(
-        (float("inf") if node.gpu_memory_gib is None else node.gpu_memory_gib, node.gpus)
-        for node in nodes
-    )
-    return _Kind(
-        gpu_type,
-        min(cores, default=None),
-        min(memory, default=None),
-        gpus,
-        max(node.gpus for node in nodes),
-    )
+    def holds(self, gpu_memory_gib: float, gpus: int) -> bool:
+        """Tell whether a gang finds enough GPUs with so much memory here."""
+        return gpus <= sum(
+            node.gpus
+            for node in self.nodes
+            if node.gpu_memory_gib is None or node.gpu_memory_gib >= gpu_memory_gib
+        )
 
 
 class _Profiles:
@@ -179,89 +164,81 @@ class _Profiles:
         for node in cluster.nodes:
             if node.gpus:
                 by_type.setdefault(node.gpu_type, []).append(node)
-        self.kinds = tuple(_kind(gpu_type, nodes) for gpu_type, nodes in by_type.items())
-        self.known: dict[object, Profile] = {}
-        self.made: dict[object, Profile] = {}
+        self.kinds = tuple(_Kind(gpu_type, tuple(nodes)) for gpu_type, nodes in by_type.items())
         self.equal: dict[Profile, Profile] = {}
-        self.others: dict[object, _Weighted] = {}
+        self._able = cache(self._able_kinds)
+        self._profile = cache(self._merged)
+        self._others = cache(self._other_families)
 
     def of(self, job: Job, family: Family, draw: bytes) -> Profile:
-        """The profile of `job`, whose group drew `family`; `draw` decides where it does not fit."""
-        at = job.profile, family.name, job.gpus
-        if at in self.known:
-            return self.known[at]
-        named = family_of(job.profile.name) or family
-        if self._able(job.profile, named, _gang(job)):
-            self.known[at] = self._made(job, named)
-            return self.known[at]
-        demand = (job.profile, job.gpus)
-        if demand not in self.others:
-            self.others[demand] = _weighted(
-                _gang(job), False, lambda other: bool(self._able(job.profile, other, _gang(job)))
-            )
-        if not self.others[demand].families:
-            return self.equal.setdefault(job.profile, job.profile)
-        return self._made(job, self.others[demand].pick(draw))
+        """Return the profile of `job`, whose group drew `family`; `draw` decides where it does not
+        fit."""
+        own = job.profile
+        named = family_of(own.name) or family
+        if not self._able(own, named.name, gang(job)):
+            others = self._others(own, job.gpus)
+            if not others.families:
+                return self.equal.setdefault(own, own)
+            named = others.pick(draw)
+        return self._profile(own, named.name, job.gpus)
 
-    def _made(self, job: Job, family: Family) -> Profile:
-        key = job.profile, family.name, job.gpus
-        if key not in self.made:
-            kinds = self._able(job.profile, family, _gang(job))
-            made = self._merged(job.profile, family, job, kinds)
-            self.made[key] = self.equal.setdefault(made, made)
-        return self.made[key]
+    def _other_families(self, own: Profile, gpus: Gpus) -> _Weighted:
+        most = _most(gpus)
+        return _weighted(most, False, lambda family: self._able(own, family.name, most))
 
-    def _able(self, own: Profile, family: Family, gang: int) -> tuple[_Kind, ...]:
-        """The kinds of nodes that the job may use and that hold it."""
-        need = own.gpu_memory_gib or family.gpu_memory_gib
+    def _able_kinds(self, own: Profile, name: str, gpus: int) -> tuple[_Kind, ...]:
+        """Return the kinds of nodes that the job may use and that hold it."""
+        need = own.gpu_memory_gib or FAMILIES[name].gpu_memory_gib
         return tuple(
             kind
             for kind in self.kinds
             if (not own.rate or kind.gpu_type is None or own.rate.get(kind.gpu_type))
-            and kind.holds(need, gang)
+            and kind.holds(need, gpus)
         )
 
-    def _merged(self, own: Profile, family: Family, job: Job, kinds: tuple[_Kind, ...]) -> Profile:
-        """The family's profile with what the job's own says in place."""
-        gang, reference = _gang(job), self._reference(own, family, kinds)
+    def _merged(self, own: Profile, name: str, gpus: Gpus) -> Profile:
+        """Return the family's profile with what the job's own says in place."""
+        family, most = FAMILIES[name], _most(gpus)
+        kinds = self._able(own, name, most)
+        nodes = [node for kind in kinds for node in kind.nodes]
+        reference = self._reference(own, family, kinds)
         known = {
             kind.gpu_type: known_type(kind.gpu_type) for kind in kinds if kind.gpu_type is not None
         }
-        memory = [kind.memory_gib for kind in kinds if kind.memory_gib is not None]
-        gpus = _gpus(family, job.gpus) if isinstance(job.gpus, Elastic) else {}
-        ratio = (
-            _spread(family, gang)
-            if not gpus and gang <= max(kind.largest_node for kind in kinds)
-            else 1.0
-        )
+        memory = [node.memory_gib / node.gpus for node in nodes if node.memory_gib is not None]
+        rates = _rates_by_gpus(family, gpus) if isinstance(gpus, Elastic) else {}
+        spread = 1.0
+        if not rates and most <= max(node.gpus for node in nodes):
+            spread = _spread(family, most)
         sharing = Sharing(duty=family.duty, partners=dict(family.partners))
         saves = own.checkpoint_s or own.restore_s or own.startup_s
         costs = own if saves else family
-        return replace(
+        relative = {
+            gpu_type: round(_speed(family, gpu_type) / _speed(family, reference), 4)
+            for gpu_type in known
+        }
+        power_w = {
+            gpu_type: round(TRAINING_SHARE * BOARD_W[board], 1)
+            for gpu_type, board in known.items()
+            if board
+        }
+        made = replace(
             own,
             name=family.name,
-            rate=own.rate
-            if len(set(own.rate.values())) > 1
-            else {
-                gpu_type: round(_speed(family, gpu_type) / _speed(family, reference), 4)
-                for gpu_type in known
-            },
-            gpus=own.gpus or gpus,
+            rate=own.rate if len(set(own.rate.values())) > 1 else relative,
+            gpus=own.gpus or rates,
             cpus_per_gpu=own.cpus_per_gpu or _cores(family, kinds, reference),
-            locality=own.locality or (Locality(rack=ratio, cluster=ratio) if ratio < 1 else None),
+            locality=own.locality
+            or (Locality(rack=spread, cluster=spread) if spread < 1 else None),
             sharing=own.sharing or (sharing if sharing.duty or sharing.partners else None),
             gpu_memory_gib=own.gpu_memory_gib or family.gpu_memory_gib,
             memory_gib_per_gpu=own.memory_gib_per_gpu or min([family.memory_gib_per_gpu, *memory]),
-            checkpoint_s=costs.checkpoint_s if self.overheads else 0.0,
-            restore_s=costs.restore_s if self.overheads else 0.0,
-            startup_s=costs.startup_s if self.overheads else 0.0,
-            power_w=own.power_w
-            or {
-                gpu_type: round(TRAINING_SHARE * BOARD_W[name], 1)
-                for gpu_type, name in known.items()
-                if name
-            },
+            power_w=own.power_w or power_w,
+            checkpoint_s=costs.checkpoint_s * self.overheads,
+            restore_s=costs.restore_s * self.overheads,
+            startup_s=costs.startup_s * self.overheads,
         )
+        return self.equal.setdefault(made, made)
 
     def _reference(self, own: Profile, family: Family, kinds: tuple[_Kind, ...]) -> str | None:
         """The type on which the duration was observed: the cluster's reference, or the fastest the
@@ -279,23 +256,26 @@ def _speed(family: Family, gpu_type: str | None) -> float:
     return 1.0 if known is None else family.rate[known]
 
 
-def _spread(family: Family, gang: int) -> float:
-    """Rate of a gang over several nodes, at the largest measured size that is not above its own, or
-    the smallest."""
-    if gang < 2:
+def _most(gpus: Gpus) -> int:
+    return gpus.max if isinstance(gpus, Elastic) else gpus
+
+
+def _spread(family: Family, gpus: int) -> float:
+    """Return the rate of a gang over several nodes, at the largest measured size that is not above
+    its own, or the smallest."""
+    if gpus < 2:
         return 1.0
-    return family.locality[
-        max((size for size in family.locality if size <= gang), default=min(family.locality))
-    ]
+    sizes = family.locality
+    return sizes[max((size for size in sizes if size <= gpus), default=min(sizes))]
 
 
-def _gpus(family: Family, gang: Elastic) -> dict[int, float]:
-    """Rate by GPU count, 1 at the most; empty where it was not measured."""
+def _rates_by_gpus(family: Family, gpus: Elastic) -> dict[int, float]:
+    """Return the rate by GPU count, 1 at the most; empty where it was not measured."""
     if not family.gpus:
         return {}
-    counts = sorted({gang.max, *(count for count in family.gpus if gang.min <= count <= gang.max)})
-    most = interpolate(dict(family.gpus), gang.max)
-    return {count: round(interpolate(dict(family.gpus), count) / most, 4) for count in counts}
+    counts = sorted({gpus.max, *(count for count in family.gpus if gpus.min <= count <= gpus.max)})
+    most = interpolate(family.gpus, gpus.max)
+    return {count: round(interpolate(family.gpus, count) / most, 4) for count in counts}
 
 
 def _cores(family: Family, kinds: tuple[_Kind, ...], reference: str | None) -> dict[int, float]:
@@ -308,7 +288,7 @@ def _cores(family: Family, kinds: tuple[_Kind, ...], reference: str | None) -> d
     shares = {kind.gpu_type: kind.cores for kind in kinds if kind.cores is not None}
     if not shares or min(shares.values()) < 1:
         return {}
-    table = dict(family.cpus_per_gpu)
+    table = family.cpus_per_gpu
     most = max(shares.values()) if len(shares) == len(kinds) else max(table)
     useful = [cores for cores in table if cores <= most]
     filling = {

@@ -2,7 +2,6 @@
 
 import csv
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ class At:
 
     def as_whole(self, text: str, what: str) -> int:
         """Return a whole number >= 0."""
-        if re.fullmatch(r"[0-9]{1,9}", text) is None:
+        if not (text.isascii() and text.isdecimal() and len(text) < 10):
             self.fail(f"{what} as a whole number", text)
         return int(text)
 
@@ -96,8 +95,10 @@ class Row(At):
         """Return the Unix time of a cell, None where it is missing."""
         text = self[column]
         try:
-            return None if text.lower() in UNKNOWN else unix_s(text)
+            return unix_s(text)
         except ValueError:
+            if text.lower() in UNKNOWN:
+                return None
             self.fail(f"{column} as 2017-10-09 07:01:47, or nothing", text)
 
 

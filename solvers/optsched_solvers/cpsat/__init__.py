@@ -1,5 +1,4 @@
-"""Solver `cpsat`: the whole horizon by CP-SAT, large-neighbourhood search and a Lagrangian
-bound."""
+"""Solver `cpsat`: the whole horizon by CP-SAT, list search and a Lagrangian bound."""
 
 from optsched.model.instance import Instance
 from optsched.objectives import Inverse, Level, Linear, Objective, RankOfJobs
@@ -21,7 +20,7 @@ def unsupported(level: Level) -> str | None:
 
 class CpSat:
     name = "cpsat"
-    title = "whole horizon: CP-SAT model, large-neighbourhood search, Lagrangian bound"
+    title = "whole horizon: CP-SAT model, list search, Lagrangian bound"
     needs: tuple[str, ...] = ("ortools.sat.python.cp_model", "numpy")
     guarantee: Guarantee = "exact"
     constrains = True

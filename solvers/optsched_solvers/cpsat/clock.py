@@ -38,13 +38,12 @@ class Budget:
             return max(0.0, self.work / (WORK_PER_SECOND * self.limit_s))
         return self.left_s() / self.limit_s
 
-    def configure(self, solver: Any, work: float | None = None, workers: int | None = None) -> None:
-        """Set limits, seed and workers of a CP-SAT solver; `work` caps this one solve."""
+    def configure(self, solver: Any, workers: int | None = None) -> None:
+        """Set limits, seed and workers of a CP-SAT solver."""
         parameters = solver.parameters
         parameters.max_time_in_seconds = max(self.left_s(), 1e-3)
-        caps = [cap for cap in (work, self.work) if cap is not None]
-        if caps:
-            parameters.max_deterministic_time = max(min(caps), 1e-6)
+        if self.work is not None:
+            parameters.max_deterministic_time = max(self.work, 1e-6)
         parameters.num_workers = self.workers if workers is None else workers
         parameters.random_seed = self.seed
 

@@ -71,7 +71,7 @@ def solve_whole(
     that meets them.
     """
     problem = progress.problem
-    model = Model(problem, "up" if constrain else "down", detailed, constrain=constrain)
+    model = Model(problem, detailed, constrain)
     first = hint if progress.schedule is None else progress.schedule
     if problem.instance.jobs and first is not None:
         model.hint(first)

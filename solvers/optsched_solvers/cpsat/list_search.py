@@ -1,9 +1,8 @@
 """Local search over priority lists: each list is decoded to real nodes by serial schedule
 generation.
 
-Every neighbour shifts all that follows, which fixing jobs in place (as `neighbourhood` does)
-cannot. Accepted by simulated annealing (Kirkpatrick et al., Science 220, 1983) with a temperature
-that falls with the budget.
+Every neighbour shifts all that follows. Accepted by simulated annealing (Kirkpatrick et al.,
+Science 220, 1983) with a temperature that falls with the budget.
 """
 
 import math

@@ -6,22 +6,17 @@ nodes carry their own, with literals `on[j, a, n]` for a gang on one node and in
 n]` for one that may be split.
 """
 
-import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ortools.sat.python import cp_model
 
 from optsched.plugins.solver import Constrain
 
-from ..scheduling.free_capacity import FreeCapacity
 from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule, Split
 from .pairs import add_pair, kept_literal
-
-Rounding = Literal["down", "up"]
 
 SCALE = 1000.0
 """Fractional amounts (GiB, power) are counted in thousandths."""
@@ -30,35 +25,14 @@ LARGEST_CAPACITY = 2.0**31
 bits."""
 
 
-@dataclass(slots=True)
-class Fixed:
-    """Jobs that stay where they are while the others are planned anew (large-neighbourhood
-    search)."""
-
-    schedule: Schedule
-    free: frozenset[int]
-    capacity: FreeCapacity
-    nodes: dict[int, frozenset[int]]
-    """Nodes each free job may use."""
-    ways: dict[int, frozenset[int]]
-    """Alternatives each free job may use."""
-
-
 class Model:
-    """Variables and constraints; `rounding` "down" makes a relaxation of the true problem, "up" a
-    restriction."""
+    """Variables and constraints: a relaxation of the true problem, with times rounded down, or
+    under side constraints a restriction, with times rounded up."""
 
     def __init__(
-        self,
-        problem: Problem,
-        rounding: Rounding,
-        detailed: bool,
-        fixed: Fixed | None = None,
-        constrain: Constrain | None = None,
+        self, problem: Problem, detailed: bool, constrain: Constrain | None = None
     ) -> None:
         self.problem = problem
-        self.rounding = rounding
-        self.fixed = fixed
         self.constrained = constrain is not None
         self.cp = cp_model.CpModel()
         self.start: dict[int, Any] = {}
@@ -71,9 +45,9 @@ class Model:
         self.horizon = self._horizon()
         self.node_detail = self._types_in_detail(detailed)
         self.load: dict[tuple[str, Any], list[tuple[Any, Any]]] = defaultdict(list)
-        self._add_activities()
-        for a, b in problem.couples() if problem.partner else ():
-            assert fixed is None
+        for activity in problem.activities:
+            self._add_activity(activity)
+        for a, b in problem.couples():
             add_pair(self, a, b)
         self._add_precedence()
         self._add_capacity()
@@ -90,12 +64,7 @@ class Model:
         """Return how long an alternative, or saving a job, takes; 0 where there is none."""
         if length is None:
             return 0
-        return length.down if self.rounding == "down" else length.up
-
-    def _free(self) -> Iterable[Activity]:
-        if self.fixed is None:
-            return self.problem.activities
-        return [self.problem.activities[j] for j in sorted(self.fixed.free)]
+        return length.up if self.constrained else length.down
 
     def _horizon(self) -> int:
         """No active schedule is longer than all lengths in a row after the last release and the
@@ -104,10 +73,8 @@ class Model:
         ends += [self.problem.tick.ceil(change_s) for change_s in self.problem.changes_s]
         total = sum(
             max(alternative.up for alternative in a.alternatives) + (a.hold.up if a.hold else 0)
-            for a in self._free()
+            for a in self.problem.activities
         )
-        if self.fixed is not None:
-            ends += map(self.problem.end, itertools.count(), self.fixed.schedule)
         return max(ends, default=0) + total + 1
 
     def _types_in_detail(self, detailed: bool) -> dict[str | None, bool]:
@@ -119,36 +86,11 @@ class Model:
             for t, nodes in members.items()
         }
 
-    def _rooms(self, activity: Activity, alternative: Alternative) -> Split:
-        if self.fixed is None or alternative.fixed:
-            return alternative.rooms
-        allowed = self.fixed.nodes[activity.index]
-        return tuple((n, most) for n, most in alternative.rooms if n in allowed)
-
-    # ------------------------------------------------------------------------------------- jobs
-
-    def _add_activities(self) -> None:
-        if self.fixed is not None:
-            for j, choice in enumerate(self.fixed.schedule):
-                if j not in self.fixed.free:
-                    activity = self.problem.activities[j]
-                    self.end[j] = choice.start + self.ticks(
-                        activity.alternatives[choice.alternative]
-                    )
-                    self.chosen[j] = [
-                        int(i == choice.alternative) for i in range(len(activity.alternatives))
-                    ]
-        for activity in self._free():
-            self._add_activity(activity)
-
     def _add_activity(self, activity: Activity) -> None:
         cp, j = self.cp, activity.index
-        release = activity.release_down if self.rounding == "down" else activity.release_up
+        release = activity.release_up if self.constrained else activity.release_down
         start = cp.new_int_var(release, self.horizon, f"start_{j}")
         literals = [cp.new_bool_var(f"chosen_{j}_{a}") for a in range(len(activity.alternatives))]
-        for a, alternative in enumerate(activity.alternatives):
-            if not self._is_open(activity, a, alternative):
-                cp.add(literals[a] == 0)
         cp.add_exactly_one(literals)
         lengths = [self.ticks(alternative) for alternative in activity.alternatives]
         if len(set(lengths)) == 1:
@@ -167,18 +109,7 @@ class Model:
                     interval = cp.new_optional_fixed_size_interval_var(0, held, ~kept, f"hold_{j}")
                     self._hold(activity, interval, activity.hold)
         for a, alternative in enumerate(activity.alternatives):
-            if self._is_open(activity, a, alternative):
-                self._add_alternative(activity, a, alternative, start, literals[a])
-
-    def _is_open(self, activity: Activity, a: int, alternative: Alternative) -> bool:
-        if self.fixed is not None and a not in self.fixed.ways[activity.index]:
-            return False
-        return alternative.fixed or not alternative.rooms or self._has_room(activity, alternative)
-
-    def _has_room(self, activity: Activity, alternative: Alternative) -> bool:
-        rooms = [most for _, most in self._rooms(activity, alternative)]
-        need = max(alternative.mode.gpus, 1)
-        return (max(rooms, default=0) if alternative.spread == "node" else sum(rooms)) >= need
+            self._add_alternative(activity, a, alternative, start, literals[a])
 
     def _add_alternative(
         self, activity: Activity, a: int, alternative: Alternative, start: Any, literal: Any
@@ -191,7 +122,7 @@ class Model:
             return
         for row, amount in alternative.shared:
             self.load["row", row].append((interval, amount))
-        rooms = self._rooms(activity, alternative)
+        rooms = alternative.rooms
         if not rooms:
             return
         gpus = alternative.mode.gpus
@@ -287,10 +218,7 @@ class Model:
         for activity in self.problem.activities:
             j = activity.index
             for i in activity.before:
-                if j in self.start:
-                    self.cp.add(self.start[j] >= self.end[i])
-                elif i in self.start and self.fixed is not None:
-                    self.cp.add(self.end[i] <= self.fixed.schedule[j].start)
+                self.cp.add(self.start[j] >= self.end[i])
 
     def _add_capacity(self) -> None:
         nodes = self.problem.instance.cluster.nodes
@@ -300,11 +228,10 @@ class Model:
                 members = [
                     n for n, node_type in enumerate(self.problem.node_types) if node_type == which
                 ]
-                rows = [self.problem.gpu_row[n] for n in members]
                 capacity = float(sum(nodes[n].gpus for n in members))
             else:
-                rows, capacity = [which], self.problem.rows[which].capacity
-            self._add_cumulative(load, rows, capacity)
+                capacity = self.problem.rows[which].capacity
+            self._add_cumulative(load, capacity)
 
     def _in_integers(self, amounts: Sequence[float], capacity: float) -> tuple[list[int], int]:
         """Amounts and capacity in whole units: as they are, or in thousandths (coarser where they
@@ -319,54 +246,35 @@ class Model:
         self.exact_amounts = self.exact_amounts and all(
             abs(x * scale - round(x * scale)) <= 1e-6 for x in values
         )
-        if self.rounding == "down":
+        if not self.constrained:
             return [math.floor(x * scale + 1e-6) for x in amounts], math.ceil(
                 capacity * scale - 1e-6
             )
         return [math.ceil(x * scale - 1e-6) for x in amounts], math.floor(capacity * scale + 1e-6)
 
-    def _add_cumulative(
-        self, load: Sequence[tuple[Any, Any]], rows: Sequence[int], capacity: float
-    ) -> None:
-        fixed = list(self._fixed_load(rows)) if self.fixed is not None else []
-        own = [amount[1] if isinstance(amount, tuple) else amount for _, amount in load]
-        scaled, limit = self._in_integers([*own, *(used for _, _, used in fixed)], capacity)
+    def _add_cumulative(self, load: Sequence[tuple[Any, Any]], capacity: float) -> None:
+        amounts = [amount[1] if isinstance(amount, tuple) else amount for _, amount in load]
+        scaled, limit = self._in_integers(amounts, capacity)
         intervals, demands = [], []
-        for (interval, amount), units in zip(load, scaled, strict=False):
+        for (interval, amount), units in zip(load, scaled, strict=True):
             if units:
                 intervals.append(interval)
                 demands.append(units * amount[0] if isinstance(amount, tuple) else units)
-        for (begin, finish, _), units in zip(fixed, scaled[len(own) :], strict=True):
-            intervals.append(self.cp.new_fixed_size_interval_var(begin, finish - begin, ""))
-            demands.append(min(limit, units))
         self.cp.add_cumulative(intervals, demands, limit)
-
-    def _fixed_load(self, rows: Sequence[int]) -> Iterable[tuple[int, int, float]]:
-        """Stretches in which the jobs that stay hold something of `rows`."""
-        assert self.fixed is not None
-        begin, level = 0, 0.0
-        for time, used in self.fixed.capacity.held(rows):
-            if level > 1e-9:
-                yield begin, time, level
-            begin, level = time, used
-        if level > 1e-9:
-            yield begin, self.horizon, level
 
     def _add_budgets(self) -> None:
         for name, capacity in self.problem.instance.cluster.budgets.items():
-            literals, amounts, spent = [], [], 0.0
+            literals, amounts = [], []
             for activity in self.problem.activities:
                 for literal, alternative in zip(
                     self.chosen[activity.index], activity.alternatives, strict=True
                 ):
                     amount = alternative.mode.budgets.get(name, 0.0)
-                    if isinstance(literal, int):
-                        spent += amount * literal
-                    elif amount:
+                    if amount:
                         literals.append(literal)
                         amounts.append(amount)
             if literals:
-                demands, limit = self._in_integers(amounts, capacity - spent)
+                demands, limit = self._in_integers(amounts, capacity)
                 self.cp.add(cp_model.LinearExpr.weighted_sum(literals, demands) <= limit)
 
     # -------------------------------------------------------------------------------------

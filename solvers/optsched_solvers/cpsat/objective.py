@@ -135,7 +135,7 @@ class _Builder:
     def __init__(self, model: Model, snug: bool) -> None:
         self.model, self.problem, self.horizon = model.cp, model.problem, model.horizon
         self.ends, self.chosen, self.on_node = model.end, model.chosen, model.on_node()
-        self.start, self.fixed, self.snug = model.start, model.fixed, snug
+        self.start, self.snug = model.start, snug
         self.tick_s = self.problem.tick.length_s
         self.certain: list[float] = []
         self.model_ticks = model.ticks
@@ -167,16 +167,14 @@ class _Builder:
                 assert_never(term)
 
     def _usage(self, weight: float, term: Usage) -> None:
-        problem, fixed = self.problem, self.fixed
+        problem = self.problem
         is_constant = term.tariff(problem.instance.cluster).is_constant
         for activity in problem.activities:
             j = activity.index
-            is_placed = fixed is not None and j not in fixed.free
-            start_s = fixed.schedule[j].start * self.tick_s if fixed and is_placed else 0.0
             timed = []
             for i, literal in enumerate(self.chosen[j]):
-                if is_constant or is_placed or activity.alternatives[i].fixed:
-                    used = weight * problem.usage(term, activity, i, start_s)
+                if is_constant or activity.alternatives[i].fixed:
+                    used = weight * problem.usage(term, activity, i, 0.0)
                     if used:
                         self.parts.append((used, literal, 1))
                 else:
@@ -405,19 +403,15 @@ class _Builder:
 
 
 def _common_unit(coefficients: Sequence[float]) -> Fraction | None:
-    """Greatest common divisor of decimal numbers; None where it is too fine to be of use."""
+    """Return the greatest common divisor of decimal numbers; None where it is too fine to be of
+    use."""
     unit = Fraction(0)
-    for coefficient in coefficients:
-        if coefficient:
-            unit = _gcd(unit, Fraction(repr(coefficient)))
-            if unit.denominator > 10**15:
-                return None
+    for coefficient in filter(None, coefficients):
+        c = Fraction(repr(coefficient))
+        unit = Fraction(
+            math.gcd(unit.numerator * c.denominator, c.numerator * unit.denominator),
+            unit.denominator * c.denominator,
+        )
+        if unit.denominator > 10**15:
+            return None
     return unit or None
-
-
-def _gcd(a: Fraction, b: Fraction) -> Fraction:
-    common = a.denominator * b.denominator // math.gcd(a.denominator, b.denominator)
-    return Fraction(
-        math.gcd(a.numerator * (common // a.denominator), b.numerator * (common // b.denominator)),
-        common,
-    )

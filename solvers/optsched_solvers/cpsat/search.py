@@ -1,5 +1,5 @@
-"""What `cpsat` does with its time: list schedules, prices, then the whole model or neighbourhoods,
-by size."""
+"""What `cpsat` does with its time: list schedules, prices, then the whole model or list search, by
+size."""
 
 import math
 from collections.abc import Iterator
@@ -17,14 +17,11 @@ from ..scheduling.schedule_generation import generate, preempted_in, replay
 from .clock import Budget
 from .direct import Progress, solve_whole
 from .list_search import WORK_PER_JOB, Guide, ListSearch, Ways, by_type
-from .neighbourhood import Search
 
 DIRECT_INTERVALS = 6000
 """Largest model (optional intervals, nodes told apart) that is solved whole."""
 DIRECT_JOBS_OF_SUMS = 60
-"""Sums over more jobs than this are left to neighbourhoods: CP-SAT's own bound on them is weak."""
-NEIGHBOURHOOD_JOBS = 150
-"""Above this list search gains more in the same time than neighbourhoods do."""
+"""Sums over more jobs than this are left to list search: CP-SAT's own bound on them is weak."""
 LISTS_SHARE = 0.2
 """Most of the budget that goes to the first list schedules."""
 MOST_WAITS = 24
@@ -51,7 +48,7 @@ def search(request: Request, report: Report) -> None:
     if request.incumbent is not None:
         progress.offer(_on_grid(problem, request.incumbent))
     _first_lists(progress)
-    if problem.partner:  # neither prices nor neighbourhoods hold pairs that share GPUs
+    if problem.partner:  # neither prices nor list search hold pairs that share GPUs
         solve_whole(progress, _intervals(problem) <= DIRECT_INTERVALS)
     else:
         guide = None
@@ -110,10 +107,6 @@ def _improve(progress: Progress, guide: Guide | None) -> None:
             ListSearch(progress, guide).run(until=0.95)
         solve_whole(progress, direct)
         return
-    if jobs <= NEIGHBOURHOOD_JOBS:
-        ListSearch(progress, guide).run(until=0.45)
-        Search(progress, threads=max(1, min(progress.budget.workers, 2))).run(until=0.15)
-        guide = None
     ListSearch(progress, guide).run(until=0.0)
 
 

@@ -21,6 +21,15 @@ from optsched.plugins.options import Written
 
 DEFAULT = "PULP_CBC_CMD"
 
+SHORT_NAMES = {
+    "cbc": (DEFAULT,),
+    "highs": ("HiGHS_CMD",),
+    "scip": ("SCIP_PY", "SCIP_CMD", "FSCIP_CMD"),
+    "gurobi": ("GUROBI", "GUROBI_CMD"),
+    "cplex": ("CPLEX_PY", "CPLEX_CMD"),
+}
+"""With the PuLP solvers that are tried in turn; PuLP's own names are taken too."""
+
 PYTHON_MODULE = {
     "CyLP": "cylp",
     "PYGLPK": "glpk",
@@ -53,7 +62,7 @@ class Outcome:
 
 def known(name: object) -> str:
     """Return the name of a back end. Raises ValueError where PuLP does not know it."""
-    if name not in _names():
+    if str(name).lower() not in SHORT_NAMES and name not in _names():
         raise ValueError(f"PuLP has no {name!r}; available here: {_available()}")
     return str(name)
 
@@ -61,12 +70,14 @@ def known(name: object) -> str:
 Backend = Annotated[str, Written("a PuLP solver", known)]
 
 
-def choose(name: str) -> str:
-    """Return the name of a back end that PuLP knows. Raises SolverUnavailableError where it is not
-    installed."""
-    if not _is_there(name):
+def choose(asked: str) -> str:
+    """Return the PuLP solver of that name, or the first one there of a short name. Raises
+    SolverUnavailableError where none is installed."""
+    names = SHORT_NAMES.get(asked.lower(), (asked,))
+    name = next(filter(_is_there, names), None)
+    if name is None:
         raise SolverUnavailableError(
-            f"PuLP's {name} is not installed; available here: {_available()}"
+            f"PuLP's {' or '.join(names)} is not installed; available here: {_available()}"
         )
     if name == "HiGHS" and "ortools" in sys.modules:
         raise SolverUnavailableError(

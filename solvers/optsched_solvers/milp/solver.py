@@ -48,7 +48,9 @@ class MilpSolver:
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
-        backend: Annotated[Backend, "The PuLP solver to use."] = DEFAULT
+        backend: Annotated[Backend, "cbc, highs, scip, gurobi, cplex, or what PuLP calls it."] = (
+            DEFAULT
+        )
         max_variables: Annotated[int, Ge(1), "Most binary variables of a model."] = MAX_VARIABLES
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:

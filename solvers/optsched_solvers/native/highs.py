@@ -28,15 +28,9 @@ class Outcome:
 
 
 def maximise(
-    program: Program,
-    time_limit_s: float,
-    *,
-    relative_gap: float = 0.0,
-    absolute_gap: float = 0.0,
-    hint: Floats | None = None,
-    relax: bool = False,
+    program: Program, time_limit_s: float, *, relative_gap: float = 0.0, absolute_gap: float = 0.0
 ) -> Outcome:
-    """Solve a program. `hint` is a feasible solution to start from; `relax` drops integrality."""
+    """Solve a program."""
     from ortools.math_opt import model_pb2
     from ortools.math_opt.python import mathopt
 
@@ -46,7 +40,7 @@ def maximise(
     proto.variables.ids.extend(range(columns))
     proto.variables.lower_bounds.extend(np.zeros(columns))
     proto.variables.upper_bounds.extend(program.upper)
-    proto.variables.integers.extend(np.full(columns, not relax))
+    proto.variables.integers.extend(np.ones(columns, dtype=bool))
     proto.objective.maximize = True
     worth = np.flatnonzero(program.value)
     proto.objective.linear_coefficients.ids.extend(worth)
@@ -60,33 +54,20 @@ def maximise(
     matrix.coefficients.extend(program.amount)
     model = mathopt.Model.from_model_proto(proto)
     variables = list(model.variables())
-    hints = None
-    if hint is not None:
-        hints = mathopt.ModelSolveParameters(
-            solution_hints=[
-                mathopt.SolutionHint(
-                    variable_values=dict(zip(variables, hint.tolist(), strict=True))
-                )
-            ]
-        )
     parameters = mathopt.SolveParameters(
         time_limit=datetime.timedelta(seconds=max(0.001, time_limit_s)),
         relative_gap_tolerance=relative_gap,
         absolute_gap_tolerance=absolute_gap * scale,
         random_seed=0,
     )
-    result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters, model_params=hints)
+    result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters)
     reason = result.termination.reason
     infeasible = reason == mathopt.TerminationReason.INFEASIBLE
     bounds = result.termination.objective_bounds
-    x = None
+    x, value = None, -math.inf
     if result.has_primal_feasible_solution():
         x = np.array(result.variable_values(variables))
-    value = (
-        program.offset + float(program.value @ np.rint(x))
-        if x is not None and not relax
-        else float("-inf")
-    )
+        value = program.offset + float(program.value @ np.rint(x))
     bound = program.offset + bounds.dual_bound / scale
     return Outcome(x, value, bound, reason == mathopt.TerminationReason.OPTIMAL, infeasible)
 

@@ -15,7 +15,6 @@ from optsched.plugins.options import Duration, PluginOptions
 
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.starting import wake
-from .sources import SOURCES
 
 ANYWHERE = Patience(rack_s=0.0, cluster_s=0.0)
 
@@ -74,7 +73,6 @@ class ASrpt:
 
     name = "a-srpt"
     title = "non-preemptive, in the order in which a virtual single machine under SRPT completes the predicted jobs"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

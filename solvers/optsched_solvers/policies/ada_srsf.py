@@ -15,7 +15,6 @@ from optsched.plugins.options import PluginOptions
 
 from .parts.gang_placement import by_rack, fill, usable
 from .parts.list_scheduling import ListScheduling
-from .sources import SOURCES
 
 ROUNDING = 1e-9
 
@@ -86,7 +85,6 @@ class AdaSrsf(ListScheduling):
 
     name = "ada-srsf"
     title = "shortest remaining service first on the least loaded nodes, contending for uplinks only if it pays"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

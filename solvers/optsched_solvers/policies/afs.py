@@ -5,7 +5,6 @@ from optsched.driver.world import World
 from .parts.gang_counts import Allotment, GangCounts
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import ElasticReallocation, Grant, ReallocationOptions, types_of
-from .sources import SOURCES
 
 
 class Share(Allotment):
@@ -66,8 +65,6 @@ class Afs(ElasticReallocation):
     title = (
         "elastic jobs get GPUs one by one by comparing the shorter job's gain with the longer one's"
     )
-
-    source = SOURCES[name]
 
     Options = ReallocationOptions
 

@@ -12,7 +12,6 @@ from optsched.physics import TIME_TOLERANCE_S
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.starting import start_fitting
-from .sources import SOURCES
 
 
 @dataclass(slots=True)
@@ -40,7 +39,6 @@ class Backfill:
 
     name = "backfill"
     title = "first in, first out with EASY backfilling"
-    source = SOURCES[name]
 
     def __init__(self) -> None:
         self._queue: list[Entry] = []

@@ -18,7 +18,6 @@ from .backfill import Backfill
 from .fifo import Fifo
 from .parts.demand_queue import in_order
 from .parts.starting import wake
-from .sources import SOURCES
 
 STEP_S = 600.0
 LOOKED_AT = 100
@@ -112,7 +111,6 @@ class Ces:
 
     name = "ces"
     title = "first in, first out, with idle nodes powered off while use falls and woken when they are needed"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -18,7 +18,6 @@ from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
 from .parts.locality_gate import within
 from .parts.starting import is_free, start_each
-from .sources import SOURCES
 
 
 class Coda:
@@ -40,8 +39,6 @@ class Coda:
 
     name = "coda-style"
     title = "cores by search, arrays for CPU jobs and for small and wide gangs, CPU jobs give way to GPU jobs"  # noqa: E501
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

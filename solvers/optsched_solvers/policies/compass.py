@@ -10,7 +10,6 @@ from optsched.physics.modes import Option
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.starting import start_fitting
-from .sources import SOURCES
 
 Found = tuple[float, float, float, int, Option, Placement]
 """Expected finish with what others fetch again for it, start, finish, node, and how it would be
@@ -48,8 +47,6 @@ class Compass:
 
     name = "compass"
     title = "inference DAGs: highest upward rank first, to the node that finishes it first with its model"  # noqa: E501
-
-    source = SOURCES[name]
     LOOKED_AT = 32
 
     def __init__(self) -> None:

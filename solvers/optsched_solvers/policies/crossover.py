@@ -5,7 +5,6 @@ from typing import NamedTuple
 from optsched.driver.world import World
 
 from .parts.pair_sharing import PairPolicy, duty, fits_memory, kind_of, way_beside
-from .sources import SOURCES
 
 MOST_MATCHED = 32
 """So many waiting and so many running jobs are matched at once; exact matching takes time cubic in
@@ -51,8 +50,6 @@ class Crossover(PairPolicy):
     title = (
         "pairs whose communication hides under each other's computation, by maximum-weight matching"
     )
-
-    source = SOURCES[name]
 
     def __init__(self) -> None:
         super().__init__()

@@ -20,7 +20,6 @@ from optsched.plugins.options import Duration, PluginOptions
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
 from .parts.starting import is_free, wake
-from .sources import SOURCES
 
 UNHURT = 0.98
 """A job at this share of its rate alone on one node is not worth moving."""
@@ -79,7 +78,6 @@ class Dally:
 
     name = "dally-style"
     title = "delay timers for one machine, then one rack; those the network hurts most go first and may move"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -16,7 +16,6 @@ from optsched.plugins.options import PluginOptions, PositiveDuration
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.spread_choices import spread_choices
-from .sources import SOURCES
 
 SPAN = 10
 """Of the moving average of utilisation, in samples."""
@@ -66,7 +65,6 @@ class DeepShareMyopic:
 
     name = "deepshare-myopic"
     title = "the start that most raises DeepShare's reward (less contention, more utilisation), one step ahead"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

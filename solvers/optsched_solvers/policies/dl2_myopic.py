@@ -12,7 +12,6 @@ from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool, rows
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
-from .sources import SOURCES
 
 TIE = 1e-6
 """Reward by which going on as it is, and running at all, win where nothing else tells two choices
@@ -31,8 +30,6 @@ class Dl2Myopic(Reallocation):
 
     name = "dl2-myopic"
     title = "GPU counts with the highest reward of DL2 in the next slot, an exact knapsack"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):

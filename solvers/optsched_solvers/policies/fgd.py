@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.view import Fit
 from optsched.driver.world import World
@@ -13,7 +13,6 @@ from optsched.plugins.options import PluginOptions
 
 from .parts.by_score import ByScore
 from .parts.pair_sharing import duty
-from .sources import SOURCES
 
 POPULAR = 0.95
 """Share of the jobs whose tasks count as typical, as in the public experiments."""
@@ -21,8 +20,7 @@ GROWN = 1.1
 """The typical tasks are counted anew when there are so many times as many jobs as the last time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """What a job asks of one node: `gpus` whole GPUs, or with `part` below 1 that part of one;
     cores, host memory, and the nodes, as a mask, that can serve it."""
 
@@ -33,8 +31,7 @@ class Task:
     nodes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(NamedTuple):
     """What is idle on a node: the part left of each GPU that is not full, cores and host memory."""
 
     gpus: tuple[float, ...]
@@ -114,8 +111,6 @@ class Fgd(ByScore):
 
     name = "fgd"
     title = "each job goes where the idle GPUs that typical jobs cannot use grow least"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
@@ -312,7 +307,7 @@ class Fgd(ByScore):
         is left then: two jobs at most share a GPU."""
         idle = self._idle(world, i)
         task = _task(world, job_id, option, 0)
-        after = idle.less(replace(task, part=left), left)
+        after = idle.less(task._replace(part=left), left)
         return self._fragmentation(after, i) - self._fragmentation(idle, i)
 
 

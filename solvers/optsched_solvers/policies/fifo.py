@@ -6,7 +6,6 @@ from optsched.driver.world import World
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.starting import start_fitting
-from .sources import SOURCES
 
 
 class Fifo:
@@ -15,7 +14,6 @@ class Fifo:
 
     name = "fifo"
     title = "first in, first out; the head of the queue blocks it"
-    source = SOURCES[name]
 
     def __init__(self) -> None:
         self._queue: list[Entry] = []

@@ -11,7 +11,6 @@ from optsched.plugins.options import PluginOptions
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.pair_sharing import Singles, joins, start_alone
-from .sources import SOURCES
 
 
 class FifoCorun:
@@ -25,8 +24,6 @@ class FifoCorun:
 
     name = "fifo-corun"
     title = "first in, first out, two jobs to a GPU whether or not its memory holds both"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

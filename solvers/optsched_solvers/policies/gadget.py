@@ -22,7 +22,6 @@ from .parts.reallocation import IntervalOption, held
 from .parts.ring import Choice, Ring, most_utility, ring_of
 from .parts.seating import Seating, Seats, is_seated
 from .parts.starting import start_each
-from .sources import SOURCES
 
 Sizes = dict[tuple[str | None, int], tuple[Option, ...]]
 """A job's options by GPU type and workers, the fastest first."""
@@ -46,8 +45,6 @@ class Gadget(Seating):
 
     name = "gadget"
     title = "rings of workers by marginal utility in each slot, with the time of ring-all-reduce on the topology"  # noqa: E501
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(IntervalOption):

@@ -10,7 +10,6 @@ from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions, PositiveNumber
 
 from .parts.preemptive import Preemptive
-from .sources import SOURCES
 
 FIRST_COMPLETIONS = 10
 """Jobs that must have completed before anything is known of their service; it is looked at again at
@@ -52,7 +51,6 @@ class Gittins(Preemptive):
 
     name = "gittins"
     title = "highest Gittins index first (likely to complete soon by what completed jobs took), with preemption"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -5,7 +5,6 @@ import math
 from optsched.driver.world import World
 
 from .parts.preemptive import Preemptive
-from .sources import SOURCES
 
 FIRST_LEVEL_GPU_S = 3600.0
 """Service below which a job is on the lowest level: one GPU-hour."""
@@ -25,7 +24,6 @@ class Las(Preemptive):
     name = "las"
     title = "least attained GPU service first, in doubling levels, with preemption"
     reserves = True
-    source = SOURCES[name]
 
     def rank(self, world: World, job_id: str) -> float:
         """The level of the service attained."""

@@ -19,7 +19,6 @@ from optsched.plugins.options import PluginOptions, PositiveDuration
 
 from .parts.list_scheduling import ListScheduling
 from .parts.spread_choices import spread_choices
-from .sources import SOURCES
 
 ALIKE = 1e-9
 """Predictions this close are the same."""
@@ -129,7 +128,6 @@ class MarlPartition(ListScheduling):
 
     name = "marl-partition"
     title = "one scheduler a rack, each job to that with the lowest slow-down predicted from what was seen"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -18,7 +18,6 @@ from optsched.plugins.options import PluginOptions
 
 from .parts.by_score import ByScore
 from .parts.locality_gate import within
-from .sources import SOURCES
 
 MOST_PLACES = 100
 """Places that are looked at, the least loaded; Kubernetes too scores a sample of a large
@@ -78,12 +77,11 @@ class DurationModel:
         if self.samples < FEW:
             return None
         if self.kind == "forest":
-            found: Floats = self._forest.predict(features)
-            return found
+            prediction: Floats = self._forest.predict(features)
+            return prediction
         if self._weights is None:
             self._weights = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=np.float64)
-        predicted: Floats = features @ self._weights
-        return predicted
+        return features @ self._weights
 
 
 def _forest_of_sklearn() -> Any:
@@ -114,8 +112,6 @@ class NetAware(ByScore):
 
     name = "netaware"
     title = "each job goes where a regressor, taught by telemetry, predicts the shortest run"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -7,7 +7,6 @@ from optsched.driver.world import World
 from .parts.gang_counts import Allotment
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, types_of
-from .sources import SOURCES
 
 Gain = tuple[float, int]
 """Seconds saved for each GPU, negated; place in order of arrival."""
@@ -35,8 +34,6 @@ class Optimus(Reallocation):
 
     name = "optimus"
     title = "elastic jobs get GPUs one by one where they save the most time, with preemption"
-
-    source = SOURCES[name]
 
     Options = ReallocationOptions
 

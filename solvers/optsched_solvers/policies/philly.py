@@ -19,7 +19,6 @@ from optsched.plugins.options import PluginOptions, PositiveDuration, Share
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.starting import wake
-from .sources import SOURCES
 
 SIZES = ((1, "1"), (4, "2_4"), (8, "5_8"))
 """Gang size classes of the paper: at most so many GPUs, and their name."""
@@ -95,7 +94,6 @@ class Philly:
 
     name = "philly"
     title = "quotas with borrowing and reclaim, gangs whose locality is relaxed by waiting, out-of-order starts"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

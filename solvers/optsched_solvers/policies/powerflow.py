@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.world import World
 from optsched.model.cluster import POWER_CAP
@@ -15,7 +15,6 @@ from optsched.plugins.options import PositiveNumber
 from .parts.configuration_choice import Choice, Configuration, choose
 from .parts.gpu_pool import GpuPool, rows
 from .parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held, is_left_alone
-from .sources import SOURCES
 
 Use = tuple[tuple[int, int], ...]
 """Rows, and how much is taken of each."""
@@ -23,8 +22,7 @@ WATT_PARTS = 1000
 """Limits are counted in thousandths, so that they are whole numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """A configuration of a job: the seconds that it then still needs, GPU type, GPUs and clock (by
     rank, the slowest 0), what it takes of the limit (`drawn`), and of all rows (`use`: GPUs by
     type, quota, limit)."""
@@ -132,8 +130,6 @@ class PowerFlow(SolvedReallocation):
 
     name = "powerflow"
     title = "GPU counts and clocks of elastic jobs for the least waiting under a limit on power or energy"  # noqa: E501
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):

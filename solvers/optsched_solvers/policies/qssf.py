@@ -15,7 +15,6 @@ from optsched.plugins.options import PluginOptions, Share
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
-from .sources import SOURCES
 
 CONSOLIDATED = Patience(rack_s=math.inf, cluster_s=math.inf)
 
@@ -116,7 +115,6 @@ class Qssf:
 
     name = "qssf"
     title = "least predicted GPU time first, from the user's history and a learned model, without preemption"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

@@ -3,8 +3,8 @@ fairness and makespan."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Ge, Le
 
@@ -15,7 +15,6 @@ from optsched.plugins.options import Duration, PositiveDuration
 from .parts.configuration_choice import solved
 from .parts.gpu_pool import GpuPool
 from .parts.reallocation import ElasticReallocation, Grant, ReallocationOptions, held
-from .sources import SOURCES
 
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Progress at which the logarithm is exact; between them it is a line."""
@@ -30,8 +29,7 @@ SCALE = 1e6
 ROUNDING = 1e-5
 
 
-@dataclass(frozen=True, slots=True)
-class Bidder:
+class Bidder(NamedTuple):
     """A job in the market: GPUs, progress (0 to 1), progress of one round, seconds that it has left
     when it runs, and the weight of its utility."""
 
@@ -148,8 +146,6 @@ class Shockwave(ElasticReallocation):
     name = "shockwave-style"
     title = "rounds of a window by Nash welfare of progress, finish-time fairness and makespan"
 
-    source = SOURCES[name]
-
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):
         interval_s: Annotated[PositiveDuration, "Length of a round."] = 120.0
@@ -220,7 +216,7 @@ class Shockwave(ElasticReallocation):
                 for ratio, job in zip(late, bidders, strict=True)
             ]
             weighed = [
-                replace(job, weight=weight) for job, weight in zip(bidders, priority, strict=True)
+                job._replace(weight=weight) for job, weight in zip(bidders, priority, strict=True)
             ]
             rounds = plan(weighed, gpus, self.window, round_s) or [0] * len(jobs)
         chosen = [i for i in range(len(jobs)) if rounds[i]]

@@ -7,7 +7,6 @@ from .parts.gang_counts import GangCounts, by_type
 from .parts.gpu_pool import GpuPool, rows
 from .parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held
 from .parts.restarts import Growth, restart_factor
-from .sources import SOURCES
 
 POWER = -0.5
 NO_ALLOCATION = 1.1
@@ -37,8 +36,6 @@ class Sia(SolvedReallocation):
     title = (
         "one GPU type and count for each elastic job by an integer program over normalised goodput"
     )
-
-    source = SOURCES[name]
 
     Options = ReallocationOptions
 

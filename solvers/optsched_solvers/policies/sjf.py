@@ -3,7 +3,6 @@
 from optsched.driver.world import World
 
 from .parts.list_scheduling import ListScheduling
-from .sources import SOURCES
 
 
 class Sjf(ListScheduling):
@@ -11,7 +10,6 @@ class Sjf(ListScheduling):
 
     name = "sjf"
     title = "shortest job first, without preemption"
-    source = SOURCES[name]
 
     def rank(self, world: World, job_id: str) -> float:
         """Seconds in the fastest option, start-up and restore included."""

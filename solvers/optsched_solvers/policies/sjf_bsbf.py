@@ -5,7 +5,6 @@ from optsched.physics import placed_rate
 from optsched.physics.modes import Option
 
 from .parts.pair_sharing import PairPolicy, fits_memory, slowdowns
-from .sources import SOURCES
 
 
 def mean_finish_shared_s(
@@ -38,8 +37,6 @@ class SjfBsbf(PairPolicy):
 
     name = "sjf-bsbf"
     title = "shortest job first; shares GPUs where a pair finishes earlier on average than in turn"
-
-    source = SOURCES[name]
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,7 +3,6 @@
 from optsched.driver.world import World
 
 from .parts.preemptive import Preemptive
-from .sources import SOURCES
 
 
 class Srsf(Preemptive):
@@ -16,7 +15,6 @@ class Srsf(Preemptive):
     name = "srsf"
     title = "shortest remaining GPU service first, with preemption"
     reserves = True
-    source = SOURCES[name]
 
     def rank(self, world: World, job_id: str) -> float:
         """GPU-seconds to completion in the fastest option, start-up and restore included."""

@@ -3,7 +3,6 @@
 from optsched.driver.world import World
 
 from .parts.preemptive import Preemptive
-from .sources import SOURCES
 
 
 class Srtf(Preemptive):
@@ -16,7 +15,6 @@ class Srtf(Preemptive):
     name = "srtf"
     title = "shortest remaining time first, with preemption"
     reserves = True
-    source = SOURCES[name]
 
     def rank(self, world: World, job_id: str) -> float:
         """Seconds to completion in the fastest option, start-up and restore included."""

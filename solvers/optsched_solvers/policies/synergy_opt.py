@@ -12,7 +12,6 @@ from optsched.physics.modes import Option
 from .parts.configuration_choice import Configuration, by_course, solved
 from .parts.core_share import CoreWays
 from .parts.seating import Seats, own_place
-from .sources import SOURCES
 from .synergy_tune import Chosen, SynergyOptions, SynergyTune
 
 MOST_TO_PACK = 4000
@@ -111,8 +110,6 @@ class SynergyOpt(SynergyTune):
         "cores by an integer program for the most throughput, nobody below the proportional share"
     )
     Options = SynergyOptions
-
-    source = SOURCES[name]
 
     def seat_chosen(self, seats: Seats, chosen: Chosen) -> None:
         """Seat each with the cores of the program, where that can be placed."""

@@ -16,7 +16,6 @@ from .parts.gpu_pool import GpuPool
 from .parts.reallocation import IntervalOption, held
 from .parts.seating import Seating, Seats, resized
 from .parts.starting import start_each
-from .sources import SOURCES
 
 Chosen = dict[str, CoreWays]
 """The jobs that run in the next round, in order, each with the ways on the GPUs it was given."""
@@ -62,8 +61,6 @@ class SynergyTune(Seating):
 
     name = "synergy-tune"
     title = "cores by sensitivity, cut back to the proportional share where others lack theirs"
-
-    source = SOURCES[name]
 
     Options: type[SynergyOptions] = TuneOptions
 

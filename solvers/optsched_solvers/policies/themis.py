@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from annotated_types import Ge
@@ -17,7 +17,6 @@ from optsched.plugins.options import Duration, PluginOptions, Share
 from .parts.demand_queue import arrival_key
 from .parts.reallocation import may_move
 from .parts.starting import is_free, start_each, start_fitting, wake
-from .sources import SOURCES
 
 ALWAYS = 1e6
 """Added to the gain of the job that must win."""
@@ -25,8 +24,7 @@ PARTS = 4
 """A lease is cut by hidden payments to whole quarters, so that auctions stay rounds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bid:
+class Bid(NamedTuple):
     """A job that asks for `gpus`; `gain` is the logarithm of how much better off it is with
     them."""
 
@@ -35,8 +33,7 @@ class Bid:
     gain: float
 
 
-@dataclass(frozen=True, slots=True)
-class Win:
+class Win(NamedTuple):
     """A job that gets its GPUs; `keeps` is the share of its allocation that is left after its
     hidden payment."""
 
@@ -101,7 +98,6 @@ class Themis:
 
     name = "themis"
     title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

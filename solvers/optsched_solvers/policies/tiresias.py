@@ -16,7 +16,6 @@ from optsched.plugins.options import PositiveNumber
 
 from .parts.gang_placement import Emptiest, PlaceOption
 from .parts.starting import is_free, wake
-from .sources import SOURCES
 
 SERVICE_TOLERANCE_GPU_S = 1e-3
 """Service this close below a threshold has reached it."""
@@ -58,7 +57,6 @@ class Tiresias:
 
     name = "tiresias"
     title = "queues by attained GPU service, first come first served in each, with preemption"
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PlaceOption):

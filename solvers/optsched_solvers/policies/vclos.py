@@ -10,7 +10,6 @@ from optsched.physics.modes import Option
 from .parts.gang_placement import by_rack, fill, usable
 from .parts.list_scheduling import ListScheduling
 from .parts.locality_gate import LocalityGate, Patience
-from .sources import SOURCES
 
 UP_TO_A_RACK = Patience(rack_s=0.0, cluster_s=float("inf"))
 ROUNDING = 1e-9
@@ -47,7 +46,6 @@ class Vclos(ListScheduling):
 
     name = "vclos"
     title = "exclusive uplinks for every job: one node, one rack, else the fewest racks with uplinks left"  # noqa: E501
-    source = SOURCES[name]
 
     def __init__(self) -> None:
         super().__init__()

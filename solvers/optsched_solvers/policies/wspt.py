@@ -5,7 +5,6 @@ import math
 from optsched.driver.world import World
 
 from .parts.list_scheduling import ListScheduling
-from .sources import SOURCES
 
 
 class Wspt(ListScheduling):
@@ -16,7 +15,6 @@ class Wspt(ListScheduling):
 
     name = "wspt"
     title = "highest weight / (GPUs x run time) first, without preemption"
-    source = SOURCES[name]
 
     def rank(self, world: World, job_id: str) -> float:
         """GPU-seconds in the fastest option for each unit of weight."""

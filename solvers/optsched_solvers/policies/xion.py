@@ -1,8 +1,7 @@
 """Xion: preempt only where it pays."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
@@ -13,7 +12,6 @@ from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, 
 from .parts.configuration_choice import solved
 from .parts.demand_queue import Entry, arrival_key
 from .parts.preemptive import Moment, Preemptive, gives_way
-from .sources import SOURCES
 from .srtf import Srtf
 
 EFFORT = 0.5
@@ -23,8 +21,7 @@ SCALE = 1000
 """Whole units of a second in the model over several nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(NamedTuple):
     """A job that could be preempted: it pauses for `pause_s` and takes `load_s` to come back.
     `delayed` is false for one whose delay does not count."""
 
@@ -235,7 +232,6 @@ class Xion(Srtf):
 
     name = "xion"
     title = "shortest remaining time first, preempting only where pausing and loading again are worth it"  # noqa: E501
-    source = SOURCES[name]
     reserves = False
 
     def moment(self, world: World) -> Moment:
@@ -256,7 +252,7 @@ class _Moment(Moment):
         world = self.world
         finish_s = world.fastest_finish_s(job_id)
         victims = {
-            other[1]: victim if other[0][0] == key[0] else replace(victim, delayed=False)
+            other[1]: victim if other[0][0] == key[0] else victim._replace(delayed=False)
             for other, victim in self._preemptible()
             if gives_way(other[0], key)
             and (other[0][0] != key[0] or pays(other[0][1], finish_s, victim))

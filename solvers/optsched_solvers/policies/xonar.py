@@ -10,7 +10,6 @@ from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions
 
 from .parts.pair_sharing import PairPolicy, duty, kind_of
-from .sources import SOURCES
 
 FULL = 1.0 + 1e-9
 """GPU-active shares of a step that add up to no more than the whole step."""
@@ -28,8 +27,6 @@ class XonarStyle(PairPolicy):
 
     name = "xonar-style"
     title = "least GPU time first; pairs whose GPU-active times complement each other, within GPU memory"  # noqa: E501
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

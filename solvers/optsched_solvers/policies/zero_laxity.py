@@ -12,7 +12,6 @@ from optsched.physics import TIME_TOLERANCE_S, setup_s
 from optsched.plugins.options import Duration, PluginOptions
 
 from .parts.preemptive import Preemptive
-from .sources import SOURCES
 
 URGENT = 1e9
 """Taken off the laxity of urgent jobs, in seconds, so that they rank before all others: 30
@@ -45,7 +44,6 @@ class ZeroLaxity(Preemptive):
 
     name = "zero-laxity"
     title = "least GPU time left first, until a limit on makespan or fairness leaves a job no time to lose"  # noqa: E501
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

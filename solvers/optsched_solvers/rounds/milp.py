@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from optsched.errors import SolverUnavailableError
-from optsched.plugins.options import PluginOptions, Written
+from optsched.plugins.options import PluginOptions
 from optsched.round.exact import program
 from optsched.round.model import Ints, Kind, RoundModel
 from optsched.round.realise import keep_all, realise
 from optsched.round.solver import RoundRequest
 
 from ..milp import backend
+from ..milp.backend import Backend
 from ..native.within import within
 
 MOST_OPTIONS = 60_000
@@ -28,14 +28,6 @@ WRITE_S = 2e-5
 """Seconds that PuLP takes to hand over one option, which the back end's time limit must leave."""
 LEAST_S = 0.1
 """No back end is started with less time than this."""
-BACKENDS = {
-    "cbc": ("PULP_CBC_CMD",),
-    "highs": ("HiGHS_CMD",),
-    "scip": ("SCIP_PY", "SCIP_CMD", "FSCIP_CMD"),
-    "gurobi": ("GUROBI", "GUROBI_CMD"),
-    "cplex": ("CPLEX_PY", "CPLEX_CMD"),
-}
-"""Short names, with the PuLP solvers that are tried in turn; PuLP's own names are taken too."""
 
 
 class Textbook:
@@ -85,16 +77,6 @@ class Textbook:
         return self._stated.offset - cost / self._scale
 
 
-def _names(asked: str) -> tuple[str, ...]:
-    """The PuLP solvers to try in turn."""
-    return BACKENDS.get(asked.lower(), (asked,))
-
-
-def _known(asked: object) -> str:
-    backend.known(_names(str(asked))[-1])
-    return str(asked)
-
-
 class MilpRoundSolver:
     """The round model through PuLP."""
 
@@ -104,11 +86,9 @@ class MilpRoundSolver:
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):
-        backend: Annotated[
-            str,
-            Written("a PuLP solver", _known),
-            "cbc, highs, scip, gurobi, cplex, or what PuLP calls it.",
-        ] = "cbc"
+        backend: Annotated[Backend, "cbc, highs, scip, gurobi, cplex, or what PuLP calls it."] = (
+            "cbc"
+        )
 
     def supports(self, model: RoundModel) -> str | None:
         """At most `MOST_OPTIONS` options."""
@@ -120,7 +100,7 @@ class MilpRoundSolver:
     def solve(self, request: RoundRequest) -> None:
         """The plan that keeps all, then the best that the model and the nodes allow. Raises
         SolverUnavailableError for a back end that is absent or fails."""
-        name = _backend((request.options or self.Options()).backend)
+        name = backend.choose((request.options or self.Options()).backend)
         model = request.model
         request.report_packing(keep_all(model, request.deadline))
         if request.left_s() < LEAST_S + WRITE_S * len(model.options.value):
@@ -153,16 +133,6 @@ class MilpRoundSolver:
 def _plain(name: str) -> str:
     """A name that every file format of every back end takes."""
     return re.sub(r"[^A-Za-z0-9_.]", "_", name)[:100]
-
-
-def _backend(asked: str) -> str:
-    names = _names(asked)
-    for name in names[:-1]:
-        try:
-            return backend.choose(name)
-        except SolverUnavailableError:
-            continue
-    return backend.choose(names[-1])
 
 
 SOLVER = MilpRoundSolver()

@@ -54,15 +54,6 @@ class Evaluator:
             for usage, of_jobs in zip(self._usage, self._of_jobs, strict=True)
         )
 
-    def job_costs(self, schedule: Schedule) -> Floats:
-        """Return what each activity adds to the first level's sums, or costs under its maxima: who
-        is worth moving."""
-        ends_s = self.ends_s(schedule)
-        total = np.zeros(len(schedule))
-        for weight, _, which, cost in self._of_jobs[0]:
-            total[which] += weight * cost.at(ends_s[which])
-        return total
-
     def _used(self, term: Usage, schedule: Schedule) -> float:
         return math.fsum(
             self.problem.usage(

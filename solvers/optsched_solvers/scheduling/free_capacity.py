@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
-from .problem import Activity, Alternative, Choice, Problem, Split
+from .problem import Activity, Alternative, Problem, Split
 
 EPSILON = 1e-9
 FAR = 2**62
@@ -21,13 +21,11 @@ class Row:
         self.free: list[float] = [capacity]
         self._seen: dict[float, int] = {}
 
-    def change(self, start: int, end: int, amount: float) -> None:
-        """Take `amount` over [start, end), or give it back where it is negative."""
+    def take(self, start: int, end: int, amount: float) -> None:
+        """Take `amount` over [start, end)."""
         first, last = self._break(start), self._break(end)
         for k in range(first, last):
             self.free[k] -= amount
-        if amount < 0:
-            self._seen.clear()
 
     def _break(self, at: int) -> int:
         k = bisect_left(self.times, at)
@@ -99,29 +97,19 @@ class FreeCapacity:
             for n, gpu_type in enumerate(problem.node_types)
         }
 
-    def take(
-        self, start: int, end: int, demands: Iterable[tuple[int, float]], sign: float = 1.0
-    ) -> None:
-        """Hold `demands` over [start, end); give them back where `sign` is -1."""
+    def take(self, start: int, end: int, demands: Iterable[tuple[int, float]]) -> None:
+        """Hold `demands` over [start, end)."""
         if end > start:
             for row, amount in demands:
-                self.rows[row].change(start, end, sign * amount)
+                self.rows[row].take(start, end, amount)
                 if row in self._pool_of_row:
-                    self._pool_of_row[row].change(start, end, sign * amount)
+                    self._pool_of_row[row].take(start, end, amount)
 
-    def place(self, activity: Activity, choice: Choice, sign: float = 1.0) -> None:
-        """Hold what a choice holds, the checkpoint of a preempted job included; or give it back."""
-        chosen = activity.alternatives[choice.alternative]
-        demands = self.problem.demands(activity, chosen, choice.split)
-        self.take(choice.start, choice.start + chosen.up, demands, sign)
-        if activity.preempts(choice.alternative):
-            self.preempt(activity, sign)
-
-    def preempt(self, activity: Activity, sign: float = 1.0) -> None:
+    def preempt(self, activity: Activity) -> None:
         """Hold the nodes of a running job for its checkpoint."""
         hold = activity.hold
         assert hold is not None
-        self.take(0, hold.up, self.problem.demands(activity, hold, hold.rooms), sign)
+        self.take(0, hold.up, self.problem.demands(activity, hold, hold.rooms))
 
     def earliest(
         self,
@@ -262,21 +250,6 @@ class FreeCapacity:
             if (split := _take_largest(members, gpus)) is not None
         ]
         return min(splits, key=len) if splits else None
-
-    def held(self, rows: Sequence[int]) -> list[tuple[int, float]]:
-        """(instant, amount) steps of what is held of `rows` together; the first step is at 0."""
-        steps: dict[int, float] = {}
-        for row in rows:
-            before = self.problem.rows[row].capacity
-            for time, free in zip(self.rows[row].times, self.rows[row].free, strict=True):
-                if free != before:
-                    steps[time] = steps.get(time, 0.0) + before - free
-                    before = free
-        total, found = 0.0, []
-        for time in sorted(steps):
-            total += steps[time]
-            found.append((time, total))
-        return found
 
 
 def _take_largest(rooms: list[tuple[int, int]], gpus: int) -> Split | None:

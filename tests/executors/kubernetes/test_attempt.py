@@ -209,7 +209,7 @@ def test_what_is_lost_is_fenced_first(case: Case, how: str) -> None:
 def test_a_lost_node_of_an_attempt_that_was_to_save(case: Case) -> None:
     """Its grace may be hours; the node's supervisor gets a new and shorter one."""
     case.begun()
-    case.attempt.write_stop(7200.0, "late")
+    case.attempt.write_stop(7200.0)
     case.look(pod(), node=LOST)
     case.look(pod(), node=LOST, after_s=SETTLE_S)
     assert (case.stop["grace_s"], case.stop["lost"]) == (

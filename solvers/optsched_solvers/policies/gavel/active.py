@@ -2,6 +2,7 @@
 type."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,7 @@ def weight_of(job: Job) -> float:
     return max(job.weight, LEAST_WEIGHT)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class Kind(NamedTuple):
     """Jobs that ask for the same at the same rates with the same weight.
 
     `ways` has for each column how they can run there, the fastest first: the position among each

@@ -9,7 +9,6 @@ import numpy as np
 
 from optsched.driver.world import World
 
-from ..sources import SOURCES
 from .active import IDLE, Active, Floats, Kinds
 from .program import Allocation, alone
 from .rounds import RoundOptions, Rounds
@@ -33,7 +32,6 @@ class GavelFifo(Rounds):
 
     name = "gavel-fifo"
     title = "Gavel's first in, first out on one GPU type each, in rounds"
-    source = SOURCES[name]
     fills = False
 
     @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ all by up to SLACK, as much as possible in sum.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,8 +44,7 @@ class Groups:
     workers: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Filled:
+class Filled(NamedTuple):
     """`share` of each group's job, and the `level` it was lifted to."""
 
     share: Floats

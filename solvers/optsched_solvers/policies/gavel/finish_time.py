@@ -1,13 +1,12 @@
 """Gavel's finish-time fairness (Themis' objective over GPU types)."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from optsched.driver.world import World
 
-from ..sources import SOURCES
 from .active import Floats
 from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program, most
@@ -18,8 +17,7 @@ HALVED = 0.7
 """Power of the distance of ratio and bound to which a step should bring it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fairest:
+class Fairest(NamedTuple):
     """`rho` is the largest ratio under the allocation; none has a smaller one than `bound`."""
 
     allocation: Allocation
@@ -81,7 +79,6 @@ class GavelFinishTimeFairness(LpRounds):
     name = "gavel-finish-time-fairness"
     title = "Gavel's finish-time fairness over GPU types, in rounds"
     Options = LpOptions
-    source = SOURCES[name]
 
     def __init__(self, options: LpOptions) -> None:
         super().__init__(options)

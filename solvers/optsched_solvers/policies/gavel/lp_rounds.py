@@ -79,5 +79,5 @@ class LpRounds(Rounds):
 def remaining_s(world: World, jobs: list[str]) -> Floats:
     """Reference work that each job has left, never quite none."""
     work_s = np.array([world.remaining_work_s(job_id) for job_id in jobs])
-    found: Floats = np.maximum(work_s, max(1e-6 * float(work_s.max()), 1e-9))
-    return found
+    left_s: Floats = np.maximum(work_s, max(1e-6 * float(work_s.max()), 1e-9))
+    return left_s

@@ -2,7 +2,6 @@
 
 from optsched.driver.world import World
 
-from ..sources import SOURCES
 from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program, most
 
@@ -20,7 +19,6 @@ class GavelMakespan(LpRounds):
     name = "gavel-makespan"
     title = "Gavel's minimum makespan over GPU types, in rounds"
     Options = LpOptions
-    source = SOURCES[name]
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The optimal shares."""

@@ -4,7 +4,6 @@ import numpy as np
 
 from optsched.driver.world import World
 
-from ..sources import SOURCES
 from .active import Floats, weight_of
 from .lp_rounds import LpOptions, LpRounds
 from .program import Allocation, Program, most, most_alone
@@ -26,7 +25,6 @@ class GavelMaxMin(LpRounds):
     name = "gavel-max-min"
     title = "Gavel's max-min fairness over GPU types, in rounds"
     Options = LpOptions
-    source = SOURCES[name]
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The optimal shares."""
@@ -40,5 +38,4 @@ class GavelMaxMin(LpRounds):
 
 def normalised(program: Program, weight: Floats) -> Floats:
     """Rates in units of the proportional share, times GPUs, over weight."""
-    found: Floats = program.rate * program.gpus / (program.equal_rate() * weight)[:, None]
-    return found
+    return program.rate * program.gpus / (program.equal_rate() * weight)[:, None]

@@ -1,7 +1,7 @@
 """The linear program of max-min fairness over GPU types, solved from the inside, with a bound."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ TO_EDGE = 0.995
 plus, least = np.add.reduce, np.minimum.reduce
 
 
-@dataclass(frozen=True, slots=True)
-class MaxMin:
+class MaxMin(NamedTuple):
     """`share[a, k]` of the time each job of kind a should spend in column k; `value` is the
     smallest normalised throughput, `bound` what no shares can beat."""
 
@@ -161,8 +160,8 @@ class _Search:
     def _solve(self, y: Floats) -> Floats:
         """The inverse of each kind's matrix times its y."""
         half = plus(self.inverse * y, axis=1) / self.pivot
-        solved: Floats = plus(self.inverse * half[:, None])
-        return solved
+        solution: Floats = plus(self.inverse * half[:, None])
+        return solution
 
     def _direction(self, change: Floats) -> tuple[Floats, Floats, float]:
         """The moves of primal, dual and t that change the products of primal and dual by so much,

@@ -27,6 +27,7 @@ column generation over jobs.
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,8 +59,7 @@ class SharingProblem:
         return np.arange(len(self.rate)) if self.kind is None else self.kind
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """Fraction i: job `job[i]`, beside `partner[i]` (a higher number; -1: alone), on GPU type
     `gpu_type[i]`."""
 

@@ -22,7 +22,7 @@ and saves about a round in six at a gap of 1 %.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,8 +51,7 @@ class Groups:
     """GPUs of each type."""
 
 
-@dataclass(frozen=True)
-class Prices:
+class Prices(NamedTuple):
     """Dual values: what a unit of normalised throughput, of a job's time and of a GPU's time is
     worth, in z."""
 
@@ -70,8 +69,7 @@ class Prices:
         return Prices(*((1 - weight) * mine + weight * theirs for mine, theirs in pairs))
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """Column i: groups `first[i]` and `second[i]` (-1: alone) share GPU type `gpu_type[i]`."""
 
     first: Ints

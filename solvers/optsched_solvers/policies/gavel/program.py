@@ -7,6 +7,7 @@ use no more GPUs of a type than exist.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,20 +35,19 @@ class Program:
 
     def equal_rate(self) -> Floats:
         """Rate of each job if its time is spread over the GPU types as the GPUs are."""
-        found: Floats = self.rate @ (self.workers / self.workers.sum())
-        return found
+        rate: Floats = self.rate @ (self.workers / self.workers.sum())
+        return rate
 
     def isolated_rate(self) -> Floats:
         """Rate of each job on an equal part of each GPU type, which a job that has more time than
         all of it wastes."""
         part = self.workers / len(self.rate) / np.maximum(self.gpus, 1.0)
         part /= np.maximum(1.0, part.sum(axis=1, keepdims=True))
-        found: Floats = (self.rate * part).sum(axis=1)
-        return found
+        rate: Floats = (self.rate * part).sum(axis=1)
+        return rate
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Allocation:
+class Allocation(NamedTuple):
     """`share[j, k]` of job j's time alone on type k; and in pair i `fraction[i]` of the time of
     jobs `first[i]` and `second[i]` together on type `column[i]`."""
 
@@ -88,8 +88,7 @@ def allocation(dealt: tuple[Ints, Ints, Ints, Floats], shape: tuple[int, ...]) -
     return Allocation(share, job[both], partner[both], gpu_type[both], fraction[both])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Most:
+class Most(NamedTuple):
     """An allocation, the least that it gives anybody, and what no allocation can beat."""
 
     allocation: Allocation

@@ -2,7 +2,7 @@
 one round."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ Start = tuple[int, int]
 """Row and column."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class Line(NamedTuple):
     """What may run in a column: items in the order of ties, their shares (negative, to be sorted),
     and all rows' GPUs. An item is the row of a job, or a pair, numbered after the rows."""
 

@@ -4,7 +4,6 @@ import numpy as np
 
 from optsched.driver.world import World
 
-from ..sources import SOURCES
 from .active import Floats
 from .lp_rounds import HeterogeneityOption, LpRounds, remaining_s
 from .program import Allocation, Program, alone
@@ -24,7 +23,6 @@ class GavelSjf(LpRounds):
     name = "gavel-sjf"
     title = "Gavel's shortest remaining time first on one GPU type each, in rounds"
     Options = HeterogeneityOption
-    source = SOURCES[name]
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """1 on the type of each job that has one."""

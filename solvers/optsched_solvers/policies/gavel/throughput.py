@@ -7,7 +7,6 @@ import numpy as np
 
 from optsched.driver.world import World
 
-from ..sources import SOURCES
 from .active import Floats
 from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program
@@ -30,7 +29,6 @@ class GavelThroughput(LpRounds):
 
     name = "gavel-throughput"
     title = "Gavel's largest total throughput for the price of the GPUs, in rounds"
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(LpOptions):
@@ -57,8 +55,8 @@ class GavelThroughput(LpRounds):
         )
         if not self.priced or not (price > 0).any():
             return np.ones(len(gpu_types))
-        found: Floats = np.maximum(price, price[price > 0].min() / DEAREST)
-        return found
+        prices: Floats = np.maximum(price, price[price > 0].min() / DEAREST)
+        return prices
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The optimal shares."""
@@ -81,7 +79,6 @@ class GavelSlo(GavelThroughput):
     title = (
         "Gavel's largest total throughput for the price of the GPUs that meets deadlines, in rounds"
     )
-    source = SOURCES[name]
 
     def __init__(self, options: GavelThroughput.Options) -> None:
         super().__init__(options)

@@ -7,7 +7,6 @@ import numpy as np
 
 from optsched.driver.world import World
 
-from ..sources import SOURCES
 from .active import LEAST_WEIGHT, Bools, Floats, Ints, grouped, weight_of
 from .filling import Groups, fill
 from .lp_rounds import HeterogeneityOption, LpRounds
@@ -28,7 +27,6 @@ class GavelWaterFilling(LpRounds):
     name = "gavel-water-filling"
     title = "Gavel's max-min fairness by water filling over GPU types, in rounds"
     Options: type[HeterogeneityOption] = HeterogeneityOption
-    source = SOURCES[name]
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """The shares of the last round of filling."""
@@ -59,7 +57,6 @@ class GavelHierarchical(GavelWaterFilling):
 
     name = "gavel-hierarchical"
     title = "Gavel's hierarchical fairness: water filling among tenants, then among their jobs, in rounds"  # noqa: E501
-    source = SOURCES[name]
 
     Options = HierarchyOptions
 

@@ -5,7 +5,6 @@ from optsched.driver.world import World
 from optsched.model.job import Elastic, Job
 from optsched.physics import gang_sizes
 
-from ..sources import SOURCES
 from .places import Way, with_gpus
 from .rounds import LATER, Hadar, Round, Share
 
@@ -24,8 +23,6 @@ class HadarE(Hadar):
 
     name = "hadare"
     title = "hadar, with copies of elastic jobs on GPUs of any type that would stay idle"
-
-    source = SOURCES[name]
 
     def share_out(self, world: World, now: Round, order: list[str]) -> None:
         """Every job its smallest count by payoff, then copies in the same order."""

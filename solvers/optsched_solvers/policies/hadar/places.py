@@ -4,6 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import merge
+from typing import NamedTuple
 
 from optsched.driver.mixed import may_mix, mixed_option, placement_on
 from optsched.driver.placement import Room
@@ -40,8 +41,7 @@ class Prices:
         return self.known[key]
 
 
-@dataclass(frozen=True, slots=True)
-class Utility:
+class Utility(NamedTuple):
     """What it is worth that a job is done: its weight divided by the time from its submission to
     its completion, in hours; with `relative` times its run time at its fastest, so that a job that
     never waits is worth its weight."""
@@ -115,8 +115,7 @@ def prices(world: World, jobs: Iterable[str], eta: float, utility: Utility) -> P
     return Prices(low, high)
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """Options of a job that differ in nothing but GPU type and spread, the fastest first; `types`
     are the GPU types on which it may run so, the fastest first, together with others if it
     `mixes`."""
@@ -293,7 +292,6 @@ def _offer(world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, i
 def with_gpus(way: Way, gpus: int) -> Way:
     """The way with another number of GPUs, for a job that has no option with as many on one
     type."""
-    return replace(
-        way,
-        options=tuple(replace(one, mode=replace(one.mode, gpus=gpus)) for one in way.options[:1]),
+    return way._replace(
+        options=tuple(replace(one, mode=replace(one.mode, gpus=gpus)) for one in way.options[:1])
     )

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
@@ -18,15 +18,13 @@ from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNu
 from ..parts.demand_queue import arrival_key
 from ..parts.reallocation import may_move
 from ..parts.starting import is_free, start_what_fits
-from ..sources import SOURCES
 from .places import Shelves, Utility, Way, best_rate, offers, prices, ways_of
 
 LATER = 1.0 + 1e-9
 """A running job only moves where it ends earlier by more than rounding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """What a job gets in a round; `option` None: it stays where it is. `done_s` is how long it then
     takes."""
 
@@ -72,8 +70,6 @@ class Hadar:
 
     name = "hadar"
     title = "gangs on mixes of GPU types by payoff at prices that rise with the use of each node"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

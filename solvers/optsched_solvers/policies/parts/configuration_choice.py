@@ -3,8 +3,7 @@ optimum."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,16 +38,14 @@ def solved(model: Any, effort: float) -> tuple[Any | None, bool]:
     return solution, status == cp_model.OPTIMAL
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(NamedTuple):
     """A way to treat a job: its cost, and what it takes, as (row, whole amount)."""
 
     cost: float
     use: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The position of the configuration chosen for each job, and whether it is proven that no
     choice is cheaper."""
 

@@ -2,7 +2,7 @@
 beyond."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from optsched.model.cluster import Cluster
 from optsched.physics.modes import Option
@@ -21,8 +21,7 @@ def core_shares(cluster: Cluster) -> dict[str | None, float]:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CoreWays:
+class CoreWays(NamedTuple):
     """Ways of a job on so many GPUs of one type, the fastest first. `best` have as many cores as
     the very fastest, `fair` as many as the fastest of those within the proportional share, or the
     fewest where all have more."""

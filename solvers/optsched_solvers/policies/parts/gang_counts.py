@@ -1,15 +1,14 @@
 """At which GPU counts a job can run on one GPU type."""
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from optsched.physics.modes import Option
 
 from .gpu_pool import GpuPool
 
 
-@dataclass(frozen=True, slots=True)
-class GangCounts:
+class GangCounts(NamedTuple):
     """GPU counts of a job on one GPU type, ascending, each with its options, the fastest first."""
 
     gpu_type: str | None

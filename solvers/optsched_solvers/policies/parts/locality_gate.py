@@ -4,6 +4,7 @@ rack, then anywhere."""
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from optsched.driver.layout import Need
 from optsched.driver.placement import Room
@@ -34,8 +35,7 @@ class Patience:
         return "rack" if wait_s >= self.rack_s - TIME_TOLERANCE_S else "node"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Way:
+class _Way(NamedTuple):
     """An option kept within `level`; `open` where its gang fits no narrower one even in the empty
     cluster."""
 

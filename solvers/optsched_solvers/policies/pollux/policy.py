@@ -14,7 +14,6 @@ from optsched.plugins.options import Duration
 from ..parts.gpu_pool import GpuPool, quotas
 from ..parts.reallocation import Grant, ReallocationOptions, SolvedReallocation
 from ..parts.restarts import Growth, restart_factor
-from ..sources import SOURCES
 from .exact import best
 from .state import LEAST_SPEEDUP, Candidate, Free, Parts, Size, State
 
@@ -40,8 +39,6 @@ class Pollux(SolvedReallocation):
 
     name = "pollux"
     title = "elastic jobs get the GPUs of the best harmonic mean of speedups over a fair share"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ReallocationOptions):

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 LEAST_SPEEDUP = 1e-3
 """Added to every speedup, so that a job without GPUs has one."""
@@ -14,16 +15,14 @@ Size = tuple[int, int]
 """GPU type, as a position, and GPU count."""
 
 
-@dataclass(frozen=True, slots=True)
-class Free:
+class Free(NamedTuple):
     """A node with the GPUs that can be given out on it."""
 
     gpu_type: int
     gpus: int
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A job: its scaled speedup by size on one node (`alone`) and over several (`spread`), what it
     holds `now` with the speedup there, and the restart factor by which anything else counts."""
 
@@ -34,8 +33,7 @@ class Candidate:
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """The nodes and the jobs that may be moved."""
 
     nodes: tuple[Free, ...]
@@ -79,8 +77,7 @@ class State:
         return within and all(count == 1 for count in hosts.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
+class Best(NamedTuple):
     """An allocation, and whether it is proven that none is better."""
 
     given: tuple[Parts, ...]

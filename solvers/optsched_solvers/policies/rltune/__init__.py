@@ -6,7 +6,6 @@ from typing import Annotated
 
 from optsched.plugins.options import PluginOptions
 
-from ..sources import SOURCES
 from .scorer import read
 from .training import Scoring, Trained, train
 
@@ -23,8 +22,6 @@ class Rltune(Scoring):
 
     name = "rltune"
     title = "a learned score of seven features picks the next gang, an exact program its nodes"
-
-    source = SOURCES[name]
 
     @dataclass(frozen=True, kw_only=True)
     class Options(PluginOptions):

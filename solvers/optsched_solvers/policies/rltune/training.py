@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,15 +70,14 @@ class Rule(PickedFirst):
         )
         if self.name == "wfp":
             waited: Floats = (world.now_s - world.instance.now_s - submit_s) / run_s
-            urgent: Floats = np.power(waited, 3) * gpus
-            return urgent
+            urgency: Floats = np.power(waited, 3) * gpus
+            return urgency
         since = np.where(submit_s > 0, submit_s, 0.1)
         scores: Floats = -(np.log10(run_s) * gpus + 870.0 * np.log10(since))
         return scores
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
+class Trained(NamedTuple):
     """The best scorer so far, its mean reward on what it was selected by, and after how many
     generations."""
 
@@ -137,8 +137,7 @@ def batch(instance: Instance, first: int, count: int) -> Instance:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """First jobs of the batches to train on (any may be one), and the batches to select by and to
     judge by."""
 

@@ -2,8 +2,8 @@
 balance."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 Counts = tuple[tuple[int, int], ...]
 """(free GPUs, nodes with so many), the most free first; nodes without a free GPU are left out."""
@@ -13,8 +13,7 @@ Assignment = tuple[tuple[int, int], ...]
 """(node, GPUs taken), in the order of the nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """A way on nodes that are alike, before it is known which: its effect on those with free GPUs.
 
     `frag` is the change of the number of nodes with some but not all GPUs free, `waste` that of the
@@ -33,8 +32,7 @@ class Shape:
         return self.frag, self.waste, self.balance
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """A shape on the first nodes of each kind."""
 
     assignment: Assignment
