@@ -14,7 +14,6 @@ from ..round.plan import JobRound
 from ..round.verify import verify_round
 from .journal.events import Claim
 from .journal.state import State
-from .out_of_order import idle_out
 from .present import as_running, as_suspended, as_waiting, may_start, ran_before
 
 
@@ -114,4 +113,4 @@ def _in_order(state: State, status: NodeStatus) -> Node:
         return node
     held = amounts(attempt.placement for attempt in state.live_attempts())
     idle = node.gpus - held.get(node.name, [0])[0]
-    return replace(node, gpus=node.gpus - idle_out(state, node.name, idle))
+    return replace(node, gpus=node.gpus - state.idle_out(node.name, idle))

@@ -9,7 +9,6 @@ from ...model.cluster import Node
 from ...model.instance import Instance, Placement, Running, Suspended
 from ...model.job import Job
 from ..journal.state import LiveJob
-from ..out_of_order import idle_out
 from ..present import LEAST_WORK_S, as_running, as_suspended, as_waiting, guarded, ran_before
 from .snapshot import Snapshot
 
@@ -144,7 +143,7 @@ def _nodes(snapshot: Snapshot, running: list[Running], aside: list[Placement]) -
         node = status.node
         gpus, cpus = held.get(node.name, (0, 0))
         if status.usable:
-            out = idle_out(snapshot.state, node.name, node.gpus - gpus)
+            out = snapshot.state.idle_out(node.name, node.gpus - gpus)
             gpus, cpus = node.gpus - out, node.cpus or 0
         elif node.name not in held:
             continue
