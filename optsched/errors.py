@@ -20,6 +20,6 @@ def perhaps(name: str, known: Iterable[str]) -> str:
     none is near."""
     import difflib
 
-    by_letters = {one.lower(): one for one in known}
+    by_letters = {word.lower(): word for word in known}
     close = difflib.get_close_matches(name.lower(), by_letters, n=1)
     return f" (did you mean {by_letters[close[0]]}?)" if close else ""

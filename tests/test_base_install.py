@@ -29,7 +29,6 @@ BESIDE = {
 """Modules of programs that run where optsched is not installed: they lie beside each other."""
 EXTRA = {
     "sklearn": "learn",
-    "scipy": "learn",
     "threadpoolctl": "learn",
     "ray": "ray",
     "pytest": "testing",
@@ -42,7 +41,6 @@ BROUGHT = {"pydantic_core": "pydantic"}
 """Packages that a dependency always brings, in the version that fits it."""
 OPTIONAL = {
     "learn": {
-        "optsched/traces/readers/goodput.py",
         "optsched/estimates/learned.py",
         "solvers/optsched_solvers/policies/parts/duration_model.py",
     },

@@ -10,6 +10,8 @@ GPUs that two jobs share are held once. A job that may share its GPUs therefore 
 import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..model.instance import Instance
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """No plan has a smaller `value` in level `level` of the objective. `source` says what proves
-    it.
+    """The proof of `source` that no plan has a smaller `value` in level `level` of the objective.
 
     `preemptive` true: holds for any preemptive schedule. False: where a waiting job runs in one
     piece and a running job continues or is preempted now and resumed in one piece.
@@ -70,7 +71,7 @@ def priced_bound(
 
 
 def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True) -> list[Bound]:
-    """Every bound, level by level; those of the plan class only where they say more.
+    """Return every bound, level by level; those of the plan class only where they say more.
 
     Raises InputError as `lower_bounds`.
     """
@@ -99,11 +100,8 @@ def _may_differ(modes: ModeTable) -> bool:
 
 
 def _best(bounds: list[Bound]) -> tuple[Bound, ...]:
-    best: dict[int, Bound] = {}
-    for bound in bounds:
-        if bound.level not in best or bound.value > best[bound.level].value:
-            best[bound.level] = bound
-    return tuple(best.values())
+    by_level = groupby(bounds, key=attrgetter("level"))
+    return tuple(max(level, key=attrgetter("value")) for _, level in by_level)
 
 
 def _every(instance: Instance, objective: Objective, modes: ModeTable) -> list[Bound]:

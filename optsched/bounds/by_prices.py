@@ -130,12 +130,12 @@ def _largest(
 
 
 def counted(steps: int) -> Stop:
-    """Done after so many steps: the same on every machine."""
+    """Return a search that is done after so many steps: the same on every machine."""
     return lambda step: step / steps if steps else 1.0
 
 
 def timed(time_limit_s: float) -> Stop:
-    """Done after so much time from now on."""
+    """Return a search that is done after so much time from now on."""
     started_s = time.monotonic()
     return lambda step: (time.monotonic() - started_s) / time_limit_s
 

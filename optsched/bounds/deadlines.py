@@ -1,4 +1,4 @@
-"""When every job must be done where the largest cost is to stay within a value."""
+"""Due dates: when every job must be done where the largest cost is to stay within a value."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What fits an empty cluster, up to what the verifier takes for rounding."""
+"""The largest gangs that fit an empty cluster, up to what the verifier takes for rounding."""
 
 from ..model.cluster import Node
 from ..model.instance import Instance

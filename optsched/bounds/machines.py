@@ -1,4 +1,5 @@
-"""What an instance's jobs compete for, each as one machine of some speed that every plan keeps."""
+"""The capacities that an instance's jobs compete for, each as one machine of some speed that every
+plan keeps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

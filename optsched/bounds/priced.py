@@ -62,9 +62,9 @@ Offer = tuple[float, int, float, Step]
 
 
 class Prices:
-    """What jobs pay at given prices: interval k goes from `grid_s[k]` to the next, in seconds after
-    now, and `prices[c][k]` is what a GPU-second of type c costs in it; from the last instant on
-    GPUs are free."""
+    """The payments of jobs at given prices: interval k goes from `grid_s[k]` to the next, in
+    seconds after now, and `prices[c][k]` is what a GPU-second of type c costs in it; from the last
+    instant on GPUs are free."""
 
     def __init__(self, market: Market, grid_s: list[float], prices: Cells) -> None:
         self._market = market
@@ -73,7 +73,8 @@ class Prices:
         self._steps: dict[tuple[tuple[Alternative, ...], float], list[tuple[Step, ...]]] = {}
 
     def bound(self) -> float:
-        """No plan has a smaller sum of weighted completion times, counted from submission."""
+        """Return the bound: no plan has a smaller sum of weighted completion times, counted from
+        submission."""
         paid = [self.least(buyer) for buyer in self._market.buyers]
         worth, offset = self.worth(), self._market.offset
         return math.fsum((offset, *paid, -worth)) - ROUNDING * math.fsum(
@@ -178,7 +179,7 @@ class Prices:
         return best
 
     def _add(self, buyer: Buyer, first: int, end: int, bought: Cells) -> None:
-        """What a job buys that completes in interval `end`."""
+        """Add what a job buys that completes in interval `end`."""
         offers = [offer for k in range(first, end) for offer in self._offers(buyer, 0.0, k)]
         offers += self._offers(buyer, buyer.weight, end)
         _taken(offers, buyer.work_s, bought)

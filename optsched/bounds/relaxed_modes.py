@@ -48,8 +48,9 @@ SPANS: tuple[Span, ...] = ("node", "rack", "cluster")
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """How much of something is held: the least while a job starts; while it works, so much that
-    this times its shortest run time is the least integral over time; and the most it could be."""
+    """The amount of something that is held: the least while a job starts; while it works, so much
+    that this times its shortest run time is the least integral over time; and the most it could
+    be."""
 
     starting: Numbers
     working: Numbers

@@ -27,8 +27,8 @@ time."""
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """When each job can start at the earliest (counted from now), how long it takes alone, and how
-    long the jobs take that wait for it."""
+    """The earliest start of each job (counted from now), the time that it takes alone, and that of
+    the jobs that wait for it."""
 
     modes: ModeTable
     heads_s: Floats

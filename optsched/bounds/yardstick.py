@@ -1,5 +1,5 @@
-"""What of a value no plan can change, and what rounding can: how near a bound must come to prove an
-optimum."""
+"""The parts of a value that no plan can change, and that rounding can: how near a bound must come
+to prove an optimum."""
 
 import math
 from dataclasses import dataclass
@@ -24,10 +24,9 @@ SUMS = 1e-15
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """How values of one level compare. Every plan costs at least `certain`, each job alone on the
-    cluster; `rounding` is what the rounding of instants may change, `forgiven` what instants that
-    the verifier forgives may.
-    """
+    """The comparison of values of one level. Every plan costs at least `certain`, each job alone on
+    the cluster; `rounding` is what the rounding of instants may change, `forgiven` what instants
+    that the verifier forgives may."""
 
     certain: float
     rounding: float

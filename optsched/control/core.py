@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..executors.base import Arrivals, AttemptKey, Executor, NodeStatus, Observation, Progress
+from ..files import Texts
+from ..files.faults import Sound
 from ..model.cluster import Node
 from ..model.instance import Instance, Placement
 from ..round.plan import RoundSolution
@@ -98,6 +100,8 @@ class ControllerCore:
         self._silence_noted = False
         self._forgotten: set[AttemptKey] = set()
         self._strangers: set[AttemptKey] = set()
+        self._checked = Sound()
+        self._texts, self._round_texts = Texts(), Texts()
         self._sound: dict[Node, str | None] = {}
         self._begun_s = time.monotonic()
         self.round_s = 0.0

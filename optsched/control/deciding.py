@@ -60,8 +60,8 @@ class Deciding(Acting):
         event = RoundDecided(
             round=number, claims=commands.claims, stay=tuple(sorted(stay)), blocked=seen.blocked
         )
-        text = dump_instance(seen.instance)
-        decided = dump_round(replace(found, instance_hash=text_hash(text)))
+        text = dump_instance(seen.instance, self._texts)
+        decided = dump_round(replace(found, instance_hash=text_hash(text)), self._round_texts)
         listed = RoundEntry(
             number=number,
             at_s=now_s,
@@ -147,8 +147,10 @@ class Deciding(Acting):
                 left_out=without,
                 strangers=strangers,
                 preempt_unsaved=self.settings.preempt_unsaved,
+                before=None if self.last_instance is None else self.last_instance.cluster,
             ),
             left_out,
+            self._checked,
         )
 
     def _fails(self, instance: Instance, blocked: tuple[Placement, ...]) -> bool:

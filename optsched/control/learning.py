@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import InputError
-from ..estimates.history import gang
 from ..executors.base import AttemptState, Observation
-from ..model.job import Job
+from ..model.job import Job, gang
 from ..model.profile import UNMEASURED, Profile
 from ..profiling.attempts import measured_of
 from ..profiling.durations import Durations, Past

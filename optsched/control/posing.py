@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..executors.base import NodeStatus
 from ..files import check_instance
-from ..files.faults import Fault
+from ..files.faults import Fault, Sound
 from ..files.shape_faults import FaultyFileError
 from ..hostlist import expand_hostlist
 from ..model.cluster import Cluster, Node
@@ -31,8 +31,9 @@ class Posed:
     left_out: dict[str, str]
 
 
-def pose(present: Pose, left_out: Mapping[str, str]) -> Posed:
-    """Return the present without those jobs whose values, or whose places, are faulty.
+def pose(present: Pose, left_out: Mapping[str, str], sound: Sound | None = None) -> Posed:
+    """Return the present without those jobs whose values, or whose places, are faulty. What is
+    known to be sound is not checked again.
 
     Raises InputError where it is faulty without any job.
     """
@@ -40,7 +41,7 @@ def pose(present: Pose, left_out: Mapping[str, str]) -> Posed:
     while True:
         view = present(out)
         try:
-            check_instance(view.instance, accept_never=True)
+            check_instance(view.instance, accept_never=True, sound=sound)
             return Posed(view.instance, view.blocked, out)
         except FaultyFileError as error:
             named = (

@@ -45,6 +45,7 @@ def present(
     preempt_unsaved: bool = False,
     left_out: Collection[str] = (),
     strangers: Sequence[Placement] = (),
+    before: Cluster | None = None,
 ) -> Present:
     """Jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all times of a
     live instance).
@@ -56,6 +57,7 @@ def present(
 
     Jobs of `left_out` are not among the jobs either: what they hold stays theirs, of nodes,
     resources and quotas. `strangers` is what is held by attempts that the state does not know.
+    The cluster is the very one of `before` where nothing of it has changed, and so are jobs.
     """
     nodes = tuple(status.node for status in statuses)
     order = {node.name: i for i, node in enumerate(nodes)}
@@ -73,8 +75,8 @@ def present(
             elif _stays(attempt, order):
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
                 job = guarded(job, live_job, preempt_unsaved)
-                if any(slot.node in closed for slot in attempt.placement):
-                    job = replace(job, preemptible=False)  # nobody could have its place
+                if job.preemptible and any(slot.node in closed for slot in attempt.placement):
+                    job = live_job.form(job, preemptible=False)  # nobody could have its place
                 jobs.append(job)
                 running.append(entry)
             else:
@@ -85,15 +87,10 @@ def present(
             and live_job.id not in left_out
         ):
             job = as_waiting(live_job)
-            jobs.append(
-                replace(
-                    job,
-                    weight=min(
-                        MOST_WEIGHT,
-                        job.weight * impatience(live_job, state.waited_s(live_job, now_s)),
-                    ),
-                )
-            )
+            factor = impatience(live_job, state.waited_s(live_job, now_s))
+            if factor > 1:
+                job = live_job.form(job, weight=min(MOST_WEIGHT, job.weight * factor))
+            jobs.append(job)
             if ran_before(live_job):
                 suspended.append(as_suspended(live_job))
     taken = beneath(taken, amounts(claim.placement for claim in state.claims.values()))
@@ -102,10 +99,11 @@ def present(
     _leave_out(state, statuses, running, taken)
     _close(statuses, running, taken)
     _cut(nodes, running, taken)
+    there = replace(cluster, nodes=nodes, resources=_left(cluster, aside))
     instance = Instance(
         name=f"round {state.round + 1}",
         now_s=now_s,
-        cluster=replace(cluster, nodes=nodes, resources=_left(cluster, aside)),
+        cluster=before if before is not None and before == there else there,
         tenants=_less(tenants, aside),
         jobs=tuple(jobs),
         running=tuple(running),
@@ -175,9 +173,9 @@ def guarded(job: Job, live_job: LiveJob, preempt_unsaved: bool) -> Job:
     """
     said = live_job.submission.preempt_unsaved
     allowed = preempt_unsaved if said is None else said
-    if allowed or job.profile.checkpoint_every_s != NEVER_S:
+    if allowed or not job.preemptible or job.profile.checkpoint_every_s != NEVER_S:
         return job
-    return replace(job, preemptible=False)
+    return live_job.form(job, preemptible=False)
 
 
 def ran_before(job: LiveJob) -> bool:
@@ -210,7 +208,9 @@ def _known(live_job: LiveJob, left_s: float, profile: Profile) -> Job:
     if profile.sharing is not None:
         profile = replace(profile, sharing=None)
     work_s = max(_within(left_s), job.work_s)
-    return replace(job, after=(), duration_s=work_s, profile=profile, submit_s=live_job.submit_s)
+    return live_job.form(
+        job, after=(), duration_s=work_s, profile=profile, submit_s=live_job.submit_s
+    )
 
 
 def _left(cluster: Cluster, aside: Sequence[LiveJob]) -> dict[str, float]:

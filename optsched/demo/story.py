@@ -64,8 +64,8 @@ def tell(controller: Controller) -> Story:
 
 
 def _as_solution(instance: Instance, plan: Plan, sentences: tuple[str, ...]) -> Solution:
-    """What happened, for a picture, with a limit on what any schedule of the measured work could
-    have reached."""
+    """Return what happened, for a picture, with a limit on what any schedule of the measured work
+    could have reached."""
     value = sum(entry.completion_s - instance.job[entry.id].submit_s for entry in plan.jobs)
     [bound] = lower_bounds(instance, parse("wct"))
     return Solution(

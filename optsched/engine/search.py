@@ -38,7 +38,7 @@ MAX_NOTES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a running solve stands: seconds since its start; value, proven bound and gap of the
+    """The state of a running solve: seconds since its start; value, proven bound and gap of the
     first level that is not settled; what gave the plan. None where there is none yet."""
 
     elapsed_s: float
@@ -50,7 +50,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long to search, on how many workers, from which seed, and which proven gap is enough."""
+    """The time limit of a search, its workers and seed, and the proven gap that is enough."""
 
     time_limit_s: float
     workers: int

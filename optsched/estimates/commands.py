@@ -12,7 +12,7 @@ NUMBER_OR_HASH = re.compile(
 
 @lru_cache(maxsize=1 << 16)
 def similar(command: str) -> str | None:
-    """What commands have in common that differ by letter case, numbers, dates, hashes or UUIDs
-    only; None where nothing else is in the command."""
+    """Return what commands have in common that differ by letter case, numbers, dates, hashes or
+    UUIDs only; None where nothing else is in the command."""
     found = " ".join(NUMBER_OR_HASH.sub("#", command.lower()).split())
     return found if any(letter.isalpha() for letter in found) else None

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..model.job import Elastic, Job
+from ..model.job import Job, gang
 from .commands import similar
 from .unknown import FIRST_GUESS_S
 
@@ -83,8 +83,9 @@ class Ended:
             found.longest_s = max(found.longest_s, worked_s)
 
     def belief_s(self, like: Likeness, prior_s: float) -> float:
-        """How long a job is believed to be of which `prior_s` is said or assumed: never below
-        `LEAST_S` unless that is, and never longer than both that and the longest job like it."""
+        """Return how long a job is believed to be of which `prior_s` is said or assumed: never
+        below `LEAST_S` unless that is, and never longer than both that and the longest job like
+        it."""
         factor, longest_s = 1.0, prior_s
         for group in _groups(like):
             found = self._of.get(group)
@@ -93,8 +94,8 @@ class Ended:
         return min(longest_s, max(prior_s * factor, min(prior_s, LEAST_S)))
 
     def jobs(self, like: Likeness) -> tuple[int, int]:
-        """How many have completed that are like it, and how many of these had its very command and
-        GPUs."""
+        """Return how many have completed that are like it, and how many of these had its very
+        command and GPUs."""
         counts = [0 if found is None else found.count for found in map(self._of.get, _groups(like))]
         return counts[0], counts[-1]
 
@@ -113,7 +114,7 @@ class History:
         self._ended = Ended()
 
     def work_s(self, job: Job, now_s: float) -> float:
-        """What those like it make of the first guess."""
+        """Return what those like it make of the first guess."""
         return self._ended.belief_s(_likeness(job), FIRST_GUESS_S)
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
@@ -131,10 +132,3 @@ def _groups(like: Likeness) -> Iterator[Group]:
 
 def _likeness(job: Job) -> Likeness:
     return Likeness(user=job.user, command=job.command, gpus=gang(job))
-
-
-def gang(job: Job) -> int:
-    """The GPUs a job asks for: the most of an elastic one, those of the first listed mode."""
-    if job.modes:
-        return job.modes[0].gpus
-    return job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from ..model.job import Job
+from ..model.job import Job, gang
 from .commands import similar
-from .history import Group, History, Rolling, gang
+from .history import Group, History, Rolling
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -63,7 +63,7 @@ class Learned:
 
     @property
     def trained(self) -> bool:
-        """Whether there is a model yet."""
+        """Tell whether there is a model yet."""
         return self._model is not None
 
     def work_s(self, job: Job, now_s: float) -> float:

@@ -1,5 +1,5 @@
-"""Why a job runs, waits, moves or was preempted: the numbers behind its decision, and one
-sentence."""
+"""The reasons why a job runs, waits, moves or was preempted: the numbers behind its decision, and
+one sentence."""
 
 from collections import defaultdict
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What an explanation consists of."""
+"""The parts of an explanation."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,8 +12,8 @@ State = Decision | Literal["never", "later"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCost:
-    """What an option pays for one capacity: `amount` of it at `price` each, a `share` of the
-    option's whole price."""
+    """The price that an option pays for one capacity: `amount` of it at `price` each, a `share` of
+    the option's whole price."""
 
     row: str
     amount: float
@@ -65,9 +65,9 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """Who would have to leave for a job, on which nodes; what is lost (the value of those who
-    leave) and gained (its own). `leavers` are the cheapest found, in one node exactly where at most
-    `room.MOST_EXACT` jobs hold it."""
+    """The victims that would have to leave for a job, on which nodes; what is lost (the value of
+    those who leave) and gained (its own). `leavers` are the cheapest found, in one node exactly
+    where at most `room.MOST_EXACT` jobs hold it."""
 
     nodes: tuple[str, ...]
     leavers: tuple[Victim, ...]
@@ -77,7 +77,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a job got its decision.
+    """The reasons for the decision of a job.
 
     `state` is the decision, "never" (with `reason`) or "later" (not released, or predecessors left;
     `waits_for` names them). `chosen` is the option decided, `best` the one of largest reduced

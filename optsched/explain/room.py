@@ -1,4 +1,4 @@
-"""What is free on real nodes after a round, and who would have to leave for more."""
+"""Free capacity of real nodes after a round, and who would have to leave for more."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable

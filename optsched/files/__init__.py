@@ -23,7 +23,7 @@ from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
 from ..model.profile import UNMEASURED, Clock, Locality, Profile, Sharing
-from .faults import Fault, find_faults
+from .faults import Fault, Sound, find_faults
 from .power import with_power, without_power
 from .shape_faults import FaultyFileError, duplicate_keys, other_kind, shape_faults
 
@@ -112,19 +112,32 @@ def load_instance(
     return instance
 
 
-def check_instance(instance: Instance, *, accept_never: bool = False) -> None:
+def check_instance(
+    instance: Instance, *, accept_never: bool = False, sound: Sound | None = None
+) -> None:
     """Check an instance made in Python as a file would be: the same faults, told in the same words.
-    What a file may leave out, it must state. Raises InputError naming every fault."""
+    What a file may leave out, it must state. What is known to be `sound` is not looked at again,
+    and what proves to be is added. Raises InputError naming every fault."""
     from pydantic import ValidationError
 
+    validate = adapter(Instance).validate_python
     try:
-        adapter(Instance).validate_python(instance)
+        if sound is None:
+            validate(instance)
+        else:
+            try:
+                validate(sound.unknown(instance))
+            except ValidationError:
+                validate(instance)  # for the places of faults in the whole
     except ValidationError as error:
         faults = list(shape_faults(error.errors(include_url=False), instance, ()))
     else:
-        faults = [*_ranges_of_names(instance), *find_faults(instance, accept_never=accept_never)]
+        found = find_faults(instance, accept_never=accept_never, sound=sound)
+        faults = [*_ranges_of_names(instance), *found]
     if faults:
         raise FaultyFileError(instance.name, faults)
+    if sound is not None:
+        sound.remember(instance)
 
 
 def _ranges_of_names(instance: Instance) -> Iterator[Fault]:
@@ -299,19 +312,52 @@ def _in_node_order(cluster: Cluster, entry: Running) -> Running:
 # writing
 
 
-def dump_instance(instance: Instance) -> str:
+class Line(str):
+    """An element of a list as it stands in a file."""
+
+
+class Texts:
+    """Lines of nouns in files. Where it is kept from one file to the next, those that come again
+    are made only once; what a file did not have is forgotten after the next but one."""
+
+    def __init__(self) -> None:
+        self._lines: dict[object, Line] = {}
+        self._before: dict[object, Line] = {}
+        self._parts: dict[object, Any] = {}
+
+    def next_file(self) -> None:
+        """Forget what the last file did not have."""
+        self._before, self._lines = self._lines, {}
+        if len(self._parts) > 2 * len(self._before):
+            self._parts.clear()
+
+    def line(self, noun: Any, *, comes_again: bool = True) -> Line:
+        """Return the line of a noun."""
+        if not comes_again:
+            return Line(json.dumps(plain(noun, self._parts)))
+        line = self._lines.get(noun)
+        if line is None:
+            line = self._before.get(noun) or Line(json.dumps(plain(noun, self._parts)))
+            self._lines[noun] = line
+        return line
+
+
+def dump_instance(instance: Instance, texts: Texts | None = None) -> str:
     """Return the instance as file text: canonical, one node range or job a line, defaults left
     out."""
+    texts = Texts() if texts is None else texts
+    texts.next_file()
     parts: dict[str, Any] = {"format": INSTANCE_FORMAT, "name": instance.name}
     if instance.now_s:
         parts["now_s"] = number(instance.now_s)
-    profiles: dict[Profile, Any] = {}
     cluster = plain(instance.cluster)
-    parts["cluster"] = cluster | {"nodes": plain([*fold_nodes(instance.cluster.nodes)])}
+    nodes = [texts.line(node) for node in fold_nodes(instance.cluster.nodes)]
+    parts["cluster"] = cluster | {"nodes": nodes}
     for field in ("tenants", "jobs", "running", "suspended", "failures", "outages"):
         items = without_power(instance) if field == "running" else getattr(instance, field)
         if items:
-            parts[field] = plain(items, profiles)
+            again = field in ("tenants", "jobs")
+            parts[field] = [texts.line(item, comes_again=again) for item in items]
     return lines(parts)
 
 
@@ -413,10 +459,10 @@ def _layout(kind: type) -> tuple[tuple[str, str, Field[Any]], ...]:
     )
 
 
-def plain(value: Any, profiles: dict[Profile, Any] | None = None) -> Any:
+def plain(value: Any, known: dict[object, Any] | None = None) -> Any:
     """Return nouns as JSON values: defaults left out, whole floats as integers.
 
-    `profiles` holds what was made of profiles that may come again.
+    `known` holds what was made of profiles, modes and slots that may come again.
     """
     if value is None or isinstance(value, (str, int)):
         return value
@@ -425,16 +471,16 @@ def plain(value: Any, profiles: dict[Profile, Any] | None = None) -> Any:
     if isinstance(value, dict):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (tuple, list)):
-        return [plain(inner, profiles) for inner in value]
+        return [plain(inner, known) for inner in value]
     assert is_dataclass(value)
-    if profiles is None or not isinstance(value, Profile):
-        return _plain_fields(value, profiles)
-    if value not in profiles:
-        profiles[value] = _plain_fields(value, None)
-    return profiles[value]
+    if known is None or not isinstance(value, (Profile, Mode, Slot)):
+        return _plain_fields(value, known)
+    if value not in known:
+        known[value] = _plain_fields(value, None)
+    return known[value]
 
 
-def _plain_fields(value: Any, profiles: dict[Profile, Any] | None) -> dict[str, Any]:
+def _plain_fields(value: Any, known: dict[object, Any] | None) -> dict[str, Any]:
     out = {}
     kind: type = type(value)
     for name, alias, field in _layout(kind):
@@ -443,7 +489,7 @@ def _plain_fields(value: Any, profiles: dict[Profile, Any] | None) -> dict[str, 
             continue
         if field.default_factory is not MISSING and not inner:
             continue
-        out[alias] = plain(inner, profiles)
+        out[alias] = plain(inner, known)
     return out
 
 
@@ -464,7 +510,7 @@ def lines(parts: dict[str, Any]) -> str:
                 text = _rows(part, "      ") if name == "nodes" else json.dumps(part)
                 inner.append(f"    {json.dumps(name)}: {text}")
             rows.append(f"  {json.dumps(key)}: {{\n" + ",\n".join(inner) + "\n  }")
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
+        elif isinstance(value, list) and value and isinstance(value[0], (dict, Line)):
             rows.append(f"  {json.dumps(key)}: {_rows(value, '    ')}")
         else:
             rows.append(f"  {json.dumps(key)}: {json.dumps(value)}")
@@ -474,4 +520,5 @@ def lines(parts: dict[str, Any]) -> str:
 def _rows(items: list[Any], indent: str) -> str:
     if not items:
         return "[]"
-    return "[\n" + ",\n".join(indent + json.dumps(item) for item in items) + f"\n{indent[:-2]}]"
+    texts = (item if isinstance(item, Line) else json.dumps(item) for item in items)
+    return "[\n" + ",\n".join(indent + text for text in texts) + f"\n{indent[:-2]}]"

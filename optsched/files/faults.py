@@ -3,11 +3,12 @@ never fit."""
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from ..model.instance import Instance, Running, Suspended
+from ..model.cluster import Cluster, Tenant
+from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.profile import Locality
 from ..physics.catalogue import catalogue_of
@@ -30,14 +31,52 @@ class Fault:
         return f"{self.path}: {self.problem}; {self.remedy}"
 
 
-def find_faults(instance: Instance, *, accept_never: bool = False) -> list[Fault]:
+Held = tuple[Job, Mode, Placement]
+
+
+class Sound:
+    """What was sound in the instance before: most of it comes again in the next one."""
+
+    def __init__(self) -> None:
+        self._cluster: Cluster | None = None
+        self._tenants: tuple[Tenant, ...] = ()
+        self.jobs: set[Job] = set()
+        self.held: set[Held] = set()
+
+    def unknown(self, instance: Instance) -> Instance:
+        """Return the instance without the jobs and the cluster that are sound."""
+        if (instance.cluster, instance.tenants) != (self._cluster, self._tenants):
+            self.jobs, self.held = set(), set()
+            return instance
+        jobs = tuple(job for job in instance.jobs if job not in self.jobs)
+        return replace(instance, cluster=Cluster(), jobs=jobs)
+
+    def remember(self, instance: Instance) -> None:
+        """Remember what is in an instance that proved to be sound."""
+        self._cluster, self._tenants = instance.cluster, instance.tenants
+        self.jobs = {job for job in instance.jobs if not job.after}
+        self.held = {held(instance, entry) for entry in instance.running}
+
+
+def held(instance: Instance, entry: Running) -> Held:
+    """Return what a running job holds."""
+    return instance.job[entry.job], entry.mode, entry.placement
+
+
+def find_faults(
+    instance: Instance, *, accept_never: bool = False, sound: Sound | None = None
+) -> list[Fault]:
     """Return every fault of an instance whose fields are all in range; empty when it is sound.
 
     With `accept_never` it is none that a job can never run: whoever asks for that tells so himself.
+    What is known to be `sound` is not looked at again.
     """
+    sound = sound or Sound()
     found = [*_duplicates(instance), *_cluster(instance)]
     unsound: set[int] = set()
     for i, job in enumerate(instance.jobs):
+        if job in sound.jobs:
+            continue
         path = f"jobs[{i}]"
         faults = [*_references(instance, path, job), *_job(path, job)]
         if faults:
@@ -48,7 +87,7 @@ def find_faults(instance: Instance, *, accept_never: bool = False) -> list[Fault
     if not accept_never:
         found.extend(_never_run(instance, unsound))
     if not found:
-        found.extend(_overfull_now(instance))
+        found.extend(_overfull_now(instance, sound))
     return found
 
 
@@ -419,7 +458,7 @@ def _never_run(instance: Instance, unsound: set[int]) -> Iterator[Fault]:
             )
 
 
-def _overfull_now(instance: Instance) -> Iterator[Fault]:
+def _overfull_now(instance: Instance, known: Sound) -> Iterator[Fault]:
     """Yield running jobs that hold what does not exist, or run in a mode that they have not."""
     if not instance.running:
         return
@@ -427,6 +466,8 @@ def _overfull_now(instance: Instance) -> Iterator[Fault]:
 
     sound = True
     for i, entry in enumerate(instance.running):
+        if held(instance, entry) in known.held:
+            continue
         for message in running_faults(instance, entry):
             sound = False
             yield Fault(f"running[{i}]", message, "correct its mode and placement")

@@ -47,7 +47,7 @@ class Node(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant(Value):
-    """Who pays for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
+    """A payer for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
 
     `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas
     idle.

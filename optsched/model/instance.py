@@ -12,7 +12,7 @@ from .value import Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """What one job holds on one node."""
+    """The GPUs and cores that one job holds on one node."""
 
     node: str
     gpus: Count = 0

@@ -113,3 +113,10 @@ def first_come(job: Job) -> tuple[float, str]:
     """Return the order among equal jobs, wherever one has to be first: submission, then id as text
     (`job-10` before `job-2`). The order in which jobs are listed plays no role."""
     return job.submit_s, job.id
+
+
+def gang(job: Job) -> int:
+    """The GPUs a job asks for: the most of an elastic one, those of the first listed mode."""
+    if job.modes:
+        return job.modes[0].gpus
+    return job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus

@@ -1,4 +1,4 @@
-"""What a solver returns: segments for every job, what they are worth, and how good that is."""
+"""The answer of a solver: segments for every job, what they are worth, and how good that is."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -42,7 +42,7 @@ class JobPlan:
 
     @property
     def completion_s(self) -> float:
-        """When the job is done."""
+        """The instant at which the job is done."""
         return self.segments[-1].end_s
 
 

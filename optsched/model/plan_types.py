@@ -1,5 +1,5 @@
-"""Whether what calls itself a plan is one: plain types throughout, as the verifier and plan files
-need."""
+"""Check that what calls itself a plan is one: plain types throughout, as the verifier and plan
+files need."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What was measured of a job."""
+"""Measurements of a job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -72,7 +72,7 @@ class Objective:
 
     @property
     def is_linear(self) -> bool:
-        """Whether it sums costs that are linear in completion, so that urgency is the weight."""
+        """True where it sums costs that are linear in completion, so that urgency is the weight."""
         return all(isinstance(term, SumOfJobs) and term.shape is Linear for term in self.terms)
 
     def changes(self, cluster: Cluster) -> bool:

@@ -1,4 +1,4 @@
-"""What a unit of something costs over time."""
+"""The cost of a unit of something over time."""
 
 from bisect import bisect_right
 from dataclasses import dataclass

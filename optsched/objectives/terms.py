@@ -1,4 +1,4 @@
-"""What an objective is. There are three kinds, which readers tell apart by an exhaustive `match`.
+"""Objectives. There are three kinds, which readers tell apart by an exhaustive `match`.
 
 `SumOfJobs` and `RankOfJobs` combine one cost for each job, a function of its completion (`costs`);
 `Usage` adds up what segments use. An objective is a class derived from one of them in a file of
@@ -121,7 +121,8 @@ class RankOfJobs(_OfJobs):
 
 
 class Usage(_Base):
-    """What GPUs draw (in W) or cost (in price per hour), divided by `per`, times a tariff."""
+    """The power of GPUs (in W) or their cost (in price per hour), divided by `per`, times a
+    tariff."""
 
     meter: ClassVar[Literal["power", "price"]]
     per: ClassVar[float]

@@ -128,7 +128,7 @@ class Problem:
 
 
 def problem(instance: Instance) -> Problem:
-    """What an instance asks to be packed, its times left aside.
+    """Return what an instance asks to be packed, its times left aside.
 
     Raises InputError for one without jobs or GPUs, and for jobs with several ways to run.
     """
@@ -152,7 +152,7 @@ def problem(instance: Instance) -> Problem:
 
 
 def request_of(job: Job) -> Request:
-    """What a job asks for: of several core counts the smallest with the best rate. Raises
+    """Return what a job asks for: of several core counts the smallest with the best rate. Raises
     InputError for a job that lists modes, is elastic, or asks for a part of a GPU and for GPU
     memory."""
     if job.modes:

@@ -56,7 +56,7 @@ class Reserve:
         return sorted(changed)
 
     def lost(self, node: int, room: Room) -> Array:
-        """What the scores of each kind lose on a node."""
+        """Return what the scores of each kind lose on a node."""
         lost = np.zeros(len(self.asks.parts), dtype=np.int64)
         gpus = room.gpus[node]
         free = gpus.count(WHOLE)

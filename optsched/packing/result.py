@@ -30,7 +30,7 @@ class Point:
 
 
 def gap_percent(point: Point) -> float | None:
-    """How far the allocation is below the bound, in per cent of the bound."""
+    """Return how far the allocation is below the bound, in per cent of the bound."""
     return (
         None
         if point.bound is None or not point.bound

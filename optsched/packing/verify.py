@@ -17,7 +17,7 @@ Placement = tuple[str, str | None, tuple[int, ...]]
 
 
 def violations(instance: Instance, placements: Sequence[Placement]) -> list[str]:
-    """What is wrong with a packing, in the order of arrival; empty where nothing is."""
+    """Return what is wrong with a packing, in the order of arrival; empty where nothing is."""
     jobs = {job.id: job for job in instance.jobs}
     nodes = {node.name: node for node in instance.cluster.nodes}
     left = {name: [Fraction(1)] * node.gpus for name, node in nodes.items()}
@@ -121,7 +121,7 @@ def _fault(
     memory: int | None,
     gpus: tuple[int, ...],
 ) -> str:
-    """Why a job cannot sit on these GPUs of a node now; empty where it can."""
+    """Return why a job cannot sit on these GPUs of a node now; empty where it can."""
     own_cpus, own_memory = _demand(job)
     if not _may_use(job, node):
         return f"may not use GPUs of type {node.gpu_type}"

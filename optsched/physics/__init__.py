@@ -1,5 +1,5 @@
-"""How fast a job runs where, what starting and stopping it costs. Used by verifier, simulator and
-every model."""
+"""The speed of a job on its GPUs, and what starting and stopping it costs. Used by verifier,
+simulator and every model."""
 
 from bisect import bisect_left
 from collections.abc import Mapping

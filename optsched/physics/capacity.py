@@ -191,7 +191,7 @@ one will be, the one has the more of the first, the other the less of the second
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """What a job minds of others that hold something in the same node or rack: their traffic on
+    """The ties of a job to others that hold something in the same node or rack: their traffic on
     the uplinks over which it would send `gbps`, and labels."""
 
     gbps: float
@@ -201,7 +201,7 @@ class Ties:
 
 
 class Domains:
-    """What jobs hold of racks and which are where.
+    """The use of racks by jobs, and which jobs are where.
 
     A gang on several nodes that are not in one rack takes its traffic of the uplink of each rack;
     where uplinks are not `reserved` it only must be within their limits by itself. Nodes are told

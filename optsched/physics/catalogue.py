@@ -1,4 +1,4 @@
-"""What follows from a cluster and its tenants alone: derived once, shared by all who plan on it."""
+"""Consequences of a cluster and its tenants alone: derived once, shared by all who plan on it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

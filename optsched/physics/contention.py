@@ -1,4 +1,4 @@
-"""What jobs share without reserving it, and how much they slow each other down on it."""
+"""Channels that jobs share without reserving them, and how they slow each other down there."""
 
 from collections.abc import Mapping
 from typing import Literal

@@ -1,5 +1,4 @@
-"""What each node's model cache holds while jobs start, and which of them must fetch their model
-first."""
+"""The model caches of nodes while jobs start, and which of them must fetch their model first."""
 
 import math
 

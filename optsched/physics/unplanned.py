@@ -1,4 +1,5 @@
-"""What planners of whole horizons do not know of an instance; rounds and the simulator do."""
+"""Features of an instance that planners of whole horizons do not know; rounds and the simulator
+do."""
 
 from ..model.instance import Instance
 from .capacity import Domains

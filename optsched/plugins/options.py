@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How values of a type are written: `parse` makes one of what is given, `write` its text.
+    """The notation of the values of a type: `parse` makes one of what is given, `write` its text.
 
     `kind` is what is expected, `suffix` the unit that the name of a field has and that of its
     option has not, as values carry their own.

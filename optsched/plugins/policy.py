@@ -1,4 +1,4 @@
-"""What a policy is: a rule that decides now, from the cluster's present view."""
+"""The contract of policies: a rule that decides now, from the cluster's present view."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +12,7 @@ Sureness = Literal["verified", "derived", "reconstructed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a policy comes from, and how sure it is that this is what was published.
+    """The origin of a policy, and how sure it is that this is what was published.
 
     `authors`, `title`, `venue` and `year` are the publication's, `link` is its address: "doi:...",
     "arXiv:..." or a URL; None for a rule of this project. `needs` are the fields of the instance

@@ -1,4 +1,4 @@
-"""What a solver is: the contract between the engine and its plug-ins."""
+"""Solvers: the contract between the engine and its plug-ins."""
 
 import importlib.util
 from collections.abc import Callable
@@ -46,7 +46,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """How a solver tells what it found, as soon as it is found; the last word of each kind counts.
+    """The way in which a solver tells what it found, as soon as it is found; the last word of each
+    kind counts.
 
     plan: a complete plan; the engine verifies it and keeps it only if it is better. bound: a proven
     limit on the value of level `level` of the objective among plans that keep the values of the

@@ -17,9 +17,9 @@ def measured_of(
     command: str | None,
     stop_asked_s: float | None = None,
 ) -> Measured:
-    """What was measured of an attempt, from what an executor saw of it. `cpus` are its cores on all
-    nodes, `stop_asked_s` the Unix time at which it was asked to save and stop. What was not seen is
-    None."""
+    """Return what was measured of an attempt, from what an executor saw of it. `cpus` are its cores
+    on all nodes, `stop_asked_s` the Unix time at which it was asked to save and stop. What was not
+    seen is None."""
     progress = seen.progress
     stop_s = None
     if (

@@ -2,13 +2,13 @@
 
 import contextlib
 import os
+import re
 import signal
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..executors.supervision.processes import proportional_bytes, resident_bytes
 
 KIB = 1024
 
@@ -21,12 +21,6 @@ class HostSample:
     at_s: float
     cpu_s: float
     memory_bytes: int
-
-
-def require_psutil() -> None:
-    """Raises InputError where psutil is not installed."""
-    if find_spec("psutil") is None:
-        raise InputError("profiling needs psutil, which is not installed; pip install optsched")
 
 
 def sample(root: Any, at_s: float) -> tuple[HostSample, int] | None:
@@ -43,49 +37,21 @@ def sample(root: Any, at_s: float) -> tuple[HostSample, int] | None:
         with contextlib.suppress(psutil.Error, OSError):
             times = process.cpu_times()
             cpu_s += times.user + times.system + times.children_user + times.children_system
-            memory += _resident_bytes(process.pid)
+            memory += proportional_bytes([process.pid]) or resident_bytes([process.pid])
             largest = max(largest, _peak_bytes(process.pid))
     return HostSample(at_s, cpu_s, memory), largest
 
 
-def _resident_bytes(pid: int) -> int:
-    """Proportional set size, which counts what processes share once; resident set size where that
-    may not be read."""
-    with contextlib.suppress(OSError):
-        return _field(f"/proc/{pid}/smaps_rollup", "Pss:")
-    return _field(f"/proc/{pid}/status", "VmRSS:")
-
-
 def _peak_bytes(pid: int) -> int:
-    return _field(f"/proc/{pid}/status", "VmHWM:")
-
-
-def _field(path: str, name: str) -> int:
-    with open(path) as lines:
-        for line in lines:
-            if line.startswith(name):
-                return int(line.split()[1]) * KIB
-    return 0
+    """Return the most that a process has held, as the kernel keeps it."""
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return 0 if peak is None else int(peak[1]) * KIB
 
 
 def end_group(pid: int) -> None:
     """SIGKILL to the process group of a command; nothing where none is left."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def end_marked(name: str, value: str) -> int:
-    """SIGKILL to all processes in whose environment `name` has this value, those that left their
-    process group, too; how many."""
-    import psutil
-
-    found = 0
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and process.environ().get(name) == value:
-                process.kill()
-                found += 1
-    return found
 
 
 def usable_cores() -> list[int]:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ..errors import OptschedError
 from .facts import Facts
-from .host import require_psutil
 from .measured import Measured
 from .run import Setting, Watched, run
 
@@ -29,7 +28,6 @@ def probe(setting: Setting, *, gpu_type: str | None = None) -> Measured:
 
     Raises InputError where the command cannot be started, ProbeError where it fails.
     """
-    require_psutil()
     with tempfile.TemporaryDirectory(prefix="optsched-profile-") as name:
         folder = Path(name)
         again = replace(setting, for_s=2 * setting.for_s)
@@ -56,7 +54,7 @@ def probe(setting: Setting, *, gpu_type: str | None = None) -> Measured:
 
 
 def user_name() -> str | None:
-    """Who runs this; None where the user id has no name."""
+    """Return who runs this; None where the user id has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -70,7 +68,7 @@ def _run(setting: Setting, folder: Path, attempt: int, until_steps: int | None) 
 
 
 def failure(watched: Watched) -> str | None:
-    """How a command ended badly though nobody had asked it to end; None where it did not."""
+    """Return how a command ended badly though nobody had asked it to end; None where it did not."""
     if watched.asked_s is not None or watched.exit_status == 0:
         return None
     how = (

@@ -8,23 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..executors.base import Progress
 from .steps import Mark
 
 HOOK = Path(__file__).parent / "hook"
 """The folder that goes on PYTHONPATH."""
-
-
-def read_progress(path: Path) -> Progress | None:
-    """The report in a file; None where there is none or it is not one. What is not a number is
-    taken as not said."""
-    try:
-        said: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(said, dict):
-        return None
-    return Progress.reported(said)
 
 
 @dataclass(slots=True)
@@ -41,8 +28,8 @@ class HookReport:
 
 
 def read_hook(folder: Path) -> HookReport | None:
-    """What the process that stepped most reported, of several the one of the lowest rank; the GPU
-    memory is the most of any. None where none reported."""
+    """Return what the process that stepped most reported, of several the one of the lowest rank;
+    the GPU memory is the most of any. None where none reported."""
     reports = [_report(path) for path in sorted(folder.glob("*.jsonl"))]
     if not reports:
         return None

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..executors.base import SAVED_AND_STOPPED, Progress
+from ..executors.attempts.folder import Report
+from ..executors.base import SAVED_AND_STOPPED, AttemptKey, Order, Progress
+from ..executors.orders import told, told_on_node
+from ..executors.supervision.processes import marked, send_all
+from ..model.instance import Slot
 from .gpus import Gpus, GpuSample
-from .host import HostSample, end_group, end_marked, sample
-from .reports import HOOK, HookReport, read_hook, read_progress, steps_of_hook
+from .host import HostSample, end_group, sample
+from .reports import HOOK, HookReport, read_hook, steps_of_hook
 
 LOOK_EVERY_S = 0.02
 SAMPLE_EVERY_S = 0.2
@@ -77,7 +81,7 @@ class Watched:
 
     @property
     def saves(self) -> list[tuple[float, float, int | None]]:
-        """What the hook saw it save."""
+        """Return what the hook saw it save."""
         return [] if self.hook is None else self.hook.saves
 
 
@@ -102,7 +106,9 @@ def run(
     finally:
         end_group(process.pid)
         process.wait()
-        found.left_behind = end_marked("OPTSCHED_PROFILE", str(hook))
+        left = marked(f"OPTSCHED_PROFILE={hook}".encode())
+        send_all(left, signal.SIGKILL)
+        found.left_behind = len(left)
     found.exit_status = process.returncode
     found.hook = read_hook(hook)
     if found.asked_s is not None:
@@ -123,14 +129,14 @@ def _watch(
 ) -> None:
     import psutil
 
-    root = psutil.Process(process.pid)
+    root, report = psutil.Process(process.pid), Report(reported)
     deadline_s, sample_at_s = found.started_s + setting.for_s, found.started_s
     latest: Progress | None = None
     steps = 0
     while True:
         gone = bool(ended.poll(LOOK_EVERY_S * 1000))
         now_s = time.monotonic()
-        progress = read_progress(reported)
+        progress = report.progress()
         if progress is not None and progress != latest:
             latest = progress
             found.progress.append((min(progress.at_s - offset_s, now_s), progress))
@@ -163,30 +169,28 @@ def _watch(
 def _environment(
     setting: Setting, reported: Path, hook: Path, checkpoints: Path, attempt: int
 ) -> dict[str, str]:
-    """What an executor would set, and what the hook needs."""
-    found = {**os.environ, **setting.environment}
-    path = found.get("PYTHONPATH")
-    host = socket.gethostname()
-    found |= {
-        "OPTSCHED_JOB": "profile",
-        "OPTSCHED_ATTEMPT": str(attempt),
-        "OPTSCHED_KEY": f"optsched:profile:{attempt}",
-        "OPTSCHED_CHECKPOINT_DIR": str(checkpoints),
-        "OPTSCHED_PROGRESS": str(reported),
-        "OPTSCHED_NODES": host,
-        "OPTSCHED_NODE_COUNT": "1",
-        "OPTSCHED_NODE": host,
-        "OPTSCHED_NODE_RANK": "0",
-        "OPTSCHED_GPUS_PER_NODE": str(setting.gpus),
+    """Return what an executor would set, and what the hook needs."""
+    whole = Order(
+        key=AttemptKey("profile", attempt),
+        placement=(Slot(node=socket.gethostname(), gpus=setting.gpus, cpus=len(setting.cores)),),
+        argv=setting.argv,
+        directory=os.getcwd(),
+        checkpoint_directory=str(checkpoints),
+    )
+    variables = {
+        **os.environ,
+        **setting.environment,
+        **told(whole, reported),
+        **told_on_node(whole, 0),
         "OPTSCHED_PROFILE": str(hook),
-        "OMP_NUM_THREADS": str(len(setting.cores)),
-        "PYTHONPATH": str(HOOK) + (os.pathsep + path if path else ""),
     }
+    paths = (str(HOOK), variables.get("PYTHONPATH"))
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     if setting.nvml is not None:
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(setting.nvml.ids)
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(setting.nvml.ids)
     elif setting.gpus == 0:
-        found["CUDA_VISIBLE_DEVICES"] = ""
-    return found
+        variables["CUDA_VISIBLE_DEVICES"] = ""
+    return variables
 
 
 def _start(setting: Setting, environment: dict[str, str], output: Any) -> "subprocess.Popen[bytes]":

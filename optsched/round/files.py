@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
-from ..files import lines, number, parse_file, plain, read_bytes, schema_of
+from ..files import Texts, lines, number, parse_file, plain, read_bytes, schema_of
 from ..files.faults import Fault
 from ..model.instance import Slot
 from ..model.job import Mode
@@ -71,8 +71,10 @@ AS_THEY_ARE = (
 NOUNS: tuple[type, ...] = (Mode, Slot, RoundRef, RoundValue, RowPrice, JobRound, RoundFile)
 
 
-def dump_round(solution: RoundSolution) -> str:
+def dump_round(solution: RoundSolution, texts: Texts | None = None) -> str:
     """The round as file text, one price or job a line."""
+    texts = Texts() if texts is None else texts
+    texts.next_file()
     gap = solution.gap
     return lines(
         {
@@ -96,7 +98,7 @@ def dump_round(solution: RoundSolution) -> str:
             **({"notes": list(solution.notes)} if solution.notes else {}),
             **({"never": list(solution.never)} if solution.never else {}),
             "prices": [plain(row) for row in solution.prices],
-            "jobs": [plain(entry) for entry in solution.jobs],
+            "jobs": [texts.line(entry) for entry in solution.jobs],
         }
     )
 

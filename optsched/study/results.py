@@ -85,11 +85,13 @@ class Results:
     def find(self, run: Run, address: str) -> Result | None:
         """Return the result of a run that has been finished before."""
         try:
-            found = json.loads((self.folder / "runs" / f"{address}.json").read_bytes())
+            stored = json.loads((self.folder / "runs" / f"{address}.json").read_bytes())
         except (OSError, ValueError):
             return None
-        said = {name: found[name] for name in ("answer", "reason", "wall_s", "cpu_s", "memory_gib")}
-        return Result(run=run, **said, made_on=found.get("made_on", {}), address=address)
+        said = {
+            name: stored[name] for name in ("answer", "reason", "wall_s", "cpu_s", "memory_gib")
+        }
+        return Result(run=run, **said, made_on=stored.get("made_on", {}), address=address)
 
     def keep(self, result: Result, kept: dict[str, bytes]) -> None:
         """Write a result down, the files beside it first. Raises InputError naming the file that
@@ -126,6 +128,6 @@ def _read_by(command: str) -> list[tuple[str, int, int]]:
         for name in dict.fromkeys((word, word.rpartition("=")[2])):
             path = Path(name)
             if name and path.exists():
-                found = path.stat()
-                reads.append((name, found.st_size, found.st_mtime_ns))
+                status = path.stat()
+                reads.append((name, status.st_size, status.st_mtime_ns))
     return reads

@@ -48,7 +48,7 @@ class Format:
 
     @property
     def Options(self) -> type[PluginOptions]:
-        """What may be set."""
+        """Return what may be set."""
         return declared_by(self.read, "source", "jobs", "track")
 
 

@@ -23,7 +23,7 @@ CHECKS = (precedence, node_capacity, resources, rack_uplinks, quotas, neighbours
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the verifier found. `values` (one for each level of the objective) is None for a
+    """The findings of the verifier. `values` (one for each level of the objective) is None for a
     rejected plan."""
 
     violations: tuple[Violation, ...]

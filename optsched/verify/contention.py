@@ -1,4 +1,4 @@
-"""How much jobs slow each other down on shared channels, from the plan alone."""
+"""The slow-down of jobs by each other on shared channels, from the plan alone."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict

@@ -1,4 +1,5 @@
-"""Which starts of a plan fetch their model, from the plan alone: a replay of every node's cache."""
+"""The starts of a plan that fetch their model, from the plan alone: a replay of every node's
+cache."""
 
 import math
 from itertools import groupby

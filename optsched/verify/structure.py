@@ -1,4 +1,4 @@
-"""What every other check relies on, and the order between jobs."""
+"""Checks that every other one relies on, and the order between jobs."""
 
 import math
 from collections.abc import Iterator

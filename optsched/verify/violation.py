@@ -1,4 +1,4 @@
-"""How the verifier says what is wrong."""
+"""Violations: what the verifier says is wrong."""
 
 from dataclasses import dataclass
 

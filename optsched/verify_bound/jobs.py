@@ -1,4 +1,4 @@
-"""What each job must do at least, in any plan: read off the instance by arithmetic of its own.
+"""The least that each job must do in any plan: read off the instance by arithmetic of its own.
 
 A job may be started in any size and with any cores per GPU that its files list, on GPUs of one type
 or, where it may mix them, of several; whatever the gang, while it works
@@ -43,7 +43,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is left of a job: `work` to do from `head_s` after now on, in its `alternatives`;
+    """The rest of a job: `work` to do from `head_s` after now on, in its `alternatives`;
     `alone_s` is the least time from its first second to its last."""
 
     weight: float
@@ -118,8 +118,8 @@ def _may_leave(job: Job, entry: Running) -> bool:
 
 
 def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Alternative]:
-    """Every gang in which a job may be started, by each GPU type that it may hold a GPU of, with
-    all its GPUs."""
+    """Yield every gang in which a job may be started, by each GPU type that it may hold a GPU of,
+    with all its GPUs."""
     beside = _beside_others(job.profile)
     for mode, paces, speed in _started(site, job):
         if mode.gpus == 0:

@@ -1,5 +1,5 @@
-"""What jobs must pay for GPU time at given prices: the other half of the proof, as arithmetic on
-arrays.
+"""The least that jobs must pay for GPU time at given prices: the other half of the proof, as
+arithmetic on arrays.
 
 In an interval of the grid a job spends each second in one alternative, or in a mix of them one
 after the other. So what `v` units of work a second cost it at least is the lower convex hull of its
@@ -77,8 +77,9 @@ class Tariff:
 
 
 def bound(tariff: Tariff, tasks: list[Task], offset: float) -> float:
-    """No plan has a smaller sum of weighted completion times, counted from submission; `offset` is
-    what they count from before now. Not a number where prices are beyond what floats hold."""
+    """Return the bound that no plan has a smaller sum of weighted completion times, counted from
+    submission; `offset` is what they count from before now. Not a number where prices are beyond
+    what floats hold."""
     paid = [0.0]
     groups: dict[tuple[tuple[Alternative, ...], float], list[Task]] = defaultdict(list)
     for task in tasks:

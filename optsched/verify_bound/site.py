@@ -1,4 +1,4 @@
-"""What a cluster holds of one job, counted node by node."""
+"""The room of a cluster for one job, counted node by node."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -12,12 +12,13 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Clock, Cluster, Elastic, Instance, Job, Mode, Node, Profile, Sharing, Solution
 from optsched.errors import InputError
 from optsched.files import (
+    Texts,
     check_instance,
     dump_instance,
     dump_plan,
@@ -29,10 +30,12 @@ from optsched.files import (
     schema,
     write_text,
 )
+from optsched.files.faults import Sound
 from optsched.files.shape_faults import FaultyFileError
 from optsched.hostlist import expand_hostlist, fold_nodes
 from optsched.model.plan import Level
 from tests.files.test_files_fuzz import GOOD
+from tests.instance_strategies import instances
 from tests.many_jobs import many_jobs
 from tests.plan_cases import CASES
 
@@ -896,3 +899,21 @@ def test_lists_and_dicts_are_taken_and_ranges_of_names_are_not() -> None:
     assert instance.jobs == (Job(id="j", duration_s=1.0),) and hash(instance) == hash(instance)
     with pytest.raises(InputError, match=r"nodes\[0\]\.name: 'a\[0-3\]' is no name of one"):
         check_instance(replace(instance, cluster=Cluster(nodes=(Node(name="a[0-3]", gpus=2),))))
+
+
+@given(instances())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_texts_and_checks_that_are_kept_change_nothing(first: Instance) -> None:
+    texts, sound = Texts(), Sound()
+    heavier = tuple(replace(job, weight=job.weight + 1.0) for job in first.jobs[:1])
+    then = replace(first, jobs=(*heavier, *first.jobs[1:]), name="then")
+    assume(first.jobs)
+    for made in (first, then, first, first):
+        assert dump_instance(made, texts) == dump_instance(made)
+        check_instance(made, accept_never=True, sound=sound)
+        wrong = replace(made, jobs=tuple(replace(job, weight=-1.0) for job in made.jobs))
+        with pytest.raises(FaultyFileError) as alone:
+            check_instance(wrong, accept_never=True)
+        with pytest.raises(FaultyFileError) as kept:
+            check_instance(wrong, accept_never=True, sound=sound)
+        assert str(kept.value) == str(alone.value)

@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
+from optsched.executors.attempts.folder import Report
 from optsched.profiling.facts import HOOKED, REPORTED
 from optsched.profiling.probe import probe
-from optsched.profiling.reports import HOOK, read_hook, read_progress, steps_of_hook
+from optsched.profiling.reports import HOOK, read_hook, steps_of_hook
 from tests.profiling.conftest import patiently
 
 HERE = sys.executable if importlib.util.find_spec("torch") else None
@@ -220,13 +221,13 @@ for step in range(1, 21):
 )
 def test_what_is_no_report_is_ignored(tmp_path, text) -> None:
     (tmp_path / "p.json").write_text(text)
-    assert read_progress(tmp_path / "p.json") is None
+    assert Report(tmp_path / "p.json").progress() is None
 
 
 def test_a_report_with_more_than_is_known(tmp_path) -> None:
     (tmp_path / "p.json").write_text(
         '{"step": 3, "at_s": 7, "loss": 0.1, "saved_step": null, "checkpoint_s": 2}'
     )
-    found = read_progress(tmp_path / "p.json")
+    found = Report(tmp_path / "p.json").progress()
     assert found is not None
     assert (found.step, found.at_s, found.saved_step, found.checkpoint_s) == (3, 7.0, None, 2.0)

@@ -8,11 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ...errors import InputError
-from ...estimates.history import gang
 from ...executors.base import JOB_NAME
 from ...files.shape_faults import FaultyFileError
 from ...model.cluster import Cluster
-from ...model.job import Elastic, Job
+from ...model.job import Elastic, Job, gang
 from ...model.profile import UNMEASURED, Profile
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never

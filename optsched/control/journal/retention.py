@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...estimates.history import gang
+from ...model.job import gang
 from ...profiling.store import Store
 from ..settings import FOREVER, RetentionSettings
 from .state import LiveJob

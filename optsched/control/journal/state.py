@@ -3,11 +3,11 @@ nothing else."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
 from ...model.instance import Placement
-from ...model.job import Mode
+from ...model.job import Job, Mode
 from ...model.profile import Profile
 from ..learned import NEVER_S, learned
 from ..submission import Submission
@@ -98,7 +98,7 @@ class Attempt:
 class LiveJob:
     """One job: what was submitted, what became of it so far, what it has to do yet, and its profile
     as its attempts have measured it. `waited_s` are its waits that are over, `waits_from_s` is
-    since when it waits now."""
+    since when it waits now. `forms` are the job as rounds have last seen it."""
 
     submission: Submission
     submit_s: float
@@ -116,6 +116,17 @@ class LiveJob:
     reason: str | None = None
     waited_s: float = 0.0
     waits_from_s: float | None = None
+    forms: dict[frozenset[str], tuple[object, Job]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def form(self, job: Job, **fields: Any) -> Job:
+        """Return the job with these fields, the same object as before if nothing has changed."""
+        what, key = frozenset(fields), (job, fields)
+        known = self.forms.get(what)
+        if known is None or known[0] != key:
+            known = self.forms[what] = key, replace(job, **fields)
+        return known[1]
 
     @property
     def id(self) -> str:

@@ -53,24 +53,18 @@ def read_nodes(
     A node has what Kubernetes may give to pods there (`allocatable`), less what others hold. Of
     declared nodes the type and memory of GPUs and the rack go before what labels say.
     """
-    absent = KubernetesNode(
-        status=NodeStatus(
-            node=Node(name=""), usable=False, reason="Kubernetes has no node of this name"
-        ),
-        ready=False,
-        lost="its node is gone",
-    )
-    missing = {
-        name: replace(absent, status=replace(absent.status, node=node))
-        for name, node in declared.items()
-    }
-    names = {str(entry["metadata"]["name"]): entry for entry in listed}
-    there = {
-        name: _node(names[name], held.get(name, {}), site, declared.get(name))
-        for name in sorted(names)
+    entries = {str(entry["metadata"]["name"]): entry for entry in listed}
+    nodes = {
+        name: _node(entries[name], held.get(name, {}), site, declared.get(name))
+        for name in sorted(entries)
         if not declared or name in declared
     }
-    return there | {name: node for name, node in missing.items() if name not in there}
+    for name, node in declared.items():
+        if name not in nodes:
+            reason = "Kubernetes has no node of this name"
+            status = NodeStatus(node=node, usable=False, reason=reason)
+            nodes[name] = KubernetesNode(status=status, ready=False, lost="its node is gone")
+    return nodes
 
 
 def held_by_others(
@@ -163,27 +157,8 @@ def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
 def _node(
     each: Mapping[str, Any], held: Mapping[str, float], site: Site, declared: Node | None
 ) -> KubernetesNode:
-    labels = each["metadata"].get("labels") or {}
     status, spec = each.get("status") or {}, each.get("spec") or {}
-    there = status.get("allocatable") or status.get("capacity") or {}
-
-    def left(what: str) -> float | None:
-        text = there.get(what)
-        return None if text is None else max(0.0, quantity(str(text)) - held.get(what, 0.0))
-
-    cpus, memory = left("cpu"), left("memory")
-    has_gpus = quantity(str(there.get(site.gpu, "0"))) > 0
-    gpu_type = next((labels[site.gpu + end] for end in PRODUCTS if site.gpu + end in labels), None)
-    memory_mib = str(labels.get(f"{site.gpu}.memory", ""))
-    node = Node(
-        name=each["metadata"]["name"],
-        gpu_type=gpu_type if has_gpus else None,
-        gpus=int(left(site.gpu) or 0),
-        gpu_memory_gib=int(memory_mib) / 1024 if has_gpus and memory_mib.isdecimal() else None,
-        cpus=None if cpus is None else int(cpus + 1e-9),
-        memory_gib=None if memory is None else memory / GIB,
-        rack=labels.get(site.rack_label),
-    )
+    node = _described(each, held, site)
     if declared is not None:
         node = replace(
             node,
@@ -201,6 +176,28 @@ def _node(
         status=NodeStatus(node=node, usable=reason is None, reason=reason),
         ready=ready,
         lost="its node does not answer any more" if lost else None,
+    )
+
+
+def _described(each: Mapping[str, Any], held: Mapping[str, float], site: Site) -> Node:
+    """Return what a node has and others do not hold, and what its labels say of it."""
+    labels, status = each["metadata"].get("labels") or {}, each.get("status") or {}
+    texts = status.get("allocatable") or status.get("capacity") or {}
+    there = {
+        what: quantity(str(texts[what])) for what in (site.gpu, "cpu", "memory") if what in texts
+    }
+    left = {what: max(0.0, amount - held.get(what, 0.0)) for what, amount in there.items()}
+    has_gpus = there.get(site.gpu, 0.0) > 0
+    gpu_type = next((labels[site.gpu + end] for end in PRODUCTS if site.gpu + end in labels), None)
+    memory_mib = str(labels.get(f"{site.gpu}.memory", ""))
+    return Node(
+        name=each["metadata"]["name"],
+        gpu_type=gpu_type if has_gpus else None,
+        gpus=int(left.get(site.gpu, 0)),
+        gpu_memory_gib=int(memory_mib) / 1024 if has_gpus and memory_mib.isdecimal() else None,
+        cpus=int(left["cpu"] + 1e-9) if "cpu" in left else None,
+        memory_gib=left["memory"] / GIB if "memory" in left else None,
+        rack=labels.get(site.rack_label),
     )
 
 

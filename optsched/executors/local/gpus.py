@@ -73,41 +73,40 @@ def _real_gpus(
     """Return the GPUs of each node that is not emulated, all of one kind: a gang does not mix whole
     GPUs and instances."""
     real = [local.node for local in nodes if not local.emulate]
+    before = {node.name: list(known.get(node.name, ())) for node in real}
     wanted = sum(node.gpus for node in real)
     if wanted == 0:
         return {node.name: () for node in real}
     try:
         listed = driver.first()
     except LookupError as error:
-        if all(len(known.get(node.name, ())) >= node.gpus for node in real):
-            return {node.name: tuple(known.get(node.name, ()))[: node.gpus] for node in real}
+        if all(len(before[node.name]) >= node.gpus for node in real):
+            return {node.name: tuple(before[node.name][: node.gpus]) for node in real}
         raise InputError(
             f"{wanted} GPUs are declared here but {error}; mend that, or set emulate = true"
         ) from None
     kind_of = {gpu.id: gpu.kind for gpu in listed}
-    before = {node.name: list(known.get(node.name, ())) for node in real}
-    ids = {node.name: _there(before[node.name], kind_of)[: node.gpus] for node in real}
-    left = [gpu for gpu in listed if all(gpu.id not in each for each in ids.values())]
+    kept = {
+        node.name: [gpu for gpu in before[node.name] if gpu in kind_of][: node.gpus]
+        for node in real
+    }
+    left = [gpu for gpu in listed if all(gpu.id not in ids for ids in kept.values())]
+    chosen: dict[str, tuple[str, ...]] = {}
     kinds: dict[str, str] = {}
     for node in real:
-        mine, order = ids[node.name], before[node.name]
+        mine = kept[node.name]
         kind = kind_of[mine[0]] if mine else _kind(node, [gpu.kind for gpu in left])
         fresh = [gpu.id for gpu in left if gpu.kind == kind]
-        gone = [gpu for gpu in order if gpu not in kind_of]
-        added = [*fresh, *gone][: node.gpus - len(mine)]
-        left = [gpu for gpu in left if gpu.id not in added]
-        mine += added
-        mine = ids[node.name] = sorted(mine, key=[*order, *mine].index)
+        gone = [gpu for gpu in before[node.name] if gpu not in kind_of]
+        mine += [*fresh, *gone][: node.gpus - len(mine)]
         if len(mine) < node.gpus:
             raise InputError(_too_few(wanted, listed, node))
+        left = [gpu for gpu in left if gpu.id not in mine]
+        chosen[node.name] = tuple(sorted(mine, key=[*before[node.name], *mine].index))
         if node.gpus:
             kinds[node.name] = kind
     _check_kinds(real, kinds)
-    return {name: tuple(mine) for name, mine in ids.items()}
-
-
-def _there(ids: Sequence[str], kind_of: Mapping[str, str]) -> list[str]:
-    return [gpu for gpu in ids if gpu in kind_of]
+    return chosen
 
 
 def _kind(node: Node, there: Sequence[str]) -> str:

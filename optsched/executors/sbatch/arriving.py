@@ -51,34 +51,45 @@ class Arriving:
         self.over_s.update((job.origin, now_s) for job in jobs if job.over)
         left: set[str] = set()
         for job in jobs:
-            _, read = self._read.get(job.origin, (None, None))
             if job.left:
-                if isinstance(read, Request):  # it was an arrival
+                if isinstance(self._known(job), Request):  # it was an arrival
                     yield Arrival(origin=job.origin, name=job.target, gone=LEFT)
-                continue
-            if job.whole in left:
-                continue
-            delay_s = REQUEUE_DELAY_S if job.restarts else 0.0
-            may = job.task is None or not job.limit or job.origin in open_tasks
-            ready = job.waits and not job.depends and job.eligible_s <= now_s + delay_s and may
-            read = self._request(job, nodes) if ready else read
-            gone = _gone(job, live)
-            if isinstance(read, str):
-                left.add(job.whole)  # all tasks of an array that have not been touched are alike
-                yield Arrival(
-                    origin=job.origin, name=job.whole, ready=ready, unplanned=read, gone=gone
-                )
-                continue
-            yield Arrival(
-                origin=job.origin,
-                name=job.target,
-                request=read,
-                ready=ready,
-                held=job.held,
-                cancelled=job.over and "CANCELLED" in job.states,
-                gone=gone,
-                barred=self._barred(job) if job.waits and job.origin not in live else None,
+            elif job.whole not in left:
+                arrival = self._arrival(job, job.origin in open_tasks, live, nodes, now_s)
+                if arrival.unplanned is not None:
+                    left.add(job.whole)  # tasks of an array that have not been touched are alike
+                yield arrival
+
+    def _known(self, job: HeldJob) -> Request | str | None:
+        return self._read.get(job.origin, (None, None))[1]
+
+    def _arrival(
+        self,
+        job: HeldJob,
+        is_open: bool,
+        live: Collection[str | None],
+        nodes: Sequence[Node],
+        now_s: float,
+    ) -> Arrival:
+        eligible = job.eligible_s <= now_s + (REQUEUE_DELAY_S if job.restarts else 0.0)
+        may = job.task is None or not job.limit or is_open
+        ready = job.waits and not job.depends and eligible and may
+        read = self._request(job, nodes) if ready else self._known(job)
+        gone = _gone(job, live)
+        if isinstance(read, str):
+            return Arrival(
+                origin=job.origin, name=job.whole, ready=ready, unplanned=read, gone=gone
             )
+        return Arrival(
+            origin=job.origin,
+            name=job.target,
+            request=read,
+            ready=ready,
+            held=job.held,
+            cancelled=job.over and "CANCELLED" in job.states,
+            gone=gone,
+            barred=self._barred(job) if job.waits and job.origin not in live else None,
+        )
 
     def _barred(self, job: HeldJob) -> str | None:
         if job.depends:

@@ -134,10 +134,11 @@ class SbatchAttempt(SlurmAttempt):
             return self.running()
         if requeued:
             return self._requeued(job, unusable)
-        if job.over and mine and not job.started_s and "CANCELLED" in job.states:
-            return self._end(None, REASONS["CANCELLED"])
         if job.over:
             return self._over(job) if mine else self._end(None, NEVER_STARTED)
+        return self._look_at_waiting(job, mine)
+
+    def _look_at_waiting(self, job: HeldJob, mine: bool) -> Observation:
         if self.record.get("seen") is not None or (self.record.get("release") and not mine):
             return self._missed(ROLLED_BACK)
         if self.stop is not None and job.priority == 0:
@@ -175,6 +176,8 @@ class SbatchAttempt(SlurmAttempt):
 
     def _over(self, job: HeldJob) -> Observation:
         """It ended, and its job with it."""
+        if not job.started_s and "CANCELLED" in job.states:
+            return self._end(None, REASONS["CANCELLED"])
         state = min(job.states & {*REASONS}, default=None)
         if state is None:
             return self._end(job.status, None, job.ended_s)

@@ -105,6 +105,11 @@ class HeldJob:
         return self.target if split else self.target.partition("_")[0]
 
     @property
+    def held_by_user(self) -> bool:
+        """Return whether Slurm says that its user holds it, and means it."""
+        return self.reason == "JobHeldUser" and "SPECIAL_EXIT" not in self.states
+
+    @property
     def over(self) -> bool:
         return bool(self.states & OVER) and not self.completing
 

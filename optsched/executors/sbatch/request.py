@@ -147,11 +147,8 @@ def _whole_nodes(gpu_type: str | None, gpus: int, nodes: Sequence[Node]) -> tupl
     if not fit:
         raise _no_node(gpu_type, max(1, gpus))
     size = min(node.gpus for node in fit)
-    kinds = {node.gpu_type for node in fit if node.gpus == size}
-    mixed = {
-        node.gpu_type for node in nodes if node.gpu_type in kinds and node.gpus not in (0, size)
-    }
-    alike = [node for node in fit if node.gpus == size and node.gpu_type not in mixed]
+    other_sizes = {node.gpu_type for node in nodes if node.gpus not in (0, size)}
+    alike = [node for node in fit if node.gpus == size and node.gpu_type not in other_sizes]
     if not alike:
         raise UnplannableError(
             "it needs whole nodes, and those with such GPUs have different numbers of them"

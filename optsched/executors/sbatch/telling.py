@@ -93,11 +93,7 @@ class Teller:
         users = [
             job
             for job in jobs
-            if job.waits
-            and not job.priority
-            and job.reason == "JobHeldUser"
-            and job.origin not in self._kept
-            and "SPECIAL_EXIT" not in job.states
+            if job.waits and not job.priority and job.held_by_user and job.origin not in self._kept
         ]
         self._kept |= {job.origin for job in users}
         self.keep(job.whole for job in users)
@@ -180,32 +176,26 @@ class Teller:
         """Return how a job is asked to stop: its steps are signalled, and where there are none its
         batch script with all that it has started. An srun that is signalled itself kills its step.
         Raises NoAnswerError, RefusedError."""
-        hints = hints_of(str(job.entry.get("comment") or ""))
+        hints = hints_of(_comment(job))
         signal = f"--signal={hints.signal}"
         if hints.batch_only:
             return ("scancel", "--quiet", "--batch", signal, job.target)
         steps = self._client.ask(
             "squeue", "-h", "--steps", f"--jobs={job.target}", "-o", "%i"
         ).split()
-        if job.entry.get("batch_flag") is False or any(
-            step.rpartition(".")[2].isdecimal() for step in steps
-        ):
-            return ("scancel", "--quiet", signal, job.target)
-        return ("scancel", "--quiet", "--full", signal, job.target)
+        stepped = any(step.rpartition(".")[2].isdecimal() for step in steps)
+        full = [] if job.entry.get("batch_flag") is False or stepped else ["--full"]
+        return ("scancel", "--quiet", *full, signal, job.target)
 
     def marks_hold(self, attempt: SbatchAttempt, job: HeldJob) -> None:
         """Have a job that its user stopped by `scontrol requeuehold` bear the mark of those that
         users hold."""
         by_others = job.waits and job.restarts > attempt.record["restarts"]
-        ours = (
-            attempt.stop is not None
-            or attempt.record.get("last") is not None
-            or "SPECIAL_EXIT" in job.states
-        )
-        if by_others and not ours and job.reason == "JobHeldUser" and not job.held:
+        ours = attempt.stop is not None or attempt.record.get("last") is not None
+        if by_others and not ours and job.held_by_user and not job.held:
             with suppress(NoAnswerError, RefusedError):
-                comment = f"{job.entry.get('comment') or ''} {ON_HOLD}"
-                self.tell("scontrol", "update", f"jobid={job.target}", f"Comment={comment}")
+                comment = f"Comment={_comment(job)} {ON_HOLD}"
+                self.tell("scontrol", "update", f"jobid={job.target}", comment)
 
     def puts_back(self, attempt: SbatchAttempt, job: HeldJob) -> bool:
         """Return whether an attempt that has ended is being put back into Slurm's queue, for its
@@ -213,9 +203,9 @@ class Teller:
         OSError."""
         saved = job.status == SAVED_AND_STOPPED and "CANCELLED" not in job.states
         goes_on = saved or (job.status and attempt.stop is not None and not job.states & FINAL)
-        if attempt.ended is not None or not job.over or not attempt.mine(job) or not goes_on:
-            return False
-        if job.restarts > attempt.record["restarts"] or attempt.record.get("final"):
+        again = job.restarts > attempt.record["restarts"]
+        done = attempt.ended is not None or again or attempt.record.get("final")
+        if done or not goes_on or not job.over or not attempt.mine(job):
             return False
         if attempt.record.get("last") is None:
             attempt.write(last={"status": job.status, "ended_s": job.ended_s})

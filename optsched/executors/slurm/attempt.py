@@ -90,32 +90,42 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
 
     def look_at(self, rank: int, node: dict[str, Any], seen: Sequence[SlurmJob]) -> AttemptState:
         """Return where it is on one node, by the job of its part."""
-        name, stop = node["name"], self.stop_record()
-        job_id = self.job_ids.get(node.get("part", 0))
+        name, job_id = node["name"], self.job_ids.get(node.get("part", 0))
         job = next((job for job in seen if job.id == job_id), None)
         if job is not None and not job.over:
             return self.alive_at(name)  # even where its command has ended: Slurm has its GPUs yet
-        why = FORGOTTEN
-        if job is not None:
-            self._over_memory |= job.state == "OUT_OF_MEMORY"
-            why = ENDED_BY_SLURM.get(job.state) or self.on(name, _agent_failed(job))
-            if job.state in ENDED_BY_SLURM and stop is None:
-                self.give_up(why)
+        why = FORGOTTEN if job is None else self._why_over(name, job)
         if self.ending(name) is None:
             self.look_anew([name])
         if self.over_at(name):
             return AttemptState.ENDED
         if self.claim(name) is not None:
-            asked = stop is not None and stop["lost"] is None
+            why = AGENT_KILLED if self._asked() else why
             fence_s = FENCE_S if job is None or job.state == "NODE_FAIL" else 0.0
-            return self.lost_at(name, AGENT_KILLED if asked else why, time.monotonic(), fence_s)
-        if job_id is None and (
-            (stop is None and self.failed() is None) or time.monotonic() < self.tried_s + SETTLE_S
-        ):
-            return AttemptState.STARTING
-        if job_id is not None and self.stop_record() is None:
+            return self.lost_at(name, why, time.monotonic(), fence_s)
+        if job_id is None:
+            wanted = self.stop_record() is None and self.failed() is None
+            if wanted or time.monotonic() < self.tried_s + SETTLE_S:
+                return AttemptState.STARTING
+        elif self.stop_record() is None:
             self.give_up(why)
         return self.end_node(name, None) if self.take(name) else AttemptState.STARTING
+
+    def _why_over(self, name: str, job: SlurmJob) -> str:
+        """Return why a job is over whose agent does not say so; all of the attempt ends with one
+        that Slurm ended."""
+        self._over_memory |= job.state == "OUT_OF_MEMORY"
+        if job.state not in ENDED_BY_SLURM:
+            said = f"its agent did not say how it ended (Slurm: {job.state})"
+            return self.on(name, f"{said}; slurm.out beside its output may say why")
+        why = ENDED_BY_SLURM[job.state]
+        if self.stop_record() is None:
+            self.give_up(why)
+        return why
+
+    def _asked(self) -> bool:
+        """Return whether somebody asked for its end."""
+        return self.stop_record() is not None and self.lost() is None
 
     def going(self, state: AttemptState, name: str, seen: Sequence[SlurmJob]) -> Observation:
         """Return the attempt, with why Slurm has it wait."""
@@ -126,13 +136,8 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
 
     def told(self) -> tuple[int | None, str | None]:
         """Return exit status and reason."""
-        stop = self.stop_record()
-        if not self._over_memory or (stop is not None and stop["lost"] is None):
+        if not self._over_memory or self._asked():
             return super().told()
         limit_gib = max(node["memory_mib"] for node in self.folder.nodes) / 1024
         status = next((end["status"] for end in self._endings.values() if end["status"]), -9)
         return status, f"its memory limit of {limit_gib:g} GiB was exceeded"
-
-
-def _agent_failed(job: SlurmJob) -> str:
-    return f"its agent did not say how it ended (Slurm: {job.state}); slurm.out beside its output may say why"  # noqa: E501

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from ...estimates.history import gang
 from ...model.instance import Instance
-from ...model.job import Job
+from ...model.job import Job, gang
 from ...model.profile import Profile
 
 GANG_GBPS = 25.0

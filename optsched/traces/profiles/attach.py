@@ -12,10 +12,9 @@ from hashlib import blake2b
 from itertools import accumulate
 from operator import attrgetter
 
-from ...estimates.history import gang
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
-from ...model.job import Elastic, Job
+from ...model.job import Elastic, Job, gang
 from ...model.profile import Locality, Profile, Sharing
 from ...physics import interpolate
 from .measured import BOARD_W, FAMILIES, TRAINING_SHARE, Family, family_of, known_type
@@ -82,8 +81,8 @@ def _is_open(job: Job) -> bool:
 
 
 def _group(job: Job) -> object:
-    """What jobs of one family have in common: user and command, without a command user and gang
-    size."""
+    """Return what jobs of one family have in common: user and command, without a command user and
+    gang size."""
     if job.command is not None:
         return job.user, job.command
     return job.id if job.user is None else (job.user, gang(job))
@@ -141,7 +140,7 @@ class _Kind:
 
     @property
     def cores(self) -> int | None:
-        """What each of them has at least for each GPU."""
+        """Return what each of them has at least for each GPU."""
         known = (node.cpus // node.gpus for node in self.nodes if node.cpus is not None)
         return min(known, default=None)
 

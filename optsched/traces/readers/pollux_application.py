@@ -68,7 +68,7 @@ class Application:
 
     @property
     def epochs(self) -> int:
-        """How many epochs a training has: those measured for every batch size."""
+        """Return how many epochs a training has: those measured for every batch size."""
         return len(self._progress)
 
     def run_s(self, batch: int, shape: Shape) -> float:
@@ -77,9 +77,8 @@ class Application:
         gpus = sum(shape)
         local, accumulated = self._division(batch, gpus)
         step_s, sync_s = self._step(shape, local)
-        return self._steps(gpus * local * (accumulated + 1)) * (
-            step_s + accumulated * (step_s - sync_s)
-        )
+        steps = float(self._steps(np.array([gpus * local * (accumulated + 1)])).sum())
+        return steps * (step_s + accumulated * (step_s - sync_s))
 
     @cached_property
     def limits(self) -> Limits:
@@ -106,12 +105,18 @@ class Application:
         local, passes = self.limits.divisions(gpus)
         times = np.array([self._step(shape, one) for one in local.tolist()]).reshape(-1, 2)
         step_s = times[:, 0] + passes * (times[:, 0] - times[:, 1])
-        batch = gpus * local * (passes + 1)
+        needed = self._steps(gpus * local * (passes + 1))
+        seconds: Floats = (needed * step_s).min(axis=1)
+        return seconds
+
+    def _steps(self, batch: Ints) -> Floats:
+        """Return the steps of each epoch (rows) with each batch: they count for more, the larger
+        the batch, by the gradient noise."""
         square, variance = self._gradients(batch)
-        gain = (variance + square) / (variance * self.smallest_batch / batch + square)
-        progress = np.diff([0.0, *self._progress])
-        found: Floats = progress * (step_s / gain).min(axis=1)
-        return found
+        scale = batch / self.smallest_batch
+        progress = np.diff([0.0, *self._progress])[:, None]
+        needed: Floats = progress * ((variance / scale + square) / (variance + square))
+        return needed
 
     def _gradients(self, batch: Ints) -> tuple[Floats, Floats]:
         """Squared norm and variance of the gradient, by epoch and batch size."""
@@ -137,17 +142,6 @@ class Application:
         local = math.ceil(own / (accumulated + 1))
         return min(local, self.largest_batch // (gpus * (accumulated + 1))), accumulated
 
-    def _steps(self, batch: int) -> float:
-        """Steps to the end of training: each counts for more, the larger the batch, by the gradient
-        noise."""
-        scale = batch / self.smallest_batch
-        steps = done = 0.0
-        for epoch, progress in enumerate(self._progress):
-            square, variance = self._gradient(batch, epoch)
-            steps += (progress - done) * (variance / scale + square) / (variance + square)
-            done = progress
-        return steps
-
     @cached_property
     def _progress(self) -> list[float]:
         """Progress by the end of each epoch."""
@@ -161,9 +155,6 @@ class Application:
                 "epoch"
             )
         return found
-
-    def _gradient(self, batch: int, epoch: int) -> Times:
-        return _between({size: epochs[epoch][1:] for size, epochs in self._epochs.items()}, batch)
 
     def _step(self, shape: Shape, local: int) -> Times:
         """Times of one pass and its synchronisation: measured for the shape, else for as many nodes

@@ -155,7 +155,7 @@ class Ces:
         self._wake(world, lacking)
         self._used = len(self._busy(world)) + len(lacking)
         self._peak = max(self._peak, self._used)
-        for job_id in [one for one in self._delayed_s if one not in world.waiting]:
+        for job_id in [other for other in self._delayed_s if other not in world.waiting]:
             self._delay_s += world.now_s - self._delayed_s.pop(job_id)
 
     def facts(self) -> dict[str, float]:
@@ -171,8 +171,8 @@ class Ces:
     def _busy(self, world: World) -> dict[str, None]:
         held = (
             slot.node
-            for one in (*world.running, *world.saving)
-            for slot in world.hold(one).placement
+            for job_id in (*world.running, *world.saving)
+            for slot in world.hold(job_id).placement
         )
         return dict.fromkeys(name for name in held if world.cluster.node[name].gpus)
 

@@ -169,7 +169,7 @@ class Coda:
                 soon.room.take(need, placement)
             else:
                 del self._claims[job_id]
-                widest = max(one.mode.gpus for one in world.options(job_id))
+                widest = max(other.mode.gpus for other in world.options(job_id))
                 insort(
                     self._queues[self.arrays.queue(widest)], (arrival_key(world, job_id), job_id)
                 )
@@ -221,23 +221,23 @@ class Coda:
     def _reclaim(self, world: World, job_id: str, name: str) -> bool:
         """Preempt the CPU-only jobs that are in the way of a GPU job, the last started first;
         whether that makes room."""
-        self._on_cpus = {one: None for one in self._on_cpus if one in world.running}
-        lent = [one for one in self._on_cpus if world.may_preempt(one)]
+        self._on_cpus = {other: None for other in self._on_cpus if other in world.running}
+        lent = [other for other in self._on_cpus if world.may_preempt(other)]
         if not lent:
             return False
         soon = self._soon(world)
-        for one in lent:
-            soon.release(one)
+        for other in lent:
+            soon.release(other)
         seat = self._find(world, soon.room, job_id, name)
         if seat is None:
             return False
         soon.room.take(world.need(job_id, seat[0]), seat[1])
-        for one in lent:
-            hold = world.hold(one)
+        for other in lent:
+            hold = world.hold(other)
             if soon.room.holds(hold.need, hold.placement):
-                soon.put_back(one)
+                soon.put_back(other)
             else:
-                world.preempt(one)
+                world.preempt(other)
                 self._reclaimed += 1
         self._claims[job_id] = seat
         return True
@@ -309,7 +309,7 @@ class Coda:
             capacity = world.cluster.node[name].memory_gbps
             if capacity is None or world.memory_load_gbps(name) <= capacity:
                 continue
-            for job_id in reversed([one for one in self._on_cpus if one in world.running]):
+            for job_id in reversed([other for other in self._on_cpus if other in world.running]):
                 if world.memory_load_gbps(name) <= capacity:
                     break
                 here = any(slot.node == name for slot in world.hold(job_id).placement)

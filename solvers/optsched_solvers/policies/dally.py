@@ -308,7 +308,7 @@ def _exposure(world: World, job_id: str) -> float:
     worst = 1.0
     if locality is not None and locality.node > 0 and best.mode.gpus > 1:
         widest = next(
-            (one for one in (locality.cluster, locality.rack) if one is not None), locality.node
+            (rate for rate in (locality.cluster, locality.rack) if rate is not None), locality.node
         )
         worst = widest / locality.node
     if profile.network_gbps and best.mode.gpus > 1 and world.cluster.uplinks == "shared":

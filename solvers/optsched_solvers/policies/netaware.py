@@ -207,9 +207,9 @@ class NetAware(ByScore):
         self.model.learn(features, ratio)
         log = float(np.log(min(max(ratio, 1e-3), 1e3)))
         own = self._by_type[_category(world, job_id), option.mode.gpu_type]
-        for one in (own, *(self._by_node[slot.node] for slot in placement)):
-            one[0] += log
-            one[1] += 1
+        for sums in (own, *(self._by_node[slot.node] for slot in placement)):
+            sums[0] += log
+            sums[1] += 1
 
     def _telemetry(self, world: World, job_id: str, category: str, seat: Fit) -> list[float]:
         """Return what is known of a place before the job is there."""

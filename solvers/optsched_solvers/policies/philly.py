@@ -277,9 +277,9 @@ class Philly:
                 continue
             victims = self._victims(world, job_id, lenders, dict(over))
             if victims:
-                for one in victims:
-                    self._preempted[one] = None
-                    world.preempt(one)
+                for victim in victims:
+                    self._preempted[victim] = None
+                    world.preempt(victim)
                 self._reclaimed += len(victims)
                 self._reclaims = job_id
                 self._note(world)

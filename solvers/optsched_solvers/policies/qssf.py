@@ -7,10 +7,9 @@ from importlib.util import find_spec
 from typing import Annotated
 
 from optsched.driver.world import World
-from optsched.estimates.history import gang
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
-from optsched.model.job import Job
+from optsched.model.job import Job, gang
 from optsched.plugins.options import PluginOptions, Share
 
 from .parts.demand_queue import DemandQueue, arrival_key

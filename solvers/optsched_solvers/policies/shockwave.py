@@ -44,8 +44,8 @@ def gang(options: tuple[Option, ...]) -> Option:
     """The way that counts for a job: the fewest GPUs that reach its reference rate of 1, else its
     fastest."""
     return min(
-        (one for one in options if one.rate >= 1 - ROUNDING),
-        key=lambda one: one.mode.gpus,
+        (option for option in options if option.rate >= 1 - ROUNDING),
+        key=lambda option: option.mode.gpus,
         default=options[0],
     )
 

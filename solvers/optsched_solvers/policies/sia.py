@@ -65,7 +65,7 @@ class Sia(SolvedReallocation):
         options = tuple(option for option in world.options(job_id) if option.mode.gpus)
         counts = by_type(options)
         rigid = len({option.mode.gpus for option in options}) == 1
-        lowest = min(one.rate(0) for one in counts) / (options[0].mode.gpus if rigid else 1)
+        lowest = min(gangs.rate(0) for gangs in counts) / (options[0].mode.gpus if rigid else 1)
         profile = world.job(job_id).profile
         delay_s = profile.startup_s + profile.restore_s + profile.checkpoint_s or DELAY_S
         age_s = world.now_s - world.job(job_id).submit_s
@@ -74,17 +74,19 @@ class Sia(SolvedReallocation):
             restart_factor(world, job_id, delay_s) if now is not None and age_s >= delay_s else 1.0
         )
         found: list[tuple[Configuration, Grant]] = []
-        for one in counts:
-            most = self._growth.limit(job_id, one.gpus(0))
-            for step in self._steps(world, one):
-                gpus = one.gpus(step)
-                goodput = one.rate(step) / lowest * (1.0 if (one.gpu_type, gpus) == now else factor)
+        for gangs in counts:
+            most = self._growth.limit(job_id, gangs.gpus(0))
+            for step in self._steps(world, gangs):
+                gpus = gangs.gpus(step)
+                goodput = (
+                    gangs.rate(step) / lowest * (1.0 if (gangs.gpu_type, gpus) == now else factor)
+                )
                 if gpus > most or goodput <= 0:
                     continue
-                use = [(types.index(one.gpu_type), gpus)]
+                use = [(types.index(gangs.gpu_type), gpus)]
                 if quota is not None:
                     use.append((quota, gpus))
-                found.append((Configuration(goodput**POWER, tuple(use)), one.down_from(step)))
+                found.append((Configuration(goodput**POWER, tuple(use)), gangs.down_from(step)))
         found.append((Configuration(NO_ALLOCATION), ()))
         return found
 

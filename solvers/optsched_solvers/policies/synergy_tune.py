@@ -79,7 +79,7 @@ class SynergyTune(Seating):
 
         def give(job_id: str) -> bool:
             modes = [ways.fair for ways in self.ways(world, job_id)]
-            modes.append(tuple(one for one in world.options(job_id) if not one.mode.gpus))
+            modes.append(tuple(option for option in world.options(job_id) if not option.mode.gpus))
             # A running job that finds no place says nothing of those that wait.
             return any(seats.give(job_id, mode) for mode in modes) or job_id in world.running
 
@@ -135,7 +135,7 @@ class SynergyTune(Seating):
                 break
             own = held(world, job_id) if job_id in world.running else None
             for ways in sorted(
-                self.ways(world, job_id), key=lambda one: (one.gpu_type, one.gpus) != own
+                self.ways(world, job_id), key=lambda option: (option.gpu_type, option.gpus) != own
             ):
                 if pool.take(job_id, ways.gpu_type, ways.gpus):
                     found[job_id] = ways

@@ -91,12 +91,12 @@ def cheapest(
             found = _on_several(world, soon, need, victims, finish_s) or found
         if found is None:
             continue
-        for one in found:
-            soon.release(one)
+        for other in found:
+            soon.release(other)
         if world.fit(job_id, soon.room) is not None:
             return found
-        for one in found:
-            soon.put_back(one)
+        for other in found:
+            soon.put_back(other)
     return None
 
 
@@ -119,7 +119,7 @@ def _on_one_node(
             continue
         if (
             best is not None
-            and at_least_s(_count(here, missing), [one for one, _ in here], finish_s) > best[0]
+            and at_least_s(_count(here, missing), [other for other, _ in here], finish_s) > best[0]
         ):
             continue
         cost, jobs = _cover(here, missing, finish_s)
@@ -266,12 +266,12 @@ class _Moment(Moment):
             chosen = self.needed(job_id, victims)
         if chosen is None:
             return False
-        if not self._pays(job_id, [victims[one] for one in chosen], finish_s):
-            for one in chosen:
-                self.look_ahead().put_back(one)
+        if not self._pays(job_id, [victims[name] for name in chosen], finish_s):
+            for name in chosen:
+                self.look_ahead().put_back(name)
             return False
-        for one in chosen:
-            world.preempt(one)
+        for name in chosen:
+            world.preempt(name)
         self._known = [
             (other, victim) for other, victim in self._preemptible() if other[1] in world.running
         ]
@@ -281,7 +281,7 @@ class _Moment(Moment):
     def _starts_sooner_anyway(self, job_id: str, victims: list[Victim], finish_s: float) -> bool:
         """Return whether the job would start by itself before even the cheapest thinkable set of
         victims paid."""
-        if not all(one.delayed and one.costs for one in victims):
+        if not all(other.delayed and other.costs for other in victims):
             return False
         count = fewest(self.world, job_id, self.look_ahead(), victims)
         return self._fits_by(job_id, at_least_s(count, victims, finish_s))
@@ -304,27 +304,27 @@ class _Moment(Moment):
         world = self.world
         outlook = self.look_ahead()
         until_s = world.now_s + seconds + TIME_TOLERANCE_S
-        gone = [one for one in world.running if world.expected_release_s(one) <= until_s]
-        for one in gone:
-            outlook.release(one)
+        gone = [other for other in world.running if world.expected_release_s(other) <= until_s]
+        for other in gone:
+            outlook.release(other)
         fits = world.fit(job_id, outlook.room) is not None
-        for one in gone:
-            outlook.put_back(one)
+        for other in gone:
+            outlook.put_back(other)
         return fits
 
     def _preemptible(self) -> list[tuple[Entry, Victim]]:
         if self._known is None:
             world = self.world
             found = []
-            for one in world.running:
-                if world.may_preempt(one):
+            for other in world.running:
+                if world.may_preempt(other):
                     found.append(
                         (
-                            (arrival_key(world, one, self.rule.rank(world, one)), one),
-                            _victim(world, one),
+                            (arrival_key(world, other, self.rule.rank(world, other)), other),
+                            _victim(world, other),
                         )
                     )
-                elif world.now_s < (at_s := world.preemptible_at_s(one)):
+                elif world.now_s < (at_s := world.preemptible_at_s(other)):
                     self.recheck_s = min(self.recheck_s, at_s)
             self._known = sorted(found, key=lambda entry: entry[0], reverse=True)
         return self._known

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
-from ....estimates.history import gang
 from ....model.cluster import Cluster, Tenant
 from ....model.instance import Failure, Instance
-from ....model.job import Job
+from ....model.job import Job, gang
 from ....model.profile import Profile
 from ...profiles.attach import attach
 from ..ranges import LONGEST_SPAN_DAYS, check_ranges

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ....estimates.history import gang
 from ....model.instance import Instance
+from ....model.job import gang
 from ...tables.table import Row, Table
 from .arrivals import DAY_S, HOUR_S
 from .distribution import Floats
@@ -66,8 +66,8 @@ def of_instance(instance: Instance) -> Columns:
 
 
 def of_trace(kind: str, data: Path | None) -> Columns | None:
-    """What the public data in the folder `data` holds of the cluster `kind`; None where there is
-    nothing.
+    """Return what the public data in the folder `data` holds of the cluster `kind`; None where
+    there is nothing.
 
     Raises InputError where a file is not what it should be.
     """

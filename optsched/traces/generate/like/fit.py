@@ -8,8 +8,8 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from ....estimates.history import gang
 from ....model.instance import Instance
+from ....model.job import gang
 from .columns import Columns
 from .distribution import Floats
 from .model import Model
@@ -102,7 +102,7 @@ def published_causes(model: Model) -> dict[str, float]:
 
 
 def gang_class(gpus: Ints, smallest: int, largest: int) -> NDArray[np.bool_]:
-    """Which jobs have a gang in this range."""
+    """Tell which jobs have a gang in this range."""
     return (gpus >= smallest) & (gpus <= largest)
 
 
@@ -124,7 +124,7 @@ def gap_ratios(submit_s: Floats) -> Floats:
 
 
 def sizes(gpus: Ints) -> dict[str, float]:
-    """How many jobs have each gang size."""
+    """Return how many jobs have each gang size."""
     values, counts = np.unique(gpus, return_counts=True)
     return {str(value): float(count) for value, count in zip(values, counts, strict=True)}
 

@@ -103,7 +103,7 @@ def prices(world: World, jobs: Iterable[str], eta: float, utility: Utility) -> P
     low: dict[str | None, float] = {}
     high: dict[str | None, float] = {}
     for job_id, option in best.items():
-        fewest = max(1, min(one.mode.gpus for one in world.options(job_id)))
+        fewest = max(1, min(own.mode.gpus for own in world.options(job_id)))
         for gpu_type in cluster.gpu_types:
             speed = rate_on(world, job_id, option, gpu_type)
             if speed > 0:
@@ -252,10 +252,10 @@ def _in_a_rack(
 ) -> dict[str, int] | None:
     """The same within the rack that has most of them."""
     racks: dict[str, list[Offered]] = {}
-    for one in merge(*pool):
-        rack = world.cluster.node[one[2]].rack
+    for offered in merge(*pool):
+        rack = world.cluster.node[offered[2]].rack
         if rack is not None:
-            racks.setdefault(rack, []).append(one)
+            racks.setdefault(rack, []).append(offered)
     free = {rack: sum(able(name) for _, _, name in inside) for rack, inside in racks.items()}
     widest = max(free, key=lambda rack: free[rack], default=None)
     return None if widest is None else _cheapest(gpus, racks[widest], able)
@@ -271,9 +271,9 @@ def _offer(world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, i
         placement = placement_on(cluster, gpus_on, way.options[0].mode)
         wide = WIDEST_FIRST.index(span(cluster, placement))
         own = (
-            one
-            for one in way.options
-            if one.mode.gpu_type in types and WIDEST_FIRST.index(one.spread) <= wide
+            alike
+            for alike in way.options
+            if alike.mode.gpu_type in types and WIDEST_FIRST.index(alike.spread) <= wide
         )
         found = next(own, None)
         if found is not None:
@@ -293,5 +293,7 @@ def with_gpus(way: Way, gpus: int) -> Way:
     """The way with another number of GPUs, for a job that has no option with as many on one
     type."""
     return way._replace(
-        options=tuple(replace(one, mode=replace(one.mode, gpus=gpus)) for one in way.options[:1])
+        options=tuple(
+            replace(option, mode=replace(option.mode, gpus=gpus)) for option in way.options[:1]
+        )
     )

@@ -6,13 +6,14 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from optsched.driver.world import World
+from optsched.model.profile import Sharing
 from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
 
 from .demand_queue import DemandQueue, arrival_key
 from .starting import start_fitting
 
-Kind = tuple[int, float | None, str | None, tuple[tuple[str, float], ...]]
+Kind = tuple[int, str | None, Sharing | None]
 """Jobs of one kind fit at the same instants, and go equally well with the same partners."""
 
 
@@ -137,8 +138,7 @@ def slowdowns(world: World, job_id: str, partner: str) -> tuple[float, float] | 
 def kind_of(world: World, job_id: str) -> Kind:
     """Return the kind of a waiting job."""
     profile = world.job(job_id).profile
-    partners = () if profile.sharing is None else tuple(sorted(profile.sharing.partners.items()))
-    return world.demand(job_id).number, duty(world, job_id), profile.name, partners
+    return world.demand(job_id).number, profile.name, profile.sharing
 
 
 class PairPolicy:

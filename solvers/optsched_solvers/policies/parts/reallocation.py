@@ -97,10 +97,10 @@ class Reallocation:
         """Place the jobs that wait with a grant, small gangs first."""
         chosen = [job_id for job_id in self._grants if job_id in world.waiting]
         emptiest = Emptiest(world) if self.emptiest and chosen else None
-        for job_id in sorted(chosen, key=lambda one: self._grants[one][0].mode.gpus):
+        for job_id in sorted(chosen, key=lambda option: self._grants[option][0].mode.gpus):
             grant = self._grants[job_id]
             if world.saving:  # what is still being saved may soon be the place for the full count
-                grant = tuple(one for one in grant if one.mode.gpus == grant[0].mode.gpus)
+                grant = tuple(option for option in grant if option.mode.gpus == grant[0].mode.gpus)
             found = _place(world, job_id, grant, emptiest)
             if found is not None:
                 world.start(job_id, *found)

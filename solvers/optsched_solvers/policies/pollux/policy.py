@@ -86,24 +86,24 @@ class Pollux(SolvedReallocation):
     def _candidate(self, world: World, view: "_View", job_id: str, jobs: int) -> Candidate:
         """A job as the objective sees it."""
         options = world.options(job_id)
-        fewest = min(one.mode.gpus for one in options if one.mode.gpus)
+        fewest = min(option.mode.gpus for option in options if option.mode.gpus)
         most = self._growth.limit(job_id, fewest)
         fair = max(math.ceil(view.gpus / jobs), fewest)
         base = (
-            max(one.rate for one in options if 0 < one.mode.gpus <= fair)
+            max(option.rate for option in options if 0 < option.mode.gpus <= fair)
             * view.gpus
             / len(view.names)
         )
         alone: dict[Size, float] = {}
         spread: dict[Size, float] = {}
-        for one in options:
-            gpus = one.mode.gpus
+        for option in options:
+            gpus = option.mode.gpus
             if not 0 < gpus <= most:
                 continue
-            size = view.types.index(one.mode.gpu_type), gpus
-            alone[size] = max(alone.get(size, 0.0), one.rate / base)
-            if one.spread != "node" and gpus > 1:
-                spread[size] = max(spread.get(size, 0.0), one.rate / base)
+            size = view.types.index(option.mode.gpu_type), gpus
+            alone[size] = max(alone.get(size, 0.0), option.rate / base)
+            if option.spread != "node" and gpus > 1:
+                spread[size] = max(spread.get(size, 0.0), option.rate / base)
         job, entry = world.job(job_id), world.entry(job_id)
         now_value = 0.0
         if isinstance(entry, Running):

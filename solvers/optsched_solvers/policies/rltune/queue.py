@@ -44,9 +44,8 @@ class Moment:
         """The number of ways of each tier."""
         demand = self.world.demand(job_id)
         if demand not in self._tiers:
-            first = second = 0
-            for _, _, (one, two) in self._pools(job_id):
-                first, second = first + len(one), second + len(two)
+            pools = [tiers for _, _, tiers in self._pools(job_id)]
+            first, second = (sum(len(tiers[k]) for tiers in pools) for k in (0, 1))
             self._tiers[demand] = first, second
         return self._tiers[demand]
 

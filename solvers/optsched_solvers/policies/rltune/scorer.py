@@ -54,7 +54,7 @@ def features(
     left = (present.free_gpus - gpus) - others
     rows[:, 3] = np.clip((left + present.gpus) / (2.0 * present.gpus + 1e-5), 0.0, NEARLY)
     rows[:, 4] = present.fragmented / max(present.nodes, 1e-5)
-    first = np.array([one for one, _ in tiers])
+    first = np.array([number for number, _ in tiers])
     ways = np.minimum(first, 2) + np.array([min(two, 1) for _, two in tiers])
     rows[:, 5] = np.where(ways > 0, np.minimum(ways / 3.0, NEARLY), HARDLY)
     rows[:, 6] = np.where(first > 0, np.where(ways >= 2, NEARLY * 1.5, NEARLY), HARDLY)
@@ -96,13 +96,15 @@ class Scorer:
             rows = ",\n".join(
                 f"      {json.dumps([round(float(one), DIGITS) for one in row])}" for row in weights
             )
-            biases = json.dumps([round(float(one), DIGITS) for one in bias])
+            biases = json.dumps([round(float(number), DIGITS) for number in bias])
             layers.append(f'    {{"weights": [\n{rows}],\n     "bias": {biases}}}')
         return "\n".join(["{", *lines, '  "layers": [', ",\n".join(layers), "  ]", "}"]) + "\n"
 
 
 def _rounded(values: Floats) -> Floats:
-    return np.array([round(float(one), DIGITS) for one in values.ravel()]).reshape(values.shape)
+    return np.array([round(float(number), DIGITS) for number in values.ravel()]).reshape(
+        values.shape
+    )
 
 
 def from_vector(vector: Floats) -> Scorer:
@@ -145,8 +147,8 @@ def read(path: str | Path) -> Scorer:
         )
     try:
         layers = tuple(
-            (np.array(one["weights"], dtype=float), np.array(one["bias"], dtype=float))
-            for one in found["layers"]
+            (np.array(layer["weights"], dtype=float), np.array(layer["bias"], dtype=float))
+            for layer in found["layers"]
         )
     except (KeyError, TypeError, ValueError):
         raise InputError(

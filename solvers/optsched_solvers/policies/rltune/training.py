@@ -171,8 +171,8 @@ def base_score(base: str, objective: str, one: Instance) -> float:
 
 
 def _rewarded(objective: str, task: tuple[Floats, Instance, float]) -> float:
-    vector, one, base = task
-    return reward(base, score(one, Scoring(from_vector(vector)), objective))
+    vector, instance, base = task
+    return reward(base, score(instance, Scoring(from_vector(vector)), objective))
 
 
 def train(
@@ -263,8 +263,11 @@ def judge(
     """Scores of the base rule and of the scorer on batches that had no part in learning, and the
     reward."""
     found = []
-    for one in held_out:
-        plain, learned = base_score(base, objective, one), score(one, Scoring(scorer), objective)
+    for instance in held_out:
+        plain, learned = (
+            base_score(base, objective, instance),
+            score(instance, Scoring(scorer), objective),
+        )
         found.append((plain, learned, reward(plain, learned)))
     return found
 
