@@ -86,7 +86,7 @@ def _overfull(
     node: str | None = None,
 ) -> Iterator[Violation]:
     """Sweep over time; report the first instant of each stretch above capacity, if there is a
-    limit, with the first job that is too much and all that is held then."""
+    limit."""
     if pieces is None or capacity is None:
         return
     events: list[tuple[float, int, Holder, str, float]] = []
@@ -98,17 +98,7 @@ def _overfull(
     held: dict[Holder, dict[str, float]] = {}
     used = 0.0
     above = False
-    first: tuple[float, str] | None = None
-
-    def told(at_s: float, job: str) -> Violation:
-        names = ", ".join(sorted({name for jobs in held.values() for name in jobs}))
-        would = f"{where} would hold {used:.12g} {unit} of {capacity:.12g}"
-        return broken(rule, job, f"at {at_s:.12g} s: {would} ({names})", at_s, node)
-
     for time_s, starts, holder, job, amount in sorted(events):
-        if first is not None and time_s > first[0]:
-            yield told(*first)
-            first = None
         amounts = held.setdefault(holder, {})
         before = max(amounts.values(), default=0.0)
         amounts[job] = amounts.get(job, 0.0) + (amount if starts else -amount)
@@ -120,10 +110,10 @@ def _overfull(
         if not held:
             used = 0.0  # no rounding survives an idle moment
         if used > limit and starts and not above:
-            first = time_s, job
+            names = ", ".join(sorted({name for jobs in held.values() for name in jobs}))
+            would = f"{where} would hold {used:.12g} {unit} of {capacity:.12g}"
+            yield broken(rule, job, f"at {time_s:.12g} s: {would} ({names})", time_s, node)
         above = used > limit
-    if first is not None:
-        yield told(*first)
 
 
 def resources(instance: Instance, plan: Plan) -> Iterator[Violation]:
