@@ -50,7 +50,7 @@ class RoomNow:
         self._coming.sort()
 
     def free(self, able: Sequence[Option]) -> Free:
-        """GPUs that some of the options can use."""
+        """Return the GPUs that some of the options can use."""
         kinds = {one.mode.gpu_type for one in able}
         free = [max(0, self._free[node.name]) for node in _of(self._usable, kinds)]
         return Free(

@@ -28,14 +28,14 @@ Claimed = tuple[Placement, float]
 
 
 def patience_s(gpus: int, run_s: float) -> float:
-    """How long a job that needs `gpus` at least and runs for `run_s` waits before a place is kept
-    for it."""
+    """Return how long a job that needs `gpus` at least and runs for `run_s` waits before a place is
+    kept for it."""
     return max(GANG_PATIENCE_S, run_s) if gpus > 1 else PATIENCE_S + PATIENCE_RUNS * run_s
 
 
 def too_much(held: int, gpus: int, total: int) -> bool:
-    """Whether jobs that started on reservations hold so many GPUs that none is made for one that
-    needs `gpus`."""
+    """Return whether jobs that started on reservations hold so many GPUs that none is made for one
+    that needs `gpus`."""
     return held > 0 and held + gpus > SHARE * total
 
 
@@ -52,8 +52,8 @@ class Reservation:
 
 
 def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Reservation | None:
-    """The earliest place of a waiting job if running jobs are left alone: they are released in the
-    order of their expected end until it fits. None where it never does.
+    """Return the earliest place of a waiting job if running jobs are left alone: they are released
+    in the order of their expected end until it fits. None where it never does.
 
     Who saves or runs on a node of which something is `claimed` leaves it, for this, when the claim
     does; a node that is lost gives no place.
@@ -94,7 +94,7 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
 
 
 def _ripe_s(world: World, job_id: str) -> float:
-    """When the patience of a waiting job is over if it waits on."""
+    """Return when the patience of a waiting job is over if it waits on."""
     wait_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id))
     return world.now_s + wait_s - world.waited_s(job_id)
 
@@ -175,21 +175,22 @@ class Reservations:
         return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
 
     def _takes_too_much(self, world: World, job_id: str) -> bool:
-        """Whether no place is kept for the job before others that started on theirs are done."""
+        """Return whether no place is kept for the job before others that started on theirs are
+        done."""
         held = sum(world.held_gpus(job) for job in world.protected if job in world.running)
         return too_much(held, world.fewest_gpus(job_id), world.cluster.total_gpus)
 
     def protects(self, world: World, running: str, waiting: str) -> bool:
-        """Whether one has started on its reservation and is evicted for none but a higher priority
-        than its own."""
+        """Return whether one has started on its reservation and is evicted for none but a higher
+        priority than its own."""
         return (
             running in world.protected
             and world.job(waiting).priority <= world.job(running).priority
         )
 
     def place(self, world: World) -> tuple[Option, Placement] | None:
-        """Where the job with the reservation can start now: where that is, or wherever else there
-        is room."""
+        """Return where the job with the reservation can start now: where that is, or wherever else
+        there is room."""
         kept = self.current
         if kept is None or kept.job not in world.waiting:
             return None

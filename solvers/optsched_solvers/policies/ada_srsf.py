@@ -1,7 +1,6 @@
 """Ada-SRSF: shortest remaining service first, least-loaded placement, and a gate before a contended
 uplink."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from annotated_types import Ge
@@ -11,7 +10,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.gang_placement import by_rack, fill, usable
 from .parts.list_scheduling import ListScheduling
@@ -86,7 +85,7 @@ class AdaSrsf(ListScheduling):
     name = "ada-srsf"
     title = "shortest remaining service first on the least loaded nodes, contending for uplinks only if it pays"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         kappa: Annotated[int, Ge(0), "The largest gang spread over the least loaded GPUs."] = 1
         eta: Annotated[

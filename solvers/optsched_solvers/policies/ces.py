@@ -12,7 +12,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
-from optsched.plugins.options import Duration, PluginOptions
+from optsched.plugins.options import Duration, PluginOptions, declared_options
 
 from .backfill import Backfill
 from .fifo import Fifo
@@ -112,7 +112,7 @@ class Ces:
     name = "ces"
     title = "first in, first out, with idle nodes powered off while use falls and woken when they are needed"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         order: Annotated[
             Literal["fifo", "backfill"], "How jobs are ordered: the policy of that name."

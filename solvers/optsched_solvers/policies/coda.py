@@ -1,7 +1,6 @@
 """CODA-style co-location of GPU and CPU jobs."""
 
 from bisect import insort
-from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.layout import Need
@@ -11,7 +10,7 @@ from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, Share
+from optsched.plugins.options import PluginOptions, Share, declared_options
 
 from .parts.coda_arrays import Arrays, CoreSearch
 from .parts.core_share import core_shares, core_ways
@@ -40,7 +39,7 @@ class Coda:
     name = "coda-style"
     title = "cores by search, arrays for CPU jobs and for small and wide gangs, CPU jobs give way to GPU jobs"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         gain: Annotated[
             Share, "The improvement that another core count must bring, as a share."
@@ -175,12 +174,12 @@ class Coda:
                 )
         return soon
 
-    def _start(self, world: World, job_id: str, seat: Fit, room: Room | None = None) -> None:
+    def _start(self, world: World, job_id: str, fit: Fit, room: Room | None = None) -> None:
         if room is not None and room is not world.free:
-            room.take(world.need(job_id, seat[0]), seat[1])
-        world.start(job_id, *seat)
+            room.take(world.need(job_id, fit[0]), fit[1])
+        world.start(job_id, *fit)
         self._ways.pop(job_id, None)
-        if not _gpus(seat[1]):
+        if not _gpus(fit[1]):
             self._on_cpus[job_id] = None
 
     def _serve_gangs(
@@ -196,9 +195,9 @@ class Coda:
             key = world.demand(job_id).number, ways[0].mode.cpus_per_gpu if ways else 0
             if key in refused:
                 continue
-            seat = self._find(world, room, job_id, name)
-            if seat is not None:
-                self._start(world, job_id, seat, room)
+            fit = self._find(world, room, job_id, name)
+            if fit is not None:
+                self._start(world, job_id, fit, room)
             elif self._reclaim(world, job_id, name):
                 room = self._room(world)
             else:
@@ -228,10 +227,10 @@ class Coda:
         soon = self._soon(world)
         for other in lent:
             soon.release(other)
-        seat = self._find(world, soon.room, job_id, name)
-        if seat is None:
+        fit = self._find(world, soon.room, job_id, name)
+        if fit is None:
             return False
-        soon.room.take(world.need(job_id, seat[0]), seat[1])
+        soon.room.take(world.need(job_id, fit[0]), fit[1])
         for other in lent:
             hold = world.hold(other)
             if soon.room.holds(hold.need, hold.placement):
@@ -239,7 +238,7 @@ class Coda:
             else:
                 world.preempt(other)
                 self._reclaimed += 1
-        self._claims[job_id] = seat
+        self._claims[job_id] = fit
         return True
 
     # --------------------------------------------------------------------------------------------
@@ -247,11 +246,11 @@ class Coda:
 
     def _serve_cpus(self, world: World, room: Room) -> None:
         def start(job_id: str) -> bool:
-            seat = self._place_on_cpus(world, room, job_id)
-            if seat is None:
+            fit = self._place_on_cpus(world, room, job_id)
+            if fit is None:
                 # Of jobs that load the memory each may find another place.
                 return world.job(job_id).profile.memory_gbps > 0
-            self._start(world, job_id, seat, room)
+            self._start(world, job_id, fit, room)
             return True
 
         start_each(world, [job_id for _, job_id in self._queues["cpu"]], start)

@@ -1,7 +1,6 @@
 """DeepShare's reward, optimised exactly one step ahead instead of by a learned policy."""
 
 import math
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, PositiveDuration
+from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.spread_choices import spread_choices
@@ -66,7 +65,7 @@ class DeepShareMyopic:
     name = "deepshare-myopic"
     title = "the start that most raises DeepShare's reward (less contention, more utilisation), one step ahead"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         contention: Annotated[
             float, Ge(0), "Weight of contention in the reward; published 0.3 to 0.7."

@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics import cpus, memory_gib
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.by_score import ByScore
 from .parts.pair_sharing import duty
@@ -112,7 +111,7 @@ class Fgd(ByScore):
     name = "fgd"
     title = "each job goes where the idle GPUs that typical jobs cannot use grow least"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         tasks: Annotated[
             Literal["seen", "all"],
@@ -190,24 +189,24 @@ class Fgd(ByScore):
 
     def choose(self, world: World, job_id: str, places: list[Fit]) -> Fit:
         """The place where fragmentation grows least."""
-        return min(places, key=lambda seat: self._rank(world, job_id, seat))
+        return min(places, key=lambda fit: self._rank(world, job_id, fit))
 
-    def _rank(self, world: World, job_id: str, seat: Fit) -> tuple[float, int, int]:
+    def _rank(self, world: World, job_id: str, fit: Fit) -> tuple[float, int, int]:
         """Lower is better: growth of fragmentation, GPUs idle there, position of the node."""
-        i = world.cluster.node_order[seat[1][0].node]
-        return round(self._growth(world, job_id, seat), 9), world.free.gpus_on(seat[1][0].node), i
+        i = world.cluster.node_order[fit[1][0].node]
+        return round(self._growth(world, job_id, fit), 9), world.free.gpus_on(fit[1][0].node), i
 
     def start(self, world: World, job_id: str) -> bool:
         """Start the job if it finds a place, and note the part of a GPU that it leaves."""
         if self._start_beside(world, job_id):
             return True
-        seat = self.find(world, job_id)
-        if seat is None:
+        fit = self.find(world, job_id)
+        if fit is None:
             return False
-        if len(seat[1]) == 1:
+        if len(fit[1]) == 1:
             self._placed += 1
-            self._grew += self._growth(world, job_id, seat)
-        world.start(job_id, *seat)
+            self._grew += self._growth(world, job_id, fit)
+        world.start(job_id, *fit)
         self._note(world, job_id)
         return True
 
@@ -293,11 +292,11 @@ class Fgd(ByScore):
             self._known[key] = fragmentation(idle, i, self._workload)
         return self._known[key]
 
-    def _growth(self, world: World, job_id: str, seat: Fit) -> float:
+    def _growth(self, world: World, job_id: str, fit: Fit) -> float:
         """By how much fragmentation grows on the node of the place."""
-        i = world.cluster.node_order[seat[1][0].node]
+        i = world.cluster.node_order[fit[1][0].node]
         idle = self._idle(world, i)
-        after = idle.less(_task(world, job_id, seat[0], 0))
+        after = idle.less(_task(world, job_id, fit[0], 0))
         return self._fragmentation(after, i) - self._fragmentation(idle, i)
 
     def _growth_beside(

@@ -3,7 +3,6 @@ least."""
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -15,7 +14,7 @@ from optsched.model.instance import Placement
 from optsched.model.job import Mode
 from optsched.physics.contention import channel_gbps, channel_loads
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, PositiveDuration
+from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 
 from .parts.list_scheduling import ListScheduling
 from .parts.spread_choices import spread_choices
@@ -129,7 +128,7 @@ class MarlPartition(ListScheduling):
     name = "marl-partition"
     title = "one scheduler a rack, each job to that with the lowest slow-down predicted from what was seen"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         interval_s: Annotated[
             PositiveDuration, "Time after which the prediction is fitted again."

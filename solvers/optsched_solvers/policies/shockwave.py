@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 
 from optsched.driver.world import World
 from optsched.physics.modes import Option
-from optsched.plugins.options import Duration, PositiveDuration
+from optsched.plugins.options import Duration, PositiveDuration, declared_options
 
 from .parts.configuration_choice import solved
 from .parts.gpu_pool import GpuPool
@@ -146,7 +146,7 @@ class Shockwave(ElasticReallocation):
     name = "shockwave-style"
     title = "rounds of a window by Nash welfare of progress, finish-time fairness and makespan"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(ReallocationOptions):
         interval_s: Annotated[PositiveDuration, "Length of a round."] = 120.0
         round_s: Annotated[Duration | None, Ge(1), "The same, by its other name."] = None

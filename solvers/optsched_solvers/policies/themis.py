@@ -1,7 +1,6 @@
 """Themis: auctions of leases among the jobs that are treated least fairly."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.options import Duration, PluginOptions, Share
+from optsched.plugins.options import Duration, PluginOptions, Share, declared_options
 
 from .parts.demand_queue import arrival_key
 from .parts.reallocation import may_move
@@ -99,7 +98,7 @@ class Themis:
     name = "themis"
     title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         lease_s: Annotated[Duration, Ge(1), "Length of a lease."] = 1200.0
         fairness: Annotated[
@@ -168,7 +167,7 @@ class Themis:
     def _alone_s(self, world: World, job_id: str) -> float:
         """Seconds that the job would take on its share of the cluster."""
         total, times = self._seen[job_id]
-        gpus = _gpus(world, job_id)
+        gpus = world.service_gpus(job_id)
         share = min(float(gpus), max(1, world.cluster.total_gpus) * times / total)
         rate = world.fastest(job_id).rate if world.options(job_id) else 1.0
         return max(TIME_TOLERANCE_S, world.believed_work_s(job_id) / rate * gpus / share)
@@ -198,7 +197,7 @@ class Themis:
         bids = [
             Bid(
                 other,
-                _gpus(world, other),
+                world.service_gpus(other),
                 max(0.0, math.log(self.rho(world, other, self.lease_s) / self.rho(world, other))),
             )
             for other in offered
@@ -257,8 +256,3 @@ class Themis:
         for job_id in start_each(world, waiting, lambda job_id: start_fitting(world, job_id)):
             self._lease(world, job_id)
             self._winners.pop(job_id, None)
-
-
-def _gpus(world: World, job_id: str) -> int:
-    """GPUs of a job, at least one, so that CPU-only jobs have a fairness too."""
-    return world.service_gpus(job_id)

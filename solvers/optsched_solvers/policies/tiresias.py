@@ -12,7 +12,7 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.options import PositiveNumber
+from optsched.plugins.options import PositiveNumber, declared_options
 
 from .parts.gang_placement import Emptiest, PlaceOption
 from .parts.starting import is_free, wake
@@ -58,7 +58,7 @@ class Tiresias:
     name = "tiresias"
     title = "queues by attained GPU service, first come first served in each, with preemption"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PlaceOption):
         thresholds: Annotated[
             tuple[PositiveNumber, ...],

@@ -2,14 +2,13 @@
 lose."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Gt
 
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S, setup_s
-from optsched.plugins.options import Duration, PluginOptions
+from optsched.plugins.options import Duration, PluginOptions, declared_options
 
 from .parts.preemptive import Preemptive
 
@@ -45,7 +44,7 @@ class ZeroLaxity(Preemptive):
     name = "zero-laxity"
     title = "least GPU time left first, until a limit on makespan or fairness leaves a job no time to lose"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         makespan: Annotated[
             float | None, Ge(1), "The limit on the makespan, as a multiple of its bound."

@@ -2,12 +2,12 @@
 
 import random
 from collections import deque
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
+from optsched.plugins.options import declared_options
 
 from .active import IDLE, Active, Floats, Kinds
 from .program import Allocation, alone
@@ -34,7 +34,7 @@ class GavelFifo(Rounds):
     title = "Gavel's first in, first out on one GPU type each, in rounds"
     fills = False
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(RoundOptions):
         choice: Annotated[
             Literal["published", "fastest"],

@@ -1,11 +1,11 @@
 """Gavel's largest total throughput for the money, also with deadlines."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
+from optsched.plugins.options import declared_options
 
 from .active import Floats
 from .lp_rounds import LpOptions, LpRounds, remaining_s
@@ -30,7 +30,7 @@ class GavelThroughput(LpRounds):
     name = "gavel-throughput"
     title = "Gavel's largest total throughput for the price of the GPUs, in rounds"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(LpOptions):
         costs: Annotated[
             Literal["price", "none"],

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from optsched.driver.world import World
+from optsched.plugins.options import declared_options
 
 from .active import LEAST_WEIGHT, Bools, Floats, Ints, grouped, weight_of
 from .filling import Groups, fill
@@ -36,7 +37,7 @@ class GavelWaterFilling(LpRounds):
         return alone(found.share[group])
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class HierarchyOptions(HeterogeneityOption):
     """What may be set of it."""
 

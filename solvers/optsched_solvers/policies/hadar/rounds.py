@@ -13,7 +13,12 @@ from optsched.model.instance import Placement
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s, setup_s
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNumber
+from optsched.plugins.options import (
+    PluginOptions,
+    PositiveDuration,
+    PositiveNumber,
+    declared_options,
+)
 
 from ..parts.demand_queue import arrival_key
 from ..parts.reallocation import may_move
@@ -71,7 +76,7 @@ class Hadar:
     name = "hadar"
     title = "gangs on mixes of GPU types by payoff at prices that rise with the use of each node"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         round_s: Annotated[PositiveDuration, "Time from one allocation to the next."] = 360.0
         eta: Annotated[PositiveNumber, "The larger, the lower the lowest price."] = 1.0

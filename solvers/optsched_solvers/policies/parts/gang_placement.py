@@ -1,7 +1,6 @@
 """Placing gangs otherwise than by best fit: on the emptiest nodes, or node by node in an order."""
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from optsched.driver.layout import Need
@@ -11,10 +10,10 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class PlaceOption(PluginOptions):
     """For policies that place gangs either way."""
 

@@ -3,7 +3,6 @@ allocated."""
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.view import Fit
@@ -11,7 +10,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, PositiveDuration
+from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 
 from .demand_queue import in_order
 from .gang_counts import GangCounts, by_type
@@ -23,14 +22,14 @@ Grant = tuple[Option, ...]
 """Ways to carry out what a job was given, the one wanted most first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class IntervalOption(PluginOptions):
     """For policies that decide at intervals."""
 
     interval_s: Annotated[PositiveDuration, "Time from one allocation to the next."] = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class ReallocationOptions(PlaceOption, IntervalOption):
     """For policies that decide at intervals what jobs get, and place them either way."""
 

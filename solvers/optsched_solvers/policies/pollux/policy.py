@@ -1,7 +1,6 @@
 """Pollux's allocation of an elastic cluster by goodput."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.mixed import placement_on
@@ -9,7 +8,7 @@ from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import placed_rate, span
-from optsched.plugins.options import Duration
+from optsched.plugins.options import Duration, declared_options
 
 from ..parts.gpu_pool import GpuPool, quotas
 from ..parts.reallocation import Grant, ReallocationOptions, SolvedReallocation
@@ -40,7 +39,7 @@ class Pollux(SolvedReallocation):
     name = "pollux"
     title = "elastic jobs get the GPUs of the best harmonic mean of speedups over a fair share"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(ReallocationOptions):
         delay_s: Annotated[Duration, "What a restart is taken to cost."] = 30.0
 
