@@ -118,7 +118,7 @@ class ASrpt:
             self._dispatched += 1
 
     def _serve(self, world: World) -> float:
-        """Start whoever may; when the next one may be placed more widely."""
+        """Start whoever may; return when the next one may be placed more widely."""
         opens_s = math.inf
         passed = 0
         refused: set[tuple[int, bool, bool]] = set()
@@ -142,7 +142,7 @@ class ASrpt:
 
 
 def virtual_work_s(world: World, job_id: str) -> float:
-    """Seconds that the job takes on one machine as fast as all GPUs together."""
+    """Return seconds that the job takes on one machine as fast as all GPUs together."""
     return (
         world.fastest_finish_s(job_id)
         * world.service_gpus(job_id)

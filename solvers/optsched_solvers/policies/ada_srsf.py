@@ -41,7 +41,7 @@ class LeastLoaded:
             self._load[slot.node] = self._load.get(slot.node, 0.0) + left_s * max(1, slot.gpus)
 
     def place(self, job_id: str, option: Option) -> Placement | None:
-        """A place for a gang that fits somewhere now; None where the rule finds none."""
+        """Return a place for a gang that fits somewhere now; None where the rule finds none."""
         world, gpus = self._world, option.mode.gpus
         free, order = usable(world, world.need(job_id, option)), world.cluster.node_order
         by_load = sorted(free, key=lambda name: (self._load.get(name, 0.0), order[name]))

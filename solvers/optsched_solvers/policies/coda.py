@@ -60,12 +60,12 @@ class Coda:
         self._ways: dict[str, tuple[Option, ...]] = {}
         self._on_cpus: dict[str, None] = {}
         self._claims: dict[str, Fit] = {}
-        self._shares: dict[str | None, float] | None = None
+        self._begun = False
         self._reclaimed = 0
         self._relieved = 0
 
     def facts(self) -> dict[str, float]:
-        """Core counts tried for each search, and how often CPU-only jobs were preempted, and
+        """Return core counts tried for each search, and how often CPU-only jobs were preempted, and
         why."""
         return {
             "core_counts_tried_mean": self.search.steps / max(1, self.search.searches),
@@ -75,8 +75,8 @@ class Coda:
 
     def decide(self, world: World) -> None:
         """Serve wide gangs, small ones, then CPU-only jobs, until nobody gives way any more."""
-        if self._shares is None:
-            self._shares = core_shares(world.cluster)
+        if not self._begun:
+            self._begun = True
             self._on_cpus = {
                 job_id: None for job_id in world.running if not _gpus(world.hold(job_id).placement)
             }
@@ -117,12 +117,11 @@ class Coda:
         return bool(arrived)
 
     def _slim(self, world: World, job_id: str, options: tuple[Option, ...]) -> tuple[Option, ...]:
-        """The options with the core counts found; those without GPUs as they are."""
-        assert self._shares is not None
+        """Return the options with the core counts found; those without GPUs as they are."""
         job = world.job(job_id)
         category = job.profile.name or job.command or job.user or ""
         found: list[Option] = []
-        for ways in core_ways(options, self._shares):
+        for ways in core_ways(options, core_shares(world.cluster)):
             rates = ways.rates()
             if len(rates) > 1:
                 cores = self.search.cores(
@@ -207,8 +206,8 @@ class Coda:
         self._drop_started(world)
 
     def _find(self, world: World, room: Room, job_id: str, name: str) -> Fit | None:
-        """A place in the job's own array, else in the other, which small gangs use only while no
-        wide one waits."""
+        """Return a place in the job's own array, else in the other, which small gangs use only
+        while no wide one waits."""
         for nodes in self.arrays.nodes(world, name, alone=not self._queues["wide"]):
             for option in self._ways[job_id]:
                 need = within(world.need(job_id, option), nodes)
@@ -257,8 +256,8 @@ class Coda:
         self._drop_started(world)
 
     def _place_on_cpus(self, world: World, room: Room, job_id: str) -> Fit | None:
-        """A place where the memory bandwidth is enough: without GPUs, beside GPUs, on what is kept
-        for idle GPUs."""
+        """Return a place where the memory bandwidth is enough: without GPUs, beside GPUs, on what
+        is kept for idle GPUs."""
         gbps = world.job(job_id).profile.memory_gbps
         for option in self._ways[job_id]:
             need = world.need(job_id, option)
@@ -274,8 +273,8 @@ class Coda:
         return None
 
     def _tiers(self, world: World, room: Room, need: Need, gbps: float) -> tuple[int, int, int]:
-        assert self._shares is not None
         without = spare = lent = 0
+        shares = core_shares(world.cluster)
         for i, node in enumerate(world.cluster.nodes):
             if not need.nodes >> i & 1 or room.cpus_on(node.name) < need.cpus:
                 continue
@@ -283,9 +282,7 @@ class Coda:
                 load = world.memory_load_gbps(node.name)
                 if load and load + gbps > self.bandwidth * node.memory_gbps:
                     continue
-            kept = room.gpus_on(node.name) * self.arrays.cores_kept(
-                self._shares.get(node.gpu_type, 0.0)
-            )
+            kept = room.gpus_on(node.name) * self.arrays.cores_kept(shares.get(node.gpu_type, 0.0))
             if not node.gpus:
                 without |= 1 << i
             elif room.cpus_on(node.name) - need.cpus >= kept:

@@ -53,7 +53,7 @@ class DelayTimers:
             self._waits.setdefault((gpus, level), deque(maxlen=self._history)).append(wait_s)
 
     def facts(self) -> dict[str, float]:
-        """The timers as they stand, in seconds, of every gang size with a history."""
+        """Return the timers as they stand, in seconds, of every gang size with a history."""
         names: dict[Span, str] = {"node": "machine", "rack": "rack"}
         known = sorted(self._waits)
         return {
@@ -290,8 +290,8 @@ class Dally:
         return now - then > pauses
 
     def _sensed(self, world: World, job_id: str) -> float:
-        """Seconds that the work done takes at the job's best place / seconds it ran; 1 where it has
-        not."""
+        """Return seconds that the work done takes at the job's best place / seconds it ran; 1 where
+        it has not."""
         ran_s = world.attained_gpu_s(job_id) / world.held_gpus(job_id)
         done_s = (world.believed_work_s(job_id) - world.remaining_work_s(job_id)) / world.fastest(
             job_id

@@ -37,7 +37,7 @@ class Utilisation:
             self._weight = 1.0 + self._weight * (1 - 2 / (SPAN + 1))
 
     def after(self, share: float) -> float:
-        """The average once another sample has come."""
+        """Return the average once another sample has come."""
         decay = 1 - 2 / (SPAN + 1)
         return (share + self._sum * decay) / (1.0 + self._weight * decay)
 
@@ -118,7 +118,8 @@ class DeepShareMyopic:
             self._sampled = due
 
     def _best(self, world: World) -> tuple[str, Option, Placement, float] | None:
-        """The start of the highest reward, and by how much that is above the reward of none."""
+        """Return the start of the highest reward, and by how much that is above the reward of
+        none."""
         ratios = {job_id: 1.0 / world.slowdown(job_id) for job_id in world.running}
         lost, used = sum(1.0 - ratio for ratio in ratios.values()), _used(world)
         gpus = max(1, world.cluster.total_gpus)
@@ -174,6 +175,6 @@ class DeepShareMyopic:
 
 
 def _used(world: World) -> int:
-    """GPUs that are held now."""
+    """Return GPUs that are held now."""
     lost = sum(world.cluster.node[name].gpus for name in world.lost)
     return world.cluster.total_gpus - sum(world.free.pool_gpus) - lost

@@ -35,7 +35,7 @@ class Dl2Myopic(Reallocation):
         interval_s: Annotated[PositiveDuration, "Length of a slot."] = 1200.0
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
-        """The counts of the highest reward, within the GPUs of each type and the quotas."""
+        """Return the counts of the highest reward, within the GPUs of each type and the quotas."""
         rows = Rows(world, movable, pool)
         ways: list[list[tuple[Configuration, Grant]]] = []
         for j, job_id in enumerate(movable):

@@ -195,8 +195,8 @@ class Gadget(PlacedReallocation):
     # the model
 
     def _hoped(self, world: World, job_id: str, option: Option) -> float:
-        """The gain in a slot at the best place, without set-up for a job that runs with as many
-        workers."""
+        """Return the gain in a slot at the best place, without set-up for a job that runs with as
+        many workers."""
         stays = job_id in world.running and held(world, job_id) == (
             option.mode.gpu_type,
             option.mode.gpus,
@@ -205,7 +205,7 @@ class Gadget(PlacedReallocation):
         return self._utility(world, job_id, speed, stays)
 
     def _gain(self, world: World, job_id: str, option: Option, placement: Placement) -> float:
-        """The gain in a slot at this place, beside the rings placed so far."""
+        """Return the gain in a slot at this place, beside the rings placed so far."""
         crowding = self._crowding(world, job_id, placement, self._gbps.__getitem__)
         stays = job_id in world.running and holds_place(world, job_id, (option, placement))
         speed = self.rate(world, job_id, option, placement, crowding)
@@ -250,8 +250,8 @@ class Gadget(PlacedReallocation):
     def _crowding(
         self, world: World, job_id: str, placement: Placement, load_gbps: Callable[[str], float]
     ) -> float:
-        """By how much the most crowded uplink of the ring would exceed its capacity, beside a load;
-        at least 1."""
+        """Return by how much the most crowded uplink of the ring would exceed its capacity,
+        beside a load; at least 1."""
         crowding = 1.0
         if world.cluster.uplinks == "shared":
             for rack, gbps in uplinks(world.cluster, world.job(job_id), placement).items():

@@ -106,7 +106,7 @@ class InterferenceModel:
         self._weights = tuple(float(weight) for weight in found)
 
     def predict(self, place: Features) -> float:
-        """The slow-down at such a place, at least 1."""
+        """Return the slow-down at such a place, at least 1."""
         if self._weights is None:
             return 1.0
         return max(
@@ -230,7 +230,7 @@ def _offers(world: World, job_id: str, part: list[str], left: int) -> Iterator[F
 
 
 def _parts(world: World) -> list[list[str]]:
-    """The nodes of each rack, and those without one."""
+    """Return the nodes of each rack, and those without one."""
     parts: dict[str | None, list[str]] = {}
     for node in world.cluster.nodes:
         parts.setdefault(node.rack, []).append(node.name)

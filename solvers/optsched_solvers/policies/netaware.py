@@ -72,7 +72,7 @@ class DurationModel:
             self._due = math.ceil(self.samples * GROWN)
 
     def predict(self, features: Floats) -> Floats | None:
-        """The logarithms for rows of features; None as long as too little was seen."""
+        """Return the logarithms for rows of features; None as long as too little was seen."""
         if self.samples < FEW:
             return None
         if self.kind == "forest":
@@ -144,7 +144,7 @@ class NetAware(ByScore):
     # places
 
     def alike(self, world: World, job_id: str, fitted: Option) -> tuple[Option, ...]:
-        """For each GPU type and spread the fastest option with as many GPUs."""
+        """Return for each GPU type and spread the fastest option with as many GPUs."""
         found: dict[object, Option] = {}
         for option in world.options(job_id):
             if option.mode.gpus == fitted.mode.gpus:
@@ -152,7 +152,7 @@ class NetAware(ByScore):
         return tuple(found.values())
 
     def places(self, world: World, job_id: str, fitted: Option) -> list[Fit]:
-        """Nodes; for a gang that fits on none, racks and what best fit finds."""
+        """Return nodes; for a gang that fits on none, racks and what best fit finds."""
         found = super().places(world, job_id, fitted)
         if found or fitted.mode.gpus < 2:
             return _least_loaded(world, found)
@@ -171,7 +171,7 @@ class NetAware(ByScore):
     # choices
 
     def choose(self, world: World, job_id: str, places: list[Fit]) -> Fit:
-        """The place with the shortest prediction; the first is the least loaded."""
+        """Return the place with the shortest prediction; the first is the least loaded."""
         category = _category(world, job_id)
         features = np.array([self._telemetry(world, job_id, category, fit) for fit in places])
         predicted = self.model.predict(features)
@@ -261,7 +261,7 @@ def _category(world: World, job_id: str) -> str:
 
 
 def _least_loaded(world: World, places: list[Fit]) -> list[Fit]:
-    """The least loaded places; of equal ones that on the first nodes in the cluster, however
+    """Return the least loaded places; of equal ones that on the first nodes in the cluster, however
     fast."""
     order = world.cluster.node_order
     return sorted(
@@ -270,8 +270,8 @@ def _least_loaded(world: World, places: list[Fit]) -> list[Fit]:
 
 
 def _load(world: World, fit: Fit) -> float:
-    """The mean share of GPUs and cores in use on the nodes of a place, as the Kubernetes default
-    weighs them."""
+    """Return the mean share of GPUs and cores in use on the nodes of a place, as the Kubernetes
+    default weighs them."""
     shares = []
     for slot in fit[1]:
         node = world.cluster.node[slot.node]

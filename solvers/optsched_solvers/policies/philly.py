@@ -28,7 +28,7 @@ Group = tuple[str | None, int]
 
 
 def size_class(gpus: int) -> str:
-    """The name of a gang's class."""
+    """Return the name of a gang's class."""
     return next((name for most, name in SIZES if gpus <= most), "over_8")
 
 
@@ -182,7 +182,7 @@ class Philly:
         self._refused.clear()
 
     def _enqueue(self, world: World, job_id: str) -> None:
-        """Into the queue of its demand and level, and when the next level opens."""
+        """Queue a job by its demand and level, and note when the next level opens."""
         wait_s = world.now_s - self._since_s[job_id]
         opens_s = self._gate.opens_s(world, job_id, self._patience, wait_s)
         levels = math.floor((wait_s + TIME_TOLERANCE_S) / self.tau_s)
@@ -288,8 +288,8 @@ class Philly:
     def _victims(
         self, world: World, job_id: str, lenders: list[str], over: dict[str, int]
     ) -> list[str]:
-        """The latest borrowers with whose GPUs the job fits; none where their borrowing does not
-        suffice."""
+        """Return the latest borrowers with whose GPUs the job fits; none where their borrowing does
+        not suffice."""
         outlook = Outlook(world, world.saving)
 
         def fits() -> bool:
@@ -307,7 +307,7 @@ class Philly:
 
 
 def _borrowers(world: World, lenders: list[str], over: dict[str, int]) -> Iterator[str]:
-    """Those of the jobs whose tenants are `over` their quota, less what those before them free."""
+    """Yield the jobs whose tenants are `over` their quota, less what those before them free."""
     for job_id in lenders:
         tenant = world.job(job_id).tenant
         if tenant is not None and over[tenant] > 0:

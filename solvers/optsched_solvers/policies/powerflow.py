@@ -35,8 +35,8 @@ class Way(NamedTuple):
 
 
 def exact(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> Choice:
-    """The ways of the least sum of run times, of as many jobs as can run; the position after the
-    last way is none.
+    """Return the ways of the least sum of run times, of as many jobs as can run; the position after
+    the last way is none.
 
     Of jobs alike in this the one that is done first runs.
     """
@@ -93,8 +93,8 @@ def _efficiency(way: Way) -> tuple[float, int, float]:
 
 
 def _steps(ways: Sequence[Way], now: Way) -> list[int]:
-    """The next larger GPU count at the same clock, and the next higher clock on as many GPUs, on
-    the same GPU type."""
+    """Return the next larger GPU count at the same clock, and the next higher clock on as many
+    GPUs, on the same GPU type."""
     same = [i for i, way in enumerate(ways) if way.gpu_type == now.gpu_type]
     larger = [i for i in same if ways[i].clock == now.clock and ways[i].gpus > now.gpus]
     faster = [i for i in same if ways[i].gpus == now.gpus and ways[i].clock > now.clock]
@@ -209,7 +209,7 @@ class PowerFlow(SolvedReallocation):
     def _ways(
         self, world: World, rows: Rows, i: int, job_id: str, limit: int | None
     ) -> list[tuple[Way, Grant]]:
-        """The configurations of a job, with what each grants."""
+        """Return the configurations of a job, with what each grants."""
         job, work_s = world.job(job_id), world.remaining_work_s(job_id)
         options = [
             option for option in world.options(job_id) if option.mode.gpus and option.rate > 0

@@ -79,7 +79,7 @@ class RollingGpuTime:
         return self._mean([("all", None, None, None)]) if own_s is None else own_s
 
     def _mean(self, groups: list[Group]) -> float | None:
-        """The mean over the groups together, which have no job in common."""
+        """Return the mean over the groups together, which have no job in common."""
         found = [mean for group in groups if (mean := self._means.get(group)) is not None]
         return (
             sum(mean.total_s for mean in found) / sum(mean.count for mean in found)

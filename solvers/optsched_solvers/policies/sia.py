@@ -60,7 +60,7 @@ class Sia(SolvedReallocation):
     def _ways(
         self, world: World, rows: Rows, i: int, job_id: str
     ) -> list[tuple[Configuration, Grant]]:
-        """The configurations of a job, with what each grants; the last is none."""
+        """Return the configurations of a job, with what each grants; the last is none."""
         options = tuple(option for option in world.options(job_id) if option.mode.gpus)
         counts = by_type(options)
         rigid = len({option.mode.gpus for option in options}) == 1
@@ -88,7 +88,7 @@ class Sia(SolvedReallocation):
         return found
 
     def _steps(self, world: World, counts: GangCounts) -> list[int]:
-        """The counts that are configurations, as positions."""
+        """Return the counts that are configurations, as positions."""
         largest = max(node.gpus for node in world.cluster.nodes if node.gpu_type == counts.gpu_type)
         found = [
             step

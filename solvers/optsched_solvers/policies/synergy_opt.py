@@ -23,8 +23,8 @@ EFFORT = 0.5
 
 
 def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit] | None:
-    """A node for every job, as many as possible their own; None where there is none, none was found
-    in time, or a job needs several nodes."""
+    """Return a node for every job, as many as possible their own; None where there is none, none
+    was found in time, or a job needs several nodes."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()

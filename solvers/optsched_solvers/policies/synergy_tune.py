@@ -68,10 +68,9 @@ class SynergyTune(PlacedReallocation):
         self.order = options.order
         self.proportional = isinstance(options, TuneOptions) and options.share == "proportional"
         self._ways: dict[tuple[Option, ...], tuple[CoreWays, ...]] = {}
-        self._shares: dict[str | None, float] | None = None
 
     def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
-        """Places of the GPU jobs of the round in order, then of whoever fits beside them."""
+        """Return places of the GPU jobs of the round in order, then of whoever fits beside them."""
         chosen = self._chosen(world, movable)
         placements = Placements(
             world, room, [job_id for job_id in chosen if job_id in world.running]
@@ -112,16 +111,14 @@ class SynergyTune(PlacedReallocation):
         return False
 
     def ways(self, world: World, job_id: str) -> tuple[CoreWays, ...]:
-        """The job's ways by GPU type and count, the fastest first."""
-        if self._shares is None:
-            self._shares = core_shares(world.cluster)
+        """Return the job's ways by GPU type and count, the fastest first."""
         options = world.options(job_id)
         if options not in self._ways:
-            self._ways[options] = core_ways(options, self._shares)
+            self._ways[options] = core_ways(options, core_shares(world.cluster))
         return self._ways[options]
 
     def _chosen(self, world: World, movable: list[str]) -> Chosen:
-        """In order, whoever fits into the GPUs that are left: on the type it runs on, or the
+        """Choose in order whoever fits into the GPUs that are left: on the type it runs on, or the
         fastest with as many."""
         pool = GpuPool(world)
         free = set(movable)
@@ -153,8 +150,9 @@ class SynergyTune(PlacedReallocation):
 def _under_used(
     placements: Placements, job_id: str, fair: tuple[Option, ...]
 ) -> Iterable[list[tuple[str, int]]]:
-    """Nodes, with how many GPUs of the job each would hold: the one with the fewest free GPUs that
-    are enough, then the others that have enough, then all with free GPUs, the fewest first."""
+    """Return nodes, with how many GPUs of the job each would hold: the one with the fewest free
+    GPUs that are enough, then the others that have enough, then all with free GPUs, the fewest
+    first."""
     world, room = placements.world, placements.room
     need = world.need(job_id, fair[0])
     names = [node.name for i, node in enumerate(world.cluster.nodes) if need.nodes >> i & 1]

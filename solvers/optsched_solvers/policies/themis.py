@@ -41,7 +41,7 @@ class Win(NamedTuple):
 
 
 def allocate(bids: list[Bid], gpus: int) -> list[Win]:
-    """The bids that fit into `gpus` together and whose gains add up to most (the product of
+    """Return the bids that fit into `gpus` together and whose gains add up to most (the product of
     valuations is largest), and for each what it keeps: the product of the others' valuations with
     it over that without it.
 
@@ -69,7 +69,7 @@ def allocate(bids: list[Bid], gpus: int) -> list[Win]:
 
 
 def _with(best: NDArray[np.float64], bid: Bid) -> NDArray[np.float64]:
-    """The largest sum of gains for each number of GPUs, with one more bid."""
+    """Return the largest sum of gains for each number of GPUs, with one more bid."""
     if bid.gpus >= len(best):
         return best
     found = best.copy()
@@ -165,7 +165,7 @@ class Themis:
             self._ideal_s[job_id] = self._alone_s(world, job_id)
 
     def _alone_s(self, world: World, job_id: str) -> float:
-        """Seconds that the job would take on its share of the cluster."""
+        """Return seconds that the job would take on its share of the cluster."""
         total, times = self._seen[job_id]
         gpus = world.service_gpus(job_id)
         share = min(float(gpus), max(1, world.cluster.total_gpus) * times / total)

@@ -148,7 +148,7 @@ class Tiresias:
         return self._joined
 
     def _order(self, world: World) -> list[str]:
-        """Jobs that run or wait, the first to be served first."""
+        """Return jobs that run or wait, the first to be served first."""
         return sorted(
             (*world.waiting, *world.running),
             key=lambda job_id: (
@@ -283,7 +283,8 @@ class _Moment:
         return self._give(job_id)
 
     def _after(self, i: int) -> Iterator[str]:
-        """Running jobs that come after number `i` in order and may be preempted, the last first."""
+        """Return running jobs that come after number `i` in order and may be preempted, the last
+        first."""
         world = self._world
         for other in reversed(self._order[i + 1 :]):
             if other in world.waiting or other in self._evicted:

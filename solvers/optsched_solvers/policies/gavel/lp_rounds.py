@@ -52,7 +52,7 @@ class LpRounds(Rounds):
         raise NotImplementedError
 
     def allocation(self, world: World, active: Active, kinds: Kinds) -> Allocation:
-        """The shares of all active jobs."""
+        """Return the shares of all active jobs."""
         rate, gpus = kinds.rate[active.kind], kinds.gpus[active.kind]
         used = (kinds.workers > 0).nonzero()[0]
         share = np.zeros_like(rate)

@@ -187,7 +187,7 @@ class Hadar:
         self.take(world, now, job_id, best)
 
     def soonest_s(self, world: World, job_id: str) -> float:
-        """Seconds until a job could be done at best, were it to start now or, if it runs, to
+        """Return seconds until a job could be done at best, were it to start now or, if it runs, to
         move."""
         job = world.job(job_id)
         starts_s = world.fastest_finish_s(job_id)
@@ -198,7 +198,7 @@ class Hadar:
         return starts_s + world.remaining_work_s(job_id) / best_rate(world, job_id)
 
     def ways(self, world: World, now: Round, job_id: str) -> tuple[Way, ...]:
-        """The ways in which a job could be given a place."""
+        """Return the ways in which a job could be given a place."""
         options = world.options(job_id)
         if options not in now.ways:
             now.ways[options] = ways_of(world, job_id)

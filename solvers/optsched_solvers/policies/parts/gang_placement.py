@@ -47,8 +47,8 @@ class Emptiest:
             self._free[self._world.cluster.node_order[slot.node]] -= slot.gpus
 
     def place(self, job_id: str, option: Option, room: Room) -> Placement | None:
-        """A place for the job's gang; None where `room` does not hold it or it would be spread too
-        far."""
+        """Return a place for the job's gang; None where `room` does not hold it or it would be
+        spread too far."""
         world = self._world
         need = world.need(job_id, option)
         left, slots = need.gpus, []

@@ -19,7 +19,7 @@ class GpuPool:
         self._quotas = dict(world.instance.gpu_cap)
 
     def room(self, job_id: str, gpu_type: str | None) -> int:
-        """The most GPUs of a type that the job could be given now."""
+        """Return the most GPUs of a type that the job could be given now."""
         quota = self._quotas.get(self._world.job(job_id).tenant or "")
         return max(0, self.gpus[gpu_type] if quota is None else min(quota, self.gpus[gpu_type]))
 

@@ -32,9 +32,9 @@ class PlacedReallocation(Reallocation):
         self._pending: dict[str, Fit] = {}
 
     def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
-        """The places of those of the `movable` jobs that are to run: they are the jobs that wait,
-        are being saved or may be moved, in order of priority and arrival. `room` is what is free
-        once all have left, to be used up."""
+        """Return the places of those of the `movable` jobs that are to run: they are the jobs that
+        wait, are being saved or may be moved, in order of priority and arrival. `room` is what is
+        free once all have left, to be used up."""
         raise NotImplementedError
 
     def start(self, world: World, job_id: str, fit: Fit) -> None:
@@ -91,15 +91,15 @@ def holds_place(world: World, job_id: str, fit: Fit) -> bool:
 
 
 def own_place(world: World, job_id: str, option: Option) -> Placement | None:
-    """The GPUs that a running job holds, with the cores of `option`; None where they do not serve
-    it."""
+    """Return the GPUs that a running job holds, with the cores of `option`; None where they do not
+    serve it."""
     if job_id not in world.running:
         return None
     return resized(world, world.hold(job_id).placement, option)
 
 
 def resized(world: World, placement: Placement, option: Option) -> Placement | None:
-    """The same GPUs with the cores of `option`; None where they do not serve it."""
+    """Return the same GPUs with the cores of `option`; None where they do not serve it."""
     mode, cluster = option.mode, world.cluster
     if not placement or sum(slot.gpus for slot in placement) != mode.gpus:
         return None

@@ -142,7 +142,7 @@ def held(world: World, job_id: str) -> tuple[str | None, int]:
 def _place(
     world: World, job_id: str, options: Iterable[Option], emptiest: Emptiest | None
 ) -> Fit | None:
-    """The first of the options that has a place now."""
+    """Return the first of the options that has a place now."""
     for option in options:
         placement = None if emptiest is None else emptiest.place(job_id, option, world.free)
         placement = placement or world.free.place(world.need(job_id, option))

@@ -83,7 +83,7 @@ class Pollux(SolvedReallocation):
         return grants
 
     def _candidate(self, world: World, view: "_View", job_id: str, jobs: int) -> Candidate:
-        """A job as the objective sees it."""
+        """Return a job as the objective sees it."""
         options = world.options(job_id)
         fewest = min(option.mode.gpus for option in options if option.mode.gpus)
         most = self._growth.limit(job_id, fewest)
@@ -149,7 +149,8 @@ class _View:
         return tuple(sorted((self.position[slot.node], slot.gpus) for slot in slots if slot.gpus))
 
     def nodes(self, jobs: list[str]) -> tuple[Free, ...]:
-        """The nodes with the GPUs that are free, that `jobs` hold or that are being given back."""
+        """Return the nodes with the GPUs that are free, that `jobs` hold or that are being given
+        back."""
         free = [self.world.free.gpus_on(name) for name in self.names]
         saving = (name for name in self.world.saving if self.world.hold(name).partner is None)
         for job_id in (*jobs, *saving):
@@ -164,7 +165,7 @@ class _View:
 def _as_planned(
     world: World, grant: Grant, job_id: str, parts: tuple[tuple[str, int], ...]
 ) -> Fit | None:
-    """The option and placement that the solution means, if all of it is free."""
+    """Return the option and placement that the solution means, if all of it is free."""
     gpus = sum(count for _, count in parts)
     for option in grant:
         if option.mode.gpus != gpus or (len(parts) > 1 and option.spread == "node"):
