@@ -1,7 +1,6 @@
 """The documentation: its commands and code run, its links resolve, and it names everything there
 is."""
 
-import ast
 import importlib
 import re
 import shlex
@@ -31,6 +30,7 @@ from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 from tests.data import DATA
+from tests.verify.test_verify_mutations import rules_in_source
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = (
@@ -391,33 +391,10 @@ def test_the_instance_of_the_formats_page_is_sound() -> None:
 # completeness
 
 
-def rules_of_the_verifier() -> set[str]:
-    """The first argument of every `Violation`, and the rule of every `_overfull`, which makes one
-    of its own."""
-    found, dynamic = set(), 0
-    for path in (REPOSITORY / "optsched" / "verify").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
-                continue
-            if node.func.id == "_overfull":
-                rule = node.args[2]
-            elif node.func.id == "Violation":
-                rule = node.args[0]
-                if not isinstance(rule, ast.Constant):
-                    dynamic += 1
-                    continue
-            else:
-                continue
-            assert isinstance(rule, ast.Constant)
-            found.add(str(rule.value))
-    assert dynamic == 1, "only `_overfull` is given its rule; teach this test the others"
-    return found
-
-
 def test_every_rule_of_the_verifier_is_explained() -> None:
     assert (
         set(first_column(section("docs/concepts.md", "## Rules of the verifier")))
-        == rules_of_the_verifier()
+        == rules_in_source()
     )
 
 

@@ -35,6 +35,7 @@ class LiveWorld(World):
     """
 
     waits_pause = True
+    knows_run_times = False
 
     def __init__(self, instance: Instance, state: State) -> None:
         self._live = state

@@ -73,6 +73,11 @@ class ClusterView:
         self._states[index] = self._state[job.id] = state
         return state
 
+    @property
+    def knows_run_times(self) -> bool:
+        """Return whether what is believed of run times is true."""
+        return self.estimates is None
+
     def is_active(self, job_id: str) -> bool:
         """Return whether the job waits, runs or is being saved."""
         return job_id in self.waiting or job_id in self.running or job_id in self.saving

@@ -71,10 +71,11 @@ class Optsched:
 
     Where saving and restoring take long (`NEARLY_FREE`), whom to preempt is not left to prices,
     which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
-    Three first steps are tried: that of the round, that of the round in which all that runs goes
-    on, and that of `xion`. Each is played forward by a list rule for the jobs that are here, and
-    the one with the best objective is taken (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics
-    3, 1997). So by its own account it is never worse than to preempt nobody now, nor than `xion`.
+    Three first steps are tried: that of the round (where run times are known), that of the round in
+    which all that runs goes on, and that of `xion`. Each is played forward by a list rule for the
+    jobs that are here, and the one with the best objective is taken (Bertsekas, Tsitsiklis and Wu,
+    Journal of Heuristics 3, 1997). So by its own account it is never worse than to preempt nobody
+    now, nor than `xion`.
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more.
@@ -164,15 +165,17 @@ class Optsched:
         pinned = self._kept(world)
         if not waiting or not self._preemptions_matter(world):
             return self._priced(world, waiting, pinned, self.budget_s)
-        priced = self._priced(world, waiting, pinned, self.budget_s / 2)
-        steps = [priced]
-        if priced.trial.victims:
-            going_on = pinned | {*world.running}
-            steps.insert(0, self._priced(world, waiting, going_on, self.budget_s / 4))
-        if (xion := self._xion(world, pinned)).trial.victims:
+        keeping = pinned | {*world.running}
+        steps = []
+        if world.knows_run_times:  # else what looks best of many preemptions is the most misjudged
+            steps.append(self._priced(world, waiting, pinned, self.budget_s / 2))
+        if not steps or steps[0].trial.victims:
+            steps.insert(0, self._priced(world, waiting, keeping, self.budget_s / 4))
+        xion = self._xion(world, pinned)
+        if xion.trial.victims:
             steps.append(xion)
         if len(steps) == 1:
-            return priced
+            return steps[0]
         playouts = Playouts(world, self.objective)
         return min(steps, key=lambda step: playouts.cost(step.trial))
 
