@@ -166,7 +166,7 @@ class Reservations:
             _, submit_s, job_id = heappop(self._ripens)
             if job_id not in world.waiting:
                 continue
-            if world.waits_pause and (ripe_s := _ripe_s(world, job_id)) > world.now_s:
+            if job_id in world.paused and (ripe_s := _ripe_s(world, job_id)) > world.now_s:
                 heappush(self._ripens, (ripe_s, submit_s, job_id))
             else:
                 heappush(self._ripe, (submit_s, job_id))
