@@ -14,7 +14,6 @@ from ..model.profile import Profile
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
 from .journal.state import Attempt, LiveJob, State
 from .learned import NEVER_S, learned
-from .out_of_order import idle_out
 from .work_left import work_left_s
 
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 20.0
@@ -269,7 +268,7 @@ def _leave_out(
     held = amounts(entry.placement for entry in running)
     for node in (status.node for status in statuses if status.out):
         used = held.get(node.name, [0, 0])[0] + taken.get(node.name, [0, 0])[0]
-        out = idle_out(state, node.name, node.gpus - used)
+        out = state.idle_out(node.name, node.gpus - used)
         amounts([(Slot(node=node.name, gpus=out),)] if out else [], taken)
 
 

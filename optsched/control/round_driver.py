@@ -44,8 +44,7 @@ class NamedPolicy:
 
 def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
     """Return what drives the nodes where no policy is named: rounds that are as good as they can be
-    within their budget, by the weights that users gave, and without places that are held for jobs
-    whose patience is not over: who runs for longer than believed would keep them closed."""
+    within their budget, by the weights that users gave."""
     budget_s = float(settings.budget) if budget_s is None else budget_s
     return NamedPolicy(
         "optsched",
@@ -55,7 +54,6 @@ def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
             "budget": budget_s,
             "gap": DEFAULT_GAP,
             "moves": 0.0,
-            "soon": 0.0,
             "gangs": 0.0,
         },
     )

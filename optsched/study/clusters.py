@@ -125,8 +125,7 @@ class RayCluster:
         return None
 
     def result(self, task: Any) -> dict[str, Any]:
-        returned: dict[str, Any] = self._ray.get(task)
-        return returned
+        return dict(self._ray.get(task))
 
     def cancel(self, pending: Sequence[Any]) -> None:
         for task in pending:
@@ -167,8 +166,7 @@ class DaskCluster:
         return None
 
     def result(self, task: Any) -> dict[str, Any]:
-        returned: dict[str, Any] = task.result()
-        return returned
+        return dict(task.result())
 
     def cancel(self, pending: Sequence[Any]) -> None:
         with contextlib.suppress(Exception):

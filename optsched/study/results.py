@@ -13,6 +13,8 @@ from .design import Run, arguments
 
 MARK = "study.json"
 KIND = "optsched-study-results/1"
+STORED = ("answer", "reason", "wall_s", "cpu_s", "memory_gib", "made_on")
+"""What is written down of a result, beside the run that it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +26,9 @@ class Result:
     run: Run
     answer: dict[str, Any] | None
     reason: str | None
-    wall_s: float
-    cpu_s: float
-    memory_gib: float
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    memory_gib: float = 0.0
     made_on: dict[str, str] = field(default_factory=dict)
     address: str = ""
 
@@ -88,10 +90,7 @@ class Results:
             stored = json.loads((self.folder / "runs" / f"{address}.json").read_bytes())
         except (OSError, ValueError):
             return None
-        said = {
-            name: stored[name] for name in ("answer", "reason", "wall_s", "cpu_s", "memory_gib")
-        }
-        return Result(run=run, **said, made_on=stored.get("made_on", {}), address=address)
+        return Result(run=run, address=address, **{name: stored[name] for name in STORED})
 
     def keep(self, result: Result, kept: dict[str, bytes]) -> None:
         """Write a result down, the files beside it first. Raises InputError naming the file that
@@ -108,12 +107,7 @@ class Results:
                     "parameters": dict(run.parameters),
                     "command": run.command,
                     "version": code_version(run.command),
-                    "answer": result.answer,
-                    "reason": result.reason,
-                    "wall_s": result.wall_s,
-                    "cpu_s": result.cpu_s,
-                    "memory_gib": result.memory_gib,
-                    "made_on": result.made_on,
+                    **{name: getattr(result, name) for name in STORED},
                 }
             )
             + "\n",

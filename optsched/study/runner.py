@@ -66,7 +66,7 @@ def _run_study(
     for i, run in enumerate(todo):
         source = run.make or run.file or ""
         if source in broken:
-            finished[i] = Result(run, None, broken[source], 0.0, 0.0, 0.0)
+            finished[i] = Result(run, None, broken[source])
             continue
         address = results.address(run, hashes[source], limits, study.plans)
         known = results.find(run, address)
@@ -90,7 +90,7 @@ def _run_study(
         for k, ended in outcomes:
             i, address, _ = open_runs[k]
             if isinstance(ended, Lost):  # kept nowhere: the next study tries it again
-                finished[i] = Result(todo[i], None, ended.reason, 0.0, 0.0, 0.0)
+                finished[i] = Result(todo[i], None, ended.reason)
             else:
                 told = Result(run=todo[i], address=address, **ended.as_dict())
                 results.keep(told, ended.kept)

@@ -10,7 +10,7 @@ from ...picture.axis import TimeUnit, time_unit
 from ...picture.chart import SIZES
 from ...picture.facts import percent
 from ...picture.palette import INK, MUTED, PAPER, QUEUE, shade
-from ...picture.style import AXIS, GROUND, LEGEND, TIME_TICKS, heading
+from ...picture.style import AXIS, GROUND, LEGEND, heading, time_axis
 from ..metrics import Metrics
 from ..metrics.waiting import REASONS
 from ..record import Floats
@@ -224,13 +224,7 @@ def distributions(metrics: Metrics, values: Floats, title: str) -> Any:
         )
     _lay_out(fig, 330)
     fig.update_layout(
-        xaxis={
-            **AXIS,
-            "type": "log",
-            "title": heading(title),
-            "tickvals": [at_s for at_s, _ in TIME_TICKS],
-            "ticktext": [text for _, text in TIME_TICKS],
-        },
+        xaxis=time_axis(title),
         yaxis={**AXIS, "range": [0, 1.02], "tickformat": ".0%", "title": heading("share of jobs")},
         legend={
             "x": 0.99,

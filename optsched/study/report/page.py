@@ -4,7 +4,6 @@ picture."""
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from ...duration import human
 from ...picture.html import div, document, folding, row, tiles
@@ -12,12 +11,13 @@ from ..design import Study
 from ..fallbacks import fallbacks
 from ..results import Result
 from ..summary import summaries, summary_table
-from ..table import instance_tables, number, rows
-from .compare import GAP, MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
+from ..table import instance_tables, level, number, rows
+from .compare import MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
 from .interactive import figure
 from .model import Chart
 
 MOST_RUNS = 5000
+GAP_PERCENT = level("gap", times=100)
 CODE, WORDS = r"`([^`]+)`", r"<code>\1</code>"
 
 
@@ -169,17 +169,13 @@ def _run(entry: Entry, gantts: dict[str, str]) -> str:
         (MEAN_JCT(entry.result), 2),
         (P99_JCT(entry.result), 1),
         (VALUE(entry.result), 4),
-        (_percent(GAP(entry.result)), 1),
+        (GAP_PERCENT(entry.result), 1),
         (entry.result.cpu_s, 1),
     ]
     link = gantts.get(entry.result.address)
     picture = f'<a href="{link}">Gantt</a>' if link else ""
     cells = [*names, *(number(value, digits) for value, digits in values)]
     return _row(cells, 3).removesuffix("</tr>") + f"<td class=n>{picture}</td></tr>"
-
-
-def _percent(value: Any) -> float | None:
-    return None if value is None else 100 * value
 
 
 MORE_STYLE = """

@@ -16,15 +16,13 @@ meaning and units from simulator/jobs/ of https://github.com/msr-fiddle/synergy.
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from ...errors import InputError
-from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Locality, Profile
-from ..clusters import cluster_of
+from ..clusters import cluster_of, with_each
 from ..imported import ClusterText, Format, GpuCount, Imported, Track, read_text
 from ..tables.table import Row, lines
 from ..usable import SHORTEST_S, imported, stem
@@ -57,7 +55,11 @@ def read(
     """
     path = Path(source)
     measured = _measured(path.parent / TABLE if sensitivity is None else Path(sensitivity))
-    nodes = _with_shares(cluster_of(cluster, gpus_per_node))
+    nodes = with_each(
+        cluster_of(cluster, gpus_per_node),
+        cpus=lambda node: SHARE_CORES * node.gpus,
+        memory_gib=lambda node: round(SHARE_GB * node.gpus * 1e9 / 2**30, 3),
+    )
     rows = lines(path, COLUMNS, separator=",", track=track)
     return imported(path, nodes, (_job(row, measured) for row in rows), jobs, name=stem(path))
 
@@ -77,20 +79,6 @@ def _job(row: Row, measured: dict[str, Measured]) -> Job | str:
         gpus=gpus,
         duration_s=max(SHORTEST_S, round(iterations * known[1], 3)),
         profile=known[0],
-    )
-
-
-def _with_shares(cluster: Cluster) -> Cluster:
-    return replace(
-        cluster,
-        nodes=tuple(
-            replace(
-                node,
-                cpus=SHARE_CORES * node.gpus,
-                memory_gib=round(SHARE_GB * node.gpus * 1e9 / 2**30, 3),
-            )
-            for node in cluster.nodes
-        ),
     )
 
 

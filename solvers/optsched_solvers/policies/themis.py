@@ -1,7 +1,6 @@
 """Themis: auctions of leases among the jobs that are treated least fairly."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.options import Duration, PluginOptions, Share
+from optsched.plugins.options import Duration, PluginOptions, Share, declared_options
 
 from .parts.demand_queue import arrival_key
 from .parts.reallocation import may_move
@@ -42,7 +41,7 @@ class Win(NamedTuple):
 
 
 def allocate(bids: list[Bid], gpus: int) -> list[Win]:
-    """The bids that fit into `gpus` together and whose gains add up to most (the product of
+    """Return the bids that fit into `gpus` together and whose gains add up to most (the product of
     valuations is largest), and for each what it keeps: the product of the others' valuations with
     it over that without it.
 
@@ -70,7 +69,7 @@ def allocate(bids: list[Bid], gpus: int) -> list[Win]:
 
 
 def _with(best: NDArray[np.float64], bid: Bid) -> NDArray[np.float64]:
-    """The largest sum of gains for each number of GPUs, with one more bid."""
+    """Return the largest sum of gains for each number of GPUs, with one more bid."""
     if bid.gpus >= len(best):
         return best
     found = best.copy()
@@ -99,7 +98,7 @@ class Themis:
     name = "themis"
     title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         lease_s: Annotated[Duration, Ge(1), "Length of a lease."] = 1200.0
         fairness: Annotated[
@@ -166,9 +165,9 @@ class Themis:
             self._ideal_s[job_id] = self._alone_s(world, job_id)
 
     def _alone_s(self, world: World, job_id: str) -> float:
-        """Seconds that the job would take on its share of the cluster."""
+        """Return seconds that the job would take on its share of the cluster."""
         total, times = self._seen[job_id]
-        gpus = _gpus(world, job_id)
+        gpus = world.service_gpus(job_id)
         share = min(float(gpus), max(1, world.cluster.total_gpus) * times / total)
         rate = world.fastest(job_id).rate if world.options(job_id) else 1.0
         return max(TIME_TOLERANCE_S, world.believed_work_s(job_id) / rate * gpus / share)
@@ -198,7 +197,7 @@ class Themis:
         bids = [
             Bid(
                 other,
-                _gpus(world, other),
+                world.service_gpus(other),
                 max(0.0, math.log(self.rho(world, other, self.lease_s) / self.rho(world, other))),
             )
             for other in offered
@@ -257,8 +256,3 @@ class Themis:
         for job_id in start_each(world, waiting, lambda job_id: start_fitting(world, job_id)):
             self._lease(world, job_id)
             self._winners.pop(job_id, None)
-
-
-def _gpus(world: World, job_id: str) -> int:
-    """GPUs of a job, at least one, so that CPU-only jobs have a fairness too."""
-    return world.service_gpus(job_id)

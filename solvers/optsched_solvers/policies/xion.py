@@ -45,7 +45,7 @@ def fewest(world: World, job_id: str, soon: Outlook, victims: list[Victim]) -> i
 
 
 def _count(here: list[tuple[Victim, int]], missing: int) -> int:
-    """As many members as it takes if the largest go first."""
+    """Return how many members it takes if the largest go first."""
     count = 0
     for gpus in sorted((gpus for _, gpus in here), reverse=True):
         if missing <= 0:
@@ -64,8 +64,8 @@ def at_least_s(count: int, victims: list[Victim], finish_s: float) -> float:
 
 
 def cost_s(chosen: list[str], victims: list[Victim], finish_s: float) -> float:
-    """The longest pause, and what all of them who count lose: that pause, `finish_s`, and their
-    loading."""
+    """Return the longest pause, and what all of them who count lose: that pause, `finish_s`, and
+    their loading."""
     among = set(chosen)
     members = [victim for victim in victims if victim.job in among]
     pause_s = max(victim.pause_s for victim in members)
@@ -75,7 +75,7 @@ def cost_s(chosen: list[str], victims: list[Victim], finish_s: float) -> float:
 def cheapest(
     world: World, job_id: str, soon: Outlook, victims: list[Victim], finish_s: float
 ) -> list[str] | None:
-    """The set with which the job fits and whose pause + sum of (pause + finish_s + load) is
+    """Return the set with which the job fits and whose pause + sum of (pause + finish_s + load) is
     smallest; of equals the one whose members come first in `victims`. They are released in `soon`
     then.
 
@@ -103,7 +103,7 @@ def cheapest(
 def _on_one_node(
     world: World, soon: Outlook, need: Need, victims: list[Victim], finish_s: float
 ) -> list[str] | None:
-    """The best set of the best node; None where no node can be cleared so far."""
+    """Return the best set of the best node; None where no node can be cleared so far."""
     on: dict[str, list[tuple[Victim, int]]] = {}
     for victim in victims:
         hold = world.hold(victim.job)
@@ -132,8 +132,8 @@ def _on_one_node(
 def _cover(
     here: list[tuple[Victim, int]], missing: int, finish_s: float
 ) -> tuple[float, list[str]]:
-    """The cheapest of the jobs that together hold `missing` GPUs or more: a knapsack for each
-    longest pause."""
+    """Return the cheapest of the jobs that together hold `missing` GPUs or more: a knapsack for
+    each longest pause."""
     best: tuple[float, list[str]] = (math.inf, [])
     for pause_s in sorted({victim.pause_s for victim, _ in here}):
         costs: list[tuple[float, list[str]]] = [
@@ -156,7 +156,8 @@ def _cover(
 def _on_several(
     world: World, soon: Outlook, need: Need, victims: list[Victim], finish_s: float
 ) -> list[str] | None:
-    """The best set for a gang over nodes of one rack or of all, by CP-SAT with one worker."""
+    """Return the best set for a gang over nodes of one rack or of all, by CP-SAT with one
+    worker."""
     from ortools.sat.python import cp_model
 
     nodes = [node for i, node in enumerate(world.cluster.nodes) if need.nodes >> i & 1]
@@ -331,8 +332,8 @@ class _Moment(Moment):
 
 
 def pays(left_s: float, finish_s: float, victim: Victim) -> bool:
-    """The swap rule for a running job with `left_s` to go and a waiting one that takes `finish_s`,
-    set-up included."""
+    """Return the swap rule for a running job with `left_s` to go and a waiting one that takes
+    `finish_s`, set-up included."""
     return left_s - finish_s > 2 * victim.pause_s + victim.load_s
 
 

@@ -21,7 +21,7 @@ class GangWeights:
         self._gpus: dict[str | None, int] = {}
 
     def raised(self, world: World, instance: Instance) -> Instance:
-        """The snapshot `instance` with raised weights."""
+        """Return the snapshot `instance` with raised weights."""
         if not self._share_weight:
             return instance
         jobs = []

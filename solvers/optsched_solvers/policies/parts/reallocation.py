@@ -3,7 +3,6 @@ allocated."""
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.view import Fit
@@ -11,7 +10,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, PositiveDuration
+from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 
 from .demand_queue import in_order
 from .gang_counts import GangCounts, by_type
@@ -23,14 +22,14 @@ Grant = tuple[Option, ...]
 """Ways to carry out what a job was given, the one wanted most first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class IntervalOption(PluginOptions):
     """For policies that decide at intervals."""
 
     interval_s: Annotated[PositiveDuration, "Time from one allocation to the next."] = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class ReallocationOptions(PlaceOption, IntervalOption):
     """For policies that decide at intervals what jobs get, and place them either way."""
 
@@ -143,7 +142,7 @@ def held(world: World, job_id: str) -> tuple[str | None, int]:
 def _place(
     world: World, job_id: str, options: Iterable[Option], emptiest: Emptiest | None
 ) -> Fit | None:
-    """The first of the options that has a place now."""
+    """Return the first of the options that has a place now."""
     for option in options:
         placement = None if emptiest is None else emptiest.place(job_id, option, world.free)
         placement = placement or world.free.place(world.need(job_id, option))

@@ -70,7 +70,7 @@ class Scorer:
     about: dict[str, Any] = field(default_factory=dict)
 
     def scores(self, rows: Floats) -> Floats:
-        """The highest is picked; one a row."""
+        """Return the highest is picked; one a row."""
         for weights, bias in self.layers[:-1]:
             rows = np.maximum(rows @ weights + bias, 0.0)
         weights, bias = self.layers[-1]
@@ -81,14 +81,14 @@ class Scorer:
         return np.concatenate([part.ravel() for layer in self.layers for part in layer])
 
     def rounded(self) -> "Scorer":
-        """As it will come back from a file."""
+        """Return it as it will come back from a file."""
         return Scorer(
             tuple((_rounded(weights), _rounded(bias)) for weights, bias in self.layers), self.about
         )
 
     def dump(self, about: dict[str, Any] | None = None) -> str:
-        """The text of a weights file that says `about` itself how it came to be, one row of weights
-        a line."""
+        """Return the text of a weights file that says `about` itself how it came to be, one row of
+        weights a line."""
         head = {"format": FORMAT, "policy": "rltune", **(self.about if about is None else about)}
         lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
         layers = []
@@ -108,7 +108,7 @@ def _rounded(values: Floats) -> Floats:
 
 
 def from_vector(vector: Floats) -> Scorer:
-    """The scorer with these parameters."""
+    """Return the scorer with these parameters."""
     layers, at = [], 0
     for inputs, outputs in pairwise(LAYERS):
         weights = vector[at : at + inputs * outputs].reshape(inputs, outputs)
@@ -129,7 +129,7 @@ def untrained(seed: int) -> Scorer:
 
 
 def read(path: str | Path) -> Scorer:
-    """The scorer in a weights file. Raises InputError for anything else."""
+    """Return the scorer in a weights file. Raises InputError for anything else."""
     try:
         found = json.loads(Path(path).read_text())
     except OSError as error:
