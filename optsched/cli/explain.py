@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,10 @@ def command(
 
     explanations = explain_all(loaded, asked, decided)
     out.answer(
-        lambda: listed(plain(explanation) for explanation in explanations),
+        lambda: listed(
+            {field.name: plain(getattr(explanation, field.name)) for field in fields(explanation)}
+            for explanation in explanations
+        ),
         lambda: (explanation.sentence for explanation in explanations),
     )
     return 0
