@@ -193,6 +193,10 @@ class Reservations:
             ):
                 return False
             self.current = None
+            if before.job in world.waiting and before.job not in but:  # a node of it is lost
+                self.current = earliest(world, before.job, tuple(claimed))
+                if self.current is not None:
+                    return True
         entitled = self.entitled(world)
         if not entitled:
             return before is not None
