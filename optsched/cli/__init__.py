@@ -152,8 +152,8 @@ class LazyGroup(click.Group):
 
 
 def _abandon_stdout() -> None:
-    """The interpreter flushes stdout once more at exit; let what is left go nowhere, not fail
-    again."""
+    """Let what is left of the output go nowhere, as the interpreter flushes it once more at
+    exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -91,10 +91,10 @@ def command(
         check_objective(goal)
         check_outputs({"-o": output}, instance)
     loaded = load(instance)
-    found = all_bounds(loaded, goal)
+    bounds = all_bounds(loaded, goal)
     if prices:
         by_prices, certificate = _search(loaded, goal, steps, time_limit, wanted=not out.quiet)
-        found.append(by_prices)
+        bounds.append(by_prices)
         if output is not None:
             from ..files import write_text
             from ..files.certificate import dump_certificate
@@ -102,7 +102,7 @@ def command(
             write_text(output, dump_certificate(certificate))
     names = [objectives.level_name(level) for level in goal.levels]
     best = {
-        level: max((bound.value for bound in found if bound.level == level), default=None)
+        level: max((bound.value for bound in bounds if bound.level == level), default=None)
         for level in range(len(names))
     }
     if out.quiet and not out.as_json:
@@ -111,7 +111,7 @@ def command(
         return
 
     def parts() -> Parts:
-        if not found:
+        if not bounds:
             yield f"no bound is known for {objective}"
             return
         rows = (
@@ -122,7 +122,7 @@ def command(
                 "any schedule" if bound.preemptive else "this plan class",
                 bound.source,
             )
-            for bound in sorted(found, key=lambda bound: (bound.level, -bound.value))
+            for bound in sorted(bounds, key=lambda bound: (bound.level, -bound.value))
         )
         heads = ("", "objective", "bound", "holds for", "proved by")
         yield table(*heads, rows=rows, numeric=("bound",))
@@ -136,7 +136,7 @@ def command(
                 "preemptive": bound.preemptive,
                 "best": bound.value == best[bound.level],
             }
-            for bound in found
+            for bound in bounds
         ],
         parts,
     )
@@ -171,8 +171,8 @@ def _search(
 
     with live_line(line, wanted):
         try:
-            for found in searching(instance, objective, done):
-                last = found
+            for bounds in searching(instance, objective, done):
+                last = bounds
         except KeyboardInterrupt:
             if last is None:
                 raise

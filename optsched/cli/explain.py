@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import click
 from ..errors import InputError
 from ..model.instance import Instance
 from .parts.arguments import instance_argument, load, objective_option, path_option, time_option
+from .parts.controller import NO_ANSWER
 from .parts.out import Out, answers
 
 if TYPE_CHECKING:
@@ -69,9 +71,7 @@ def command(
     from ..files import plain
 
     if config is not None or is_job(instance):
-        from .explain_live import explain_live
-
-        return explain_live(config, (instance, *names), out)
+        return _explain_live(config, (instance, *names), out)
     source, wanted = _split(names)
     loaded = load(instance, accept_never=True)
     asked = list(dict.fromkeys(wanted)) or [job.id for job in loaded.jobs]
@@ -90,9 +90,38 @@ def command(
 
     explanations = explain_all(loaded, asked, decided)
     out.answer(
-        lambda: listed(plain(explanation) for explanation in explanations),
+        lambda: listed(
+            {field.name: plain(getattr(explanation, field.name)) for field in fields(explanation)}
+            for explanation in explanations
+        ),
         lambda: (explanation.sentence for explanation in explanations),
     )
+    return 0
+
+
+def _explain_live(config: Path | None, jobs: tuple[str, ...], out: Out) -> int:
+    """Print why each job is where it is. Raises InputError for a job that is not there, or where no
+    controller is named."""
+    from ..control.api.client import NoControllerError, find_client
+
+    try:
+        client = find_client(config)
+    except InputError as error:
+        if config is not None:
+            raise
+        raise InputError(
+            f"{jobs[0]}: there is no such file; to ask a controller about a job of that name: "
+            f"{error}"
+        ) from None
+    answers: list[dict[str, Any]] = []
+    try:
+        for name in dict.fromkeys(jobs):
+            answers.append(client.get(client.job_path(name, "explain")))
+    except NoControllerError as error:
+        click.echo(f"optsched: {error}", err=True)
+        return NO_ANSWER
+    said = ("\n".join(answer["sentences"]) for answer in answers)
+    out.answer(lambda: listed(answers), lambda: ["\n\n".join(said)])
     return 0
 
 
@@ -163,7 +192,7 @@ def _check(instance: Instance, source: Path, what: str, name: str, content: str 
 
 
 def _agree(source: Path, **stated: Any) -> None:
-    """Options given must be those of the file."""
+    """Raise InputError for an option that is not that of the file."""
     from click.core import ParameterSource
 
     from ..objectives import parse

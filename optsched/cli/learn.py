@@ -2,6 +2,7 @@
 
 import statistics
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -33,15 +34,7 @@ HELD_OUT = ("base", "learned", "reward")
 )
 @answers
 def command(
-    policy: str,
-    instances: tuple[str, ...],
-    objective: str,
-    base: str,
-    seed: int,
-    generations: int,
-    workers: int,
-    output: Path | None,
-    out: Out,
+    policy: str, instances: tuple[str, ...], output: Path | None, out: Out, **training: Any
 ) -> None:
     """Train POLICY in the simulator on the jobs of each INSTANCE.
 
@@ -60,55 +53,43 @@ def command(
     if learn is None:
         raise InputError(f"policy {policy} learns nothing; rltune does")
     check_outputs({"-o": output}, instances[0])
-    found = [load(source, accept_never=False) for source in instances]
+    loaded = [load(source, accept_never=False) for source in instances]
     words = ["optsched", "learn", policy, *(Path(source).name for source in instances)]
     context = click.get_current_context()
     for own in context.command.params:
         value = context.params.get(str(own.name))
-        if own.name in ("objective", "base", "seed", "generations") and value != own.default:
+        if own.name in training and own.name != "workers" and value != own.default:
             words += [own.opts[0], str(value)]
     about = {
         "command": " ".join(words),
-        "instances": [instance_hash(instance) for instance in found],
-        "objective": objective,
-        "base": base,
-        "seed": seed,
+        "instances": [instance_hash(instance) for instance in loaded],
+        **{name: training[name] for name in ("objective", "base", "seed")},
     }
     saved: list[int] = []
 
-    def save(scorer: "object", generation: int) -> None:
+    def save(best: Any) -> None:
         if output is not None:
-            write_text(output, scorer.dump(about | {"generation": generation}))  # type: ignore[attr-defined]
+            write_text(output, best.scorer.dump(about | {"generation": best.generation}))
 
-    def tell(generation: int, rewarded: float, best: "object") -> None:
-        at: int = best.generation  # type: ignore[attr-defined]
-        if at not in saved:
-            saved.append(at)
-            save(best.scorer, at)  # type: ignore[attr-defined]
-        selected: float = best.selected  # type: ignore[attr-defined]
+    def tell(generation: int, rewarded: float, best: Any) -> None:
+        if best.generation not in saved:
+            saved.append(best.generation)
+            save(best)
         out.say(
-            f"generation {generation} of {generations}: mean reward {rewarded:+.3f}, "
-            f"best so far {selected:+.3f} (generation {at})",
+            f"generation {generation} of {training['generations']}: mean reward {rewarded:+.3f}, "
+            f"best so far {best.selected:+.3f} (generation {best.generation})",
             err=True,
         )
 
-    best, held_out = learn(
-        found,
-        seed=seed,
-        generations=generations,
-        objective=objective,
-        base=base,
-        workers=workers,
-        on_generation=tell,
-    )
-    save(best.scorer, best.generation)
+    best, held_out = learn(loaded, on_generation=tell, **training)
+    save(best)
 
     def parts() -> Parts:
         rows = (
             (str(i), f"{plain:,.6g}", f"{learned:,.6g}", f"{reward:+.3f}")
             for i, (plain, learned, reward) in enumerate(held_out, 1)
         )
-        yield table("held-out batch", base, policy, "reward", rows=rows)
+        yield table("held-out batch", training["base"], policy, "reward", rows=rows)
         mean = statistics.fmean(reward for _, _, reward in held_out)
         weights = "" if output is None else f"; weights in {output}"
         yield f"mean reward on held-out batches {mean:+.3f}{weights}"

@@ -45,13 +45,13 @@ def command(
         for text, _ in follow(client, job, (stream,), attempt):
             _echo({"text": text}, out)
         return 0
-    found = client.get(client.job_path(job, "output"), stream=stream, attempt=attempt, tail=tail)
-    _echo(found, out)
+    answer = client.get(client.job_path(job, "output"), stream=stream, attempt=attempt, tail=tail)
+    _echo(answer, out)
     return 0
 
 
-def _echo(found: dict[str, Any], out: Out) -> None:
-    click.echo(json.dumps(found) if out.as_json else found["text"], nl=out.as_json)
+def _echo(answer: dict[str, Any], out: Out) -> None:
+    click.echo(json.dumps(answer) if out.as_json else answer["text"], nl=out.as_json)
 
 
 def follow(
@@ -87,9 +87,9 @@ def follow(
 
 def ended(client: Client, job: str) -> dict[str, Any]:
     """Return the job once it has ended."""
-    while (found := _once_there(client, job)["job"])["status"] not in FINISHED:
+    while (answer := _once_there(client, job)["job"])["status"] not in FINISHED:
         time.sleep(0.5)
-    return dict(found)
+    return dict(answer)
 
 
 def exit_status(job: dict[str, Any]) -> int:
@@ -124,7 +124,7 @@ def _rest(
 
     while True:
         try:
-            found = client.get(
+            answer = client.get(
                 client.job_path(job, "output"), stream=stream, attempt=number, start=start
             )
         except NoControllerError:
@@ -133,7 +133,7 @@ def _rest(
             if error.status != 404:
                 raise
             return  # nothing was printed, or it is not kept
-        if not found["text"]:
+        if not answer["text"]:
             return
-        start = found["next"]
-        yield found["text"], start
+        start = answer["next"]
+        yield answer["text"], start

@@ -140,16 +140,16 @@ def command(
         signal.signal(signal.SIGTERM, before)
         if nvml is not None:
             nvml.close()
-    found = result(measured, cpu_sweep, name)
+    outcome = result(measured, cpu_sweep, name)
     if output is not None:
-        write_text(output, dump_result(found))
+        write_text(output, dump_result(outcome))
     if plot is not None and cpu_sweep is not None:
         write_bytes(
             plot, svg(cpu_sweep, shlex.join(words), "cores for each GPU" if gpus else "cores")
         )
     if kept is not None:
-        kept.add(str(name), found)
-    out.answer(lambda: result_object(found), lambda: _parts(found, output))
+        kept.add(str(name), outcome)
+    out.answer(lambda: result_object(outcome), lambda: _parts(outcome, output))
     return 0
 
 
@@ -179,26 +179,26 @@ def _check(
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """As Ctrl-C does: the command must not go on alone."""
+    """Stop as Ctrl-C does: the command must not go on alone."""
     raise KeyboardInterrupt
 
 
-def _parts(found: "Result", output: Path | None) -> Parts:
+def _parts(outcome: "Result", output: Path | None) -> Parts:
     from ..files import plain
     from ..picture.text import table
     from ..profiling.picture import bars
 
-    yield os.path.basename(found.measured.command or "")
-    yield from ("", table("measured", "value", "", rows=_rows(found.measured)))
-    if found.cores is not None:
-        yield from ("", "rate by cores" + " for each GPU" * bool(found.measured.gpus))
-        yield from bars(found.cores)
-        if not found.cores.sure:
+    yield os.path.basename(outcome.measured.command or "")
+    yield from ("", table("measured", "value", "", rows=_rows(outcome.measured)))
+    if outcome.cores is not None:
+        yield from ("", "rate by cores" + " for each GPU" * bool(outcome.measured.gpus))
+        yield from bars(outcome.cores)
+        if not outcome.cores.sure:
             yield (
-                f"Single repeats disagree on who is within {found.cores.within:.0%} of the "
+                f"Single repeats disagree on who is within {outcome.cores.within:.0%} of the "
                 "plateau; longer runs (--for) or more --repeats would decide."
             )
-    yield from ("", '"profile": ' + json.dumps(plain(found.profile)))
+    yield from ("", '"profile": ' + json.dumps(plain(outcome.profile)))
     if output is not None:
         yield f"all of it is in {output}"
 

@@ -9,8 +9,9 @@ import click
 
 from ..duration import human
 from ..errors import InputError
-from .journal import Journal, clock_text, instant, reads_journal
+from .journal import Journal, clock_text, reads_journal
 from .parts.arguments import check_outputs, count_option, option, path_option
+from .parts.duration import past
 from .parts.out import Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ MEANING = {
     "Start of the period: 2026-05-01, 2026-05-01T14:30, or 24h for 24 hours ago (default: the "
     "first entry).",
     "from_s",
-    type=instant,
+    type=past,
 )
-@option("--to TIME", "End of the period (default: the last entry).", "to_s", type=instant)
+@option("--to TIME", "End of the period (default: the last entry).", "to_s", type=past)
 @count_option(
     "--steps N",
     "Number of steps of the search for the bound (default: 120); more take longer and may "
@@ -75,54 +76,59 @@ def command(
     if from_s is not None and to_s is not None and not from_s < to_s:
         raise InputError("--from lies after --to; swap them")
     check_outputs({"-o": output, "--picture": picture}, "-")
-    found = regret(journal, from_s=from_s, to_s=to_s, steps=steps)
+    measured = regret(journal, from_s=from_s, to_s=to_s, steps=steps)
     if output is not None:
-        write_text(output, dump_instance(found.instance))
+        write_text(output, dump_instance(measured.instance))
     if picture is not None:
-        write_text(picture, svg(found))
+        write_text(picture, svg(measured))
 
     def parts() -> Parts:
-        yield from _parts(found)
+        yield from _parts(measured)
         yield from (f"written: {path}" for path in (output, picture) if path is not None)
 
-    out.answer(lambda: _plain(found), parts)
+    out.answer(lambda: _plain(measured), parts)
     return 0
 
 
-def _plain(found: "Regret") -> dict[str, Any]:
-    names = (field.name for field in fields(found) if field.name not in ("slices", "instance"))
-    plain = {name: getattr(found, name) for name in (*names, "gap")}
-    return plain | {"hours": [asdict(part) for part in found.slices]}
+def _plain(measured: "Regret") -> dict[str, Any]:
+    names = (field.name for field in fields(measured) if field.name not in ("slices", "instance"))
+    plain = {name: getattr(measured, name) for name in (*names, "gap")}
+    return plain | {"hours": [asdict(part) for part in measured.slices]}
 
 
-def _parts(found: "Regret") -> Parts:
+def _parts(measured: "Regret") -> Parts:
     from ..picture.facts import percent
     from ..picture.text import table
 
-    left = ", ".join(f"{count:,} {what}" for what, count in found.left_out.items() if count)
+    left = ", ".join(f"{count:,} {what}" for what, count in measured.left_out.items() if count)
+    begin, end = clock_text(measured.from_s), clock_text(measured.to_s)
+    preempted, failed = measured.preemptions, measured.failures
     yield (
-        f"{clock_text(found.from_s)} to {clock_text(found.to_s)}: {found.jobs:,} jobs ran, "
-        f"{found.completed:,} completed, {found.preemptions:,} "
-        f"preemption{'s' * (found.preemptions != 1)}, {found.failures:,} "
-        f"failure{'s' * (found.failures != 1)}" + (f" (left out: {left})" if left else "")
+        f"{begin} to {end}: {measured.jobs:,} jobs ran, {measured.completed:,} completed, "
+        f"{preempted:,} preemption{'s' * (preempted != 1)}, {failed:,} failure{'s' * (failed != 1)}"
+        + (f" (left out: {left})" if left else "")
     )
-    yield f"  mean completion time  {human(found.mean_s)}"
+    yield f"  mean completion time  {human(measured.mean_s)}"
     yield (
-        f"  bound                 {human(found.bound_s)} ({found.source}): no schedule does "
+        f"  bound                 {human(measured.bound_s)} ({measured.source}): no schedule does "
         "better, even one that knew all beforehand"
     )
-    gap = percent(found.gap)
+    gap = percent(measured.gap)
     yield f"  gap                   {gap}: at most so much of it could have been saved"
-    weighted, bound = found.weighted, found.weighted_bound
+    weighted, bound = measured.weighted, measured.weighted_bound
     if weighted is not None and bound is not None and math.isfinite(weighted):
         gap = percent((weighted - bound) / weighted if weighted else 0.0)
         yield f"  by weight             {weighted:,.0f} s, bound {bound:,.0f} s, gap {gap}"
-    if found.kept_s is not None:
-        kept = clock_text(found.kept_s)
+    if measured.kept_s is not None:
+        kept = clock_text(measured.kept_s)
         yield f"  jobs and rounds before {kept} were dropped, and do not count"
     rows = (
-        (MEANING[name], human(seconds), percent(seconds / found.mean_s if found.mean_s else 0.0))
-        for name, seconds in found.parts_s.items()
+        (
+            MEANING[name],
+            human(seconds),
+            percent(seconds / measured.mean_s if measured.mean_s else 0.0),
+        )
+        for name, seconds in measured.parts_s.items()
         if abs(seconds) >= 0.0005
     )
     numeric = ("each job", "share")

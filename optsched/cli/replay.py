@@ -49,12 +49,12 @@ def command(
     from ..control.regret.replay import replay
 
     [past] = past_rounds(journal, number)
-    found = replay(past, solver=solver, budget_s=budget_s, objective=objective)
-    out.answer(lambda: _plain(found), lambda: _parts(found, len(past.instance.jobs)))
+    replayed = replay(past, solver=solver, budget_s=budget_s, objective=objective)
+    out.answer(lambda: _plain(replayed), lambda: _parts(replayed, len(past.instance.jobs)))
     return 0
 
 
-def _plain(found: "Replay") -> dict[str, Any]:
+def _plain(replayed: "Replay") -> dict[str, Any]:
     from ..files import plain
 
     def numbers(solution: "RoundSolution") -> dict[str, Any]:
@@ -63,19 +63,19 @@ def _plain(found: "Replay") -> dict[str, Any]:
         return {"gap": gap, **{name: getattr(solution, name) for name in names}}
 
     return {
-        "round": found.number,
-        "sound": not found.faults,
-        "faults": [str(fault) for fault in found.faults],
-        "same": found.same,
-        "different": [plain(difference) for difference in found.differences],
-        "then": numbers(found.then),
-        "now": numbers(found.now),
-        "comparable": found.comparable,
-        "then_gap": found.then_gap,
+        "round": replayed.number,
+        "sound": not replayed.faults,
+        "faults": [str(fault) for fault in replayed.faults],
+        "same": replayed.same,
+        "different": [plain(difference) for difference in replayed.differences],
+        "then": numbers(replayed.then),
+        "now": numbers(replayed.now),
+        "comparable": replayed.comparable,
+        "then_gap": replayed.then_gap,
     }
 
 
-def _parts(found: "Replay", jobs: int) -> Parts:
+def _parts(replayed: "Replay", jobs: int) -> Parts:
     from ..picture.facts import percent, quantity
     from ..picture.text import table
 
@@ -88,32 +88,34 @@ def _parts(found: "Replay", jobs: int) -> Parts:
         "took": lambda solution: human(solution.wall_s or 0.0),
         "fallback": lambda solution: solution.fallback or "-",
     }
-    rows = ((name, text(found.then), text(found.now)) for name, text in figures.items())
+    rows = ((name, text(replayed.then), text(replayed.now)) for name, text in figures.items())
+    differences = replayed.differences
+    at = clock_text(replayed.then.now_s)
     yield (
-        f"round {found.number} of {clock_text(found.then.now_s)}: {jobs:,} jobs, decided the same "
-        f"for {found.same:,}, otherwise for {len(found.differences):,}"
+        f"round {replayed.number} of {at}: {jobs:,} jobs, decided the same for "
+        f"{replayed.same:,}, otherwise for {len(differences):,}"
     )
     yield from ("", table("", "then", "now", rows=rows, numeric=("then", "now")), "")
-    if found.faults:
-        yield f"the stored round is not sound: {found.faults[0]}"
-    if not found.comparable:
+    if replayed.faults:
+        yield f"the stored round is not sound: {replayed.faults[0]}"
+    if not replayed.comparable:
         yield "the objectives differ, so values do not compare"
-    elif found.then_gap is not None:
-        gap = percent(found.then_gap)
+    elif replayed.then_gap is not None:
+        gap = percent(replayed.then_gap)
         yield f"with all that is proven now, the round was at most {gap} from the best"
-    if found.differences:
+    if differences:
         differing = (
             (
                 difference.job,
                 _text(difference.then, difference.then_placement),
                 _text(difference.now, difference.now_placement),
             )
-            for difference in found.differences[:MOST_SHOWN]
+            for difference in differences[:MOST_SHOWN]
         )
         heads = ("job", "then", "now")
         yield from ("", table(*heads, rows=differing, folded=heads))
-        if len(found.differences) > MOST_SHOWN:
-            yield f"and {len(found.differences) - MOST_SHOWN:,} more; --json shows all"
+        if len(differences) > MOST_SHOWN:
+            yield f"and {len(differences) - MOST_SHOWN:,} more; --json shows all"
 
 
 def _text(decision: str, placement: "Placement") -> str:

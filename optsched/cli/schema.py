@@ -21,10 +21,6 @@ def command(kind: str) -> None:
     from ..files.certificate import schema as bound_schema
     from ..round.files import schema as round_schema
 
-    if kind == "round":
-        found = round_schema()
-    elif kind == "bound":
-        found = bound_schema()
-    else:
-        found = files.schema("plan" if kind == "plan" else "instance")
-    click.echo(json.dumps(found, indent=2))
+    schemas = {"round": round_schema, "bound": bound_schema}
+    schema = schemas[kind]() if kind in schemas else files.schema(kind)  # type: ignore[arg-type]
+    click.echo(json.dumps(schema, indent=2))

@@ -77,16 +77,16 @@ def command(
     )
     results = Results(output or Path(asked.name))
     with progress(asked.title, wanted=out.talks) as (on_start, on_result):
-        found = run_study(
+        runs = run_study(
             asked, results, workers=workers, on=on, on_start=on_start, on_result=on_result
         )
     table = "\n".join(
         part
         for part in (
-            *(across_markdown(found, across) for across in asked.across),
-            summary_markdown(summaries(found)),
-            as_markdown(rows(found), asked.all_methods),
-            fallbacks_markdown(found),
+            *(across_markdown(runs, across) for across in asked.across),
+            summary_markdown(summaries(runs)),
+            as_markdown(rows(runs), asked.all_methods),
+            fallbacks_markdown(runs),
         )
         if part
     )
@@ -95,29 +95,29 @@ def command(
         results.folder / "table.md",
         f"# {asked.title}\n\n```sh\noptsched study {study}\n```\n\n{about}{table}",
     )
-    files.write_text(results.folder / "runs.csv", as_csv(found))
-    files.write_text(results.folder / "table.tex", as_latex(rows(found)))
+    files.write_text(results.folder / "runs.csv", as_csv(runs))
+    files.write_text(results.folder / "table.tex", as_latex(rows(runs)))
     again = ["optsched", "study", str(study), "-o", str(results.folder)]
     again += ["--limit", str(limit)] if limit else []
     again += [word for setting in settings for word in ("--set", setting)]
-    write_report(asked, study, shlex.join(again), found, results)
-    failed = [result for result in found if result.answer is None]
+    write_report(asked, study, shlex.join(again), runs, results)
+    failed = [result for result in runs if result.answer is None]
 
     def parts() -> Iterator[str]:
         names = ("table.md", "table.tex", "runs.csv", "report.html", "figures")
         there = ", ".join(name for name in names if (results.folder / name).exists())
-        yield f"{len(found):,} runs, {len(failed):,} failed; in {results.folder}: {there}"
+        yield f"{len(runs):,} runs, {len(failed):,} failed; in {results.folder}: {there}"
         for result in failed[:10]:
             yield f"  {result.run.instance} / {result.run.method}: {result.reason}"
 
-    counts = {"runs": len(found), "failed": len(failed), "folder": str(results.folder)}
+    counts = {"runs": len(runs), "failed": len(failed), "folder": str(results.folder)}
     out.answer(lambda: counts, parts)
     return 1 if failed else 0
 
 
 def _pair(text: str) -> tuple[str, str]:
-    name, found, values = text.partition("=")
-    if not found or not name or not values:
+    name, runs, values = text.partition("=")
+    if not runs or not name or not values:
         raise InputError(f"--set {text}: is NAME=VALUE or NAME=VALUE,VALUE")
     return name, values
 

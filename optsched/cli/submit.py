@@ -2,15 +2,12 @@
 
 import json
 import os
-import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..duration import parse_duration
 from ..errors import InputError
 from .parts.arguments import (
     count_option,
@@ -21,7 +18,7 @@ from .parts.arguments import (
     time_option,
 )
 from .parts.controller import Client, asks_controller
-from .parts.duration import cost
+from .parts.duration import cost, deadline
 from .parts.out import Out, answers
 
 
@@ -46,20 +43,6 @@ def node_count(value: str) -> tuple[int, int]:
     """Read `--nodes`: a number from 1 on, or two with a dash between."""
     least, most = _range(value, "nodes", "2, or 1-4", fewest=1)
     return least, least if most is None else most
-
-
-def deadline(value: str) -> float:
-    """Read `--deadline`, a time from now on or a date, as Unix time."""
-    try:
-        return time.time() + parse_duration(value)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(value).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise click.BadParameter(
-            f"{value!r} is neither a time from now (2h) nor a date (2030-01-31T18:00)"
-        ) from None
 
 
 @click.command("submit", context_settings={"allow_interspersed_args": False})

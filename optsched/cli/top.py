@@ -37,9 +37,9 @@ def command(client: Client, every_s: float, once: bool, out: Out) -> int:
     optsched top
     optsched top --once
     """
-    found = look(client)
+    seen = look(client)
     if out.as_json or once or not sys.stdout.isatty():
-        out.answer(lambda: found, lambda: parts(found, MOST_JOBS))
+        out.answer(lambda: seen, lambda: parts(seen, MOST_JOBS))
         return 0
     from rich.console import Console, Group
     from rich.live import Live
@@ -50,11 +50,11 @@ def command(client: Client, every_s: float, once: bool, out: Out) -> int:
     with Live(console=console, screen=True, auto_refresh=False) as live:
         try:
             while True:
-                room = shutil.get_terminal_size().lines - min(MOST_NODES, len(found["nodes"])) - 12
-                live.update(Group(*parts(found, max(3, room))), refresh=True)
+                room = shutil.get_terminal_size().lines - min(MOST_NODES, len(seen["nodes"])) - 12
+                live.update(Group(*parts(seen, max(3, room))), refresh=True)
                 time.sleep(every_s)
                 try:
-                    found = look(client)
+                    seen = look(client)
                 except NoControllerError as error:
                     live.update(Group(f"{error}", "waiting for it"), refresh=True)
                     time.sleep(every_s)
@@ -82,9 +82,9 @@ def look(client: Client) -> dict[str, Any]:
     }
 
 
-def parts(found: dict[str, Any], most_jobs: int) -> Parts:
+def parts(seen: dict[str, Any], most_jobs: int) -> Parts:
     """Return what is drawn, from the top down."""
-    state, jobs = found["state"], found["jobs"]
+    state, jobs = seen["state"], seen["jobs"]
     counts = [f"{state['jobs'][name]:,} {name}" for name in STATUSES if name in state["jobs"]]
     use = state["gpus_in_use"] / state["gpus"] if state["gpus"] else 0.0
     nodes = f"{state['nodes_usable']} of {state['nodes']} nodes usable"
@@ -95,17 +95,17 @@ def parts(found: dict[str, Any], most_jobs: int) -> Parts:
         f"jobs   {', '.join(counts) or 'none'}; {state['finished']:,} finished",
         f"round  {round_line(state)}",
         "",
-        nodes_table(found["nodes"]),
+        nodes_table(seen["nodes"]),
     ]
-    if len(found["nodes"]) > MOST_NODES:
-        lines.append(f"and {len(found['nodes']) - MOST_NODES} more")
+    if len(seen["nodes"]) > MOST_NODES:
+        lines.append(f"and {len(seen['nodes']) - MOST_NODES} more")
     if jobs:
         ahead = sorted(
             jobs, key=lambda job: (job["status"] in ("waiting", "held"), job["submit_s"])
         )
-        lines += ["", jobs_table(ahead[:most_jobs], users=found["everybody"])]
-        if found["total"] > most_jobs:
-            lines.append(f"and {found['total'] - most_jobs:,} more")
+        lines += ["", jobs_table(ahead[:most_jobs], users=seen["everybody"])]
+        if seen["total"] > most_jobs:
+            lines.append(f"and {seen['total'] - most_jobs:,} more")
     return lines
 
 

@@ -34,23 +34,23 @@ def command(instance: str, plan: str, objective: str | None, out: Out) -> int:
     from ..picture.facts import level_unit
     from ..picture.text import with_length
 
-    found = check(load(instance), plan, objective)
-    if found["ok"] or out.as_json:
+    verdict = check(load(instance), plan, objective)
+    if verdict["ok"] or out.as_json:
 
         def parts() -> Iterator[str]:
-            yield f"OK: {plan} is a valid plan of {found['jobs']:,} jobs"
-            for level in found["levels"]:
+            yield f"OK: {plan} is a valid plan of {verdict['jobs']:,} jobs"
+            for level in verdict["levels"]:
                 same = ", as the file says" if level["matches"] else ""
                 value = with_length(level["value"], level_unit(level["name"]))
                 yield f"  {level['name']}  {value}{same}"
 
-        out.answer(lambda: found, parts)
+        out.answer(lambda: verdict, parts)
     else:
-        count = len(found["violations"])
+        count = len(verdict["violations"])
         click.echo(f"{plan}: {count} violation{'s' if count != 1 else ''}", err=out.quiet)
-        for violation in found["violations"]:
+        for violation in verdict["violations"]:
             click.echo(f"  {violation['rule']}: {violation['message']}", err=out.quiet)
-    return 0 if found["ok"] else 1
+    return 0 if verdict["ok"] else 1
 
 
 RELATIVE_TOLERANCE = 1e-6

@@ -73,8 +73,8 @@ def command(
             "what if what? Name a job (when JOB), or give --gpus, --no-preemption, --without, "
             "--node or --submit"
         )
-    found = client.post("/v1/what-if", {"time_limit_s": _limit(time_limit), **body})
-    out.answer(lambda: found, lambda: _parts(found))
+    answer = client.post("/v1/what-if", {"time_limit_s": _limit(time_limit), **body})
+    out.answer(lambda: answer, lambda: _parts(answer))
     return 0
 
 
@@ -113,13 +113,13 @@ def _submit(text: str) -> dict[str, Any]:
     return job if match[3] is None else {**job, "gpu_types": [match[3]]}
 
 
-def _parts(found: dict[str, Any]) -> Parts:
+def _parts(answer: dict[str, Any]) -> Parts:
     from ..picture.text import table
 
-    yield from found["sentences"]
-    if found["after"] is not None:
-        rows = ((row["what"], row["before"], row["after"]) for row in found["rows"])
+    yield from answer["sentences"]
+    if answer["after"] is not None:
+        rows = ((row["what"], row["before"], row["after"]) for row in answer["rows"])
         numeric = ("as things are", "if so")
         yield from ("", table("", *numeric, rows=rows, numeric=numeric), "")
-    yield from (f"note: {note}" for note in found["notes"])
-    yield f"This assumes that {found['limits']}."
+    yield from (f"note: {note}" for note in answer["notes"])
+    yield f"This assumes that {answer['limits']}."

@@ -172,5 +172,5 @@ class Acting(Looking):
         )
 
     def checkpoints(self, job: str) -> Path:
-        """Where a job saves, whatever its attempt."""
+        """Return where a job saves, whatever its attempt."""
         return self.settings.attempts / "checkpoints" / job

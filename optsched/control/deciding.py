@@ -154,7 +154,7 @@ class Deciding(Acting):
         )
 
     def _fails(self, instance: Instance, blocked: tuple[Placement, ...]) -> bool:
-        """Whether deciding it fails by a bug."""
+        """Return whether deciding it fails by a bug."""
         brief = RoundDriver(rounds_of(self.settings, BRIEFLY_S), self.settings.objective)
         try:
             self._drive(brief, instance, blocked)

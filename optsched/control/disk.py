@@ -9,7 +9,7 @@ GIB, MIB_PER_GIB = 1 << 30, 1024
 
 
 def short_of_disk(settings: Settings) -> str | None:
-    """Why nothing more is to be started, in a clause; None while there is room."""
+    """Return why nothing more is to be started, in a clause; None while there is room."""
     folders = {
         "state folder": settings.state,
         "shared folder": settings.shared,
@@ -26,7 +26,8 @@ def short_of_disk(settings: Settings) -> str | None:
 
 
 def _free_gib(folder: Path) -> float:
-    """What this process may still write there; where that cannot be told, writing will say."""
+    """Return what this process may still write there; where that cannot be told, writing will
+    say."""
     try:
         seen = os.statvfs(folder)
     except OSError:

@@ -14,8 +14,9 @@ from .present import LEAST_WORK_S
 def history(
     state: State, cluster: Cluster, tenants: tuple[Tenant, ...], *, name: str = "what happened"
 ) -> tuple[Instance, Plan]:
-    """The jobs of a state that have ended after they ran, with a segment for each attempt; times
-    are seconds since the first of them was submitted, profiles and work as they were measured.
+    """Return the jobs of a state that have ended after they ran, with a segment for each attempt;
+    times are seconds since the first of them was submitted, profiles and work as they were
+    measured.
 
     The work of a job is what its attempts did at their rates, set-up and saving excepted; what was
     done twice counts twice. `cluster` has the nodes.
@@ -48,8 +49,8 @@ def _segments(job: LiveJob, start_s: float) -> tuple[Segment, ...]:
 
 
 def work_done_s(job: LiveJob) -> float:
-    """Reference work that the attempts of a job did, set-up and saving excepted; what was done
-    twice counts twice."""
+    """Return the reference work that the attempts of a job did, set-up and saving excepted; what
+    was done twice counts twice."""
     work_s = 0.0
     for i, attempt in enumerate(job.attempts):
         if attempt.started_s is None or attempt.ended is None:

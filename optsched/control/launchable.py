@@ -1,6 +1,7 @@
 """Which claims can be started now: beside all that is still held, by the independent checker of
 rounds."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,14 +9,17 @@ from ..driver.blocked import amounts
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance, Placement, Running, Suspended
-from ..model.job import Job
-from ..physics import placed_rate
+from ..model.job import Job, Mode
+from ..physics import held_resources, placed_rate
+from ..physics.catalogue import catalogue_of
 from ..round.plan import JobRound
 from ..round.verify import verify_round
 from .journal.events import Claim
 from .journal.state import State
-from .out_of_order import idle_out
 from .present import as_running, as_suspended, as_waiting, may_start, ran_before
+
+TOLERANCE = 1e-6
+"""Share of a capacity by which it may be exceeded: the rounding of sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ def launchable(
         for entry in running
     ]
     known = {str(fault) for fault in verify_round(instance, going_on, strangers)}
+    if known:
+        wanted = _beside_excess(instance, wanted)
     free: list[Launchable] = []
 
     def begin(claims: Sequence[Claim]) -> None:
@@ -107,6 +113,23 @@ def launchable(
     return free
 
 
+def _beside_excess(instance: Instance, claims: list[Claim]) -> list[Claim]:
+    """Return the claims that draw on no quota and no resource of which more is held than there is:
+    the checker tells only who was the first to go beyond it."""
+    table = catalogue_of(instance).capacity
+
+    def drawn(name: str, mode: Mode) -> dict[int, float]:
+        job = instance.job[name]
+        resources = held_resources(instance.cluster, job, mode, mode.gpu_type)
+        return dict(table.together(job, replace(mode, resources=resources)))
+
+    held: Counter[int] = Counter()
+    for entry in instance.running:
+        held.update(drawn(entry.job, entry.mode))
+    full = {row for row in held if held[row] > table.rows[row].capacity * (1 + TOLERANCE)}
+    return [claim for claim in claims if full.isdisjoint(drawn(claim.job, claim.mode))]
+
+
 def _in_order(state: State, status: NodeStatus) -> Node:
     """Return the node without GPUs that are out and that nobody holds."""
     node = status.node
@@ -114,4 +137,4 @@ def _in_order(state: State, status: NodeStatus) -> Node:
         return node
     held = amounts(attempt.placement for attempt in state.live_attempts())
     idle = node.gpus - held.get(node.name, [0])[0]
-    return replace(node, gpus=node.gpus - idle_out(state, node.name, idle))
+    return replace(node, gpus=node.gpus - state.idle_out(node.name, idle))

@@ -15,30 +15,31 @@ LEAST_S = 0.01
 
 
 def learned(profile: Profile, progress: Progress | None, started_s: float | None) -> Profile:
-    """The profile with what an attempt that began at `started_s` measured of itself; the same
-    object where that is nothing new. A cost that was measured replaces what was stated before; what
-    saves once does so when asked."""
+    """Return the profile with what an attempt that began at `started_s` measured of itself; the
+    same object where that is nothing new. A cost that was measured replaces what was stated before;
+    what saves once does so when asked."""
     if progress is None:
         return profile
-    found: dict[str, float] = {}
-    if progress.checkpoint_s is not None:
-        found["checkpoint_s"] = progress.checkpoint_s
-    if progress.restore_s is not None:
-        found["restore_s"] = progress.restore_s
+    startup_s = None
     if (
         progress.began_s is not None
         and started_s is not None
         and progress.step > progress.first_step
     ):
-        found["startup_s"] = max(0.0, progress.began_s - started_s - (progress.restore_s or 0.0))
-    found = {name: seconds for name, seconds in found.items() if seconds <= MOST_COST_S}
-    saves = profile.checkpoint_every_s == NEVER_S and (
-        progress.saves or progress.saved_step is not None
-    )
-    new: dict[str, Any] = {"checkpoint_every_s": None} if saves else {}
-    new |= {
-        name: seconds
-        for name, seconds in found.items()
-        if abs(getattr(profile, name) - seconds) >= LEAST_S
+        startup_s = max(0.0, progress.began_s - started_s - (progress.restore_s or 0.0))
+    costs = {
+        "checkpoint_s": progress.checkpoint_s,
+        "restore_s": progress.restore_s,
+        "startup_s": startup_s,
     }
+    new: dict[str, Any] = {
+        name: seconds
+        for name, seconds in costs.items()
+        if seconds is not None
+        and seconds <= MOST_COST_S
+        and abs(getattr(profile, name) - seconds) >= LEAST_S
+    }
+    saves = progress.saves or progress.saved_step is not None
+    if saves and profile.checkpoint_every_s == NEVER_S:
+        new["checkpoint_every_s"] = None
     return replace(profile, **new) if new else profile

@@ -142,8 +142,8 @@ _UNTAUGHT = {
 def _prior(
     stated_s: float | None, limit_s: float | None, runs_s: float
 ) -> tuple[float, str | None]:
-    """What is believed of a job's work before any other has ended, and what that is based on (see
-    `Likeness`)."""
+    """Return what is believed of a job's work before any other has ended, and what that is based on
+    (see `Likeness`)."""
     if stated_s is not None:
         return min(stated_s, limit_s or math.inf), "stated"
     return (runs_s, None) if limit_s is None else (limit_s, "limit")

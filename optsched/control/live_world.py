@@ -3,19 +3,21 @@
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from ..driver.blocked import Amounts, amounts
 from ..driver.layout import Need
 from ..driver.snapshot import Snapshot
 from ..driver.state import Ending, JobState, Run
 from ..driver.world import World
-from ..model.instance import Instance, Placement, Running
+from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
 from .journal.events import Claim
 from .journal.state import Attempt, LiveJob, State
 
+Entry = TypeVar("Entry", Running, Suspended)
 SAME = 1e-6
 """A job whose work or set-up left differs by less (in seconds, or relative to its work) from what
 was foreseen goes on as foreseen."""
@@ -45,25 +47,42 @@ class LiveWorld(World):
         self._next_index = len(instance.jobs)
 
     def next_wake_s(self, after_s: float) -> float:
-        """When the policy wants to decide again even if nothing happens; infinite for never."""
+        """Return when the policy wants to decide again even if nothing happens; infinite for
+        never."""
         return min((time_s for time_s in self._wakes if time_s > after_s), default=math.inf)
 
     def has_left(self, job_id: str) -> bool:
-        """Whether a job was preempted and holds nothing any more, or is to start elsewhere."""
+        """Return whether a job was preempted and holds nothing any more, or is to start
+        elsewhere."""
         return job_id in self.stopped and job_id not in self.saving
 
     def waited_s(self, job_id: str) -> float:
-        """How long the job has waited in all, by the journal."""
+        """Return how long the job has waited in all, by the journal."""
         return self._live.waited_s(self._live.jobs[job_id], self.now_s)
 
     def seen(self, jobs: Iterable[str]) -> Snapshot | None:
-        """The present as it was given, unless a policy has made it another."""
+        """Return the present as it was given, with work left as foreseen where that differs by
+        rounding; None where a policy has made it another."""
         present = self._present.instance
-        same = self.running.keys() == present.running_job.keys() and not self.stopped
-        return self._present if same and all(name in present.job for name in jobs) else None
+        if (
+            self.stopped
+            or self.running.keys() != present.running_job.keys()
+            or not all(name in present.job for name in jobs)
+        ):
+            return None
+        instance = replace(
+            present,
+            running=tuple(self._foreseen(entry) for entry in present.running),
+            suspended=tuple(self._foreseen(entry) for entry in present.suspended),
+        )
+        return replace(self._present, instance=instance)
+
+    def _foreseen(self, entry: Entry) -> Entry:
+        left_s = self.remaining_work_s(entry.job)
+        return replace(entry, remaining_s=left_s) if 0 < left_s != entry.remaining_s else entry
 
     def held_by_others(self) -> Amounts:
-        """What is held by others than the jobs that are known here."""
+        """Return what is held by others than the jobs that are known here."""
         return {name: [*taken] for name, taken in self._taken.items()}
 
     def preempt(self, job_id: str) -> None:
@@ -137,7 +156,7 @@ class LiveWorld(World):
         self.lost |= dict.fromkeys(name for name in closed if name not in self.lost)
 
     def _known(self, job: Job, left_s: float) -> JobState:
-        """The state of a job, with what is now believed of it."""
+        """Return the state of a job, with what is now believed of it."""
         state = self._state.get(job.id)
         if state is None:
             state = self._add(self._next_index, job, left_s)
@@ -192,7 +211,7 @@ class LiveWorld(World):
             run.stops_s = max(self.now_s, min(run.stops_s or math.inf, ends_s))
 
     def _comes_back(self, job: LiveJob | None) -> bool:
-        """Whether a job that is being stopped waits as soon as it has ended."""
+        """Return whether a job that is being stopped waits as soon as it has ended."""
         return (
             job is not None
             and job.live is not None

@@ -130,8 +130,8 @@ class Looking(ControllerCore):
         )
 
     def may_go_on(self, attempt: Attempt) -> bool:
-        """Whether an attempt may still be there as far as can be known: it is seen, or nobody tells
-        what is."""
+        """Return whether an attempt may still be there as far as can be known: it is seen, or
+        nobody tells what is."""
         seen = self.observed.get(attempt.key)
         if seen is not None:
             return seen.state != AttemptState.ENDED

@@ -18,23 +18,23 @@ class Names:
     all: bool
 
     def shown(self, job_id: str) -> bool:
-        """Whether a job may be named."""
+        """Tell whether a job may be named."""
         other = self.state.jobs.get(job_id)
         return self.all or (other is not None and _user(other) == _user(self.asker))
 
     def texts(self, job_ids: Sequence[str]) -> tuple[str, ...]:
-        """Names, then how many others."""
+        """Return names, then how many others."""
         shown = [name for name in job_ids if self.shown(name)]
         others = len(job_ids) - len(shown)
         more = [f"{others} job{'s' * (others != 1)} of other users"] if others else []
         return (*shown, *more)
 
     def text(self, job_ids: Sequence[str]) -> str:
-        """`a, b, c and 4 more`."""
-        found = self.texts(job_ids)
-        if len(found) > MOST_NAMES + 1:
-            return f"{', '.join(found[:MOST_NAMES])} and {len(job_ids) - MOST_NAMES} more"
-        return ", ".join(found[:-1]) + (" and " if len(found) > 1 else "") + found[-1]
+        """Return `a, b, c and 4 more`."""
+        names = self.texts(job_ids)
+        if len(names) > MOST_NAMES + 1:
+            return f"{', '.join(names[:MOST_NAMES])} and {len(job_ids) - MOST_NAMES} more"
+        return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
 
 
 def _user(job: LiveJob) -> tuple[int | None, str | None]:

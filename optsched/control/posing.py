@@ -67,7 +67,7 @@ def stubborn(instance: Instance, why: str) -> dict[str, str]:
 
 
 def at_fault(instance: Instance, fails: Callable[[Instance], bool]) -> list[str]:
-    """Return jobs with which alone something `fails` that does so with all: one where one is to
+    """Return the jobs with which alone something `fails` that does so with all: one where one is to
     blame, and some that do not go together where none is."""
     names = [job.id for job in instance.jobs]
     while len(names) > 1:
@@ -187,7 +187,7 @@ def sound(statuses: Sequence[NodeStatus], known: dict[Node, str | None]) -> tupl
 
 
 def _is_one(name: str) -> bool:
-    """Whether a name can be that of a node, and is none of several (`gpu-[0-3]`)."""
+    """Return whether a name can be that of a node, and is none of several (`gpu-[0-3]`)."""
     try:
         return bool(name) and list(expand_hostlist(name)) == [name]
     except ValueError:

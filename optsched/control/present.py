@@ -14,7 +14,6 @@ from ..model.profile import Profile
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
 from .journal.state import Attempt, LiveJob, State
 from .learned import NEVER_S, learned
-from .out_of_order import idle_out
 from .work_left import work_left_s
 
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 20.0
@@ -48,8 +47,8 @@ def present(
     strangers: Sequence[Placement] = (),
     before: Cluster | None = None,
 ) -> Present:
-    """Jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all times of a
-    live instance).
+    """Return the jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all
+    times of a live instance).
 
     `cluster` has what all nodes share; its nodes are those of `statuses`. Jobs that are held, are
     being stopped, have a claim, or wait for others to complete are not among the jobs. No job
@@ -127,9 +126,9 @@ def may_start(state: State, job: LiveJob, now_s: float) -> bool:
 
 
 def impatience(job: LiveJob, waited_s: float) -> float:
-    """By how much the weight of a waiting job is raised: 1 until it has waited, not on hold, in all
-    `PATIENCE_S` and `PATIENCE_RUNS` times the work it has to do; doubled with each `PATIENCE_S`
-    after that.
+    """Return by how much the weight of a waiting job is raised: 1 until it has waited, not on hold,
+    in all `PATIENCE_S` and `PATIENCE_RUNS` times the work it has to do; doubled with each
+    `PATIENCE_S` after that.
 
     So nobody waits for ever, however much is asked for: of two jobs the one that came long enough
     before the other weighs more."""
@@ -138,15 +137,15 @@ def impatience(job: LiveJob, waited_s: float) -> float:
 
 
 def as_waiting(live_job: LiveJob) -> Job:
-    """The job as a round sees it: no predecessors any more, alone on its GPUs, as long as it is
-    believed to be."""
+    """Return the job as a round sees it: no predecessors any more, alone on its GPUs, as long as it
+    is believed to be."""
     return _known(live_job, live_job.left_s, live_job.profile)
 
 
 def as_running(
     live_job: LiveJob, attempt: Attempt, progress: Progress | None, now_s: float
 ) -> tuple[Job, Running]:
-    """The job and what it holds now."""
+    """Return the job and what it holds now."""
     left_s = _within(work_left_s(live_job.submission, attempt, progress, now_s))
     began_s = attempt.intended_s if attempt.started_s is None else attempt.started_s
     over = now_s - began_s if attempt.started_s is not None else 0.0
@@ -186,7 +185,7 @@ def ran_before(job: LiveJob) -> bool:
 
 
 def start_setup_s(job: LiveJob) -> float:
-    """Seconds that a start of it takes before work goes on."""
+    """Return the seconds that a start of it takes before work goes on."""
     return setup_s(replace(job.submission.job, profile=job.profile), ran_before(job))
 
 
@@ -269,7 +268,7 @@ def _leave_out(
     held = amounts(entry.placement for entry in running)
     for node in (status.node for status in statuses if status.out):
         used = held.get(node.name, [0, 0])[0] + taken.get(node.name, [0, 0])[0]
-        out = idle_out(state, node.name, node.gpus - used)
+        out = state.idle_out(node.name, node.gpus - used)
         amounts([(Slot(node=node.name, gpus=out),)] if out else [], taken)
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from ..model.cluster import Node
 from ..physics.modes import Option
-from .out_of_order import idle_out
 from .present import as_running
 from .what_if.snapshot import Snapshot
 
@@ -47,11 +46,11 @@ class RoomNow:
                 if slot.node in self._free:
                     self._free[slot.node] -= slot.gpus
         for name, gpus in self._free.items():
-            self._free[name] = gpus - idle_out(snapshot.state, name, max(0, gpus))
+            self._free[name] = gpus - snapshot.state.idle_out(name, max(0, gpus))
         self._coming.sort()
 
     def free(self, able: Sequence[Option]) -> Free:
-        """GPUs that some of the options can use."""
+        """Return the GPUs that some of the options can use."""
         kinds = {one.mode.gpu_type for one in able}
         free = [max(0, self._free[node.name]) for node in _of(self._usable, kinds)]
         return Free(

@@ -44,8 +44,7 @@ class NamedPolicy:
 
 def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
     """Return what drives the nodes where no policy is named: rounds that are as good as they can be
-    within their budget, by the weights that users gave, and without places that are held for jobs
-    whose patience is not over: who runs for longer than believed would keep them closed."""
+    within their budget, by the weights that users gave."""
     budget_s = float(settings.budget) if budget_s is None else budget_s
     return NamedPolicy(
         "optsched",
@@ -55,7 +54,6 @@ def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
             "budget": budget_s,
             "gap": DEFAULT_GAP,
             "moves": 0.0,
-            "soon": 0.0,
             "gangs": 0.0,
         },
     )
@@ -88,12 +86,12 @@ class RoundDriver:
         self.policy: Policy | None = self._make()  # faulty options are told before anything runs
 
     def next_wake_s(self, after_s: float) -> float:
-        """When it wants to decide again even if nothing happens; infinite for never."""
+        """Return when it wants to decide again even if nothing happens; infinite for never."""
         return math.inf if self._world is None else self._world.next_wake_s(after_s)
 
     def foresaw(self, event: Event) -> bool:
-        """Whether it has decided as if this had happened: a job that costs nothing to save is gone
-        as soon as it is preempted."""
+        """Return whether it has decided as if this had happened: a job that costs nothing to save
+        is gone as soon as it is preempted."""
         return (
             isinstance(event, AttemptEnded)
             and event.exit_status == SAVED_AND_STOPPED
@@ -102,7 +100,7 @@ class RoundDriver:
         )
 
     def may_decide(self, now_s: float) -> bool:
-        """Whether it has not just failed."""
+        """Return whether it has not just failed."""
         return now_s >= self._again_s
 
     def failed(self, now_s: float, pause_s: float = PAUSE_S) -> None:

@@ -188,12 +188,13 @@ class Settings(Part):
 
     @property
     def attempts(self) -> Path:
-        """The folder in which jobs report and save, which every node sees under this name."""
+        """Return the folder in which jobs report and save, which every node sees under this
+        name."""
         return self.shared or self.state
 
     @property
     def cluster(self) -> Cluster:
-        """What all nodes share, and the nodes that the file names."""
+        """Return what all nodes share, and the nodes that the file names."""
         return Cluster(
             nodes=tuple(node for part in self.nodes for node in part.nodes()),
             resources=self.resources,

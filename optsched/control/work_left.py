@@ -21,7 +21,7 @@ def work_left_s(
     *,
     saved: bool | None = None,
 ) -> float:
-    """Reference work (seconds at rate 1) to do at `now_s`, Unix time.
+    """Return the reference work (seconds at rate 1) to do at `now_s`, Unix time.
 
     `saved` None: the attempt goes on, and all it has done counts. True: it has saved and stopped.
     False: it was ended otherwise, and only what its checkpoints hold counts.

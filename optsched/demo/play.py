@@ -56,9 +56,9 @@ def _turn(controller: Controller, folder: Path) -> None:
         if first_run_s is None and jobs and all(job.status == "running" for job in jobs):
             first_run_s = now_s
         passed_s = 0.0 if first_run_s is None else now_s - first_run_s
-        due = [one for one in coming if one.at_s <= passed_s]
-        controller.record(*(Submitted(submission=one.submission(folder)) for one in due))
-        coming = [one for one in coming if one not in due]
+        due = [arrival for arrival in coming if arrival.at_s <= passed_s]
+        controller.record(*(Submitted(submission=arrival.submission(folder)) for arrival in due))
+        coming = [arrival for arrival in coming if arrival not in due]
         wait_s = controller.step()
-        next_s = min((one.at_s for one in coming), default=LONGEST_S) - passed_s
+        next_s = min((arrival.at_s for arrival in coming), default=LONGEST_S) - passed_s
         controller.executor.changes(max(0.0, min(wait_s, next_s, 1.0)))

@@ -38,11 +38,11 @@ def tell(controller: Controller) -> Story:
     instance, plan = history(controller.state, controller.cluster, (), name="optsched demo")
     asked = tuple(
         replace(
-            jobs[one.name].submission.job,
-            submit_s=instance.job[one.name].submit_s,
-            profile=jobs[one.name].profile,
+            jobs[arrival.name].submission.job,
+            submit_s=instance.job[arrival.name].submit_s,
+            profile=jobs[arrival.name].profile,
         )
-        for one in ARRIVALS
+        for arrival in ARRIVALS
     )
     stated = Instance(name="demo", cluster=controller.cluster, jobs=asked)
     measured = {

@@ -60,15 +60,15 @@ class Channels:
         return max(1.0, gbps / channel_gbps(self._cluster, channel))
 
     def slowdown(self, index: int, profile: Profile) -> float:
-        """By how much a job that is on its channels is slowed down now."""
+        """Return by how much a job that is on its channels is slowed down now."""
         loads = self._on.get(index)
         if loads is None:
             return 1.0
         return slowdown(profile, {channel: self._crowding.get(channel, 1.0) for channel in loads})
 
     def slowdown_with(self, profile: Profile, own: Loads, more: Loads) -> float:
-        """By how much a job that takes `own` would be slowed down if `more` were taken besides what
-        is taken now."""
+        """Return by how much a job that takes `own` would be slowed down if `more` were taken
+        besides what is taken now."""
         if not own:
             return 1.0
         return slowdown(
@@ -80,13 +80,13 @@ class Channels:
         )
 
     def gbps(self, channel: Channel) -> float:
-        """What is taken of a channel now."""
+        """Return what is taken of a channel now."""
         return math.fsum(self._users.get(channel, {}).values())
 
     def users(self, channel: Channel) -> dict[int, float]:
-        """What each job on a channel takes of it."""
+        """Return what each job on a channel takes of it."""
         return self._users.get(channel, {})
 
     def on(self, index: int) -> Loads:
-        """What a job takes of each channel."""
+        """Return what a job takes of each channel."""
         return self._on.get(index, {})

@@ -22,7 +22,7 @@ class Demand:
     needs: tuple[Need, ...]
 
     def fit(self, room: Room) -> tuple[int, Placement] | None:
-        """The first need that fits and where, or None."""
+        """Return the first need that fits and where, or None."""
         free = room.pool_gpus
         for i, need in enumerate(self.needs):
             if need.gpus and need.gpus > free[need.pool]:
@@ -51,15 +51,15 @@ class Demands:
         return self._known[key]
 
     def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[int, float]:
-        """The least that the job uses of each budget, by row, whichever option it takes."""
+        """Return the least that the job uses of each budget, by row, whichever option it takes."""
         return {
             row: min((option.mode.budgets.get(name, 0.0) for option in among), default=0.0)
             for name, row in self._layout.table.budgets.items()
         }
 
     def need(self, job: Job, mode: Mode, spread: Span, among: tuple[Option, ...]) -> Need:
-        """What `job` takes in `mode`; `among` are its options, which say what it needs of budgets
-        at least."""
+        """Return what `job` takes in `mode`; `among` are its options, which say what it needs of
+        budgets at least."""
         cluster = self._instance.cluster
         least = self.least_budgets(job, among)
         nodes = 0

@@ -16,8 +16,9 @@ from .view import ClusterView, PolicyError
 def mixed_option(
     view: ClusterView, job_id: str, like: Option, gpus_on: Mapping[str, int]
 ) -> tuple[Option, Placement]:
-    """The way to run a job on so many GPUs of each node, whatever their types, and the placement,
-    for which alone it holds: `ClusterView` and `World.start` take both as any other option.
+    """Return the way to run a job on so many GPUs of each node, whatever their types, and the
+    placement, for which alone it holds: `ClusterView` and `World.start` take both as any other
+    option.
 
     `like` is one of the job's options, which has the cores of each GPU and the clock, of a job that
     lists its modes also the duration. Raises PolicyError where the job may not run on as many GPUs
@@ -53,8 +54,8 @@ def placement_on(cluster: Cluster, gpus_on: Mapping[str, int], mode: Mode) -> Pl
 
 
 def may_mix(view: ClusterView, job_id: str, like: Option) -> bool:
-    """Whether the job may run like that on GPUs of any type: not where it lists its modes, and for
-    one type only."""
+    """Return whether the job may run like that on GPUs of any type: not where it lists its modes,
+    and for one type only."""
     mode, listed = like.mode, view.job(job_id).modes
     return mode.gpus > 0 and (not listed or any(_is_of(one, mode) for one in listed))
 

@@ -53,7 +53,7 @@ class Room:
             self._rack_gpus[layout.pool[i]][layout.rack[i]] += count
 
     def copy(self) -> "Room":
-        """The same room, to try things in."""
+        """Return the same room, to try things in."""
         new = self._bare()
         new.left = list(self.left)
         new.domains = self.domains.copy()
@@ -73,7 +73,7 @@ class Room:
         self._failed: dict[Need, int] = {}
 
     def overlap(self, other: "Room") -> "Room":
-        """What is free in both: of everything the smaller amount. O(nodes)."""
+        """Return what is free in both: of everything the smaller amount. O(nodes)."""
         new = self._bare()
         new.left = list(map(min, self.left, other.left))
         new.domains = self.domains.overlap(other.domains)
@@ -213,16 +213,16 @@ class Room:
         self._cpus[i], self._memory[i] = self.layout.cpus[i], self.layout.memory[i]
 
     def gpus_on(self, node: str) -> int:
-        """Free GPUs of a node."""
+        """Return the free GPUs of a node."""
         return self._gpus[self.layout.order[node]]
 
     def cpus_on(self, node: str) -> int:
-        """Free cores of a node; `UNLIMITED` or near it where they are not modelled."""
+        """Return the free cores of a node; `UNLIMITED` or near it where they are not modelled."""
         return self._cpus[self.layout.order[node]]
 
     def memory_gib_on(self, node: str) -> float:
-        """Free host memory of a node, with what is allowed for rounding; infinite where it is not
-        modelled."""
+        """Return the free host memory of a node, with what is allowed for rounding; infinite where
+        it is not modelled."""
         i = self.layout.order[node]
         return self._memory[i] + self.layout.memory_slack[i]
 
@@ -231,18 +231,19 @@ class Room:
         return [name for name, gpus in zip(self.layout.names, self._gpus, strict=True) if gpus]
 
     def usable_of_any_type(self, need: Need, node: str) -> int:
-        """Free GPUs of a node, whatever their type, that have the cores and memory beside them that
-        `need` takes."""
+        """Return the free GPUs of a node, whatever their type, that have the cores and memory
+        beside them that `need` takes."""
         return self._usable(need, self.layout.order[node])
 
     def usable(self, need: Need, node: str) -> int:
-        """GPUs of a node that a gang could take, with their cores and memory; 0 where the node
-        cannot serve it."""
+        """Return the GPUs of a node that a gang could take, with their cores and memory; 0 where
+        the node cannot serve it."""
         i = self.layout.order[node]
         return self._usable(need, i) if need.nodes >> i & 1 else 0
 
     def holds(self, need: Need, placement: Placement) -> bool:
-        """Whether all that `need` takes on `placement` is free, and it may be split like that."""
+        """Return whether all that `need` takes on `placement` is free, and it may be split like
+        that."""
         if need.counts is not None and (
             len(placement) not in need.counts or len({slot.gpus for slot in placement}) > 1
         ):
@@ -260,7 +261,7 @@ class Room:
         return self._shared(need)
 
     def within_budgets(self, need: Need) -> bool:
-        """Whether the budgets allow it and leave every other job the least it needs."""
+        """Return whether the budgets allow it and leave every other job the least it needs."""
         return self._enough(need.budgets)
 
     def _enough(self, demand: tuple[tuple[int, float], ...]) -> bool:
@@ -316,7 +317,7 @@ class Room:
         return tuple(alone(i, count, count * cores)[0] for i, count in sorted(parts))
 
     def _on_several(self, need: Need, freed: int) -> list[tuple[int, int]] | None:
-        """The nodes of a gang that fits on none alone."""
+        """Return the nodes of a gang that fits on none alone."""
         if need.spread == "cluster" and need.ties is None:
             parts = self._several(need, need.nodes)
         else:
@@ -328,8 +329,8 @@ class Room:
         return parts
 
     def _freed_since_it_failed(self, need: Need) -> int:
-        """The only nodes on which a need that did not fit may now fit alone, and whose racks may
-        hold it; all where there are too many of them."""
+        """Return the only nodes on which a need that did not fit may now fit alone, and whose racks
+        may hold it; all where there are too many of them."""
         seen = self._failed[need]
         if len(self._freed) - seen > MANY_FREED:
             return -1
@@ -339,7 +340,7 @@ class Room:
         return nodes
 
     def _in_one_rack(self, need: Need, freed: int) -> list[tuple[int, int]] | None:
-        """The fewest nodes of one rack, the first of equal racks."""
+        """Return the fewest nodes of one rack, the first of equal racks."""
         best: list[tuple[int, int]] | None = None
         racks, free = self.layout.racks, self._rack_gpus[need.pool]
         least = -(-need.gpus // max(1, self.layout.most_gpus[need.pool]))
@@ -352,8 +353,8 @@ class Room:
         return best
 
     def _one(self, need: Need, gpus: int, nodes: int) -> int | None:
-        """The first of the nodes with the fewest free GPUs that still has `gpus`, with their cores
-        and memory."""
+        """Return the first of the nodes with the fewest free GPUs that still has `gpus`, with their
+        cores and memory."""
         masks = self._nodes[need.pool]
         if not need.cpus_per_gpu and not need.memory_gib_per_gpu:
             for count in range(gpus, len(masks)):
@@ -369,8 +370,8 @@ class Room:
         return None
 
     def _one_for_cpus(self, need: Need) -> int | None:
-        """The first node with cores and memory among those with the fewest free GPUs, to keep cores
-        beside GPUs."""
+        """Return the first node with cores and memory among those with the fewest free GPUs, to
+        keep cores beside GPUs."""
         for count in range(max(self.layout.most_gpus, default=0) + 1):
             here = 0
             for masks in self._nodes:
@@ -382,7 +383,7 @@ class Room:
         return None
 
     def _first(self, nodes: int, cpus: int, memory_gib: float) -> int | None:
-        """The first of `nodes` with so many free cores and so much memory."""
+        """Return the first of `nodes` with so many free cores and so much memory."""
         while nodes:
             bit = nodes & -nodes
             i = bit.bit_length() - 1

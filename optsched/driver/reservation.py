@@ -15,7 +15,15 @@ from .world import World
 
 GANG_PATIENCE_S = 600.0
 """A gang waits this long, or as long as it runs if that is longer, before a place is kept for
-it."""
+it..."""
+GANG_BACKLOGS = 8.0
+"""... and, where places were kept for too many others already, so many times as long as all GPUs
+together need for what was there when it came."""
+DRAINED = 0.001
+"""Places are kept before that while the GPU time that they wait for their jobs is at most this
+share of all: where everybody waits, draining for each gang would make all wait longer."""
+RECOUNT = 0.1
+"""What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 """Others wait this and so many times their run time: on single GPUs whatever ends makes room."""
 
@@ -27,15 +35,17 @@ Claimed = tuple[Placement, float]
 """What is promised to a job that does not hold it yet, and until when that job will hold it."""
 
 
-def patience_s(gpus: int, run_s: float) -> float:
-    """How long a job that needs `gpus` at least and runs for `run_s` waits before a place is kept
-    for it."""
-    return max(GANG_PATIENCE_S, run_s) if gpus > 1 else PATIENCE_S + PATIENCE_RUNS * run_s
+def patience_s(gpus: int, run_s: float, backlog_s: float = 0.0) -> float:
+    """Return how long a job that needs `gpus` at least and runs for `run_s` waits before a place is
+    kept for it, where all GPUs together need `backlog_s` for the jobs that are here."""
+    if gpus <= 1:
+        return PATIENCE_S + PATIENCE_RUNS * run_s
+    return max(GANG_PATIENCE_S, run_s) + GANG_BACKLOGS * backlog_s
 
 
 def too_much(held: int, gpus: int, total: int) -> bool:
-    """Whether jobs that started on reservations hold so many GPUs that none is made for one that
-    needs `gpus`."""
+    """Return whether jobs that started on reservations hold so many GPUs that none is made for one
+    that needs `gpus`."""
     return held > 0 and held + gpus > SHARE * total
 
 
@@ -52,8 +62,8 @@ class Reservation:
 
 
 def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Reservation | None:
-    """The earliest place of a waiting job if running jobs are left alone: they are released in the
-    order of their expected end until it fits. None where it never does.
+    """Return the earliest place of a waiting job if running jobs are left alone: they are released
+    in the order of their expected end until it fits. None where it never does.
 
     Who saves or runs on a node of which something is `claimed` leaves it, for this, when the claim
     does; a node that is lost gives no place.
@@ -93,9 +103,37 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
     return None if found is None else Reservation(job_id, found[0], found[1], due_s)
 
 
-def _ripe_s(world: World, job_id: str) -> float:
-    """When the patience of a waiting job is over if it waits on."""
-    wait_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id))
+class _Ripening:
+    """Waiting jobs by when their patience is over."""
+
+    def __init__(self) -> None:
+        self._ripens: list[tuple[float, float, str, float]] = []
+        self._ripe: list[tuple[float, str]] = []
+
+    def add(self, world: World, job_id: str, backlog_s: float) -> None:
+        """Add a job whose patience is that at a backlog of so many seconds."""
+        ripe_s = _ripe_s(world, job_id, backlog_s)
+        heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id, backlog_s))
+
+    def ripe(self, world: World) -> list[str]:
+        """Return the waiting jobs whose patience is over, in the order of submission."""
+        while self._ripens and self._ripens[0][0] <= world.now_s:
+            _, submit_s, job_id, backlog_s = heappop(self._ripens)
+            if job_id not in world.waiting:
+                continue
+            if world.waits_pause and _ripe_s(world, job_id, backlog_s) > world.now_s:
+                self.add(world, job_id, backlog_s)
+            else:
+                heappush(self._ripe, (submit_s, job_id))
+        while self._ripe and self._ripe[0][1] not in world.waiting:
+            heappop(self._ripe)
+        return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
+
+
+def _ripe_s(world: World, job_id: str, backlog_s: float) -> float:
+    """Return when the patience of a waiting job is over if it waits on."""
+    run_s = world.fastest_finish_s(job_id)
+    wait_s = patience_s(world.fewest_gpus(job_id), run_s, backlog_s)
     return world.now_s + wait_s - world.waited_s(job_id)
 
 
@@ -110,22 +148,36 @@ class Reservations:
 
     def __init__(self) -> None:
         self.current: Reservation | None = None
-        self._new: list[str] = []
-        self._ripens: list[tuple[float, float, str]] = []
-        self._ripe: list[tuple[float, str]] = []
+        self._new: list[tuple[str, float]] = []
+        self._early, self._late = _Ripening(), _Ripening()
+        self._paid_s = -math.inf
+        self._counted, self._backlog = 0, 0.0
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
     def arrived(self, world: World, job_id: str) -> None:
         """A job has come to wait."""
-        self._new.append(job_id)
+        self._new.append((job_id, self._backlog_s(world)))
         world.protected.discard(job_id)
 
     def _look_at_new(self, world: World) -> None:
         """See when the patience of those ends that did not start as soon as they came."""
-        for job_id in self._new:
+        for job_id, backlog_s in self._new:
             if job_id in world.waiting:
-                heappush(self._ripens, (_ripe_s(world, job_id), world.job(job_id).submit_s, job_id))
+                self._early.add(world, job_id, 0.0)
+                self._late.add(world, job_id, backlog_s)
         self._new.clear()
+
+    def _backlog_s(self, world: World) -> float:
+        """Return how long all GPUs together need for the jobs that are here, within `RECOUNT`."""
+        jobs = len(world.waiting) + len(world.running)
+        if abs(jobs - self._counted) > RECOUNT * self._counted:
+            gpu_s = math.fsum(
+                world.service_gpus(job) * world.fastest_finish_s(job)
+                for job in (*world.waiting, *world.running)
+                if world.options(job)
+            )
+            self._counted, self._backlog = jobs, gpu_s / max(1, world.cluster.total_gpus)
+        return self._backlog
 
     def renew(
         self, world: World, *, but: Iterable[str] = (), claimed: Iterable[Claimed] = ()
@@ -152,6 +204,7 @@ class Reservations:
                 break
             self.current = earliest(world, job_id, claimed)
             if self.current is not None:
+                self._pay(world, self.current)
                 return True
             if all(
                 world.expected_release_s(job) < math.inf for job in (*world.running, *world.saving)
@@ -160,36 +213,33 @@ class Reservations:
         return before is not None
 
     def entitled(self, world: World) -> list[str]:
-        """Return the waiting jobs whose patience is over, in the order of submission."""
+        """Return the waiting jobs for whom a place may be kept now, in the order of submission."""
         self._look_at_new(world)
-        while self._ripens and self._ripens[0][0] <= world.now_s:
-            _, submit_s, job_id = heappop(self._ripens)
-            if job_id not in world.waiting:
-                continue
-            if world.waits_pause and (ripe_s := _ripe_s(world, job_id)) > world.now_s:
-                heappush(self._ripens, (ripe_s, submit_s, job_id))
-            else:
-                heappush(self._ripe, (submit_s, job_id))
-        while self._ripe and self._ripe[0][1] not in world.waiting:
-            heappop(self._ripe)
-        return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
+        return (self._early if world.now_s >= self._paid_s else self._late).ripe(world)
+
+    def _pay(self, world: World, kept: Reservation) -> None:
+        """Let time pass until the GPU time that the place waits for its job is `DRAINED` of all."""
+        gpus = sum(slot.gpus for slot in kept.placement)
+        waits_s = max(0.0, kept.due_s - world.now_s) * gpus / max(1, world.cluster.total_gpus)
+        self._paid_s = max(self._paid_s, world.now_s) + waits_s / DRAINED
 
     def _takes_too_much(self, world: World, job_id: str) -> bool:
-        """Whether no place is kept for the job before others that started on theirs are done."""
+        """Return whether no place is kept for the job before others that started on theirs are
+        done."""
         held = sum(world.held_gpus(job) for job in world.protected if job in world.running)
         return too_much(held, world.fewest_gpus(job_id), world.cluster.total_gpus)
 
     def protects(self, world: World, running: str, waiting: str) -> bool:
-        """Whether one has started on its reservation and is evicted for none but a higher priority
-        than its own."""
+        """Return whether one has started on its reservation and is evicted for none but a higher
+        priority than its own."""
         return (
             running in world.protected
             and world.job(waiting).priority <= world.job(running).priority
         )
 
     def place(self, world: World) -> tuple[Option, Placement] | None:
-        """Where the job with the reservation can start now: where that is, or wherever else there
-        is room."""
+        """Return where the job with the reservation can start now: where that is, or wherever else
+        there is room."""
         kept = self.current
         if kept is None or kept.job not in world.waiting:
             return None
@@ -198,16 +248,11 @@ class Reservations:
         return world.fit(kept.job)
 
     def fit(
-        self,
-        world: World,
-        job_id: str,
-        room: Room | None = None,
-        *,
-        kept: Reservation | None = None,
+        self, world: World, job_id: str, room: Room | None = None
     ) -> tuple[Option, Placement] | None:
         """`World.fit`, without what is kept for another job of no lower priority, unless this one
-        is believed to have left by then. `kept` is the place kept, where that is not `current`."""
-        found, kept = world.fit(job_id, room), kept or self.current
+        is believed to have left by then."""
+        found, kept = world.fit(job_id, room), self.current
         if found is None or kept is None or kept.job == job_id:
             return found
         if world.job(job_id).priority > world.job(kept.job).priority:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def sharing_placement(option: Option, partner: Placement) -> Placement:
-    """The GPUs of the partner, with the job's own cores beside them."""
+    """Return the GPUs of the partner, with the job's own cores beside them."""
     return tuple(
         Slot(node=slot.node, gpus=slot.gpus, cpus=slot.gpus * option.mode.cpus_per_gpu)
         for slot in partner
@@ -30,8 +30,8 @@ def why_not_share(
     *,
     heedless: bool = False,
 ) -> str | None:
-    """Why a waiting job may not start now under `option` beside a running one, in one clause, or
-    None; `heedless` of the memory of the GPUs."""
+    """Return why a waiting job may not start now under `option` beside a running one, in one
+    clause, or None; `heedless` of the memory of the GPUs."""
     job, other, run, mode = state.job, partner.job, partner.run, option.mode
     assert run is not None
     if run.partner is not None:
@@ -64,7 +64,7 @@ def why_not_share(
 
 
 def _is_free(room: Room, need: Need, placement: Placement) -> bool:
-    """Whether all that `need` takes but the GPUs is free."""
+    """Return whether all that `need` takes but the GPUs is free."""
     without_gpus = tuple(Slot(node=slot.node, cpus=slot.cpus) for slot in placement)
     if not room.holds(need, without_gpus):
         return False

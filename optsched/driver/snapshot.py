@@ -33,7 +33,7 @@ class Snapshot:
 def snapshot(
     world: World, *, jobs: Iterable[str] | None = None, known: dict[str, Job] | None = None
 ) -> Snapshot:
-    """The running and the waiting jobs (of these only `jobs`, if given) as an instance whose
+    """Return the running and the waiting jobs (of these only `jobs`, if given) as an instance whose
     `now_s` is the present. O(jobs), with the cluster, the tenants and most job objects of the
     simulation's own instance.
 
@@ -90,7 +90,7 @@ def snapshot(
 def _as_known(
     world: World, job_id: str, entry: Running | Suspended | None, known: dict[str, Job]
 ) -> Job:
-    """The job without its predecessors, as long as it is believed to be."""
+    """Return the job without its predecessors, as long as it is believed to be."""
     job = known.get(job_id)
     if job is None:
         job = world.job(job_id)
@@ -106,7 +106,8 @@ def _as_known(
 def _with_its_length(
     entry: Running | Suspended | None, job: Job, own: Job
 ) -> Running | Suspended | None:
-    """The entry of a job that is known to be longer or shorter than its `own` listed modes say."""
+    """Return the entry of a job that is known to be longer or shorter than its `own` listed modes
+    say."""
     if not isinstance(entry, Running) or entry.mode.duration_s is None or job.work_s == own.work_s:
         return entry
     # the mode of the same place in the list: only then is its length the very same number
@@ -143,8 +144,8 @@ def _with_budgets_left(world: World, jobs: list[str]) -> Cluster:
 
 
 def _blocked(world: World, saving: list[Placement]) -> tuple[Placement, ...]:
-    """What is being saved, lost or claimed, on each node the more: claims are mostly on what is
-    being saved."""
+    """Return what is being saved, lost or claimed, on each node the more: claims are mostly on what
+    is being saved."""
     taken = amounts(saving, world.held_by_others())
     for name in world.lost:
         node = world.cluster.node[name]

@@ -105,7 +105,7 @@ class Run:
 
     @property
     def ends_s(self) -> float:
-        """When the stay ends by itself."""
+        """Return when the stay ends by itself."""
         return self.end_s if self.dies_s is None else min(self.end_s, self.dies_s)
 
 
@@ -177,8 +177,8 @@ class JobState:
         self.attempt_s = self.work_s = attempts[0][0]
 
     def next_attempt(self) -> float:
-        """The attempt has failed at the end of its work. Returns how much of that counts for
-        nothing."""
+        """Note that the attempt has failed at the end of its work. Return how much of that counts
+        for nothing."""
         work_s, kept_s = self.failures[self.attempt]
         self.attempt += 1
         self.past_s += work_s
@@ -320,7 +320,7 @@ class JobState:
         self.run_number += 1
 
     def reads_as_going_on(self, begin_s: float, mode: Mode, placement: Placement) -> bool:
-        """Whether a start would read in a plan as if the last stay had never ended."""
+        """Return whether a start would read in a plan as if the last stay had never ended."""
         if self.left_at is None:
             return False
         end_s, last_mode, last_placement = self.left_at
@@ -341,8 +341,8 @@ class JobState:
         return run
 
     def entry(self, now_s: float, left_s: float) -> Running | Suspended | None:
-        """What an instance of the present says of the job if `left_s` of its work is left; None for
-        one that never ran."""
+        """Return what an instance of the present says of the job if `left_s` of its work is left;
+        None for one that never ran."""
         run, job = self.run, self.job
         if run is None:
             return (
@@ -375,7 +375,7 @@ class JobState:
 
 
 def gpus_counted(mode: Mode) -> int:
-    """GPUs by which service is measured; a CPU-only job counts as one."""
+    """Return the GPUs by which service is measured; a CPU-only job counts as one."""
     return max(1, mode.gpus)
 
 
@@ -391,6 +391,6 @@ def _lost_work_s(job: Job, unsaved: UNSAVED_WORK) -> float:
 
 
 def _after(start_s: float, length_s: float) -> float:
-    """The end of a length of time, later than its start even where floats cannot tell."""
+    """Return the end of a length of time, later than its start even where floats cannot tell."""
     end_s = start_s + length_s
     return end_s if end_s > start_s else math.nextafter(start_s, math.inf)

@@ -78,8 +78,8 @@ class ClusterView:
         return job_id in self.waiting or job_id in self.running or job_id in self.saving
 
     def job(self, job_id: str) -> Job:
-        """The job as it was submitted. A policy asks `remaining_work_s` for its length, never the
-        job."""
+        """Return the job as it was submitted. A policy asks `remaining_work_s` for its length,
+        never the job."""
         return self._state[job_id].job
 
     def order(self, job_id: str) -> tuple[float, int]:
@@ -104,9 +104,9 @@ class ClusterView:
         return state.past_s + state.attempt_s + state.rest_s if state.failures else state.job.work_s
 
     def belief_rises_s(self, job_id: str) -> float:
-        """When a running job, should it not have ended by then, is believed to be longer than it is
-        now; infinite where beliefs are exact. Until then what is believed to be left falls as the
-        job works."""
+        """Return when a running job, should it not have ended by then, is believed to be longer
+        than it is now; infinite where beliefs are exact. Until then what is believed to be left
+        falls as the job works."""
         state = self._state[job_id]
         run = state.run
         if state.believed_s is None or run is None or run.stops_s is not None:
@@ -114,8 +114,8 @@ class ClusterView:
         return max(self.now_s, run.work_from_s) + state.remaining_s(self.now_s) / run.rate
 
     def entry(self, job_id: str) -> Running | Suspended | None:
-        """What an instance whose `now_s` is the present says of a job that runs, or that ran before
-        and waits; None for one that never ran."""
+        """Return what an instance whose `now_s` is the present says of a job that runs, or that ran
+        before and waits; None for one that never ran."""
         return self._state[job_id].entry(self.now_s, self.remaining_work_s(job_id))
 
     def options(self, job_id: str) -> tuple[Option, ...]:
@@ -123,11 +123,11 @@ class ClusterView:
         return self._state[job_id].options
 
     def demand(self, job_id: str) -> Demand:
-        """What the job asks for; jobs of one demand fit at the same instants."""
+        """Return what the job asks for; jobs of one demand fit at the same instants."""
         return self._state[job_id].demand
 
     def fastest(self, job_id: str) -> Option:
-        """The fastest option. Raises PolicyError for a job that fits nowhere."""
+        """Return the fastest option. Raises PolicyError for a job that fits nowhere."""
         state = self._state[job_id]
         if not state.options:
             raise PolicyError(
@@ -136,8 +136,8 @@ class ClusterView:
         return state.options[0]
 
     def fastest_finish_s(self, job_id: str) -> float:
-        """Seconds from now to completion in the fastest option, with the start-up and restore still
-        to pay."""
+        """Return the seconds from now to completion in the fastest option, with the start-up and
+        restore still to pay."""
         state = self._state[job_id]
         run = state.run
         if run is None or run.stops_s is not None:
@@ -148,24 +148,24 @@ class ClusterView:
         return setup + state.remaining_s(self.now_s) / best
 
     def service_gpus(self, job_id: str) -> int:
-        """GPUs by which the service still to give is measured: those of the fastest option; at
-        least one, so that CPU-only jobs count."""
+        """Return the GPUs by which the service still to give is measured: those of the fastest
+        option; at least one, so that CPU-only jobs count."""
         state = self._state[job_id]
         running = state.run is not None and not state.options
         return self.held_gpus(job_id) if running else gpus_counted(self.fastest(job_id).mode)
 
     def fewest_gpus(self, job_id: str) -> int:
-        """GPUs of the option that takes the fewest."""
+        """Return the GPUs of the option that takes the fewest."""
         return min((option.mode.gpus for option in self._state[job_id].options), default=0)
 
     def held_gpus(self, job_id: str) -> int:
-        """GPUs by which the service that a running or saving job is getting is measured; at least
-        one."""
+        """Return the GPUs by which the service that a running or saving job is getting is measured;
+        at least one."""
         return gpus_counted(self._held(job_id).mode)
 
     def waited_s(self, job_id: str) -> float:
-        """How long the job has waited in all, not for others to complete; what it waited before it
-        last ran before `Instance.now_s` is not known and does not count."""
+        """Return how long the job has waited in all, not for others to complete; what it waited
+        before it last ran before `Instance.now_s` is not known and does not count."""
         state = self._state[job_id]
         return state.waited_s + (self.now_s - state.waits_from_s if job_id in self.waiting else 0.0)
 
@@ -179,8 +179,8 @@ class ClusterView:
         return state.attained_gpu_s + held_s * gpus_counted(state.run.mode)
 
     def expected_run_s(self, job_id: str, option: Option, placement: Placement) -> float:
-        """Seconds that a waiting job would hold `placement`, start-up, restore and fetch included,
-        if shared channels stayed as crowded as they would be now."""
+        """Return the seconds that a waiting job would hold `placement`, start-up, restore and fetch
+        included, if shared channels stayed as crowded as they would be now."""
         state = self._state[job_id]
         speed = self._rate(state.job, option, placement)
         if self._channels is not None:
@@ -192,7 +192,7 @@ class ClusterView:
         )
 
     def fetch_s(self, job_id: str, placement: Placement) -> float:
-        """Seconds for which a job started now on `placement` would fetch its model."""
+        """Return the seconds for which a job started now on `placement` would fetch its model."""
         return (
             0.0
             if self._caches is None
@@ -200,8 +200,8 @@ class ClusterView:
         )
 
     def evicted_by(self, job_id: str, node: str) -> list[str]:
-        """The models (`profile.name`) that would leave the cache of `node` if the job started there
-        now."""
+        """Return the models (`profile.name`) that would leave the cache of `node` if the job
+        started there now."""
         return (
             []
             if self._caches is None
@@ -209,32 +209,32 @@ class ClusterView:
         )
 
     def expected_release_s(self, job_id: str) -> float:
-        """When a running or saving job is expected to give back what it holds."""
+        """Return when a running or saving job is expected to give back what it holds."""
         run = self._held(job_id)
         if run.stops_s is not None:
             return run.stops_s
         return max(self.now_s, run.work_from_s) + self.remaining_work_s(job_id) / run.rate
 
     def uplink_load_gbps(self, rack: str) -> float:
-        """What running and saving jobs take now of the uplink of a rack that has a limit."""
+        """Return what running and saving jobs take now of the uplink of a rack that has a limit."""
         if self._channels is not None and self.cluster.uplinks == "shared":
             return self._channels.gbps(("uplink", rack))
         return self.free.domains.gbps[rack]
 
     def memory_load_gbps(self, node: str) -> float:
-        """What running and saving jobs take now of the memory bandwidth of a node that has a
+        """Return what running and saving jobs take now of the memory bandwidth of a node that has a
         limit."""
         return 0.0 if self._channels is None else self._channels.gbps(("memory", node))
 
     def uplink_users(self, rack: str) -> list[str]:
-        """The running and saving jobs that are on the shared uplink of a rack; none where uplinks
-        are reserved."""
+        """Return the running and saving jobs that are on the shared uplink of a rack; none where
+        uplinks are reserved."""
         if self._channels is None:
             return []
         return [self._states[index].job.id for index in self._channels.users(("uplink", rack))]
 
     def running_mode(self, job_id: str) -> Mode:
-        """The mode of a running or saving job, with its sharing partner."""
+        """Return the mode of a running or saving job, with its sharing partner."""
         return self._held(job_id).mode
 
     def rate_now(self, job_id: str) -> float:
@@ -243,12 +243,12 @@ class ClusterView:
         return self._held(job_id).rate
 
     def slowdown(self, job_id: str) -> float:
-        """By how much others on its shared channels slow a running job down now; 1 where they do
-        not."""
+        """Return by how much others on its shared channels slow a running job down now; 1 where
+        they do not."""
         return self._held(job_id).slowdown
 
     def slowdown_on(self, job_id: str, option: Option, placement: Placement) -> float:
-        """By how much a waiting job would be slowed down if it started there now."""
+        """Return by how much a waiting job would be slowed down if it started there now."""
         if self._channels is None:
             return 1.0
         job = self._state[job_id].job
@@ -256,8 +256,8 @@ class ClusterView:
         return self._channels.slowdown_with(job.profile, loads, loads)
 
     def slowed_by(self, job_id: str, option: Option, placement: Placement) -> dict[str, float]:
-        """How many times as long as now each running job would take that a start of a waiting job
-        there slowed down."""
+        """Return how many times as long as now each running job would take that a start of a
+        waiting job there slowed down."""
         found: dict[str, float] = {}
         if self._channels is None:
             return found
@@ -274,13 +274,13 @@ class ClusterView:
         return found
 
     def hold(self, job_id: str) -> Hold:
-        """What a running or saving job holds."""
+        """Return what a running or saving job holds."""
         run = self._held(job_id)
         return Hold(run.need, run.placement, None if run.partner is None else run.partner.job.id)
 
     def fit(self, job_id: str, room: Room | None = None) -> Fit | None:
-        """The fastest option that fits `room` (default: what is free now), and the best-fit place
-        for it."""
+        """Return the fastest option that fits `room` (default: what is free now), and the best-fit
+        place for it."""
         state = self._state[job_id]
         if room is None:
             room = self.free
@@ -293,7 +293,7 @@ class ClusterView:
         return state.options[i], placement
 
     def need(self, job_id: str, option: Option) -> Need:
-        """What the job takes under `option`."""
+        """Return what the job takes under `option`."""
         state = self._state[job_id]
         for own, need in zip(state.options, state.demand.needs):  # noqa: B905 (as many of both)
             if own is option:
@@ -303,8 +303,8 @@ class ClusterView:
     def may_share(
         self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False
     ) -> bool:
-        """Whether a waiting job may start now under `option` on the very GPUs of a running one;
-        `heedless` of whether their memory holds both."""
+        """Return whether a waiting job may start now under `option` on the very GPUs of a running
+        one; `heedless` of whether their memory holds both."""
         return self._why_not_share(job_id, option, partner_id, heedless) is None
 
     def _why_not_share(
@@ -324,7 +324,7 @@ class ClusterView:
         )
 
     def _just_fitted(self, job_id: str, option: Option, placement: Placement) -> Need | None:
-        """What the job takes, if `fit` has just said of all this that it is free."""
+        """Return what the job takes, if `fit` has just said of all this that it is free."""
         if self._fitted is None:
             return None
         job, way, place, changes, need = self._fitted
@@ -334,13 +334,13 @@ class ClusterView:
         return need if same else None
 
     def least_budgets(self, job_id: str) -> dict[int, float]:
-        """The least that the job uses of each budget, by row; `free` has set it aside for every
-        unfinished job."""
+        """Return the least that the job uses of each budget, by row; `free` has set it aside for
+        every unfinished job."""
         state = self._state[job_id]
         return self._demands.least_budgets(state.job, state.options)
 
     def preemptible_at_s(self, job_id: str) -> float:
-        """From when on a running job may be preempted; infinite if never in this stay.
+        """Return from when on a running job may be preempted; infinite if never in this stay.
 
         Not before its minimum run and its set-up are over, and not when it is about to end.
         """
@@ -365,14 +365,14 @@ class ClusterView:
         return max(ran_enough_s, run.work_from_s)
 
     def may_preempt(self, job_id: str) -> bool:
-        """Whether a running job may be preempted now."""
+        """Return whether a running job may be preempted now."""
         run = self._state[job_id].run
         if run is None or not (run.held_from_s < self.now_s or run.was_running):
             return False
         return self.preemptible_at_s(job_id) <= self.now_s + TIME_TOLERANCE_S
 
     def seems_to_stay(self, state: JobState, mode: Mode, placement: Placement) -> bool:
-        """Whether a job that starts now without a pause would seem, in a plan, never to have
+        """Return whether a job that starts now without a pause would seem, in a plan, never to have
         stopped."""
         if state.reads_as_going_on(self.now_s, mode, placement):
             return True

@@ -78,18 +78,18 @@ class World(ClusterView):
     # ----------------------------------------------------------------------------- what may be done
 
     def take_arrived(self) -> list[str]:
-        """Jobs that came to wait since this was last asked: newly released, or preempted and
-        saved."""
+        """Return the jobs that came to wait since this was last asked: newly released, or preempted
+        and saved."""
         found, self._arrived = self._arrived, []
         return found
 
     def has_arrived(self, job_id: str) -> bool:
-        """Whether `take_arrived` would name the job."""
+        """Return whether `take_arrived` would name the job."""
         return job_id in self._arrived
 
     def take_released(self) -> list[str]:
-        """Jobs that gave back what they held since this was last asked, and nodes that came
-        back."""
+        """Return the jobs that gave back what they held since this was last asked, and nodes that
+        came back."""
         found, self._released = self._released, []
         return found
 
@@ -140,11 +140,11 @@ class World(ClusterView):
         return started
 
     def seen(self, jobs: Iterable[str]) -> "Snapshot | None":
-        """The present with these waiting jobs, where it is known already as an instance."""
+        """Return the present with these waiting jobs, where it is known already as an instance."""
         return None
 
     def held_by_others(self) -> Amounts:
-        """GPUs and cores by node that are held by none of the jobs here."""
+        """Return the GPUs and cores by node that are held by none of the jobs here."""
         return {}
 
     def start_sharing(

@@ -14,5 +14,5 @@ NUMBER_OR_HASH = re.compile(
 def similar(command: str) -> str | None:
     """Return what commands have in common that differ by letter case, numbers, dates, hashes or
     UUIDs only; None where nothing else is in the command."""
-    found = " ".join(NUMBER_OR_HASH.sub("#", command.lower()).split())
-    return found if any(letter.isalpha() for letter in found) else None
+    shape = " ".join(NUMBER_OR_HASH.sub("#", command.lower()).split())
+    return shape if any(letter.isalpha() for letter in shape) else None

@@ -78,9 +78,9 @@ class Ended:
         ):
             return
         for group in _groups(like):
-            found = self._of.setdefault(group, Rolling())
-            found.add(worked_s / prior_s)
-            found.longest_s = max(found.longest_s, worked_s)
+            rolling = self._of.setdefault(group, Rolling())
+            rolling.add(worked_s / prior_s)
+            rolling.longest_s = max(rolling.longest_s, worked_s)
 
     def belief_s(self, like: Likeness, prior_s: float) -> float:
         """Return how long a job is believed to be of which `prior_s` is said or assumed: never
@@ -88,15 +88,17 @@ class Ended:
         it."""
         factor, longest_s = 1.0, prior_s
         for group in _groups(like):
-            found = self._of.get(group)
-            if found is not None:
-                factor, longest_s = found.after(factor), max(longest_s, found.longest_s)
+            rolling = self._of.get(group)
+            if rolling is not None:
+                factor, longest_s = rolling.after(factor), max(longest_s, rolling.longest_s)
         return min(longest_s, max(prior_s * factor, min(prior_s, LEAST_S)))
 
     def jobs(self, like: Likeness) -> tuple[int, int]:
         """Return how many have completed that are like it, and how many of these had its very
         command and GPUs."""
-        counts = [0 if found is None else found.count for found in map(self._of.get, _groups(like))]
+        counts = [
+            0 if rolling is None else rolling.count for rolling in map(self._of.get, _groups(like))
+        ]
         return counts[0], counts[-1]
 
 

@@ -72,12 +72,12 @@ class Learned:
         self._released[job.id] = features
         if self._model is None:
             return self._history.work_s(job, now_s)
-        found = self._predicted.get(features)
-        if found is None:
+        belief_s = self._predicted.get(features)
+        if belief_s is None:
             with _one_thread():
-                found = math.exp(float(self._model.predict(np.array([features]))[0]))
-            self._predicted[features] = found
-        return found
+                belief_s = math.exp(float(self._model.predict(np.array([features]))[0]))
+            self._predicted[features] = belief_s
+        return belief_s
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """One more example; at certain numbers of them a new model."""
@@ -128,11 +128,11 @@ class Learned:
 
     def _past(self, group: Group) -> tuple[float, float]:
         """Mean and number of the jobs of a group that have completed, coarse."""
-        found = self._of.get(group)
-        if found is None:
+        rolling = self._of.get(group)
+        if rolling is None:
             return UNKNOWN, 0.0
-        return float(round(STEPS_PER_OCTAVE * math.log2(found.mean))), float(
-            found.count.bit_length()
+        return float(round(STEPS_PER_OCTAVE * math.log2(rolling.mean))), float(
+            rolling.count.bit_length()
         )
 
 

@@ -39,13 +39,13 @@ def parse(text: str, seed: int = 0) -> Estimates | None:
 
 def _sigma(text: str, argument: str) -> float:
     try:
-        found = float(argument)
+        sigma = float(argument)
     except ValueError:
-        found = math.nan
-    if not 0 <= found <= MOST_SIGMA:
+        sigma = math.nan
+    if not 0 <= sigma <= MOST_SIGMA:
         raise InputError(
             f"estimates {text!r}: noisy takes the standard deviation of the logarithm, from 0 to "
             f"{MOST_SIGMA:g}, "
             "as in noisy:0.5"
         )
-    return found
+    return sigma

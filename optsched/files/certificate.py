@@ -46,7 +46,7 @@ NOUNS: tuple[type, ...] = (InstanceRef, TypePrices, Certificate)
 
 
 def dump_certificate(certificate: Certificate) -> str:
-    """The certificate as file text, the prices of a GPU type a line."""
+    """Return the certificate as file text, the prices of a GPU type a line."""
     return lines(
         {
             "format": certificate.format,
@@ -95,5 +95,5 @@ def _faults(parsed: Certificate) -> Iterator[Fault]:
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema of certificates."""
+    """Return the JSON Schema of certificates."""
     return schema_of(Certificate, "optsched bound certificate", NOUNS)

@@ -66,7 +66,7 @@ def held(instance: Instance, entry: Running) -> Held:
 def find_faults(
     instance: Instance, *, accept_never: bool = False, sound: Sound | None = None
 ) -> list[Fault]:
-    """Every fault of an instance whose fields are all in range; empty when it is sound.
+    """Return every fault of an instance whose fields are all in range; empty when it is sound.
 
     With `accept_never` it is none that a job can never run: whoever asks for that tells so himself.
     What is known to be `sound` is not looked at again.
@@ -154,7 +154,8 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
 
 
 def _models(instance: Instance) -> Iterator[Fault]:
-    """A model has one size, or it would not be known what fits a cache beside it."""
+    """Yield models with several sizes: each has one, or it would not be known what fits a cache
+    beside it."""
     size: dict[str, float] = {}
     for i, job in enumerate(instance.jobs):
         profile = job.profile
@@ -458,7 +459,7 @@ def _never_run(instance: Instance, unsound: set[int]) -> Iterator[Fault]:
 
 
 def _overfull_now(instance: Instance, known: Sound) -> Iterator[Fault]:
-    """Running jobs hold what exists, in a mode they have."""
+    """Yield running jobs that hold what does not exist, or run in a mode that they have not."""
     if not instance.running:
         return
     from ..verify import held_faults, running_faults

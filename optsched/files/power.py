@@ -13,7 +13,7 @@ from ..physics import placed_resources
 def with_power(
     cluster: Cluster, jobs: tuple[Job, ...], running: tuple[Running, ...]
 ) -> tuple[Running, ...]:
-    """Running jobs as read, with their power added where the file leaves it out."""
+    """Return running jobs as read, with their power added where the file leaves it out."""
     if POWER_CAP not in cluster.resources or not running:
         return running
     known = {job.id: job for job in jobs}
@@ -21,7 +21,7 @@ def with_power(
 
 
 def without_power(instance: Instance) -> tuple[Running, ...]:
-    """Running jobs to be written: without what `with_power` would add."""
+    """Return running jobs to be written: without what `with_power` would add."""
     if POWER_CAP not in instance.cluster.resources:
         return instance.running
     return tuple(

@@ -130,7 +130,7 @@ def _at(raw: Any, loc: Steps) -> Any:
 
 
 def _path(loc: Steps) -> str:
-    """`jobs[3].profile.rate.v100`."""
+    """Return `jobs[3].profile.rate.v100`."""
     return "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in loc
     ).removeprefix(".")

@@ -24,7 +24,7 @@ class Place:
 
 
 def boosts(order: Sequence[Place]) -> list[int]:
-    """Boosts with which priorities (`base` + boost) fall as the order says.
+    """Return the boosts with which priorities (`base` + boost) fall as the order says.
 
     Most places keep the boost they have: what changes is the complement of a longest run that is in
     order already and has room for those between. Where boosts would exceed `MOST`, all are given
@@ -73,8 +73,8 @@ def _longest_falling(values: Sequence[int]) -> list[int]:
 
 
 def _between(raised: Sequence[int], natural: Sequence[int], kept: Sequence[int]) -> list[int]:
-    """Values that never rise, those of `kept` as they are: no boost for the others where the order
-    allows that."""
+    """Return the values that never rise, those of `kept` as they are: no boost for the others where
+    the order allows that."""
     found = list(raised)
     first, last = kept[0], kept[-1]
     for i in range(first - 1, -1, -1):

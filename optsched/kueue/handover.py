@@ -21,7 +21,7 @@ class Kueue(Protocol):
     """What is asked of it."""
 
     def read(self) -> tuple[list[Queue], list[Flavor], list[Workload]]:
-        """All queues, flavors and Workloads."""
+        """Return all queues, flavors and Workloads."""
         ...
 
     def boost(self, workload: Workload, boost: int) -> None:

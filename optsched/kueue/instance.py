@@ -54,7 +54,7 @@ class View:
 
 
 def view(site: Site, now_s: float) -> View:
-    """What is to be decided at `now_s`, Unix time."""
+    """Return what is to be decided at `now_s`, Unix time."""
     left_out: dict[str, str] = {}
     decided: list[Workload] = []
     others: list[Workload] = []
@@ -109,7 +109,8 @@ def _why_not(site: Site, one: Workload, now_s: float) -> str | None:
 
 
 def _weights(workloads: Iterable[Workload], step: float) -> dict[int, float]:
-    """The weight of each priority: `step` times that of the next lower one that somebody has."""
+    """Return the weight of each priority: `step` times that of the next lower one that somebody
+    has."""
     present = sorted({one.priority for one in workloads})
     return {priority: min(MOST_WEIGHT, step**rank) for rank, priority in enumerate(present)}
 
@@ -145,7 +146,7 @@ class _Capacity:
                     self._own[key] = max(limit - taken_of.get(key, 0.0), mine_of.get(key, 0.0), 0.0)
 
     def _limit(self, queue: Queue, share: Share) -> float:
-        """The most that a queue can ever have of it."""
+        """Return the most that a queue can ever have of it."""
         quota = queue.quotas[share]
         lent = 0.0
         for other in self._members[queue.pool]:
@@ -224,8 +225,8 @@ class _Capacity:
         )
 
     def _ways(self, queue: Queue, one: Workload) -> list[dict[Share, float]]:
-        """What it can hold, one flavor for each group of resources. Resources of which the queue
-        has no quota do not count, except GPUs."""
+        """Return what it can hold, one flavor for each group of resources. Resources of which the
+        queue has no quota do not count, except GPUs."""
         asks = (
             {what: amount for what, amount in one.asks.items() if amount > 0}
             if one.held is None

@@ -40,7 +40,8 @@ class Ranked:
 def ranked(
     site: Site, seen: View, decided: RoundSolution, objective: Objective, round_s: float
 ) -> list[Ranked]:
-    """All Workloads that were decided on, pool by pool from the top down, with their new boosts."""
+    """Return all Workloads that were decided on, pool by pool from the top down, with their new
+    boosts."""
     by_id = {one.id: one for one in site.workloads}
     worth = worths(seen.instance, objective, round_s)
     tiers = _tiers(by_id, decided)
@@ -71,7 +72,7 @@ def ranked(
 
 
 def worths(instance: Instance, objective: Objective, round_s: float) -> dict[str, float]:
-    """What each job is worth per GPU in its best option, as rounds value it."""
+    """Return what each job is worth per GPU in its best option, as rounds value it."""
     model = build(instance, objective, round_s)
     found = {}
     for j, job in enumerate(model.jobs):

@@ -21,8 +21,8 @@ class KueueServer(KubernetesApi):
     _version: str | None = None
 
     def read(self) -> tuple[list[Queue], list[Flavor], list[Workload]]:
-        """All there are. Raises NoAnswerError, and InputError where there is no Kueue, or one that
-        is not understood."""
+        """Return all there are. Raises NoAnswerError, and InputError where there is no Kueue, or
+        one that is not understood."""
         if self._version is None:
             self._version = self._served()
         queues = self._all("clusterqueues", read_queue)

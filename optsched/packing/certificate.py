@@ -51,24 +51,28 @@ def certified_units(
         raise ValueError(f"{len(prices)} sets of prices for {len(classes)} classes of nodes")
     worth = 0.0
     per_gpu = []
-    for (one, count), own in zip(classes.items(), prices, strict=True):
+    for (node_class, count), own in zip(classes.items(), prices, strict=True):
         if not all(
             price >= 0 for price in (own.per_gpu, own.per_cpu, own.per_kib, *own.per_part.values())
         ):
             raise ValueError("a price is below 0 or not a number")
         gpu = max(own.per_gpu, best_pattern(own.per_part)[0])
         per_gpu.append(gpu)
-        if (one.cpus is None and own.per_cpu) or (one.memory_kib is None and own.per_kib):
+        if (node_class.cpus is None and own.per_cpu) or (
+            node_class.memory_kib is None and own.per_kib
+        ):
             raise ValueError("a price on cores or memory that a node does not model")
         worth += count * (
-            one.gpus * gpu + (one.cpus or 0) * own.per_cpu + (one.memory_kib or 0) * own.per_kib
+            node_class.gpus * gpu
+            + (node_class.cpus or 0) * own.per_cpu
+            + (node_class.memory_kib or 0) * own.per_kib
         )
     gains = 0.0
     for kind, jobs in counts.items():
         request = requests[kind]
         costs = []
-        for one, own, gpu in zip(classes, prices, per_gpu, strict=True):
-            if request.gpus and one.takes(request):
+        for node_class, own, gpu in zip(classes, prices, per_gpu, strict=True):
+            if request.gpus and node_class.takes(request):
                 room = own.per_part.get(request.part, 0.0) if request.part else request.gpus * gpu
                 costs.append(room + request.cpus * own.per_cpu + request.memory_kib * own.per_kib)
         if costs:

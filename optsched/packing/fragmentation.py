@@ -20,5 +20,5 @@ class FragmentationGradient(Gradient):
         return self.fragments(cpus, left, gpu_type)
 
     def points(self, growth: Array) -> Array:
-        found: Array = (100 / (1 + np.exp(growth / WHOLE))).astype(np.int64)
-        return found
+        scores: Array = (100 / (1 + np.exp(growth / WHOLE))).astype(np.int64)
+        return scores

@@ -80,7 +80,7 @@ class Gradient(Rule):
     def _scored(self, room: Room, node: int, left: list[int]) -> tuple[Array, dict[int, int]]:
         """Scores of all kinds, and what is left of the GPU that each part would take, by groups of
         kinds."""
-        found, taken = np.full(len(self.groups), LEAST), dict[int, int]()
+        scores, taken = np.full(len(self.groups), LEAST), dict[int, int]()
         after, cpus, whose = [], [], []
         # A node with more memory in the same state serves more kinds, so that memory is not looked
         # at here.
@@ -97,16 +97,16 @@ class Gradient(Rule):
                 cpus.append(room.cpus[node] - asked_cpus)
                 whose.append((int(group), rest))
         if not left:
-            found[:] = 0
+            scores[:] = 0
         elif whose:
             states = np.array([left, *after], dtype=np.int64)
             lost = self.loss(
                 np.array([room.cpus[node], *cpus], dtype=np.int64), states, self.types[node]
             )
             for (group, rest), points in zip(whose, self.points(lost[1:] - lost[0]), strict=True):
-                if group not in taken or points > found[group]:
-                    found[group], taken[group] = points, rest
-        return found[self.group], taken
+                if group not in taken or points > scores[group]:
+                    scores[group], taken[group] = points, rest
+        return scores[self.group], taken
 
 
 def typical_requests(problem: Problem) -> dict[Ask, float]:

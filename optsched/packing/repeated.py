@@ -62,8 +62,8 @@ class RepeatedJobs(Gradient):
         return lost
 
     def points(self, growth: Array) -> Array:
-        found: Array = np.rint(-growth).astype(np.int64)
-        return found
+        scores: Array = np.rint(-growth).astype(np.int64)
+        return scores
 
 
 def worth_of_rooms(problem: Problem) -> list[float]:

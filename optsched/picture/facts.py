@@ -82,7 +82,7 @@ def type_names(instance: Instance, segment: Segment) -> str | None:
 
 
 def totals(instance: Instance, plan: Plan, chart: Chart) -> Totals:
-    """Totals of a verified plan; `chart` is its layout."""
+    """Return totals of a verified plan; `chart` is its layout."""
     facts = [job_facts(instance, entry) for entry in plan.jobs]
     held_s = {
         series.name: sum(

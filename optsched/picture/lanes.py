@@ -121,9 +121,9 @@ def _colour_gpus(
             if partner is None
             else next(
                 (
-                    one
-                    for key, one in held.items()
-                    if instance.jobs[key].id == partner and _active(one, start_s)
+                    holder
+                    for key, holder in held.items()
+                    if instance.jobs[key].id == partner and _active(holder, start_s)
                 ),
                 None,
             )
@@ -134,9 +134,9 @@ def _colour_gpus(
         else:
             taken = {
                 lane
-                for key, one in held.items()
-                if key != job and _active(one, start_s)
-                for lane in one.lanes
+                for key, holder in held.items()
+                if key != job and _active(holder, start_s)
+                for lane in holder.lanes
             }
             same = (
                 before is not None and len(before.lanes) == count and not taken & set(before.lanes)

@@ -1,6 +1,7 @@
 """Tables for people, as text: what the command line prints and what `print` shows in Python."""
 
 import io
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -80,6 +81,12 @@ def solver_line(solver: str, seed: int, wall_s: float | None) -> str:
     """Return who answered, and how long it took where that is known."""
     wall = "" if wall_s is None else f", in {human(wall_s)}"
     return f"{solver}, seed {seed}{wall}"
+
+
+def counted(decisions: Iterable[str], order: Sequence[str]) -> str:
+    """Return how often each decision is there, as `3 start, 1 wait`."""
+    counts = Counter(decisions)
+    return ", ".join(f"{counts[name]:,} {name}" for name in order if counts[name])
 
 
 def gap_text(gap: float | None, status: str) -> str:

@@ -1,6 +1,5 @@
 """A round as text: what it is worth, what each capacity costs, and what is decided of each job."""
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..duration import human
@@ -9,7 +8,17 @@ from ..model.plan import Decision
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 from .facts import quantity
-from .text import MOST_JOBS, aligned, gap_text, gpus_text, headline, short, solver_line, table
+from .text import (
+    MOST_JOBS,
+    aligned,
+    counted,
+    gap_text,
+    gpus_text,
+    headline,
+    short,
+    solver_line,
+    table,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,10 +74,8 @@ def _facts(instance: Instance, solution: "RoundSolution") -> list[tuple[str, str
     if solution.fallback:
         rows.append(("fallback", solution.fallback))
     rows += [("note", note) for note in solution.notes]
-    counts = Counter(entry.decision for entry in solution.jobs)
-    if counts:
-        now = ", ".join(f"{counts[name]:,} {name}" for name in CHANGES_FIRST if counts[name])
-        rows.append(("now", now))
+    if solution.jobs:
+        rows.append(("now", counted((entry.decision for entry in solution.jobs), CHANGES_FIRST)))
     later = len(instance.jobs) - len(solution.jobs) - len(solution.never)
     if later:
         rows.append(("later", f"{later:,} not released yet or waiting for others to complete"))

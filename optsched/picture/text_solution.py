@@ -1,6 +1,5 @@
 """A solution as text: what it is worth, what is decided now, and when each job runs."""
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..duration import human
@@ -13,6 +12,7 @@ from .text import (
     WIDE,
     WIDTH,
     aligned,
+    counted,
     gap_text,
     gpus_text,
     headline,
@@ -83,9 +83,7 @@ def _totals(instance: Instance, plan: Plan) -> list[tuple[str, str]]:
     if sums.late:
         deadlines = sum(job.deadline_s is not None for job in instance.jobs)
         rows.append(("late", f"{sums.late} of {deadlines} deadlines missed"))
-    counts = Counter(entry.decision for entry in plan.jobs)
-    now = ", ".join(f"{counts[name]:,} {name}" for name in DECISIONS if counts[name])
-    return [*rows, ("now", now)]
+    return [*rows, ("now", counted((entry.decision for entry in plan.jobs), DECISIONS))]
 
 
 def _jobs(instance: Instance, plan: Plan, wide: bool) -> "Table":

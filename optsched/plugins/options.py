@@ -27,6 +27,7 @@ from typing import (
     ForwardRef,
     Literal,
     TypeVar,
+    dataclass_transform,
     get_args,
     get_origin,
     get_type_hints,
@@ -49,6 +50,15 @@ class PluginOptions:
 
 
 NO_OPTIONS = PluginOptions()
+Class = TypeVar("Class")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def declared_options(table: type[Class]) -> type[Class]:
+    """Make a class of annotated fields a declaration of options."""
+    return dataclass(frozen=True, kw_only=True)(table)
+
+
 Declared = TypeVar("Declared", bound=PluginOptions)
 T = TypeVar("T")
 

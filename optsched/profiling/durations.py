@@ -38,8 +38,8 @@ class Durations:
 
     def __init__(self, past: Iterable[Past] = ()) -> None:
         self._ended = Ended()
-        for one in past:
-            self.add(one)
+        for job in past:
+            self.add(job)
 
     def add(self, past: Past) -> None:
         """One more job has completed, the latest one."""

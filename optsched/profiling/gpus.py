@@ -36,15 +36,15 @@ class Gpus:
 
     def sample(self, at_s: float) -> list[GpuSample]:
         """A look at each GPU; one that does not answer is left out."""
-        found = []
+        samples = []
         for i, handle in enumerate(self.handles):
             with contextlib.suppress(self.nvml.NVMLError):
                 used = int(self.nvml.nvmlDeviceGetMemoryInfo(handle).used)
                 busy = None
                 with contextlib.suppress(self.nvml.NVMLError):  # MIG has no utilisation
                     busy = self.nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-                found.append(GpuSample(at_s, i, busy, max(0, used - self.used_before[i])))
-        return found
+                samples.append(GpuSample(at_s, i, busy, max(0, used - self.used_before[i])))
+        return samples
 
     def close(self) -> None:
         """Let go of the driver."""

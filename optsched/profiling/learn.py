@@ -98,11 +98,11 @@ def with_headroom(peak_gib: float) -> float:
 def _rates(profile: Profile, runs: Sequence[Measured]) -> dict[str, float]:
     """The table with measured types put in proportion to one that is measured as well: the one
     nearest to rate 1."""
-    found = dict(profile.rate)
+    rates = dict(profile.rate)
     times = step_times(runs)
     by_size: dict[tuple[int, int | None], dict[str, float]] = {}
     for (gpu_type, gpus, cpus), step_s in times.items():
-        if gpu_type in found and step_s > 0:
+        if gpu_type in rates and step_s > 0:
             by_size.setdefault((gpus, cpus), {})[gpu_type] = step_s
     for types in sorted(
         by_size.values(), key=len
@@ -111,12 +111,12 @@ def _rates(profile: Profile, runs: Sequence[Measured]) -> dict[str, float]:
             continue
         base = min(types, key=lambda gpu_type: (abs(profile.rate[gpu_type] - 1), gpu_type))
         for gpu_type, step_s in types.items():
-            found[gpu_type] = (
+            rates[gpu_type] = (
                 profile.rate[base]
                 if gpu_type == base
                 else float(f"{profile.rate[base] * types[base] / step_s:.4g}")
             )
-    return found
+    return rates
 
 
 def step_times(runs: Sequence[Measured]) -> dict[tuple[str | None, int, int | None], float]:
@@ -125,7 +125,7 @@ def step_times(runs: Sequence[Measured]) -> dict[tuple[str | None, int, int | No
     for run in runs:
         if run.step_s is not None:
             values.setdefault((run.gpu_type, run.gpus, run.cpus), []).append(run.step_s)
-    return {size: statistics.median(found[-LATEST:]) for size, found in values.items()}
+    return {size: statistics.median(times[-LATEST:]) for size, times in values.items()}
 
 
 def _median_of(count: int) -> str:

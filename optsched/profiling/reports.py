@@ -33,8 +33,8 @@ def read_hook(folder: Path) -> HookReport | None:
     reports = [_report(path) for path in sorted(folder.glob("*.jsonl"))]
     if not reports:
         return None
-    chosen = min(reports, key=lambda one: (-len(one.marks), one.rank))
-    reserved = [one.reserved_bytes for one in reports if one.reserved_bytes is not None]
+    chosen = min(reports, key=lambda report: (-len(report.marks), report.rank))
+    reserved = [report.reserved_bytes for report in reports if report.reserved_bytes is not None]
     chosen.reserved_bytes = max(reserved, default=None)
     return chosen
 
@@ -45,24 +45,24 @@ def steps_of_hook(folder: Path) -> int:
 
 
 def _report(path: Path) -> HookReport:
-    found = HookReport(rank=0)
+    report = HookReport(rank=0)
     times: dict[int, list[float]] = {}
     for line in _lines(path):
         match line:
             case ["process", int(), str(rank)] if rank.isdigit():
-                found.rank = int(rank)
+                report.rank = int(rank)
             case ["step", float(at_s), int(optimizer)]:
                 times.setdefault(optimizer, []).append(at_s)
             case ["save", float(at_s), float(took_s), size]:
-                found.saves.append((at_s, took_s, size))
+                report.saves.append((at_s, took_s, size))
             case ["load", float(at_s), float(took_s), size]:
-                found.loads.append((at_s, took_s, size))
+                report.loads.append((at_s, took_s, size))
             case ["gpu", int(), int(reserved), int()]:
-                found.reserved_bytes = max(reserved, found.reserved_bytes or 0)
-    found.optimizers = len(times)
+                report.reserved_bytes = max(reserved, report.reserved_bytes or 0)
+    report.optimizers = len(times)
     busiest = max(times.values(), key=len, default=[])
-    found.marks = [(at_s, count) for count, at_s in enumerate(busiest, 1)]
-    return found
+    report.marks = [(at_s, count) for count, at_s in enumerate(busiest, 1)]
+    return report
 
 
 def _lines(path: Path) -> Iterator[Any]:

@@ -33,20 +33,20 @@ def result(measured: Measured, cores: CoreSweep | None = None, name: str | None 
     return Result(profile=profile, measured=measured, cores=cores)
 
 
-def result_object(found: Result) -> dict[str, Any]:
+def result_object(outcome: Result) -> dict[str, Any]:
     """The object of the file: numbers to six digits, defaults left out."""
-    shown = plain(found)
+    shown = plain(outcome)
     return {
         "format": RESULT_FORMAT,
         "profile": shown["profile"],
         "measured": six_digits(shown["measured"]),
-        **({"cores": six_digits(shown["cores"])} if found.cores is not None else {}),
+        **({"cores": six_digits(shown["cores"])} if outcome.cores is not None else {}),
     }
 
 
-def dump_result(found: Result) -> str:
+def dump_result(outcome: Result) -> str:
     """The file's text."""
-    return json.dumps(result_object(found), indent=2) + "\n"
+    return json.dumps(result_object(outcome), indent=2) + "\n"
 
 
 def six_digits(value: Any) -> Any:

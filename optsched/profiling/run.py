@@ -99,29 +99,29 @@ def run(
     with output.open("wb") as out:
         started_s, offset_s = time.monotonic(), time.time() - time.monotonic()
         process = _start(setting, environment, out)
-    found = Watched(started_s=started_s)
+    watched = Watched(started_s=started_s)
     try:
         with _ended(process.pid) as ended:
-            _watch(setting, process, ended, found, reported, hook, offset_s, until_steps)
+            _watch(setting, process, ended, watched, reported, hook, offset_s, until_steps)
     finally:
         end_group(process.pid)
         process.wait()
         left = marked(f"OPTSCHED_PROFILE={hook}".encode())
         send_all(left, signal.SIGKILL)
-        found.left_behind = len(left)
-    found.exit_status = process.returncode
-    found.hook = read_hook(hook)
-    if found.asked_s is not None:
-        found.saved_bytes = _written_since(checkpoints, found.asked_s + offset_s)
-    found.output = _tail(output)
-    return found
+        watched.left_behind = len(left)
+    watched.exit_status = process.returncode
+    watched.hook = read_hook(hook)
+    if watched.asked_s is not None:
+        watched.saved_bytes = _written_since(checkpoints, watched.asked_s + offset_s)
+    watched.output = _tail(output)
+    return watched
 
 
 def _watch(
     setting: Setting,
     process: "subprocess.Popen[bytes]",
     ended: Any,
-    found: Watched,
+    watched: Watched,
     reported: Path,
     hook: Path,
     offset_s: float,
@@ -130,7 +130,7 @@ def _watch(
     import psutil
 
     root, report = psutil.Process(process.pid), Report(reported)
-    deadline_s, sample_at_s = found.started_s + setting.for_s, found.started_s
+    deadline_s, sample_at_s = watched.started_s + setting.for_s, watched.started_s
     latest: Progress | None = None
     steps = 0
     while True:
@@ -139,30 +139,30 @@ def _watch(
         progress = report.progress()
         if progress is not None and progress != latest:
             latest = progress
-            found.progress.append((min(progress.at_s - offset_s, now_s), progress))
+            watched.progress.append((min(progress.at_s - offset_s, now_s), progress))
         if gone:
-            found.ended_s = now_s
+            watched.ended_s = now_s
             return
         if now_s >= sample_at_s:
             seen = sample(root, now_s)
             if seen is not None:
-                found.host.append(seen[0])
-                found.peak_bytes = max(found.peak_bytes, seen[0].memory_bytes, seen[1])
+                watched.host.append(seen[0])
+                watched.peak_bytes = max(watched.peak_bytes, seen[0].memory_bytes, seen[1])
             if setting.nvml is not None:
-                found.gpus.extend(setting.nvml.sample(now_s))
+                watched.gpus.extend(setting.nvml.sample(now_s))
             took_s = time.monotonic() - now_s
             sample_at_s = now_s + max(SAMPLE_EVERY_S, 20 * took_s)
             if until_steps is not None and steps < until_steps:
                 steps = max(steps, steps_of_hook(hook))
         if latest is not None:
             steps = max(steps, latest.step - latest.first_step)
-        if found.asked_s is None:
+        if watched.asked_s is None:
             if now_s >= deadline_s or (until_steps is not None and steps >= until_steps):
-                found.asked_s, deadline_s = now_s, now_s + setting.grace_s
+                watched.asked_s, deadline_s = now_s, now_s + setting.grace_s
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGTERM)
-        elif now_s >= deadline_s and not found.killed:
-            found.killed = True
+        elif now_s >= deadline_s and not watched.killed:
+            watched.killed = True
             end_group(process.pid)
 
 

@@ -92,8 +92,8 @@ class Store:
         """The names of the profiles, sorted; none where there is no folder yet."""
         if not self.folder.is_dir():
             return []
-        found = (path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}"))
-        return sorted(name for name in found if NAME.fullmatch(name))
+        files = (path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}"))
+        return sorted(name for name in files if NAME.fullmatch(name))
 
     def read(self, name: str) -> Stored:
         """The profile of a name; one whose `profile` was edited in the file gets a version that
@@ -288,19 +288,19 @@ def _with_edit(stored: Stored, path: Path) -> Stored:
     return _with_version(replace(stored, by_hand=by_hand), BY_HAND, path.stat().st_mtime, notes)
 
 
-def _check(found: Stored, name: str, path: Path) -> None:
+def _check(stored: Stored, name: str, path: Path) -> None:
     """Raises InputError for what the shape of the file does not show."""
-    if found.name != name:
-        raise InputError(f"{path}: name is {found.name!r}; write {name!r}, as the file is called")
-    if not found.versions:
+    if stored.name != name:
+        raise InputError(f"{path}: name is {stored.name!r}; write {name!r}, as the file is called")
+    if not stored.versions:
         raise InputError(f"{path}: versions is empty; take back the edit that removed them")
-    first = found.versions[0].version if len(found.versions) >= KEPT_VERSIONS else 1
-    for i, version in enumerate(found.versions):
+    first = stored.versions[0].version if len(stored.versions) >= KEPT_VERSIONS else 1
+    for i, version in enumerate(stored.versions):
         if version.version != first + i:
             raise InputError(
                 f"{path}: versions[{i}].version is {version.version}; write {first + i}"
             )
-    for i, field_name in enumerate(found.by_hand):
+    for i, field_name in enumerate(stored.by_hand):
         if field_name not in FIELDS:
             raise InputError(
                 f"{path}: by_hand[{i}] is {field_name!r}, which is no field of a profile; choose "

@@ -1,4 +1,4 @@
-"""When to stop posing or solving a round."""
+"""The instant at which to stop posing or solving a round."""
 
 import math
 import time

@@ -108,7 +108,8 @@ class _Best:
         return not faults
 
     def prove(self, bound: float, source: str) -> None:
-        if bound < self.bound:
+        """Note a bound; none of a round in which jobs were left out says anything."""
+        if bound < self.bound and self.few is None:
             self.bound, self.source = bound, source
 
     def priced(self, prices: Floats) -> None:
@@ -161,8 +162,7 @@ def decide(
     posed = pose(instance, build_by, keep, started_s, budget_s)
     model, fallback, best.few = posed.model, posed.shortfall, posed.few
     if model is not None:
-        if fallback is None:
-            best.prove(model.alone, "each job alone")
+        best.prove(model.alone, "each job alone")
         checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(instance.jobs))
         request = RoundRequest(
             model=model,
@@ -170,7 +170,7 @@ def decide(
             gap=gap,
             seed=seed,
             report_packing=best.offer,
-            report_bound=best.prove if fallback is None else _proves_nothing,
+            report_bound=best.prove,
             report_prices=best.priced,
             note=best.notes.append,
             prices={} if last is None else {row.name: row.price for row in last.prices},
@@ -242,10 +242,6 @@ def _solve(solver: RoundSolver, request: RoundRequest) -> str | None:
     return None
 
 
-def _proves_nothing(bound: float, source: str) -> None:
-    """Take no bound of a round in which jobs were left out."""
-
-
 def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
     """Return the decisions of a packing, in the order of the model's jobs."""
     model = packing.model
@@ -270,9 +266,7 @@ def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
 
 def _row_prices(packing: Packing, known: Floats | None) -> tuple[RowPrice, ...]:
     model = packing.model
-    used = (
-        model.usage(packing.chosen[packing.chosen >= 0]) if len(model.rows.limits) else np.zeros(0)
-    )
+    used = model.usage(packing.chosen[packing.chosen >= 0])
     prices = np.zeros(len(model.rows.limits)) if known is None else known
     return tuple(
         RowPrice(name=row.name, capacity=row.capacity, used=float(amount), price=float(price))

@@ -1,4 +1,4 @@
-"""What a round needs to know of each active job, as columns."""
+"""All that a round needs to know of each active job, as columns."""
 
 from collections.abc import Collection
 

@@ -24,7 +24,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRef:
-    """Which instance a round belongs to; `hash` is None where it was never a file."""
+    """The instance that a round belongs to; `hash` is None where it was never a file."""
 
     name: str
     hash: str | None = None
@@ -72,7 +72,7 @@ NOUNS: tuple[type, ...] = (Mode, Slot, RoundRef, RoundValue, RowPrice, JobRound,
 
 
 def dump_round(solution: RoundSolution, texts: Texts | None = None) -> str:
-    """The round as file text, one price or job a line."""
+    """Return the round as file text, one price or job a line."""
     texts = Texts() if texts is None else texts
     texts.next_file()
     gap = solution.gap
@@ -159,10 +159,10 @@ def schema() -> dict[str, Any]:
 
 
 def file_format(data: bytes) -> str | None:
-    """What a file says it is, or None where it does not say."""
+    """Return the format that a file states, or None where it states none."""
     try:
-        found = json.loads(data)
+        content = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    stated = found.get("format") if isinstance(found, dict) else None
+    stated = content.get("format") if isinstance(content, dict) else None
     return stated if isinstance(stated, str) else None

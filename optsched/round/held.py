@@ -1,4 +1,4 @@
-"""What running jobs hold, as columns, and what that leaves of the nodes."""
+"""Holdings of running jobs, as columns, and what these leave of the nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Part = tuple[int, int, int, float]
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What a running job holds, or an option on such GPUs. `job` and `partner` are positions of
+    """The holding of a running job, or an option on such GPUs. `job` and `partner` are positions of
     active jobs.
 
     KEEP: go on at `rate`. BESIDE: start on the GPUs of the running job `partner`, which goes on at

@@ -28,8 +28,8 @@ NO_OPTION = -1
 
 
 class Kind(IntEnum):
-    """What an option does: leave a running job as it is, start (or resume) a waiting one, move a
-    running one, start a waiting one on the GPUs of a running one, or leave a running one where it
+    """The effect of an option: leave a running job as it is, start (or resume) a waiting one, move
+    a running one, start a waiting one on the GPUs of a running one, or leave a running one where it
     is without its sharing partner."""
 
     KEEP = 0
@@ -46,8 +46,8 @@ def is_second(entry: Running) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """What jobs can do, one of it each: the options of job j are `first[j]` to `first[j + 1]`, a
-    running job's first is to keep it.
+    """The things jobs can do, one of it each: the options of job j are `first[j]` to `first[j +
+    1]`, a running job's first is to keep it.
 
     `pattern` numbers what an option takes (see `Patterns`). `host` is, for an option on GPUs that a
     running job goes on holding, the position of that job, else -1: it is possible only if the host
@@ -88,8 +88,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Patterns:
-    """What options take, numbered: the `fresh` ones on free GPUs (as columns: `table`), then the
-    `holds`: first what each of the running jobs `kept` has, then options on their GPUs.
+    """The takings of options, numbered: the `fresh` ones on free GPUs (as columns: `table`), then
+    the `holds`: first what each of the running jobs `kept` has, then options on their GPUs.
 
     `gpus` and `class_sets`, which numbers the sets of node classes in use, are of all of them.
     """
@@ -142,12 +142,12 @@ class Rows:
 
     @cached_property
     def capacity(self) -> Floats:
-        """How much there is of each row."""
+        """The capacity of each row."""
         return np.array([limit.capacity for limit in self.limits], dtype=float)
 
     @cached_property
     def shared(self) -> dict[int, list[tuple[int, float]]]:
-        """What patterns take of rows that are not of nodes, as (row, amount) by pattern."""
+        """The demands of patterns on rows that are not of nodes, as (row, amount) by pattern."""
         shared = np.array([limit.what not in NODE_ROWS for limit in self.limits], dtype=bool)
         takes: dict[int, list[tuple[int, float]]] = {}
         for k in np.flatnonzero(shared[self.row]).tolist():

@@ -1,4 +1,4 @@
-"""What is free on every node while the options of a round are put in place."""
+"""Free capacity of every node while the options of a round are put in place."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -18,7 +18,7 @@ Taken = list[tuple[int, int, int]]
 
 
 class Nodes:
-    """What is free on every node, and of what all nodes share, while options are put in place one
+    """Free capacity of every node, and of what all nodes share, while options are put in place one
     by one.
 
     Nodes of a class are kept by their free GPUs, so that the fullest node that still fits is found

@@ -1,4 +1,4 @@
-"""What an option takes of the cluster: derived once for each demand, shared by all jobs that ask
+"""The demand of an option on the cluster: derived once for each demand, shared by all jobs that ask
 for the same."""
 
 from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ class Alternatives:
 
 
 NOTHING = Alternatives(())
-"""What jobs can do that must go on as they are."""
+"""The alternatives of jobs that must go on as they are."""
 
 
 Key = tuple[int, bool, int, int, float]

@@ -1,4 +1,5 @@
-"""What a round decides: who runs, where and how, how good that is, and what each capacity costs."""
+"""The decisions of a round: who runs, where and how, how good that is, and what each capacity
+costs."""
 
 import sys
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ UNPROVED = sys.float_info.max
 
 
 BY_POLICY = "policy "
-"""What the solver of a round is called before the name of the policy that decided it."""
+"""The name of the solver of a round up to that of the policy that decided it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ class RoundSolution:
 
 
 def decision(instance: Instance, job_id: str, mode: Mode | None, placement: Placement) -> Decision:
-    """What holding `placement` in `mode` from now on means for a job."""
+    """Return the decision that holding `placement` in `mode` from now on is for a job."""
     entry = instance.running_job.get(job_id)
     if entry is None:
         if mode is None:

@@ -109,7 +109,7 @@ def _host_kind(cluster: Cluster, class_of: list[int], job: Job, entry: Running) 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What a guest may do beside any host of a kind (its number), and the rates of both."""
+    """An option of a guest beside any host of a kind (its number), and the rates of both."""
 
     kind: int
     option: Option

@@ -1,4 +1,4 @@
-"""What a round solver is: the contract between `decide` and its plug-ins (entry points
+"""The round solver: the contract between `decide` and its plug-ins (entry points
 `optsched.rounds`)."""
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class RoundSolver(Protocol):
     needs: tuple[str, ...]
 
     def supports(self, model: RoundModel) -> str | None:
-        """Why this solver cannot decide this round, in one clause, or None."""
+        """Return why this solver cannot decide this round, in one clause, or None."""
         ...
 
     def solve(self, request: RoundRequest) -> None:

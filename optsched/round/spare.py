@@ -1,4 +1,4 @@
-"""What is free before anyone is preempted, and so which options need others to leave."""
+"""Free capacity before anyone is preempted, and so the options that need others to leave."""
 
 from functools import cache
 

@@ -31,8 +31,8 @@ TOGETHER = (sharing, resources, rack_uplinks, quotas, neighbours, budgets)
 def verify_round(
     instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Placement] = ()
 ) -> tuple[Violation, ...]:
-    """Every rule of DESIGN 4 and 5 that can be broken at `now_s`. Jobs that are not listed hold
-    nothing.
+    """Check every rule of DESIGN 4 and 5 that can be broken at `now_s`. Jobs that are not listed
+    hold nothing.
 
     `blocked` is held by jobs that are being saved.
     """

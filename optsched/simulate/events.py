@@ -23,7 +23,8 @@ so the order is total."""
 
 
 def first_round_s(start_s: float, round_s: float, time_s: float) -> float:
-    """The first of start, start + round, start + 2 rounds ... that is not before `time_s`."""
+    """Return the first of start, start + round, start + 2 rounds ... that is not before
+    `time_s`."""
     rounds = math.ceil((time_s - start_s) / round_s)
     while (
         start_s + rounds * round_s < time_s
@@ -56,12 +57,12 @@ class Events:
         heappush(self._heap, (time_s, kind, self._sequence, index, run))
 
     def next_s(self) -> float:
-        """When the next event comes; infinite when nothing is to come."""
+        """Return when the next event comes; infinite when nothing is to come."""
         arrival_s = self._arrivals[-1][0] if self._arrivals else math.inf
         return min(arrival_s, self._heap[0][0]) if self._heap else arrival_s
 
     def pop_instant(self) -> list[Event]:
-        """All events of the earliest instant, in order; empty when nothing is to come."""
+        """Return all events of the earliest instant, in order; empty when nothing is to come."""
         heap, arrivals = self._heap, self._arrivals
         if arrivals and (not heap or arrivals[-1][0] <= heap[0][0]):
             time_s = arrivals[-1][0]

@@ -130,7 +130,7 @@ def rounds_csv(record: Record, rounds: list[Any]) -> str:
 
 
 def rounds_total(rounds: list[Any]) -> dict[str, Any] | None:
-    """How many rounds a policy solved and how far they were from their bounds; None where it
+    """Return how many rounds a policy solved and how far they were from their bounds; None where it
     recorded no gaps."""
     gaps = [
         gap

@@ -69,7 +69,7 @@ class Record:
         return len(self.job)
 
     def plan(self) -> Plan:
-        """The segments of every job. O(rows)."""
+        """Return the segments of every job. O(rows)."""
         segments: list[list[Segment]] = [[] for _ in self.instance.jobs]
         ids = [job.id for job in self.instance.jobs]
         columns = (self.job, self.start_s, self.end_s, self.mode, self.partner, self.ending)
@@ -174,7 +174,7 @@ class Rows:
         self.decision_wall_s.append(wall_s)
 
     def record(self, instance: Instance) -> Record:
-        """What has been written, in columns."""
+        """Return what has been written, in columns."""
         mode = np.array(self.mode, dtype=np.int64)
         modes = self._modes
 

@@ -66,7 +66,7 @@ class Simulation:
 
     @property
     def done(self) -> int:
-        """Jobs completed so far."""
+        """Return the jobs completed so far."""
         return len(self.instance.jobs) - self.world.unfinished
 
     def run(
@@ -104,12 +104,12 @@ class Simulation:
         return True
 
     def record(self) -> Record:
-        """What has happened so far."""
+        """Return what has happened so far."""
         return self.world.rows.record(self.instance)
 
     def save(self) -> bytes:
-        """The simulation as it stands, to be taken up again by `restored`; only by the same version
-        of the code."""
+        """Return the simulation as it stands, to be taken up again by `restored`; only by the same
+        version of the code."""
         return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
 
     @staticmethod
@@ -127,7 +127,7 @@ def simulate(
     round_s: float | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Plan:
-    """The plan that `policy` makes of a checked instance, with every job run to its end. See
+    """Return the plan that `policy` makes of a checked instance, with every job run to its end. See
     `Simulation`."""
     simulation = Simulation(instance, policy, round_s=round_s)
     simulation.run(on_progress)

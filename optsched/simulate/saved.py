@@ -70,8 +70,8 @@ def save(simulation: Simulation, path: Path, asked: dict[str, Any]) -> None:
 
 
 def take_up(path: Path, asked: dict[str, Any]) -> Simulation:
-    """The simulation that was saved. Raises InputError where there is none, or it is not the one
-    asked for."""
+    """Return the simulation that was saved. Raises InputError where there is none, or it is not the
+    one asked for."""
     try:
         head, _, state = path.read_bytes().partition(b"\n")
         found = json.loads(head)

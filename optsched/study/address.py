@@ -57,25 +57,25 @@ def _plugged_in(command: str) -> tuple[tuple[str, str], ...]:
     """Return the packages other than our own, with their versions, whose entry points a command
     names or uses unasked."""
     names = {*re.split(r"[\s=,:;'\"]+", command), *HEURISTICS, *(name for name, _ in AUTO)}
-    found = {}
+    packages = {}
     for group in get_args(registry.Group):
         for name, entry in registry.entries(group).items():
             package = entry.module.partition(".")[0]
             if name in names and package not in OWN:
-                found[package] = entry.dist.version if entry.dist else ""
-    return tuple(sorted(found.items()))
+                packages[package] = entry.dist.version if entry.dist else ""
+    return tuple(sorted(packages.items()))
 
 
 def _code(package: str) -> Iterator[tuple[str, Path]]:
     """Yield the files of a package, also those that are no Python, but what Python makes of
     them."""
     try:
-        found = find_spec(package)
+        spec = find_spec(package)
     except (ImportError, ValueError):
         return
-    if found is not None and found.submodule_search_locations is None and found.origin:
-        yield package, Path(found.origin)
-    for folder in sorted(found.submodule_search_locations or ()) if found else ():
+    if spec is not None and spec.submodule_search_locations is None and spec.origin:
+        yield package, Path(spec.origin)
+    for folder in sorted(spec.submodule_search_locations or ()) if spec else ():
         for path in sorted(Path(folder).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 yield path.relative_to(folder).as_posix(), path

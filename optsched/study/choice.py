@@ -24,7 +24,7 @@ def chosen(
     """
     parameters, seeds = dict(study.parameters), study.seeds
     for name, text in settings:
-        values = tuple(one.strip() for one in text.split(","))
+        values = tuple(map(str.strip, text.split(",")))
         if name == "seed":
             try:
                 seeds = tuple(int(value) for value in values)
@@ -37,7 +37,7 @@ def chosen(
         else:
             known = ", ".join(sorted((*parameters, "seed")))
             raise InputError(f"--set {name}: the study has no such parameter; known are {known}")
-    instances = [one for spec in study.instances for one in _expanded(spec, limit)]
+    instances = [expanded for spec in study.instances for expanded in _expanded(spec, limit)]
     names = [instance.name for instance in instances]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
@@ -63,17 +63,17 @@ def _expanded(spec: InstanceSpec, limit: int | None) -> list[InstanceSpec]:
     if spec.files is None:
         return [spec]
     data = os.environ.get("OPTSCHED_DATA", "../shared/data")
-    found = sorted(glob.glob(spec.files.replace("{" + DATA + "}", data)), key=_natural)
-    if not found:
+    paths = sorted(glob.glob(spec.files.replace("{" + DATA + "}", data)), key=_natural)
+    if not paths:
         raise InputError(
             f"instance {spec.name}: no file matches {arguments(shlex.quote(spec.files))[0]}"
         )
-    if limit is not None and len(found) > limit:
-        found = [found[i * len(found) // limit] for i in range(limit)]
+    if limit is not None and len(paths) > limit:
+        paths = [paths[i * len(paths) // limit] for i in range(limit)]
     group = spec.group or spec.name
-    optima = _optima(spec.optimum, found, data)
+    optima = _optima(spec.optimum, paths, data)
     made = []
-    for path in found:
+    for path in paths:
         optimum = optima.get(without_ending(path))
         name = re.sub(r"[^A-Za-z0-9 ._+:-]", "-", f"{spec.name} {Path(path).name.split('.')[0]}")[
             :80
@@ -92,14 +92,15 @@ def _optima(spec: OptimumSpec | None, paths: Sequence[str], data: str) -> dict[s
         return {} if spec is None else {without_ending(path): spec for path in paths}
     table = Path(spec.file.replace("{" + DATA + "}", data))
     known = optima_in(spec, table)
-    found = {name: known[name] for path in paths if (name := without_ending(path)) in known}
-    if not found:
+    optima = {name: known[name] for path in paths if (name := without_ending(path)) in known}
+    if not optima:
         raise InputError(
             f"optima {table}: none is of any of the {len(paths)} instances; "
             f"column {spec.instance} needs their file names"
         )
     return {
-        name: OptimumSpec(objective=one.objective, value=one.value) for name, one in found.items()
+        name: OptimumSpec(objective=optimum.objective, value=optimum.value)
+        for name, optimum in optima.items()
     }
 
 

@@ -125,8 +125,7 @@ class RayCluster:
         return None
 
     def result(self, task: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._ray.get(task)
-        return found
+        return dict(self._ray.get(task))
 
     def cancel(self, pending: Sequence[Any]) -> None:
         for task in pending:
@@ -167,8 +166,7 @@ class DaskCluster:
         return None
 
     def result(self, task: Any) -> dict[str, Any]:
-        found: dict[str, Any] = task.result()
-        return found
+        return dict(task.result())
 
     def cancel(self, pending: Sequence[Any]) -> None:
         with contextlib.suppress(Exception):
@@ -205,10 +203,10 @@ def ray_cluster(on: str) -> Iterator[RayCluster]:
 def _ray_fault(error: BaseException) -> str:
     """Return the first line of the message; where a token is wanted, that."""
     causes: list[str] = []
-    one: BaseException | None = error
-    while one is not None:
-        causes.append(str(one))
-        one = one.__cause__ or one.__context__
+    cause: BaseException | None = error
+    while cause is not None:
+        causes.append(str(cause))
+        cause = cause.__cause__ or cause.__context__
     if any("InvalidAuthToken" in text for text in causes):
         return "it asks for a token; set RAY_AUTH_MODE=token, with the token in RAY_AUTH_TOKEN or ~/.ray/auth_token"  # noqa: E501
     if "ray client connection timeout" in causes[0]:

@@ -17,16 +17,18 @@ def fallbacks(results: Sequence[Result]) -> list[str]:
             reasons[result.run.method][str(reason)] += 1
     return [
         f"`{method}`: in {count:,} of {runs[method]:,} runs a heuristic answered: {reason}"
-        for method, found in reasons.items()
-        for reason, count in found.most_common()
+        for method, counts in reasons.items()
+        for reason, count in counts.most_common()
     ]
 
 
 def fallbacks_markdown(results: Sequence[Result]) -> str:
     """Return the sentences under a heading, nothing where there are none."""
-    found = fallbacks(results)
+    sentences = fallbacks(results)
     return (
-        "\n".join(["### Answers of heuristics", "", *(f"- {one}" for one in found), ""])
-        if found
+        "\n".join(
+            ["### Answers of heuristics", "", *(f"- {sentence}" for sentence in sentences), ""]
+        )
+        if sentences
         else ""
     )

@@ -8,14 +8,14 @@ SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    **{one: "\\" + one for one in "&%$#_{}"},
+    **{letter: "\\" + letter for letter in "&%$#_{}"},
 }
 
 
-def as_latex(found: Sequence[Row]) -> str:
+def as_latex(rows: Sequence[Row]) -> str:
     r"""A tabular for each instance, methods as rows; the document needs \usepackage{booktabs}."""
     parts = [r"% needs \usepackage{booktabs}"]
-    for table in instance_tables(found):
+    for table in instance_tables(rows):
         names = [column.name for column in table.columns]
         units = [f"({column.unit})" if column.unit else "" for column in table.columns]
         parts += [

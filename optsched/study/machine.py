@@ -15,14 +15,14 @@ LIBRARIES = ("ortools", "numpy")
 @cache
 def made_on() -> dict[str, str]:
     """Versions and machine by name, as a reader wants to see them."""
-    found = {"optsched": code_version(), "Python": platform.python_version()}
+    versions = {"optsched": code_version(), "Python": platform.python_version()}
     for library in LIBRARIES:
         try:
-            found[library] = version(library)
+            versions[library] = version(library)
         except PackageNotFoundError:
             continue
     return {
-        **found,
+        **versions,
         "machine": f"{_processor()}, {os.cpu_count() or 1} cores, {_memory_gib():.0f} GiB",
     }
 

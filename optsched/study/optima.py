@@ -67,7 +67,7 @@ def optima_in(spec: OptimumSpec, path: Path) -> dict[str, Optimum]:
         raise InputError(f"optima {path}: cannot be read: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"optima {path}: is no table: {error}") from None
-    found: dict[str, Optimum] = {}
+    optima: dict[str, Optimum] = {}
     for number, line in enumerate(lines, 2):
         for column in (spec.instance, spec.value):
             if column not in line:
@@ -85,10 +85,10 @@ def optima_in(spec: OptimumSpec, path: Path) -> dict[str, Optimum]:
             raise InputError(
                 f"optima {path}: line {number}: {spec.value} of {name} is {text!r}, no number"
             )
-        if found.get(name, Optimum(spec.objective, value)).value != value:
+        if optima.get(name, Optimum(spec.objective, value)).value != value:
             raise InputError(f"optima {path}: line {number}: {name} is there with two values")
-        found[name] = Optimum(spec.objective, value)
-    return found
+        optima[name] = Optimum(spec.objective, value)
+    return optima
 
 
 def without_ending(name: str) -> str:

@@ -13,6 +13,8 @@ from .design import Run, arguments
 
 MARK = "study.json"
 KIND = "optsched-study-results/1"
+STORED = ("answer", "reason", "wall_s", "cpu_s", "memory_gib", "made_on")
+"""What is written down of a result, beside the run that it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +26,9 @@ class Result:
     run: Run
     answer: dict[str, Any] | None
     reason: str | None
-    wall_s: float
-    cpu_s: float
-    memory_gib: float
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    memory_gib: float = 0.0
     made_on: dict[str, str] = field(default_factory=dict)
     address: str = ""
 
@@ -85,11 +87,10 @@ class Results:
     def find(self, run: Run, address: str) -> Result | None:
         """Return the result of a run that has been finished before."""
         try:
-            found = json.loads((self.folder / "runs" / f"{address}.json").read_bytes())
+            stored = json.loads((self.folder / "runs" / f"{address}.json").read_bytes())
         except (OSError, ValueError):
             return None
-        said = {name: found[name] for name in ("answer", "reason", "wall_s", "cpu_s", "memory_gib")}
-        return Result(run=run, **said, made_on=found.get("made_on", {}), address=address)
+        return Result(run=run, address=address, **{name: stored[name] for name in STORED})
 
     def keep(self, result: Result, kept: dict[str, bytes]) -> None:
         """Write a result down, the files beside it first. Raises InputError naming the file that
@@ -106,12 +107,7 @@ class Results:
                     "parameters": dict(run.parameters),
                     "command": run.command,
                     "version": code_version(run.command),
-                    "answer": result.answer,
-                    "reason": result.reason,
-                    "wall_s": result.wall_s,
-                    "cpu_s": result.cpu_s,
-                    "memory_gib": result.memory_gib,
-                    "made_on": result.made_on,
+                    **{name: getattr(result, name) for name in STORED},
                 }
             )
             + "\n",
@@ -126,6 +122,6 @@ def _read_by(command: str) -> list[tuple[str, int, int]]:
         for name in dict.fromkeys((word, word.rpartition("=")[2])):
             path = Path(name)
             if name and path.exists():
-                found = path.stat()
-                reads.append((name, found.st_size, found.st_mtime_ns))
+                status = path.stat()
+                reads.append((name, status.st_size, status.st_mtime_ns))
     return reads

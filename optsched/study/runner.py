@@ -61,17 +61,17 @@ def _run_study(
             hashes[source] = hashlib.sha256(path.read_bytes()).hexdigest()
         else:
             broken[source] = f"instance: {outcome.reason}"
-    found: dict[int, Result] = {}
+    finished: dict[int, Result] = {}
     open_runs: list[tuple[int, str, Task]] = []
     for i, run in enumerate(todo):
         source = run.make or run.file or ""
         if source in broken:
-            found[i] = Result(run, None, broken[source], 0.0, 0.0, 0.0)
+            finished[i] = Result(run, None, broken[source])
             continue
         address = results.address(run, hashes[source], limits, study.plans)
         known = results.find(run, address)
         if known is not None:
-            found[i] = held_against(known)
+            finished[i] = held_against(known)
             continue
         task = Task(
             command=run.command,
@@ -82,7 +82,7 @@ def _run_study(
         )
         open_runs.append((i, address, task))
     if on_start is not None:
-        on_start(len(todo), len(found))
+        on_start(len(todo), len(finished))
     tasks = [task for _, _, task in open_runs]
     with closing(
         _in_parallel(tasks, workers or 1) if cluster is None else run_on(cluster, tasks, workers)
@@ -90,14 +90,14 @@ def _run_study(
         for k, ended in outcomes:
             i, address, _ = open_runs[k]
             if isinstance(ended, Lost):  # kept nowhere: the next study tries it again
-                found[i] = Result(todo[i], None, ended.reason, 0.0, 0.0, 0.0)
+                finished[i] = Result(todo[i], None, ended.reason)
             else:
                 told = Result(run=todo[i], address=address, **ended.as_dict())
                 results.keep(told, ended.kept)
-                found[i] = held_against(told)
+                finished[i] = held_against(told)
             if on_result is not None:
-                on_result(found[i])
-    return [found[i] for i in range(len(todo))]
+                on_result(finished[i])
+    return [finished[i] for i in range(len(todo))]
 
 
 def _make(

@@ -74,7 +74,7 @@ def is_proved(result: Result) -> bool:
     """Return whether the run says that its plan is optimal."""
     answer = result.answer or {}
     levels = answer.get("levels") or [answer.get("objective")]
-    states = [one.get("status") for one in levels if isinstance(one, dict) and "status" in one]
+    states = [part.get("status") for part in levels if isinstance(part, dict) and "status" in part]
     return (
         all(state == "optimal" for state in states) if states else answer.get("status") == "optimal"
     )
@@ -115,12 +115,12 @@ def summary_table(here: Sequence[Summary]) -> tuple[list[str], list[list[str]], 
     return heads, lines, 1 + len(extra)
 
 
-def summary_markdown(found: Sequence[Summary]) -> str:
+def summary_markdown(summed: Sequence[Summary]) -> str:
     """Return the summaries as a table a group; below it the runs that contradict a known
     optimum."""
     parts = []
-    for group in dict.fromkeys(summary.group for summary in found):
-        here = [summary for summary in found if summary.group == group]
+    for group in dict.fromkeys(summary.group for summary in summed):
+        here = [summary for summary in summed if summary.group == group]
         heads, lines, words = summary_table(here)
         parts += markdown(group, heads, [[f"`{name}`", *rest] for name, *rest in lines], words)
         wrong = [
@@ -186,4 +186,4 @@ def _spread(values: Sequence[float], factor: float, digits: int, which: Sequence
         "median": statistics.median(values),
         "max": max(values),
     }
-    return [number(factor * said[one], digits) for one in which]
+    return [number(factor * said[name], digits) for name in which]

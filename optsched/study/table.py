@@ -129,11 +129,11 @@ def mean_of(value: Value, results: Sequence[Result]) -> float | None:
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def used_columns(found: Sequence[Row]) -> list[int]:
+def used_columns(table_rows: Sequence[Row]) -> list[int]:
     """Positions of the columns that say anything: some row has a value, and not all are 0. The
     value of the objective and its bound are left out where completion times are there; the gap
     stays."""
-    used = [i for i in range(len(COLUMNS)) if any(row.means[i] for row in found)]
+    used = [i for i in range(len(COLUMNS)) if any(row.means[i] for row in table_rows)]
     simulated = any(COLUMNS[i].name == "mean JCT" for i in used)
     return [i for i in used if not (simulated and COLUMNS[i].name in ("value", "bound"))]
 
@@ -159,11 +159,11 @@ class InstanceTable:
         return ["method", *self.parameters, *map(_head, self.columns)]
 
 
-def instance_tables(found: Sequence[Row]) -> list[InstanceTable]:
+def instance_tables(table_rows: Sequence[Row]) -> list[InstanceTable]:
     """Return a table for each instance, methods as rows, with the columns that say anything."""
     tables = []
-    for instance in dict.fromkeys(row.instance for row in found):
-        here = [row for row in found if row.instance == instance]
+    for instance in dict.fromkeys(row.instance for row in table_rows):
+        here = [row for row in table_rows if row.instance == instance]
         shown = used_columns(here)
         extra = parameter_names(row.parameters for row in here)
         lines = [
@@ -178,11 +178,11 @@ def instance_tables(found: Sequence[Row]) -> list[InstanceTable]:
     return tables
 
 
-def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
+def as_markdown(table_rows: Sequence[Row], methods: Sequence[Method]) -> str:
     """Return a table for each instance of no group, methods as rows; then what was published of a
     method, what is seen here against the method it names, and its note."""
     lines: list[str] = []
-    for table in instance_tables([row for row in found if row.group is None]):
+    for table in instance_tables([row for row in table_rows if row.group is None]):
         cells_of = []
         for row, (method, *given), numbers in table.lines:
             if row.failed:
@@ -190,7 +190,7 @@ def as_markdown(found: Sequence[Row], methods: Sequence[Method]) -> str:
                 numbers = [f"failed: {'; '.join(row.failed)}{runs}", *[""] * (len(numbers) - 1)]
             cells_of.append([f"`{method}`", *given, *numbers])
         lines += markdown(table.instance, table.heads, cells_of, table.words)
-    remarks = [line for method in methods if (line := _remark(found, method))]
+    remarks = [line for method in methods if (line := _remark(table_rows, method))]
     return "\n".join([*lines, *(["### Published and seen", "", *remarks, ""] if remarks else [])])
 
 
@@ -208,7 +208,7 @@ def markdown(
     return [f"### {title}", "", f"| {' | '.join(heads)} |", f"|{rule}", *table, ""]
 
 
-def _remark(found: Sequence[Row], method: Method) -> str | None:
+def _remark(table_rows: Sequence[Row], method: Method) -> str | None:
     """Return what was published of a policy, what is seen here, and why they differ."""
     if method.note is None and method.against is None:
         return None
@@ -219,21 +219,21 @@ def _remark(found: Sequence[Row], method: Method) -> str | None:
     if method.against is not None:
         parts.append(
             f"Mean JCT here against `{method.against}`: "
-            f"{', '.join(_changes(found, method)) or 'no run'}."
+            f"{', '.join(_changes(table_rows, method)) or 'no run'}."
         )
     if method.note is not None:
         parts.append(method.note)
     return f"- `{method.name}`: {' '.join(parts)}"
 
 
-def _changes(found: Sequence[Row], method: Method) -> list[str]:
+def _changes(table_rows: Sequence[Row], method: Method) -> list[str]:
     other = {
         (row.instance, row.parameters): row.means[0]
-        for row in found
+        for row in table_rows
         if row.method == method.against
     }
     changes = []
-    for row in found:
+    for row in table_rows:
         base = other.get((row.instance, row.parameters))
         if row.method == method.name and base and row.means[0] is not None:
             changes.append(f"{row.instance} {100 * (row.means[0] / base - 1):+.1f} %")
@@ -247,7 +247,11 @@ def published_of(method: Method) -> str | None:
         return None
     name = words[words.index("--policy") + 1]
     return next(
-        (one.source.published for one in listed("policies") if one.name == name and one.source),
+        (
+            policy.source.published
+            for policy in listed("policies")
+            if policy.name == name and policy.source
+        ),
         None,
     )
 

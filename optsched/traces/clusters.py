@@ -1,6 +1,7 @@
 """The clusters of traces that come without a list of machines: nodes from `v100=288,p100=96`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError
@@ -43,9 +44,18 @@ def alike(
     ]
 
 
-def cluster_of(
-    specification: str, gpus_per_node: int, *, cpus_per_gpu: int | None = None
-) -> Cluster:
+def with_each(cluster: Cluster, **fields: Callable[[Node], Any]) -> Cluster:
+    """Return the cluster with these fields of each node, told of the node."""
+    return replace(
+        cluster,
+        nodes=tuple(
+            replace(node, **{name: value(node) for name, value in fields.items()})
+            for node in cluster.nodes
+        ),
+    )
+
+
+def cluster_of(specification: str, gpus_per_node: int) -> Cluster:
     """Return nodes of `gpus_per_node` GPUs for `v100=288,p100=96` (GPUs by type; the last node of a
     type may be smaller).
 
@@ -72,7 +82,6 @@ def cluster_of(
         for node in alike(
             gpu_type,
             sizes(count, gpus_per_node),
-            cpus_per_gpu,
             gpu_type=gpu_type,
             gpu_memory_gib=GPU_MEMORY_GIB.get(gpu_type),
         )

@@ -85,7 +85,12 @@ def bound_s(instance: Instance, gang: str) -> float:
         if job.gpus == 8 and (job.submit_s, job.id) < (own.submit_s, own.id)
     ]
     others = 2 * any(job.gpus == 8 and job not in older and job is not own for job in instance.jobs)
-    return patience_s(8, own.work_s + setup_s) + (2 * len(older) + others + 1) * longest_s + 1.0
+    there = [job for job in instance.jobs if job.submit_s <= own.submit_s]
+    backlog_s = sum(job.gpus * (job.work_s + setup_s) for job in there) / (
+        8 * len(instance.cluster.nodes)
+    )
+    patience = patience_s(8, own.work_s + setup_s, backlog_s)
+    return patience + (2 * len(older) + others + 1) * longest_s + 1.0
 
 
 @pytest.mark.parametrize("policy", RESERVING)

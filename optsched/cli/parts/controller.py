@@ -42,17 +42,17 @@ def all_jobs(
     client: Client, *, everybody: bool, finished: bool, most: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Return jobs of a queue, page by page, `most` at the most, and how many there are."""
-    found: list[dict[str, Any]] = []
+    jobs: list[dict[str, Any]] = []
     page: str | None = None
     while True:
         answer = client.get(
             "/v1/jobs",
             all=everybody,
             finished=finished,
-            limit=max(1, min(1000, most - len(found))),
+            limit=max(1, min(1000, most - len(jobs))),
             page=page,
         )
-        found += answer["jobs"]
+        jobs += answer["jobs"]
         page = answer["next"]
-        if page is None or len(found) >= most:
-            return found, answer["total"]
+        if page is None or len(jobs) >= most:
+            return jobs, answer["total"]

@@ -28,7 +28,7 @@ _forecasts = threading.BoundedSemaphore(MOST_FORECASTS)
 
 
 def explained(service: Service, caller: Caller, name: str) -> Explained:
-    """Why a job is where it is. Jobs that the caller does not see are counted, not named."""
+    """Return why a job is where it is. Jobs that the caller does not see are counted, not named."""
     now = service.ask(snapshot)
     visible(now.state, caller, name)
     found = explain_job(now, name, names=caller.all_jobs)
@@ -36,8 +36,8 @@ def explained(service: Service, caller: Caller, name: str) -> Explained:
 
 
 def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
-    """What would become of the present jobs. Raises HttpError: 404 for jobs that the caller does
-    not see, 422 for what makes no sense here, 503 where too many ask at once."""
+    """Return what would become of the present jobs. Raises HttpError: 404 for jobs that the caller
+    does not see, 422 for what makes no sense here, 503 where too many ask at once."""
     now = service.ask(snapshot)
     for name in (body.job, body.without):
         if name is not None:
@@ -81,7 +81,7 @@ def _job(asked: Hypothetical, caller: Caller, now: Snapshot) -> Job:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity."""
+    """Return a value without infinity, which JSON has not."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -31,6 +31,8 @@ Wanted = dict[Label, Literal["required", "forbidden"]]
 OwnLabel = Annotated[str, MinLen(1), MaxLen(63)]
 """A label of a job, in the name space of its user."""
 Near = dict[OwnLabel, Literal["node", "rack"]]
+Few = Field(max_length=64)
+Types = Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)]
 Variable = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Image = Annotated[
     str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
@@ -69,13 +71,13 @@ class SubmitBody:
     memory_gib_per_gpu: Gib | None = None
     memory_gib: Gib | None = None
     gpu_memory_gib: Gib | None = None
-    gpu_types: Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)] | None = None
+    gpu_types: Types | None = None
     min_nodes: PositiveCount | None = None
     max_nodes: PositiveCount | None = None
-    labels: Annotated[tuple[OwnLabel, ...], Field(max_length=64)] = ()
-    node_labels: Annotated[Wanted, Field(max_length=64)] = field(default_factory=dict)
-    affinity: Annotated[Near, Field(max_length=64)] = field(default_factory=dict)
-    anti_affinity: Annotated[Near, Field(max_length=64)] = field(default_factory=dict)
+    labels: Annotated[tuple[OwnLabel, ...], Few] = ()
+    node_labels: Annotated[Wanted, Few] = field(default_factory=dict)
+    affinity: Annotated[Near, Few] = field(default_factory=dict)
+    anti_affinity: Annotated[Near, Few] = field(default_factory=dict)
     duration_s: Duration | None = None
     total_steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
     weight: Weight = 1.0
@@ -83,7 +85,7 @@ class SubmitBody:
     tenant: Short | None = None
     deadline_s: Instant | None = None
     after: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
-    resources: Annotated[dict[Short, Amount], Field(max_length=64)] = field(default_factory=dict)
+    resources: Annotated[dict[Short, Amount], Few] = field(default_factory=dict)
     preemptible: bool = True
     saves: bool | None = None
     retries: Annotated[int, Field(ge=0, le=1000)] = 0
@@ -104,7 +106,7 @@ class Hypothetical:
     gpus: Count = 1
     cpus: PositiveCount | None = None
     duration_s: Duration
-    gpu_types: Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)] | None = None
+    gpu_types: Types | None = None
     weight: Weight = 1.0
 
 

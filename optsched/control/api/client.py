@@ -56,7 +56,7 @@ class Client:
     def __init__(
         self, *, path: Path | None = None, url: str | None = None, token: str | None = None
     ) -> None:
-        """With `path` over a unix socket, else over `url` with `token`. Raises InputError for a
+        """Ask over a unix socket at `path`, else over `url` with `token`. Raises InputError for a
         faulty URL."""
         self._path = path
         self._token = token

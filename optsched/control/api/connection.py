@@ -119,7 +119,7 @@ class Connection(H11Protocol):
             super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """The answer to what is no HTTP, as JSON as all others."""
+        """Answer what is no HTTP, as JSON as all others."""
         self._come()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.write(_plain_response(400, "Bad Request", "this is no HTTP/1.1 request"))
@@ -127,7 +127,8 @@ class Connection(H11Protocol):
 
 
 def peer_uid(transport: asyncio.BaseTransport) -> int | None:
-    """The user at the other end of a unix socket, when it connected; None for other sockets."""
+    """Return the user at the other end of a unix socket, when it connected; None for other
+    sockets."""
     connected = transport.get_extra_info("socket")
     if connected is None or connected.family != socket.AF_UNIX:
         return None

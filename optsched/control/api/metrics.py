@@ -44,60 +44,49 @@ def _families(controller: Controller) -> "list[Metric]":
 
     families: list[Metric] = []
 
-    def gauges(name: str, help: str, *labels: str, of: Iterable[tuple[Any, ...]]) -> None:
-        """Add a gauge with, for each value, that of each label before it."""
-        gauge = GaugeMetricFamily(name, help, labels=labels)
+    def add(
+        name: str,
+        help: str,
+        *labels: str,
+        of: Iterable[tuple[Any, ...]],
+        kind: Any = GaugeMetricFamily,
+    ) -> None:
+        """Add a family with, for each value, that of each label before it."""
+        family = kind(f"optsched_{name}", help, labels=labels)
         for *values, amount in of:
-            gauge.add_metric(values, amount)
-        families.append(gauge)
+            family.add_metric(values, amount)
+        families.append(family)
 
     state, statuses = controller.state, controller.statuses
     nodes = [status.node for status in statuses]
     held = amounts(attempt.placement for attempt in state.live_attempts())
-    gauges(
-        "optsched_gpus",
-        "GPUs of each node.",
-        "node",
-        "gpu_type",
-        of=((node.name, node.gpu_type or "", node.gpus) for node in nodes),
-    )
-    gauges(
-        "optsched_gpus_in_use",
-        "GPUs that jobs hold.",
-        "node",
-        of=((node.name, held.get(node.name, [0])[0]) for node in nodes),
-    )
-    gauges(
-        "optsched_node_usable",
-        "1 where a node takes jobs.",
-        "node",
-        of=((status.node.name, float(status.usable)) for status in statuses),
-    )
+    gpus = ((node.name, node.gpu_type or "", node.gpus) for node in nodes)
+    add("gpus", "GPUs of each node.", "node", "gpu_type", of=gpus)
+    in_use = ((node.name, held.get(node.name, [0])[0]) for node in nodes)
+    add("gpus_in_use", "GPUs that jobs hold.", "node", of=in_use)
+    usable = ((status.node.name, float(status.usable)) for status in statuses)
+    add("node_usable", "1 where a node takes jobs.", "node", of=usable)
     jobs = state.jobs.values()
     counts = dict.fromkeys(get_args(Status), 0) | Counter(job.status for job in jobs)
     going_on = ((status, many) for status, many in counts.items() if status not in FINISHED)
-    gauges("optsched_jobs", "Jobs that have not finished.", "status", of=going_on)
-    finished = CounterMetricFamily(
-        "optsched_jobs_finished", "Jobs that have finished.", labels=["status"]
-    )
-    for status in FINISHED:
-        finished.add_metric([status], counts[status])
-    families.append(finished)
+    add("jobs", "Jobs that have not finished.", "status", of=going_on)
+    done = ((status, counts[status]) for status in FINISHED)
+    counter = CounterMetricFamily
+    add("jobs_finished", "Jobs that have finished.", "status", of=done, kind=counter)
     for name, text, amount in (
         ("preemptions", "Times a job was preempted.", sum(job.preemptions for job in jobs)),
         ("failures", "Attempts that failed.", sum(job.failures for job in jobs)),
         ("rounds", "Rounds that were decided.", state.round),
         ("journal_events", "Events in the journal.", controller.journal.last),
     ):
-        families.append(CounterMetricFamily(f"optsched_{name}", text, value=amount))
+        add(name, text, of=[(amount,)], kind=counter)
     states = Counter(seen.state for seen in controller.observed.values())
-    unreachable = states[AttemptState.UNREACHABLE]
-    gauges("optsched_attempts_unreachable", "Attempts nobody answers for.", of=[(unreachable,)])
+    unreachable = [(states[AttemptState.UNREACHABLE],)]
+    add("attempts_unreachable", "Attempts nobody answers for.", of=unreachable)
     last = controller.last_round
     if last is not None:
-        gauges("optsched_round_gap", "Proven gap of the last round.", of=[(last.gap,)])
-        wall_s = controller.round_s
-        gauges("optsched_round_seconds", "Seconds the last round took.", of=[(wall_s,)])
+        add("round_gap", "Proven gap of the last round.", of=[(last.gap,)])
+        add("round_seconds", "Seconds the last round took.", of=[(controller.round_s,)])
         prices = ((row.name, row.price) for row in last.prices)
-        gauges("optsched_price", "What one unit of a capacity costs.", "capacity", of=prices)
+        add("price", "What one unit of a capacity costs.", "capacity", of=prices)
     return families

@@ -111,11 +111,11 @@ def _query_parameters(kind: type) -> Iterator[dict[str, Any]]:
 def _schema(kind: Any, nouns: tuple[type, ...], schemas: dict[str, Any]) -> dict[str, Any]:
     """Return a reference to the schema of a type, which is put into `schemas` with all it refers
     to; other types in place."""
-    found: dict[str, Any] = adapter(kind, nouns).json_schema(
+    schema: dict[str, Any] = adapter(kind, nouns).json_schema(
         ref_template="#/components/schemas/{model}"
     )
-    schemas.update(found.pop("$defs", {}))
+    schemas.update(schema.pop("$defs", {}))
     if not isinstance(kind, type):
-        return found
-    schemas[kind.__name__] = found
+        return schema
+    schemas[kind.__name__] = schema
     return {"$ref": f"#/components/schemas/{kind.__name__}"}

@@ -14,9 +14,9 @@ MOST_BYTES = 1 << 20
 def read_output(
     path: str, owner_uid: int, *, tail_bytes: int, start: int | None
 ) -> tuple[str, int, int, int]:
-    """Text, its first byte, the byte after it, and the size of the file: its last `tail_bytes`, or
-    all from `start`, at most 1 MiB. Ends at a whole character; bytes that are no UTF-8 are
-    replaced.
+    """Return text, its first byte, the byte after it, and the size of the file: its last
+    `tail_bytes`, or all from `start`, at most 1 MiB. Ends at a whole character; bytes that are no
+    UTF-8 are replaced.
 
     A user may put a link in the place of a file: only a regular file of `owner_uid` with one name
     is read. Raises HttpError 404.

@@ -54,7 +54,7 @@ class Access:
         self.own_name = user_name(self.own_uid)
 
     def of_user(self, uid: int) -> Caller:
-        """The caller that is this user."""
+        """Return the caller that is this user."""
         name = user_name(uid)
         trusted = uid in (0, self.own_uid)
         return Caller(uid, name, trusted or name in self._administrators, trusted)
@@ -62,8 +62,8 @@ class Access:
     def of_request(
         self, uid: int | None, headers: Mapping[str, str], *, for_metrics: bool = False
     ) -> Caller:
-        """The caller of a request that came from user `uid` over the socket, or None over the port,
-        where one `for_metrics` may come with their own token, too.
+        """Return the caller of a request that came from user `uid` over the socket, or None over
+        the port, where one `for_metrics` may come with their own token, too.
 
         Raises HttpError (401, 403).
         """
@@ -102,7 +102,7 @@ def _same(given: str, token: str | None) -> bool:
 
 
 def user_name(uid: int) -> str:
-    """The name of a user; the number where the host knows none."""
+    """Return the name of a user; the number where the host knows none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -11,8 +11,8 @@ SOCKET, TOKEN, METRICS_TOKEN = "api.sock", "token", "metrics-token"
 
 @contextmanager
 def short(path: Path) -> Iterator[str]:
-    """The address of a socket at `path`, by a link in /proc, as addresses may have no more than 107
-    bytes.
+    """Yield the address of a socket at `path`, by a link in /proc, as addresses may have no more
+    than 107 bytes.
 
     Raises OSError where its folder cannot be opened.
     """

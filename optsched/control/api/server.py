@@ -128,8 +128,8 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
 
 
 def read_token(path: Path) -> str:
-    """The token in a file, which is made where there is none. Raises InputError where others may
-    read it."""
+    """Return the token in a file, which is made where there is none. Raises InputError where others
+    may read it."""
     try:
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -167,7 +167,7 @@ def _listen_on_port(port: int) -> socket.socket:
 
 
 def _listen_at(path: Path) -> socket.socket:
-    """A socket at `path` that everybody may connect to; one that a controller left behind is
+    """Return a socket at `path` that everybody may connect to; one that a controller left behind is
     replaced."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

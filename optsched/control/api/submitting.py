@@ -167,8 +167,8 @@ def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | N
 def _check_limits(
     body: SubmitBody, caller: Caller, tenant: str | None, controller: Controller
 ) -> None:
-    """Weight and priority are at the cost of others: only operators may ask for more than
-    cluster.toml allows."""
+    """Check weight and priority, which are at the cost of others: only operators may ask for more
+    than cluster.toml allows."""
     if caller.all_jobs:
         return
     whose = f"jobs of {caller.name}" + (f" in tenant {tenant}" if tenant else "")
@@ -255,8 +255,8 @@ def _profile(body: SubmitBody, caller: Caller, command: str, controller: Control
 
 
 def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> None:
-    """The job as a round will see it, so that no round ever meets a faulty one. Raises HttpError
-    422."""
+    """Check the job as a round will see it, so that no round ever meets a faulty one. Raises
+    HttpError 422."""
     nodes = (
         tuple(status.node for status in controller.statuses) or controller.settings.cluster.nodes
     )
@@ -290,7 +290,7 @@ def _check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> N
 
 
 def _on_more_nodes(cluster: Cluster, job: Job) -> str:
-    """What to add where it could run on several nodes."""
+    """Return what to add where it could run on several nodes."""
     for count in range(2, min(gang(job), len(cluster.nodes)) + 1):
         if Catalogue.of(cluster).fits_somewhere(replace(job, min_nodes=count, max_nodes=count)):
             return f"; if its command is to run on each of {count} nodes, add --nodes {count} (min_nodes in a request)"  # noqa: E501

@@ -11,7 +11,6 @@ from ..explain.explaining import Explained
 from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
 from ..journal.state import Attempt, LiveJob, Status
-from ..out_of_order import out_of
 from ..what_if.words import Foretold
 from ..work_left import work_left_s
 
@@ -369,7 +368,7 @@ def _why_it_holds(controller: Controller, job: LiveJob, live: Attempt) -> str | 
     why = controller.left_out.get(job.id)
     if why is not None:
         return f"it goes on, and rounds are decided without it: {why}"
-    broken = out_of(controller.state, live)
+    broken = controller.state.out_of(live)
     if broken:
         return f"of what it runs on is out of order: {', '.join(broken)}"
     seen = controller.observed.get(live.key)

@@ -110,12 +110,17 @@ class Obstacles:
         usable = None if self._usable is None else Catalogue.of(self._usable, self._tenants)
         if usable and (not usable.cluster.nodes or why_never(usable, job) is not None):
             return Obstacle("full", "it could only run on nodes that take no jobs now")
+        return self._taken(job)
+
+    def _taken(self, job: Job) -> Obstacle | None:
+        """Return what others hold of what a job needs, its quota first."""
         ties = self._domains.ties(job)
-        if quota is None and not any(self._held) and ties is None:
+        if not any(self._held) and ties is None:
             return None
-        modes = [option.mode for option in Catalogue.of(self._cluster).options(job)]
+        catalogue = Catalogue.of(self._cluster)
+        modes = [option.mode for option in catalogue.options(job)]
         if ties is not None:
-            able = {name for mode in modes for name in Catalogue.of(self._cluster).room(job, mode)}
+            able = {name for mode in modes for name in catalogue.room(job, mode)}
             nodes = sum(1 << self._cluster.node_order[name] for name in able)
             why = self._domains.why_closed(ties, nodes)
             if why is not None:

@@ -15,7 +15,6 @@ from ..journal.events import AttemptEnded
 from ..journal.log import place
 from ..journal.state import ENDED_AS, Attempt, LiveJob, Status
 from ..learned import NEVER_S
-from ..out_of_order import out_of
 from ..present import as_running, guarded
 from ..what_if.snapshot import Snapshot
 from .round_says import round_says
@@ -94,7 +93,7 @@ def _sentences(
     else:
         yield from _running(snapshot, job, attempt, facts, names)
         yield from _attempts(job.attempts[:-1])
-        broken = out_of(snapshot.state, attempt)
+        broken = snapshot.state.out_of(attempt)
         if broken:
             facts["out"] = list(broken)
             listed = ", ".join(broken)

@@ -38,17 +38,17 @@ def round_says(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: b
             refill=solution.refill,
             blocked=snapshot.blocked,
         )
-        found = Explainer(model, solution).job(job.id)
+        explanation = Explainer(model, solution).job(job.id)
     except InputError:
         return []  # nodes have come or gone since that round
     ago = human(max(0.0, snapshot.now_s - instance.now_s))
-    masked = with_sentence(instance, _masked(found, seen))
+    masked = with_sentence(instance, _masked(explanation, seen))
     facts["round"] = plain(masked)
     said = [f"The last round, {ago} ago: {masked.sentence}"]
-    if found.state == "wait":
-        if found.best is not None and found.best.mode.gpus:
+    if explanation.state == "wait":
+        if explanation.best is not None and explanation.best.mode.gpus:
             said += _ahead(model, job, seen, facts)
-        said += _what_would_change(snapshot, model, job, found, facts)
+        said += _what_would_change(snapshot, model, job, explanation, facts)
     return said
 
 
@@ -77,12 +77,16 @@ def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) 
 
 
 def _what_would_change(
-    snapshot: Snapshot, model: RoundModel, job: LiveJob, found: Explanation, facts: dict[str, Any]
+    snapshot: Snapshot,
+    model: RoundModel,
+    job: LiveJob,
+    explanation: Explanation,
+    facts: dict[str, Any],
 ) -> list[str]:
     said = []
     weight, instance = job.submission.job.weight, model.instance
     if model.objective.is_linear:
-        factor = _factor(found)
+        factor = _factor(explanation)
         if factor is not None:
             facts["weight_needed"] = weight * factor
             said.append(
@@ -92,7 +96,7 @@ def _what_would_change(
     forbidden = [
         entry for entry in instance.running if not may_preempt(instance, entry) and entry.mode.gpus
     ]
-    if forbidden and found.best is not None:
+    if forbidden and explanation.best is not None:
         gpus = sum(entry.mode.gpus for entry in forbidden)
         facts["gpus_not_preemptible"] = gpus
         said.append(
@@ -108,10 +112,10 @@ def _what_would_change(
     return said
 
 
-def _factor(found: Explanation) -> float | None:
+def _factor(explanation: Explanation) -> float | None:
     """Return by how much its value must grow for it to run in place of what runs, or None where
     that is not all it lacks."""
-    best, swap = found.best, found.swap
+    best, swap = explanation.best, explanation.swap
     if swap is None:
         return None
     factors = []
@@ -122,9 +126,9 @@ def _factor(found: Explanation) -> float | None:
     return max(factors) * 1.01 if factors else None
 
 
-def _masked(found: Explanation, seen: Names) -> Explanation:
+def _masked(explanation: Explanation, seen: Names) -> Explanation:
     """Return the explanation without the names of jobs that are not to be named."""
-    swap = found.swap
+    swap = explanation.swap
     if swap is not None:
         shown = [leaver for leaver in swap.leavers if seen.shown(leaver.id)]
         for preempted in (True, False):
@@ -137,10 +141,10 @@ def _masked(found: Explanation, seen: Names) -> Explanation:
                 shown.append(_together(others, preempted))
         swap = replace(swap, leavers=tuple(shown))
     return replace(
-        found,
+        explanation,
         swap=swap,
-        makes_way_for=seen.texts(found.makes_way_for),
-        takes_from=seen.texts(found.takes_from),
+        makes_way_for=seen.texts(explanation.makes_way_for),
+        takes_from=seen.texts(explanation.takes_from),
     )
 
 

@@ -109,7 +109,7 @@ def _with_status(snapshot: Snapshot, name: str) -> str:
 
 
 def _claimed(snapshot: Snapshot, job: LiveJob, seen: Names) -> list[str]:
-    """It has a place, which somebody has yet to leave."""
+    """Return what is to be said of a job that has a place, which somebody has yet to leave."""
     claim = snapshot.state.claims[job.id]
     nodes = {slot.node for slot in claim.placement}
     leaving = [

@@ -242,14 +242,14 @@ LIVE_NOUNS = (*NOUNS, Submission, Progress, Claim, *KINDS.values())
 
 
 def dump_event(event: Event) -> str:
-    """The event's fields as JSON, defaults left out; what is no Unicode text (a lone surrogate) is
-    a question mark."""
+    """Return the event's fields as JSON, defaults left out; what is no Unicode text (a lone
+    surrogate) is a question mark."""
     text = json.dumps(plain(event), separators=(",", ":"), ensure_ascii=False)
     return text.encode(errors="replace").decode()
 
 
 def load_event(kind: str, body: str) -> Event:
-    """The event of that kind. Raises ValueError where the text is none."""
+    """Return the event of that kind. Raises ValueError where the text is none."""
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind of event")
     event: Event = adapter(KINDS[kind], LIVE_NOUNS).validate_json(body)

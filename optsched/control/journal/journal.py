@@ -98,7 +98,7 @@ class RoundEntry:
 
     @property
     def gap(self) -> float:
-        """(bound - value) / |value|."""
+        """Return (bound - value) / |value|."""
         if self.bound <= self.value:
             return 0.0
         return (self.bound - self.value) / abs(self.value) if self.value else float("inf")

@@ -68,7 +68,8 @@ class BugLog:
 
 
 def line(at_s: float, event: Event) -> str | None:
-    """The event in one line with its local time; None where it says nothing new to anybody."""
+    """Return the event in one line with its local time; None where it says nothing new to
+    anybody."""
     text = sentence(event)
     if text is None:
         return None
@@ -116,7 +117,7 @@ def _node(event: NodeSeen) -> str:
 
 
 def place(placement: Placement) -> str:
-    """Nodes with their GPUs or cores: `a100-0 (8 GPUs), a100-1 (8 GPUs)`."""
+    """Return nodes with their GPUs or cores: `a100-0 (8 GPUs), a100-1 (8 GPUs)`."""
     if not placement:
         return "no node"
     return ", ".join(

@@ -178,6 +178,24 @@ class State:
         """Return all attempts that may hold something."""
         return (live for job in self.open.values() if (live := job.live) is not None)
 
+    def idle_out(self, node: str, room: int) -> int:
+        """Return how many of the `room` GPUs that no attempt holds there are not to be given away:
+        those that are out and that no attempt is known to hold."""
+        seen = self.nodes.get(node)
+        if seen is None or not seen.out:
+            return 0
+        held = {gpu for attempt in self.live_attempts() for gpu in attempt.gpu_ids.get(node, ())}
+        return max(0, min(room, len(set(seen.out) - held)))
+
+    def out_of(self, attempt: Attempt) -> tuple[str, ...]:
+        """Return the GPUs that an attempt holds and that are out, each with its node."""
+        return tuple(
+            f"{gpu} on {node}"
+            for node, ids in attempt.gpu_ids.items()
+            for gpu in ids
+            if node in self.nodes and gpu in self.nodes[node].out
+        )
+
     def awaited(self, job: LiveJob) -> list[str]:
         """Return the predecessors that have not completed."""
         return [

@@ -26,10 +26,10 @@ WORDS = {
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 900, 360, 80, 50, 60
 
 
-def svg(found: Regret) -> str:
-    """The picture as SVG text: a bar for each hour in which jobs were released, a line where the
-    bound of its jobs is."""
-    slices = found.slices
+def svg(regret: Regret) -> str:
+    """Return the picture as SVG text: a bar for each hour in which jobs were released, a line where
+    the bound of its jobs is."""
+    slices = regret.slices
     most_s = max(max(hour.mean_s, hour.bound_s) for hour in slices) or 1.0
     tall = HEIGHT - BOTTOM - TOP
     step = (WIDTH - LEFT - 20) / len(slices)
@@ -38,8 +38,8 @@ def svg(found: Regret) -> str:
         f'{WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<text x="{LEFT}" y="18" font-size="14">Mean completion time by hour of release: '
-        f"{human(found.mean_s)}, bound "
-        f"{human(found.bound_s)} over all {found.jobs} jobs</text>",
+        f"{human(regret.mean_s)}, bound "
+        f"{human(regret.bound_s)} over all {regret.jobs} jobs</text>",
     ]
     drawn += _key()
     for k in range(5):

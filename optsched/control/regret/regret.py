@@ -76,7 +76,7 @@ class Regret:
 
     @property
     def gap(self) -> float:
-        """(mean - bound) / mean."""
+        """Return (mean - bound) / mean."""
         return max(0.0, self.mean_s - self.bound_s) / self.mean_s if self.mean_s else 0.0
 
 

@@ -9,7 +9,6 @@ from ...model.cluster import Node
 from ...model.instance import Instance, Placement, Running, Suspended
 from ...model.job import Job
 from ..journal.state import LiveJob
-from ..out_of_order import idle_out
 from ..present import LEAST_WORK_S, as_running, as_suspended, as_waiting, guarded, ran_before
 from .snapshot import Snapshot
 
@@ -84,23 +83,21 @@ def outlook(snapshot: Snapshot) -> Outlook:
         running=tuple(running),
         suspended=tuple(suspended),
     )
-    notes = []
+    notes = tuple(_notes(snapshot, lost, len(left_out)))
+    return Outlook(instance, {name: state.jobs[name].submit_s for name in jobs}, left_out, notes)
+
+
+def _notes(snapshot: Snapshot, lost: int, left_out: int) -> Iterator[str]:
+    """Yield what is seen more simply than it is."""
     if lost:
-        notes.append(
-            f"{lost} job{'s' * (lost != 1)} nobody can tell of {'are' if lost > 1 else 'is'} "
-            "taken to run on"
-        )
+        verb = "are" if lost > 1 else "is"
+        yield f"{lost} job{'s' * (lost != 1)} nobody can tell of {verb} taken to run on"
     closed = [status.node.name for status in snapshot.statuses if not status.usable]
     if closed:
-        notes.append(f"nodes that take no jobs now never do: {', '.join(closed)}")
+        yield f"nodes that take no jobs now never do: {', '.join(closed)}"
     if left_out:
-        many = f"{len(left_out)} job{'s' * (len(left_out) != 1)}"
-        notes.append(
-            f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one"
-        )
-    return Outlook(
-        instance, {name: state.jobs[name].submit_s for name in jobs}, left_out, tuple(notes)
-    )
+        many = f"{left_out} job{'s' * (left_out != 1)}"
+        yield f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one"
 
 
 def _pausing(job: LiveJob) -> Job:
@@ -146,7 +143,7 @@ def _nodes(snapshot: Snapshot, running: list[Running], aside: list[Placement]) -
         node = status.node
         gpus, cpus = held.get(node.name, (0, 0))
         if status.usable:
-            out = idle_out(snapshot.state, node.name, node.gpus - gpus)
+            out = snapshot.state.idle_out(node.name, node.gpus - gpus)
             gpus, cpus = node.gpus - out, node.cpus or 0
         elif node.name not in held:
             continue

@@ -39,19 +39,19 @@ def classes(instance: Instance) -> Classes:
     )
 
 
-def isolated_s(instance: Instance, found: Classes, work_s: Floats, jobs: Floats) -> Floats:
+def isolated_s(instance: Instance, job_classes: Classes, work_s: Floats, jobs: Floats) -> Floats:
     """Run time of each job with one of `jobs` equal shares of the cluster's GPUs:
     `objectives.isolated_s`, which has all jobs of the instance there, for many jobs at once."""
-    most = max((len(choices) for choices in found.options), default=0)
+    most = max((len(choices) for choices in job_classes.options), default=0)
     total = instance.cluster.total_gpus
     best = np.full(len(work_s), np.inf)
     for k in range(most):
         rate = np.array(
-            [choices[k].rate if k < len(choices) else 0.0 for choices in found.options]
-        )[found.of_job]
+            [choices[k].rate if k < len(choices) else 0.0 for choices in job_classes.options]
+        )[job_classes.of_job]
         gpus = np.array(
-            [choices[k].mode.gpus if k < len(choices) else 0 for choices in found.options]
-        )[found.of_job]
+            [choices[k].mode.gpus if k < len(choices) else 0 for choices in job_classes.options]
+        )[job_classes.of_job]
         there = rate > 0
         stretch = np.maximum(1.0, gpus[there] * jobs[there] / total) if total else 1.0
         best[there] = np.minimum(best[there], work_s[there] / rate[there] * stretch)

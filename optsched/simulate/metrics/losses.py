@@ -39,12 +39,12 @@ class GpuTime:
     lost_by_cause: dict[Ending, float]
 
 
-def gpu_time(rows: Record, stays: Stays, found: Classes) -> GpuTime:
-    """The GPU time of a record in the order of `by_job`."""
+def gpu_time(rows: Record, stays: Stays, job_classes: Classes) -> GpuTime:
+    """Return the GPU time of a record in the order of `by_job`."""
     gpus = gpus_held(rows)
     length_s = rows.end_s - rows.start_s
     overhead_s = np.clip(rows.overhead_s, 0.0, length_s)
-    checkpoint_s = _checkpoint_s(rows, stays, found, overhead_s)
+    checkpoint_s = _checkpoint_s(rows, stays, job_classes, overhead_s)
     worked = gpus * (length_s - overhead_s)
     lost, by_cause = _lost(rows, worked)
     held, setup = gpus * length_s, gpus * (overhead_s - checkpoint_s)
@@ -56,14 +56,16 @@ def gpu_time(rows: Record, stays: Stays, found: Classes) -> GpuTime:
     )
 
 
-def _checkpoint_s(rows: Record, stays: Stays, found: Classes, overhead_s: Floats) -> Floats:
-    """The seconds of each row spent saving: the last ones of a stay that ends in a preemption, or
-    is lost meanwhile."""
-    save_s = np.array([hold_to_save_s(job) for job in found.examples])
+def _checkpoint_s(rows: Record, stays: Stays, job_classes: Classes, overhead_s: Floats) -> Floats:
+    """Return the seconds of each row spent saving: the last ones of a stay that ends in a
+    preemption, or is lost meanwhile."""
+    save_s = np.array([hold_to_save_s(job) for job in job_classes.examples])
     if not save_s.any():
         return np.zeros(rows.rows)
-    setups_s = np.array([[setup_s(job, ran) for ran in (False, True)] for job in found.examples])
-    of_class = found.of_job[stays.job]
+    setups_s = np.array(
+        [[setup_s(job, ran) for ran in (False, True)] for job in job_classes.examples]
+    )
+    of_class = job_classes.of_job[stays.job]
     of_stay_s = np.add.reduceat(overhead_s, stays.first_row)
     beyond_s = (
         of_stay_s
@@ -79,8 +81,8 @@ def _checkpoint_s(rows: Record, stays: Stays, found: Classes, overhead_s: Floats
 
 
 def _fetched_s(rows: Record, stays: Stays) -> Floats:
-    """Seconds for which each stay fetched its model; where nobody fetches, without the plan that a
-    replay of the caches takes."""
+    """Return seconds for which each stay fetched its model; where nobody fetches, without the plan
+    that a replay of the caches takes."""
     if not any(job.profile.fetch_s for job in rows.instance.jobs):
         return np.zeros(len(stays.job))
     fetched = fetches(rows.instance, rows.plan())
@@ -90,7 +92,7 @@ def _fetched_s(rows: Record, stays: Stays) -> Floats:
 
 
 def _lost(rows: Record, worked: Floats) -> tuple[Floats, dict[Ending, float]]:
-    """GPU-seconds of lost work in the rows where it was done, and all of them by cause.
+    """Return GPU-seconds of lost work in the rows where it was done, and all of them by cause.
 
     What is lost is what was done last: in the row that ends so, and where that did less, in the
     job's rows before it. Work done before the simulation began took no GPU time in it.
@@ -121,7 +123,7 @@ def starts_by_cause(stays: Stays, setup: Floats) -> tuple[float, dict[Ending, fl
 
 
 def failures_by_kind(rows: Record) -> tuple[Ints, dict[str, int]]:
-    """The rows that failed out of memory, and the number of failures of each kind
+    """Return the rows that failed out of memory, and the number of failures of each kind
     (`Instance.failures`)."""
     failed = np.flatnonzero(rows.ending == Ending.FAILED)
     entries = rows.instance.failures

@@ -63,12 +63,12 @@ class Metrics:
 
 
 def measure(record: Record) -> Metrics:
-    """Everything that is known of a simulation in which every job completed. O(r log r) for r
-    rows."""
+    """Return everything that is known of a simulation in which every job completed. O(r log r) for
+    r rows."""
     instance, jobs = record.instance, record.instance.jobs
     count = len(jobs)
     rows = by_job(record)
-    found = classes(instance)
+    job_classes = classes(instance)
     stay = stays(rows)
     submit_s = np.fromiter((job.submit_s for job in jobs), np.float64, count)
     release_s = np.maximum(submit_s, instance.now_s)
@@ -77,11 +77,11 @@ def measure(record: Record) -> Metrics:
         rows.end_s
     )  # of a job's rows, which are in the order of time, the last one stays
     ready = ready_s(instance, completion_s)
-    waited = waits(rows, stay, found, ready)
-    time = gpu_time(rows, stay, found)
+    waited = waits(rows, stay, job_classes, ready)
+    time = gpu_time(rows, stay, job_classes)
     memory, kinds = failures_by_kind(rows)
     part = parts(rows)
-    energy = energy_parts_kwh(rows, part, found)
+    energy = energy_parts_kwh(rows, part, job_classes)
     last = np.zeros(count, dtype=np.int64)
     last[rows.job] = np.arange(rows.rows)
     work_s = np.fromiter((job.work_s for job in jobs), np.float64, count)
@@ -118,9 +118,9 @@ def measure(record: Record) -> Metrics:
         node_losses=counts(rows.job[rows.ending == Ending.NODE_LOST], count),
         energy_kwh=sums(rows.job[part.row], energy, count),
         finish_time_fairness=jct_s
-        / isolated_s(instance, found, work_s, np.full(count, float(count))),
+        / isolated_s(instance, job_classes, work_s, np.full(count, float(count))),
         contention_slowdown=jct_s
-        / isolated_s(instance, found, work_s, _contention(release_s, completion_s)),
+        / isolated_s(instance, job_classes, work_s, _contention(release_s, completion_s)),
         late_s=_late_s(instance, completion_s),
         energy_by_type_kwh=sums(part.gpu_type, energy, len(instance.cluster.gpu_types)),
         failures_by_kind=kinds,
@@ -128,32 +128,32 @@ def measure(record: Record) -> Metrics:
 
 
 def _first_start_s(instance: Instance, rows: Record, stay: Stays) -> Floats:
-    """When each job first held anything: of one that runs at `now_s` when it started, before
+    """Return when each job first held anything: of one that runs at `now_s` when it started, before
     that."""
-    found = np.zeros(len(instance.jobs))
-    found[stay.job[::-1]] = stay.start_s[::-1]
+    first_s = np.zeros(len(instance.jobs))
+    first_s[stay.job[::-1]] = stay.start_s[::-1]
     if instance.running:
         position = positions(instance)
         for entry in instance.running:
-            found[position[entry.job]] = min(entry.started_s, instance.now_s)
-    return found
+            first_s[position[entry.job]] = min(entry.started_s, instance.now_s)
+    return first_s
 
 
 def _preemptions(instance: Instance, stay: Stays, count: int) -> Ints:
     """Stays that ended in a preemption, and those of jobs that ran at `now_s` and left at once."""
-    found = counts(stay.job[stay.ending == Ending.PREEMPTED], count)
+    preemptions = counts(stay.job[stay.ending == Ending.PREEMPTED], count)
     if instance.running:
         first = np.append(True, stay.job[1:] != stay.job[:-1])
         running = np.fromiter(
             (job.id in instance.running_job for job in instance.jobs), bool, count
         )
         left = stay.job[first & running[stay.job] & (stay.before == Ending.PREEMPTED)]
-        found[left] += 1
-    return found
+        preemptions[left] += 1
+    return preemptions
 
 
 def _contention(release_s: Floats, completion_s: Floats) -> Floats:
-    """The average number of jobs released and not complete during each job's life, itself
+    """Return the average number of jobs released and not complete during each job's life, itself
     included."""
     ones = np.ones(len(release_s))
     there = steps(np.concatenate((release_s, completion_s)), np.concatenate((ones, -ones)))

@@ -18,7 +18,7 @@ NOT_BY_ROW = {"instance", "modes", "placements", "decision_s", "decision_wall_s"
 
 
 def by_job(record: Record) -> Record:
-    """The same rows in the order of the jobs, those of a job in the order of time."""
+    """Return the same rows in the order of the jobs, those of a job in the order of time."""
     order = np.argsort(record.job, kind="stable")
     columns = {
         field.name: getattr(record, field.name)[order]
@@ -77,17 +77,17 @@ def stays(rows: Record) -> Stays:
 
 
 def _before_now(rows: Record, jobs: Ints, first_row: Ints) -> Ints:
-    """Why each of these jobs did not run before its first row."""
+    """Return why each of these jobs did not run before its first row."""
     instance = rows.instance
-    found = np.full(len(jobs), NEW, dtype=np.int64)
+    before = np.full(len(jobs), NEW, dtype=np.int64)
     if not instance.running and not instance.suspended:
-        return found
+        return before
     position = positions(instance)
     begun = [entry.job for entry in instance.suspended] + [entry.job for entry in instance.running]
     place = np.searchsorted(jobs, [position[job_id] for job_id in begun])
-    found[place] = Ending.PREEMPTED
+    before[place] = Ending.PREEMPTED
     failed = np.array([not entry.preemptions for entry in instance.suspended], dtype=bool)
-    found[place[: len(failed)][failed]] = Ending.FAILED
+    before[place[: len(failed)][failed]] = Ending.FAILED
     for i, entry in zip(place[len(instance.suspended) :], instance.running, strict=True):
         row = first_row[i]
         if (
@@ -95,8 +95,8 @@ def _before_now(rows: Record, jobs: Ints, first_row: Ints) -> Ints:
             and rows.modes[rows.mode[row]].size == entry.mode.size
             and {*rows.placements[row]} == {*entry.placement}
         ):
-            found[i] = WENT_ON
-    return found
+            before[i] = WENT_ON
+    return before
 
 
 def positions(instance: Instance) -> dict[str, int]:
@@ -105,9 +105,9 @@ def positions(instance: Instance) -> dict[str, int]:
 
 
 def ready_s(instance: Instance, completion_s: Floats) -> Floats:
-    """When each job could have run: released, and its predecessors complete."""
+    """Return when each job could have run: released, and its predecessors complete."""
     jobs = instance.jobs
-    found = np.maximum(
+    at_s = np.maximum(
         np.fromiter((job.submit_s for job in jobs), np.float64, len(jobs)), instance.now_s
     )
     followers = [i for i, job in enumerate(jobs) if job.after]
@@ -116,7 +116,7 @@ def ready_s(instance: Instance, completion_s: Floats) -> Floats:
         begun = {*instance.running_job, *instance.suspended_job}
         for i in followers:
             if jobs[i].id not in begun:
-                found[i] = max(
-                    found[i], *(completion_s[position[before]] for before in jobs[i].after)
+                at_s[i] = max(
+                    at_s[i], *(completion_s[position[before]] for before in jobs[i].after)
                 )
-    return found
+    return at_s

@@ -20,25 +20,25 @@ class Steps:
     area: Floats
 
     def until(self, at_s: Floats) -> Floats:
-        """The integral until each of these instants."""
+        """Return the integral until each of these instants."""
         if not len(self.times_s):
             return np.zeros(len(at_s))
         last = np.searchsorted(self.times_s, at_s, side="right") - 1
         known = np.maximum(last, 0)
-        found = self.area[known] + self.values[known] * (at_s - self.times_s[known])
-        return np.where(last < 0, 0.0, found)
+        area = self.area[known] + self.values[known] * (at_s - self.times_s[known])
+        return np.where(last < 0, 0.0, area)
 
     def between(self, from_s: Floats, to_s: Floats) -> Floats:
-        """The integral over each of these intervals."""
+        """Return the integral over each of these intervals."""
         return self.until(to_s) - self.until(from_s)
 
     def averages(self, edges_s: Floats) -> Floats:
-        """The mean between each instant and the next."""
+        """Return the mean between each instant and the next."""
         return np.diff(self.until(edges_s)) / np.diff(edges_s)
 
 
 def steps(times_s: Floats, changes: Floats) -> Steps:
-    """The sum of these changes, in any order."""
+    """Return the sum of these changes, in any order."""
     order = np.argsort(times_s, kind="stable")
     sorted_s = times_s[order]
     level = np.cumsum(changes[order])
@@ -49,6 +49,6 @@ def steps(times_s: Floats, changes: Floats) -> Steps:
 
 
 def held(start_s: Floats, end_s: Floats, amount: Floats) -> Steps:
-    """How much of something is held over time by holders that hold `amount` from `start_s` to
-    `end_s` each."""
+    """Return how much of something is held over time by holders that hold `amount` from `start_s`
+    to `end_s` each."""
     return steps(np.concatenate((start_s, end_s)), np.concatenate((amount, -amount)))

@@ -18,50 +18,50 @@ UNFAIR = 1.1
 H = 3600.0
 
 
-def summary(found: Metrics) -> dict[str, Any]:
-    """Totals by name, as docs/formats.md has them; plain numbers, None where there is nothing to
-    divide by."""
-    instance = found.instance
+def summary(metrics: Metrics) -> dict[str, Any]:
+    """Return totals by name, as docs/formats.md has them; plain numbers, None where there is
+    nothing to divide by."""
+    instance = metrics.instance
     jobs = len(instance.jobs)
-    last_s = float(found.completion_s.max()) if jobs else instance.now_s
-    submitted_s = float(found.release_s.max()) if jobs else instance.now_s
-    deadlines = ~np.isnan(found.late_s)
+    last_s = float(metrics.completion_s.max()) if jobs else instance.now_s
+    submitted_s = float(metrics.release_s.max()) if jobs else instance.now_s
+    deadlines = ~np.isnan(metrics.late_s)
     return {
         "jobs": jobs,
-        "jct_s": spread(found.jct_s),
-        "waiting_s": spread(found.waiting_s),
+        "jct_s": spread(metrics.jct_s),
+        "waiting_s": spread(metrics.waiting_s),
         "waiting_mean_s": {
-            name: mean(found.waiting_by_reason_s[:, k]) for k, name in enumerate(REASONS)
+            name: mean(metrics.waiting_by_reason_s[:, k]) for k, name in enumerate(REASONS)
         },
-        "blocked_mean_s": mean(found.blocked_s),
+        "blocked_mean_s": mean(metrics.blocked_s),
         "makespan_s": last_s - instance.now_s,
-        "use": _use(found, last_s),
-        "use_until_last_submission": _use(found, submitted_s)
+        "use": _use(metrics, last_s),
+        "use_until_last_submission": _use(metrics, submitted_s)
         if submitted_s > instance.now_s
         else None,
-        "finish_time_fairness": _fairness(found.finish_time_fairness),
-        "contention_slowdown": _fairness(found.contention_slowdown),
-        "preemptions": int(found.preemptions.sum()),
-        "preempted_jobs": int((found.preemptions > 0).sum()),
-        "restarts": int(found.restarts.sum()),
-        "failures": int(found.failures.sum()),
-        "failures_by_kind": found.failures_by_kind,
-        "out_of_memory": int(found.out_of_memory.sum()),
-        "node_losses": int(found.node_losses.sum()),
+        "finish_time_fairness": _fairness(metrics.finish_time_fairness),
+        "contention_slowdown": _fairness(metrics.contention_slowdown),
+        "preemptions": int(metrics.preemptions.sum()),
+        "preempted_jobs": int((metrics.preemptions > 0).sum()),
+        "restarts": int(metrics.restarts.sum()),
+        "failures": int(metrics.failures.sum()),
+        "failures_by_kind": metrics.failures_by_kind,
+        "out_of_memory": int(metrics.out_of_memory.sum()),
+        "node_losses": int(metrics.node_losses.sum()),
         "deadlines": int(deadlines.sum()),
-        "deadlines_missed": int((found.late_s[deadlines] > 0).sum()),
-        "gpu_h": _gpu_h(found, last_s),
-        "energy_kwh": _energy(found),
+        "deadlines_missed": int((metrics.late_s[deadlines] > 0).sum()),
+        "gpu_h": _gpu_h(metrics, last_s),
+        "energy_kwh": _energy(metrics),
     }
 
 
 def mean(values: Floats) -> float | None:
-    """The average; None without any."""
+    """Return the average; None without any."""
     return math.fsum(values) / len(values) if len(values) else None
 
 
 def spread(values: Floats) -> dict[str, float | None]:
-    """Mean and quantiles; the q-quantile of n numbers is the ceil(q n)-th smallest."""
+    """Return mean and quantiles; the q-quantile of n numbers is the ceil(q n)-th smallest."""
     if not len(values):
         return dict.fromkeys(("mean", *QUANTILES))
     ordered = np.sort(values)
@@ -84,12 +84,12 @@ def _fairness(values: Floats) -> dict[str, float | None]:
     }
 
 
-def _use(found: Metrics, until_s: float) -> dict[str, Any]:
+def _use(metrics: Metrics, until_s: float) -> dict[str, Any]:
     """Shares held of what was there until an instant."""
-    held_s = gpu_seconds(found.rows, until_s)
-    there_s, _ = gpu_capacity_s(found.instance, until_s)
-    cores_s, all_cores_s = core_seconds(found.rows, until_s)
-    types = [type_name(name) for name in found.instance.cluster.gpu_types]
+    held_s = gpu_seconds(metrics.rows, until_s)
+    there_s, _ = gpu_capacity_s(metrics.instance, until_s)
+    cores_s, all_cores_s = core_seconds(metrics.rows, until_s)
+    types = [type_name(name) for name in metrics.instance.cluster.gpu_types]
     return {
         "gpus": _share(float(held_s.sum()), float(there_s.sum())),
         "gpus_by_type": {
@@ -103,11 +103,12 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole > 0 else None
 
 
-def _gpu_h(found: Metrics, last_s: float) -> dict[str, Any]:
-    """GPU-hours there were, and where they went: `held` is the sum of all that stands after it."""
-    time = found.gpu_time
-    there_s, lost_s = gpu_capacity_s(found.instance, last_s)
-    first, again = starts_by_cause(found.stays, time.setup)
+def _gpu_h(metrics: Metrics, last_s: float) -> dict[str, Any]:
+    """Return GPU-hours there were, and where they went: `held` is the sum of all that stands after
+    it."""
+    time = metrics.gpu_time
+    there_s, lost_s = gpu_capacity_s(metrics.instance, last_s)
+    first, again = starts_by_cause(metrics.stays, time.setup)
     held, overhead = float(time.held.sum()), float(time.setup.sum() + time.checkpoint.sum())
     causes: dict[str, Any] = {}
     for cause, name in CAUSES.items():
@@ -126,11 +127,11 @@ def _gpu_h(found: Metrics, last_s: float) -> dict[str, Any]:
     }
 
 
-def _energy(found: Metrics) -> dict[str, Any]:
-    types = found.instance.cluster.gpu_types
+def _energy(metrics: Metrics) -> dict[str, Any]:
+    types = metrics.instance.cluster.gpu_types
     return {
-        "total": float(found.energy_by_type_kwh.sum()),
+        "total": float(metrics.energy_by_type_kwh.sum()),
         "by_type": {
-            type_name(name): float(found.energy_by_type_kwh[k]) for k, name in enumerate(types)
+            type_name(name): float(metrics.energy_by_type_kwh[k]) for k, name in enumerate(types)
         },
     }

@@ -6,10 +6,10 @@ from ..record import Floats, Ints
 
 
 def sums(of: Ints, amounts: Floats, count: int) -> Floats:
-    """For each of `count` groups the sum of the amounts `of` it."""
+    """Return the sum of the amounts `of` each of `count` groups."""
     return np.bincount(of, amounts, count).astype(np.float64, copy=False)
 
 
 def counts(of: Ints, count: int) -> Ints:
-    """How many there are of each of `count` groups."""
+    """Return how many there are of each of `count` groups."""
     return np.bincount(of, minlength=count).astype(np.int64, copy=False)

@@ -19,11 +19,11 @@ Column = Callable[[Metrics], list[Any]]
 
 
 def _numbers(*names: str) -> dict[str, Column]:
-    return {name: lambda found, name=name: getattr(found, name).tolist() for name in names}  # type: ignore[misc]
+    return {name: lambda metrics, name=name: getattr(metrics, name).tolist() for name in names}  # type: ignore[misc]
 
 
-def _type(found: Metrics) -> list[str | None]:
-    cluster, rows = found.instance.cluster, found.rows
+def _type(metrics: Metrics) -> list[str | None]:
+    cluster, rows = metrics.instance.cluster, metrics.rows
     names = [*(type_name(name) for name in cluster.gpu_types), None]
     several = {
         rows.job[row]: "+".join(map(type_name, gpus_by_type(cluster, rows.placements[row])))
@@ -31,18 +31,18 @@ def _type(found: Metrics) -> list[str | None]:
     }
     return [
         several[j] if k == SEVERAL_TYPES else names[k]
-        for j, k in enumerate(found.gpu_type.tolist())
+        for j, k in enumerate(metrics.gpu_type.tolist())
     ]
 
 
-def _late_s(found: Metrics) -> list[float | None]:
-    return [None if math.isnan(late_s) else late_s for late_s in found.late_s.tolist()]
+def _late_s(metrics: Metrics) -> list[float | None]:
+    return [None if math.isnan(late_s) else late_s for late_s in metrics.late_s.tolist()]
 
 
 COLUMNS: dict[str, Column] = {
-    "id": lambda found: [job.id for job in found.instance.jobs],
-    "tenant": lambda found: [job.tenant for job in found.instance.jobs],
-    "user": lambda found: [job.user for job in found.instance.jobs],
+    "id": lambda metrics: [job.id for job in metrics.instance.jobs],
+    "tenant": lambda metrics: [job.tenant for job in metrics.instance.jobs],
+    "user": lambda metrics: [job.user for job in metrics.instance.jobs],
     **_numbers("gpus"),
     "gpu_type": _type,
     **_numbers(
@@ -50,7 +50,7 @@ COLUMNS: dict[str, Column] = {
         *("jct_s", "blocked_s", "waiting_s"),
     ),
     **{
-        f"waiting_{name}_s": lambda found, k=k: found.waiting_by_reason_s[:, k].tolist()  # type: ignore[misc]
+        f"waiting_{name}_s": lambda metrics, k=k: metrics.waiting_by_reason_s[:, k].tolist()  # type: ignore[misc]
         for k, name in enumerate(REASONS)
     },
     **_numbers(
@@ -66,9 +66,9 @@ COLUMNS: dict[str, Column] = {
 TEXTS = ("id", "tenant", "user", "gpu_type")
 
 
-def columns(found: Metrics) -> dict[str, list[Any]]:
-    """All columns, one entry a job in the order of the instance."""
-    return {name: make(found) for name, make in COLUMNS.items()}
+def columns(metrics: Metrics) -> dict[str, list[Any]]:
+    """Return all columns, one entry a job in the order of the instance."""
+    return {name: make(metrics) for name, make in COLUMNS.items()}
 
 
 def as_csv(table: dict[str, list[Any]]) -> str:
@@ -77,7 +77,7 @@ def as_csv(table: dict[str, list[Any]]) -> str:
 
 
 def as_parquet(table: dict[str, list[Any]]) -> bytes | None:
-    """Columns as a Parquet file; None where neither polars nor pyarrow is installed."""
+    """Return columns as a Parquet file; None where neither polars nor pyarrow is installed."""
     out = io.BytesIO()
     try:
         polars = importlib.import_module("polars")

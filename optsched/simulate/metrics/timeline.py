@@ -41,8 +41,8 @@ class Timeline:
         self._parts = parts_of(rows)
 
     def free(self, pool: int) -> NDArray[np.float32]:
-        """GPUs of the type at this position that nobody holds, on nodes that are there; cores where
-        `pool` is the number of types."""
+        """Return GPUs of the type at this position that nobody holds, on nodes that are there;
+        cores where `pool` is the number of types."""
         if pool not in self._free:
             self._free[pool] = self._free_of(pool).astype(np.float32)  # halves at most, so exact
         return self._free[pool]
@@ -60,15 +60,15 @@ class Timeline:
             room = {node.name: node.cpus or 0 for node in self.cluster.nodes}
             of_pool = np.flatnonzero(rows.cpus)
             amount = rows.cpus[of_pool].astype(np.float64)
-        found = sum(room.values()) - self._level(self._start[of_pool], self._end[of_pool], amount)
+        free = sum(room.values()) - self._level(self._start[of_pool], self._end[of_pool], amount)
         if self._lost:
             lost = np.array([room.get(node.name, 0) for node in self._lost], dtype=np.float64)
-            found -= self._level(self._lost_from, self._lost_to, lost)
-        return found
+            free -= self._level(self._lost_from, self._lost_to, lost)
+        return free
 
     def quota_pool(self) -> Floats | None:
-        """GPUs that all tenants with a quota may hold beyond those they hold; None where nobody
-        borrows."""
+        """Return GPUs that all tenants with a quota may hold beyond those they hold; None where
+        nobody borrows."""
         instance = self.rows.instance
         if instance.quota_pool is None:
             return None
@@ -80,7 +80,7 @@ class Timeline:
         return instance.quota_pool - self._level(self._start[rows], self._end[rows], gpus)
 
     def headrooms(self) -> dict[str, Headroom]:
-        """For each tenant with a quota what that leaves it."""
+        """Return what its quota leaves each tenant that has one."""
         instance = self.rows.instance
         if not instance.gpu_cap:
             return {}
@@ -91,7 +91,7 @@ class Timeline:
         of_row = of_job[self.rows.job]
         order = np.argsort(of_row, kind="stable")
         ends = np.cumsum(np.bincount(of_row + 1, minlength=len(code) + 1))
-        found = {}
+        headrooms = {}
         for (name, cap), begin, end in zip(instance.gpu_cap.items(), ends, ends[1:], strict=False):
             rows = order[begin:end]
             at, place = np.unique(
@@ -99,10 +99,10 @@ class Timeline:
             )
             gpus = self.rows.gpus[rows].astype(np.float64)
             taken = np.cumsum(sums(place, np.concatenate(([0.0], gpus, -gpus)), len(at)))
-            found[name] = Headroom(at, cap - taken)
-        return found
+            headrooms[name] = Headroom(at, cap - taken)
+        return headrooms
 
     def _level(self, start: Ints, end: Ints, amount: Floats) -> Floats:
         count = len(self.times_s)
-        found: Floats = np.cumsum(sums(start, amount, count) - sums(end, amount, count))
-        return found
+        level: Floats = np.cumsum(sums(start, amount, count) - sums(end, amount, count))
+        return level

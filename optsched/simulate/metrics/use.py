@@ -12,12 +12,12 @@ from .sums import sums
 
 
 def type_name(gpu_type: str | None) -> str:
-    """What GPUs of a type are called; those without one are just GPUs."""
+    """Return what GPUs of a type are called; those without one are just GPUs."""
     return gpu_type or "GPU"
 
 
 def gpus_held(rows: Record) -> Floats:
-    """GPUs that each row holds; of those that two jobs share each holds half."""
+    """Return GPUs that each row holds; of those that two jobs share each holds half."""
     return rows.gpus / np.where(rows.partner >= 0, np.float64(2.0), np.float64(1.0))
 
 
@@ -37,7 +37,7 @@ class Parts:
 
 
 def parts(rows: Record) -> Parts:
-    """The parts of all rows with GPUs. O(rows)."""
+    """Return the parts of all rows with GPUs. O(rows)."""
     whole = np.flatnonzero(rows.gpu_type >= 0)
     several = np.flatnonzero(rows.gpu_type == SEVERAL_TYPES)
     half = np.where(rows.partner >= 0, np.float64(2.0), np.float64(1.0))
@@ -59,7 +59,7 @@ def parts(rows: Record) -> Parts:
 
 
 def gpu_seconds(rows: Record, until_s: float) -> Floats:
-    """GPU-seconds held of each GPU type until an instant; a GPU that two jobs share is held
+    """Return GPU-seconds held of each GPU type until an instant; a GPU that two jobs share is held
     once."""
     length_s = np.clip(np.minimum(rows.end_s, until_s) - rows.start_s, 0.0, None)
     part = parts(rows)
@@ -67,8 +67,8 @@ def gpu_seconds(rows: Record, until_s: float) -> Floats:
 
 
 def gpu_capacity_s(instance: Instance, until_s: float) -> tuple[Floats, Floats]:
-    """GPU-seconds there are of each GPU type from `now_s` until an instant, and those missing while
-    nodes are lost."""
+    """Return GPU-seconds there are of each GPU type from `now_s` until an instant, and those
+    missing while nodes are lost."""
     cluster = instance.cluster
     place = {name: k for k, name in enumerate(cluster.gpu_types)}
     whole, lost = np.zeros(len(place)), np.zeros(len(place))
@@ -86,8 +86,8 @@ def gpu_capacity_s(instance: Instance, until_s: float) -> tuple[Floats, Floats]:
 
 
 def core_seconds(rows: Record, until_s: float) -> tuple[float, float]:
-    """Core-seconds held and there until an instant, on nodes whose cores are modelled and that are
-    not lost."""
+    """Return core-seconds held and there until an instant, on nodes whose cores are modelled and
+    that are not lost."""
     instance = rows.instance
     cluster = instance.cluster
     length_s = max(0.0, until_s - instance.now_s)
@@ -101,7 +101,7 @@ def core_seconds(rows: Record, until_s: float) -> tuple[float, float]:
 
 
 def _modelled_cores(rows: Record, cluster: Cluster) -> Floats:
-    """Cores of each row on nodes whose cores are modelled."""
+    """Return cores of each row on nodes whose cores are modelled."""
     if all(node.cpus is not None for node in cluster.nodes):
         return rows.cpus.astype(np.float64)
     node = cluster.node

@@ -31,9 +31,9 @@ class Waits:
     seconds: Floats
 
 
-def waits(rows: Record, stays: Stays, found: Classes, ready_s: Floats) -> Waits:
-    """The waits of a record in the order of `by_job`. O(r log r) for r rows, and O(r) for each size
-    of gang."""
+def waits(rows: Record, stays: Stays, job_classes: Classes, ready_s: Floats) -> Waits:
+    """Return the waits of a record in the order of `by_job`. O(r log r) for r rows, and O(r) for
+    each size of gang."""
     from_s = np.append(0.0, stays.end_s)[: len(stays.job)]
     first = np.append(True, stays.job[1:] != stays.job[:-1])[: len(stays.job)]
     from_s[first] = ready_s[stays.job[first]]
@@ -45,7 +45,7 @@ def waits(rows: Record, stays: Stays, found: Classes, ready_s: Floats) -> Waits:
     if len(some):
         timeline = Timeline(rows, decided_s[some], stays.start_s[some])
         quota_pool, headrooms = timeline.quota_pool(), timeline.headrooms()
-        for needs, by_tenant in _by_need(rows, found, stays.job[some]).items():
+        for needs, by_tenant in _by_need(rows, job_classes, stays.job[some]).items():
             for which, part in _split(timeline, needs, by_tenant, quota_pool, headrooms):
                 seconds[some[which], FAIR_SHARE] = part[0]
                 seconds[some[which], FRAGMENTATION] = part[1]
@@ -57,7 +57,7 @@ def waits(rows: Record, stays: Stays, found: Classes, ready_s: Floats) -> Waits:
 
 
 def _decided_s(decision_s: Floats, from_s: Floats, start_s: Floats) -> Floats:
-    """The first decision in each wait; its start where no decision is known."""
+    """Return the first decision in each wait; its start where no decision is known."""
     if not len(decision_s):
         return from_s.copy()
     following = np.searchsorted(decision_s, from_s)
@@ -65,16 +65,18 @@ def _decided_s(decision_s: Floats, from_s: Floats, start_s: Floats) -> Floats:
     return np.clip(np.where(following < len(decision_s), next_s, start_s), from_s, start_s)
 
 
-def _by_need(rows: Record, found: Classes, jobs: Ints) -> dict[Needs, dict[str | None, Ints]]:
-    """Which of the waits of `jobs` are of jobs with the same needs, and of these of each tenant
-    with a quota."""
+def _by_need(rows: Record, job_classes: Classes, jobs: Ints) -> dict[Needs, dict[str | None, Ints]]:
+    """Return which of the waits of `jobs` are of jobs with the same needs, by need, and of these
+    those of each tenant with a quota."""
     instance = rows.instance
     codes: dict[tuple[Needs, str | None], int] = {}
     of_class = []
-    for k, job in enumerate(found.examples):
+    for k, job in enumerate(job_classes.examples):
         tenant = job.tenant if job.tenant in instance.gpu_cap else None
-        of_class.append(codes.setdefault((_needs(instance.cluster, found, k), tenant), len(codes)))
-    of_wait = np.array(of_class)[found.of_job[jobs]]
+        of_class.append(
+            codes.setdefault((_needs(instance.cluster, job_classes, k), tenant), len(codes))
+        )
+    of_wait = np.array(of_class)[job_classes.of_job[jobs]]
     order = np.argsort(of_wait, kind="stable")
     ends = np.cumsum(np.bincount(of_wait, minlength=len(codes)))
     groups: dict[Needs, dict[str | None, Ints]] = defaultdict(dict)
@@ -84,9 +86,9 @@ def _by_need(rows: Record, found: Classes, jobs: Ints) -> dict[Needs, dict[str |
     return groups
 
 
-def _needs(cluster: Cluster, found: Classes, k: int) -> Needs:
+def _needs(cluster: Cluster, job_classes: Classes, k: int) -> Needs:
     smallest: dict[int, int] = {}
-    for option in found.options[k]:
+    for option in job_classes.options[k]:
         mode = option.mode
         if mode.gpus:
             pool = cluster.gpu_types.index(mode.gpu_type)
@@ -103,7 +105,7 @@ def _split(
     quota_pool: Floats | None,
     headrooms: dict[str, Headroom],
 ) -> list[tuple[Ints, tuple[Floats, Floats]]]:
-    """Seconds of fair-share and fragmentation delay in the waits of each tenant.
+    """Return seconds of fair-share and fragmentation delay in the waits of each tenant.
 
     A tenant's headroom changes much more seldom than what is free. So what is free is integrated
     once for all tenants, and a tenant takes from that what lies in the stretches in which its quota
@@ -122,11 +124,11 @@ def _split(
     if quota_pool is not None:
         lent = quota_pool[low:high] >= gang
         lent_s, enough_lent_s = _area(length_s, lent), _area(length_s, enough & lent)
-    found = []
+    parts = []
     for tenant, which in by_tenant.items():
         begin, end = timeline.wait_from[which] - low, timeline.wait_to[which] - low
         if tenant is None or not gang:
-            found.append((which, (np.zeros(len(which)), enough_s[end] - enough_s[begin])))
+            parts.append((which, (np.zeros(len(which)), enough_s[end] - enough_s[begin])))
             continue
         free_s = enough_lent_s[end] - enough_lent_s[begin]
         fair_s = (times_s[end] - times_s[begin]) - (lent_s[end] - lent_s[begin])
@@ -135,15 +137,16 @@ def _split(
             stretches = _Stretches(np.clip(headrooms[tenant].at, low, high) - low, full, begin, end)
             fair_s += stretches.part(lent_s)
             free_s -= stretches.part(enough_lent_s)
-        found.append((which, (np.maximum(0.0, fair_s), np.maximum(0.0, free_s))))
-    return found
+        parts.append((which, (np.maximum(0.0, fair_s), np.maximum(0.0, free_s))))
+    return parts
 
 
 def _area(length_s: Floats, now: NDArray[np.bool_]) -> Floats:
-    """Seconds until each instant in which `now` holds; `length_s` is from each to the next."""
-    found = np.zeros(len(length_s) + 1)
-    np.cumsum(length_s * now, out=found[1:])
-    return found
+    """Return seconds until each instant in which `now` holds; `length_s` is from each to the
+    next."""
+    area_s = np.zeros(len(length_s) + 1)
+    np.cumsum(length_s * now, out=area_s[1:])
+    return area_s
 
 
 class _Stretches:
@@ -155,14 +158,14 @@ class _Stretches:
         self._last = np.searchsorted(at, end, side="right") - 1
 
     def part(self, area_s: Floats) -> Floats:
-        """How much of an area lies in the stretches of each interval."""
+        """Return how much of an area lies in the stretches of each interval."""
         at_s = area_s[self._at]
         inside_s = np.concatenate(([0.0], np.cumsum(self._full[:-1] * np.diff(at_s))))
 
         def until(position: Ints, stretch: Ints) -> Floats:
-            found: Floats = inside_s[stretch] + self._full[stretch] * (
+            inside: Floats = inside_s[stretch] + self._full[stretch] * (
                 area_s[position] - at_s[stretch]
             )
-            return found
+            return inside
 
         return until(self._end, self._last) - until(self._begin, self._first)

@@ -10,7 +10,7 @@ from ...picture.axis import TimeUnit, time_unit
 from ...picture.chart import SIZES
 from ...picture.facts import percent
 from ...picture.palette import INK, MUTED, PAPER, QUEUE, shade
-from ...picture.style import AXIS, GROUND, LEGEND, TIME_TICKS, heading
+from ...picture.style import AXIS, GROUND, LEGEND, heading, time_axis
 from ..metrics import Metrics
 from ..metrics.waiting import REASONS
 from ..record import Floats
@@ -59,12 +59,12 @@ ROUNDED_S = 1.0
 """Times below this are drawn as this on a logarithmic axis."""
 
 
-def over_time(found: Metrics) -> Any:
-    """GPUs in use above the jobs that wait, on one time axis."""
+def over_time(metrics: Metrics) -> Any:
+    """Return GPUs in use above the jobs that wait, on one time axis."""
     import plotly.graph_objects as go
 
-    use, queue = gpus_in_use(found), jobs_waiting(found)
-    unit = time_unit(shown_s(found))
+    use, queue = gpus_in_use(metrics), jobs_waiting(metrics)
+    unit = time_unit(shown_s(metrics))
     fig = go.Figure()
     colours = {name: TYPE_COLOURS[k % len(TYPE_COLOURS)] for k, name in enumerate(use.means)}
     _stack(fig, use, unit, colours, "y", "legend")
@@ -84,10 +84,10 @@ def over_time(found: Metrics) -> Any:
     fig.update_layout(
         xaxis={
             **AXIS,
-            "title": heading(_from_now(found, unit)),
+            "title": heading(_from_now(metrics, unit)),
             "anchor": "y2",
             "hoverformat": ".4~g",
-            "range": [0, shown_s(found) / unit.seconds],
+            "range": [0, shown_s(metrics) / unit.seconds],
         },
         yaxis={
             **AXIS,
@@ -108,22 +108,22 @@ def over_time(found: Metrics) -> Any:
         legend={**legend, "y": 1.0},
         legend2={**legend, "y": 0.44},
     )
-    _mark_last_submission(fig, found, unit)
+    _mark_last_submission(fig, metrics, unit)
     return fig
 
 
-def _from_now(found: Metrics, unit: TimeUnit) -> str:
-    last_s = float(found.completion_s.max()) - found.instance.now_s
+def _from_now(metrics: Metrics, unit: TimeUnit) -> str:
+    last_s = float(metrics.completion_s.max()) - metrics.instance.now_s
     text = f"{unit.name} from now"
     return (
         text
-        if shown_s(found) >= last_s
+        if shown_s(metrics) >= last_s
         else f"{text} (the last job completes at {human(last_s)}: double-click)"
     )
 
 
-def _mark_last_submission(fig: Any, found: Metrics, unit: TimeUnit) -> None:
-    last_s = float(found.release_s.max()) - found.instance.now_s
+def _mark_last_submission(fig: Any, metrics: Metrics, unit: TimeUnit) -> None:
+    last_s = float(metrics.release_s.max()) - metrics.instance.now_s
     if last_s <= 0:
         return
     fig.add_vline(x=last_s / unit.seconds, line={"color": MUTED, "width": 1, "dash": "dot"})
@@ -159,15 +159,15 @@ def _stack(
 
 
 def _closed(values: Floats) -> Floats:
-    """A value for each edge: steps last until the end of the last one."""
+    """Return a value for each edge: steps last until the end of the last one."""
     return np.append(values, values[-1:]).round(3)
 
 
-def waiting_split(found: Metrics) -> Any:
-    """Mean wait by reason, one bar for each size of gang."""
+def waiting_split(metrics: Metrics) -> Any:
+    """Return mean wait by reason, one bar for each size of gang."""
     import plotly.graph_objects as go
 
-    names, jobs, means = waiting_by_size(found)
+    names, jobs, means = waiting_by_size(metrics)
     unit = time_unit(float(means.sum(axis=1).max()))
     fig = go.Figure()
     labels = [
@@ -198,13 +198,13 @@ def waiting_split(found: Metrics) -> Any:
     return fig
 
 
-def distributions(found: Metrics, values: Floats, title: str) -> Any:
-    """The share of jobs whose time is at most so long, on a logarithmic axis, for each size of
-    gang."""
+def distributions(metrics: Metrics, values: Floats, title: str) -> Any:
+    """Return the share of jobs whose time is at most so long, on a logarithmic axis, for each size
+    of gang."""
     import plotly.graph_objects as go
 
     fig = go.Figure()
-    size = size_of(found.gpus)
+    size = size_of(metrics.gpus)
     groups = [(name, values[size == k], QUEUE[name], 1.6) for k, name in enumerate(SIZES)]
     there = [group for group in groups if len(group[1])]
     for name, mine, colour, width in [
@@ -219,18 +219,12 @@ def distributions(found: Metrics, values: Floats, title: str) -> Any:
             name=name,
             mode="lines",
             line={"shape": "hv", "width": width, "color": shade(colour, 0.9)},
-            customdata=[human(float(one)) for one in at_s],
+            customdata=[human(float(seconds)) for seconds in at_s],
             hovertemplate="%{y:.1%} of " + name + " within %{customdata}<extra></extra>",
         )
     _lay_out(fig, 330)
     fig.update_layout(
-        xaxis={
-            **AXIS,
-            "type": "log",
-            "title": heading(title),
-            "tickvals": [at_s for at_s, _ in TIME_TICKS],
-            "ticktext": [text for _, text in TIME_TICKS],
-        },
+        xaxis=time_axis(title),
         yaxis={**AXIS, "range": [0, 1.02], "tickformat": ".0%", "title": heading("share of jobs")},
         legend={
             "x": 0.99,
@@ -245,7 +239,7 @@ def distributions(found: Metrics, values: Floats, title: str) -> Any:
 
 
 def gpu_hours(total: dict[str, Any]) -> Any:
-    """What the GPU-hours held went into, as one bar; what is idle would drown it in a long
+    """Return what the GPU-hours held went into, as one bar; what is idle would drown it in a long
     drain."""
     import plotly.graph_objects as go
 
@@ -274,12 +268,12 @@ def gpu_hours(total: dict[str, Any]) -> Any:
     return fig
 
 
-def nodes_over_time(found: Metrics) -> Any:
-    """How busy each node was: a map of nodes and time."""
+def nodes_over_time(metrics: Metrics) -> Any:
+    """Return how busy each node was: a map of nodes and time."""
     import plotly.graph_objects as go
 
-    busy = node_map(found)
-    unit = time_unit(shown_s(found))
+    busy = node_map(metrics)
+    unit = time_unit(shown_s(metrics))
     fig = go.Figure()
     fig.add_heatmap(
         x=busy.edges_s / unit.seconds,
@@ -300,9 +294,9 @@ def nodes_over_time(found: Metrics) -> Any:
     fig.update_layout(
         xaxis={
             **AXIS,
-            "title": heading(_from_now(found, unit)),
+            "title": heading(_from_now(metrics, unit)),
             "showgrid": False,
-            "range": [0, shown_s(found) / unit.seconds],
+            "range": [0, shown_s(metrics) / unit.seconds],
         },
         yaxis={
             **AXIS,

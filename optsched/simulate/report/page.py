@@ -34,54 +34,56 @@ LONGEST = 25
 """Jobs in the table of those that waited longest."""
 
 
-def page(found: Metrics, total: dict[str, Any], plan: Plan) -> str:
-    """The whole document, which needs no network. `total` is the summary with the names of instance
-    and policy, and the levels of the objective; `plan` is that of the simulation."""
+def page(metrics: Metrics, total: dict[str, Any], plan: Plan) -> str:
+    """Return the whole document, which needs no network. `total` is the summary with the names of
+    instance and policy, and the levels of the objective; `plan` is that of the simulation."""
     title = f"{total['instance']['name']}: {total['policy']}"
-    shown = _body(found, total, plan) if total["jobs"] else "<p>No jobs.</p>"
+    shown = _body(metrics, total, plan) if total["jobs"] else "<p>No jobs.</p>"
     numbers = "".join(_table(name, lines) for name, lines in tables(total).items())
     return document(
         title,
-        f"<h1>{escape(title)}</h1><p>{_subtitle(found, total)}</p>",
+        f"<h1>{escape(title)}</h1><p>{_subtitle(metrics, total)}</p>",
         f'{tiles(told(total))}\n{shown}\n<section class="numbers">{numbers}</section>',
         MORE_STYLE,
     )
 
 
-def _body(found: Metrics, total: dict[str, Any], plan: Plan) -> str:
+def _body(metrics: Metrics, total: dict[str, Any], plan: Plan) -> str:
     numbers = count(1)
 
     def draw(fig: Any, tools: bool = True) -> str:
         number = next(numbers)  # the first figure brings the library along
         return div(fig, f"figure-{number}", number == 1, tools)
 
-    has_gpus = found.instance.cluster.total_gpus > 0
-    parts = [_section("GPUs and queue over time", draw(over_time(found)))]
-    left = _section("What jobs waited for", draw(waiting_split(found), tools=False))
+    has_gpus = metrics.instance.cluster.total_gpus > 0
+    parts = [_section("GPUs and queue over time", draw(over_time(metrics)))]
+    left = _section("What jobs waited for", draw(waiting_split(metrics), tools=False))
     if has_gpus:
         left += _section("What the GPU-hours held went into", draw(gpu_hours(total), tools=False))
-    parts.append(f'<div class="columns"><div>{left}</div><div>{_longest(found)}</div></div>')
+    parts.append(f'<div class="columns"><div>{left}</div><div>{_longest(metrics)}</div></div>')
     jct = _section(
         "Job completion time",
-        draw(distributions(found, found.jct_s, "completion minus submission")),
+        draw(distributions(metrics, metrics.jct_s, "completion minus submission")),
     )
     waits = _section(
-        "Waiting", draw(distributions(found, found.waiting_s, "waiting until completion"))
+        "Waiting", draw(distributions(metrics, metrics.waiting_s, "waiting until completion"))
     )
     parts.append(f'<div class="columns"><div>{jct}</div><div>{waits}</div></div>')
-    small = found.rows.rows <= GANTT_ROWS and found.instance.cluster.total_gpus <= GANTT_GPUS
+    small = metrics.rows.rows <= GANTT_ROWS and metrics.instance.cluster.total_gpus <= GANTT_GPUS
     if small:
-        drawn = replace(chart(found.instance, plan), queue=(), use=(), total_gpus=0)
-        fig, unit = gantt(found.instance, plan, drawn), time_unit(drawn.end_s)
-        fig.update_xaxes(range=[drawn.start_s / unit.seconds, 1.01 * shown_s(found) / unit.seconds])
+        drawn = replace(chart(metrics.instance, plan), queue=(), use=(), total_gpus=0)
+        fig, unit = gantt(metrics.instance, plan, drawn), time_unit(drawn.end_s)
+        fig.update_xaxes(
+            range=[drawn.start_s / unit.seconds, 1.01 * shown_s(metrics) / unit.seconds]
+        )
         parts.append(_section("Who ran where", draw(fig)))
     elif has_gpus:
-        parts.append(_section("How busy the nodes were", draw(nodes_over_time(found))))
+        parts.append(_section("How busy the nodes were", draw(nodes_over_time(metrics))))
     return "\n".join(parts)
 
 
-def _subtitle(found: Metrics, total: dict[str, Any]) -> str:
-    cluster = found.instance.cluster
+def _subtitle(metrics: Metrics, total: dict[str, Any]) -> str:
+    cluster = metrics.instance.cluster
     how = f"policy <b>{escape(total['policy'])}</b>"
     how += "".join(f", {escape(key)}={escape(value)}" for key, value in total["options"].items())
     how += f", in rounds of {human(total['round_s'])}" if total["round_s"] else ""
@@ -100,23 +102,23 @@ def _table(title: str, lines: list[tuple[str, str, str]]) -> str:
     return f'<section class="picture"><h2>{title}</h2><table>{rows}</table></section>'
 
 
-def _longest(found: Metrics) -> str:
-    """The jobs that waited longest, and for what."""
-    order = np.argsort(-found.waiting_s, kind="stable")[:LONGEST]
+def _longest(metrics: Metrics) -> str:
+    """Return the jobs that waited longest, and for what."""
+    order = np.argsort(-metrics.waiting_s, kind="stable")[:LONGEST]
     lines = []
-    for i in order[found.waiting_s[order] > 0].tolist():
-        job = found.instance.jobs[i]
-        split = found.waiting_by_reason_s[i]
+    for i in order[metrics.waiting_s[order] > 0].tolist():
+        job = metrics.instance.jobs[i]
+        split = metrics.waiting_by_reason_s[i]
         most = int(split.argmax())
         lines.append(
             (
                 escape(job.id),
                 escape(job.tenant or ""),
-                str(int(found.gpus[i]) or ""),
-                human(float(found.waiting_s[i])),
+                str(int(metrics.gpus[i]) or ""),
+                human(float(metrics.waiting_s[i])),
                 f"{split[most] / split.sum():.0%} {REASON_WORDS[REASONS[most]]}",
-                human(float(found.jct_s[i])),
-                str(int(found.preemptions[i]) or ""),
+                human(float(metrics.jct_s[i])),
+                str(int(metrics.preemptions[i]) or ""),
             )
         )
     if not lines:

@@ -45,23 +45,23 @@ class NodeMap:
 
 
 def size_of(gpus: Ints) -> Ints:
-    """The position in `SIZES` of gangs of so many GPUs."""
+    """Return the position in `SIZES` of gangs of so many GPUs."""
     return np.searchsorted(SMALLEST, gpus, side="right") - 1
 
 
-def shown_s(found: Metrics) -> float:
-    """How much of the time from now is worth showing at first: a few last jobs may take much longer
-    than all others."""
-    last_s = float(found.completion_s.max()) - found.instance.now_s
-    arrive_s = float(found.release_s.max()) - found.instance.now_s
+def shown_s(metrics: Metrics) -> float:
+    """Return how much of the time from now is worth showing at first: a few last jobs may take much
+    longer than all others."""
+    last_s = float(metrics.completion_s.max()) - metrics.instance.now_s
+    arrive_s = float(metrics.release_s.max()) - metrics.instance.now_s
     return TAIL_SHOWN * arrive_s if arrive_s > 0 and last_s > LONG_TAIL * arrive_s else last_s
 
 
-def edges(found: Metrics, most: int) -> Floats:
+def edges(metrics: Metrics, most: int) -> Floats:
     """Instants, on the instance's clock, that cut the simulation into steps, equal ones where it is
     shown at first."""
-    now_s, last_s = found.instance.now_s, float(found.completion_s.max())
-    until_s = now_s + shown_s(found)
+    now_s, last_s = metrics.instance.now_s, float(metrics.completion_s.max())
+    until_s = now_s + shown_s(metrics)
     if until_s >= last_s:
         return np.linspace(now_s, last_s, most + 1)
     tail = int(most * TAIL_STEPS)
@@ -70,22 +70,22 @@ def edges(found: Metrics, most: int) -> Floats:
     )
 
 
-def gpus_in_use(found: Metrics, at_s: Floats | None = None) -> Curves:
-    """GPUs held of each type, and those there are while nodes may be lost, between the instants
-    `at_s`."""
-    rows, instance = found.rows, found.instance
-    at_s = edges(found, STEPS) if at_s is None else at_s
+def gpus_in_use(metrics: Metrics, at_s: Floats | None = None) -> Curves:
+    """Return GPUs held of each type, and those there are while nodes may be lost, between the
+    instants `at_s`."""
+    rows, instance = metrics.rows, metrics.instance
+    at_s = edges(metrics, STEPS) if at_s is None else at_s
     part = parts(rows)
     start_s, end_s, amount = rows.start_s[part.row], rows.end_s[part.row], part.held
     means = {}
     for k, name in enumerate(instance.cluster.gpu_types):
         mine = np.flatnonzero(part.gpu_type == k)
         means[type_name(name)] = held(start_s[mine], end_s[mine], amount[mine]).averages(at_s)
-    return Curves(at_s - instance.now_s, means, _there(found, at_s))
+    return Curves(at_s - instance.now_s, means, _there(metrics, at_s))
 
 
-def _there(found: Metrics, at_s: Floats) -> Floats:
-    instance = found.instance
+def _there(metrics: Metrics, at_s: Floats) -> Floats:
+    instance = metrics.instance
     total = np.full(len(at_s) - 1, float(instance.cluster.total_gpus))
     if not instance.outages:
         return total
@@ -97,27 +97,27 @@ def _there(found: Metrics, at_s: Floats) -> Floats:
     return total - held(start_s, end_s, gpus).averages(at_s)
 
 
-def jobs_waiting(found: Metrics) -> Curves:
+def jobs_waiting(metrics: Metrics) -> Curves:
     """Waiting jobs by the size of their gang, and those that wait for other jobs."""
-    stays = found.stays
-    at_s = edges(found, STEPS)
-    size = size_of(found.gpus)[stays.job]
+    stays = metrics.stays
+    at_s = edges(metrics, STEPS)
+    size = size_of(metrics.gpus)[stays.job]
     means = {}
     for k, name in enumerate(SIZES):
-        mine = np.flatnonzero((size == k) & (stays.start_s > found.waits.from_s))
+        mine = np.flatnonzero((size == k) & (stays.start_s > metrics.waits.from_s))
         if len(mine):
             means[name] = held(
-                found.waits.from_s[mine], stays.start_s[mine], np.ones(len(mine))
+                metrics.waits.from_s[mine], stays.start_s[mine], np.ones(len(mine))
             ).averages(at_s)
-    blocked = np.flatnonzero(found.blocked_s > 0)
+    blocked = np.flatnonzero(metrics.blocked_s > 0)
     if len(blocked):
-        there = held(found.release_s[blocked], found.ready_s[blocked], np.ones(len(blocked)))
+        there = held(metrics.release_s[blocked], metrics.ready_s[blocked], np.ones(len(blocked)))
         means[BLOCKED] = there.averages(at_s)
-    return Curves(at_s - found.instance.now_s, means)
+    return Curves(at_s - metrics.instance.now_s, means)
 
 
 def distribution(values: Floats) -> tuple[Floats, Floats]:
-    """The empirical distribution: values in order, and the share of all that are at most so
+    """Return the empirical distribution: values in order, and the share of all that are at most so
     large."""
     ordered = np.sort(values)
     count = len(ordered)
@@ -127,18 +127,18 @@ def distribution(values: Floats) -> tuple[Floats, Floats]:
     return ordered[rank], (rank + 1) / count
 
 
-def thinned(found: Metrics) -> dict[str, Any]:
+def thinned(metrics: Metrics) -> dict[str, Any]:
     """Curves for figures of many simulations, of at most `THINNED` points each: `jct_s`, quantiles
     that cut the jobs into equal parts, the last of them the largest; `gpus_held`, the share of the
     GPUs there that is held between `edges_s` (seconds from now), None without GPUs or jobs."""
-    ordered = np.sort(found.jct_s)
+    ordered = np.sort(metrics.jct_s)
     count = len(ordered)
     parts_of = min(count, THINNED)
     rank = -(-np.arange(1, parts_of + 1) * count // max(1, parts_of)) - 1
     held_gpus = None
-    if count and found.instance.cluster.total_gpus:
-        at_s = edges(found, THINNED)
-        use, there = gpus_in_use(found, at_s), _there(found, at_s)
+    if count and metrics.instance.cluster.total_gpus:
+        at_s = edges(metrics, THINNED)
+        use, there = gpus_in_use(metrics, at_s), _there(metrics, at_s)
         total = np.sum(list(use.means.values()), axis=0)
         share = np.divide(total, there, out=np.zeros_like(total), where=there > 0)
         held_gpus = {"edges_s": _short(use.edges_s), "share": _short(share)}
@@ -150,26 +150,27 @@ def _short(values: Floats) -> list[float]:
     return [float(f"{value:.6g}") for value in values.tolist()]
 
 
-def waiting_by_size(found: Metrics) -> tuple[list[str], list[int], NDArray[np.float64]]:
+def waiting_by_size(metrics: Metrics) -> tuple[list[str], list[int], NDArray[np.float64]]:
     """Names of the sizes that occur and `all`, how many jobs each has, and its mean wait for each
     reason in seconds."""
-    size = size_of(found.gpus)
+    size = size_of(metrics.gpus)
     there = [k for k in range(len(SIZES)) if (size == k).any()]
     names, masks = [SIZES[k] for k in there], [size == k for k in there]
     names.append("all jobs")
     masks.append(np.ones(len(size), dtype=bool))
-    means = np.array([found.waiting_by_reason_s[mask].mean(axis=0) for mask in masks])
+    means = np.array([metrics.waiting_by_reason_s[mask].mean(axis=0) for mask in masks])
     return names, [int(mask.sum()) for mask in masks], means.reshape(-1, len(REASONS))
 
 
-def node_map(found: Metrics) -> NodeMap:
-    """How busy each node was over time; neighbours are taken together where there are too many."""
-    rows, cluster = found.rows, found.instance.cluster
+def node_map(metrics: Metrics) -> NodeMap:
+    """Return how busy each node was over time; neighbours are taken together where there are too
+    many."""
+    rows, cluster = metrics.rows, metrics.instance.cluster
     nodes = [node for node in cluster.nodes if node.gpus]
     every = -(-len(nodes) // NODE_ROWS)
     group_of = {node.name: i // every for i, node in enumerate(nodes)}
     count = -(-len(nodes) // every)
-    at_s = edges(found, NODE_STEPS)
+    at_s = edges(metrics, NODE_STEPS)
     slots = [
         (group_of[slot.node], slot.gpus, i)
         for i, placement in enumerate(rows.placements)
@@ -191,4 +192,4 @@ def node_map(found: Metrics) -> NodeMap:
     for k in range(count):
         first, last = nodes[k * every], nodes[min(len(nodes), (k + 1) * every) - 1]
         names.append(first.name if first is last else f"{first.name} to {last.name}")
-    return NodeMap(tuple(names), at_s - found.instance.now_s, busy / capacity[:, None])
+    return NodeMap(tuple(names), at_s - metrics.instance.now_s, busy / capacity[:, None])

@@ -19,19 +19,19 @@ FIGURES, PAGE = "figures", "report.html"
 
 
 def write_report(
-    study: Study, path: Path, again: str, found: Sequence[Result], results: Results
+    study: Study, path: Path, again: str, finished: Sequence[Result], results: Results
 ) -> None:
     """Write report.html and figures/ into the folder of a study that was read from `path` and is
     made by the command line `again`; the same results give the same files.
 
     Raises InputError naming a file that cannot be written.
     """
-    table = compare(study, found)
+    table = compare(study, finished)
     pairs = quality.differences(table)
     folder = results.folder / FIGURES
     folder.mkdir(exist_ok=True)
     charts = [chart for chart in _charts(table, pairs, results) if chart is not None]
-    below = foot(study, path, again, found)
+    below = foot(study, path, again, finished)
     if pairs:
         files.write_text(folder / "significance.csv", quality.significance_csv(pairs, table))
     files_of: dict[str, list[str]] = {}
@@ -39,19 +39,16 @@ def write_report(
         for kind, data in pictures(chart, below).items():
             files.write_bytes(folder / f"{chart.key}.{kind}", data)
             files_of.setdefault(chart.key, []).append(f"{chart.key}.{kind}")
-    gantts = write_gantts(found, results)
+    gantts = write_gantts(finished, results)
     untested = quality.too_few_seeds(table)
-    text = page(study, found, table, charts, below, commands(study), gantts, files_of, untested)
+    text = page(study, finished, table, charts, below, commands(study), gantts, files_of, untested)
     files.write_text(results.folder / PAGE, text)
 
 
 def _charts(table: Comparison, pairs: list[quality.Pair], results: Results) -> list[Chart | None]:
-    def trace_of(one: Entry) -> quality.Trace:
-        return (
-            quality.read_trace(results.beside(one.result.address, TRACE))
-            if one.result.address
-            else []
-        )
+    def trace_of(entry: Entry) -> quality.Trace:
+        address = entry.result.address
+        return quality.read_trace(results.beside(address, TRACE)) if address else []
 
     return [
         quality.gaps(table),

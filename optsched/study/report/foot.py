@@ -77,8 +77,8 @@ def commands(study: Study) -> list[str]:
     made = []
     for group, specs in members.items():
         lines = [
-            f"optsched {one.command} -o INSTANCE" if one.command else f"INSTANCE={one.file}"
-            for one in specs
+            f"optsched {spec.command} -o INSTANCE" if spec.command else f"INSTANCE={spec.file}"
+            for spec in specs
         ]
         if len(specs) > MOST_MADE:
             lines = [f"# {group}: {len(specs):,} instances, of files like these", in_common(lines)]

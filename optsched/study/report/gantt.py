@@ -18,10 +18,10 @@ MOST_SEGMENTS = 5000
 """Most segments of which a picture is drawn: a browser has to show it."""
 
 
-def write_gantts(found: Sequence[Result], results: Results) -> dict[str, str]:
+def write_gantts(finished: Sequence[Result], results: Results) -> dict[str, str]:
     """Draw the plans that are kept and not drawn yet; for each address the link to its picture.
     Raises InputError where one cannot be written."""
-    done = [one for one in found if one.address and one.answer is not None]
+    done = [result for result in finished if result.address and result.answer is not None]
     kept = [result for result in done if results.beside(result.address, PLAN).exists()]
     if not kept:
         return {}
@@ -40,15 +40,15 @@ def write_gantts(found: Sequence[Result], results: Results) -> dict[str, str]:
     return links
 
 
-def _draw(one: Result, results: Results, target: Path) -> bool:
+def _draw(result: Result, results: Results, target: Path) -> bool:
     source = (
-        results.instance_path(one.run.make)
-        if one.run.make is not None
-        else Path(one.run.file or "")
+        results.instance_path(result.run.make)
+        if result.run.make is not None
+        else Path(result.run.file or "")
     )
     if not source.exists():
         return False
-    stated, plan = files.read_plan(results.beside(one.address, PLAN))
+    stated, plan = files.read_plan(results.beside(result.address, PLAN))
     if plan is None or sum(len(entry.segments) for entry in plan.jobs) > MOST_SEGMENTS:
         return False
     instance = files.read_instance(source)

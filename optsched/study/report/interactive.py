@@ -1,7 +1,10 @@
 """The figures of the page (plotly)."""
 
 from html import escape
+from math import log10
 from typing import Any
+
+import numpy as np
 
 from ...picture.palette import INK, MUTED, PAPER
 from ...picture.style import AXIS, GROUND, heading
@@ -77,27 +80,25 @@ def _worst_first(chart: Chart) -> bool:
 
 
 def _axis(what: Axis, panel: Panel) -> dict[str, Any]:
-    from math import log10
-
-    found: dict[str, Any] = {**AXIS, "title": heading(what.title)}
+    axis: dict[str, Any] = {**AXIS, "title": heading(what.title)}
     if what.names:
-        return found
+        return axis
     if what.log:
-        found["type"] = "log"
+        axis["type"] = "log"
     if what.low is not None and what.high is not None:
-        found["range"] = [log10(what.low), log10(what.high)] if what.log else [what.low, what.high]
+        axis["range"] = [log10(what.low), log10(what.high)] if what.log else [what.low, what.high]
     elif what.low is not None:
-        found["rangemode"] = "tozero"
+        axis["rangemode"] = "tozero"
     if what.percent:
-        found["tickformat"] = ".0%"
+        axis["tickformat"] = ".0%"
     if what.ticks:
-        found |= {
+        axis |= {
             "tickvals": [at for at, _ in what.ticks],
             "ticktext": [text for _, text in what.ticks],
         }
     if any(isinstance(mark, Intervals) for mark in panel.marks):
-        found |= {"zeroline": True, "zerolinecolor": MUTED}
-    return found
+        axis |= {"zeroline": True, "zerolinecolor": MUTED}
+    return axis
 
 
 def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set[str]) -> None:
@@ -128,7 +129,7 @@ def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set
                 x=list(mark.x),
                 y=list(mark.y),
                 mode="markers+text" if mark.told else "markers",
-                text=[escape(one) for one in mark.names],
+                text=list(map(escape, mark.names)),
                 textposition="top right",
                 textfont={"size": 10},
                 marker={"color": mark.colour, "size": 9, "line": {"width": 1, "color": PAPER}},
@@ -155,12 +156,8 @@ def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set
                     "thickness": 1.3,
                     "width": 3,
                     "color": mark.colour,
-                    "array": _rounded(
-                        [high - mid for mid, high in zip(mark.mid, mark.high, strict=True)]
-                    ),
-                    "arrayminus": _rounded(
-                        [mid - low for mid, low in zip(mark.mid, mark.low, strict=True)]
-                    ),
+                    "array": _rounded(np.subtract(mark.high, mark.mid)),
+                    "arrayminus": _rounded(np.subtract(mark.mid, mark.low)),
                 },
                 marker={
                     "color": mark.colour if mark.filled else PAPER,
@@ -182,7 +179,7 @@ def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set
                 zmax=max(
                     [WORST, *(value for row in mark.values for value in row if value is not None)]
                 ),
-                colorscale=[list(one) for one in SCALE],
+                colorscale=[list(step) for step in SCALE],
                 xgap=1,
                 ygap=1,
                 showscale=False,

@@ -4,7 +4,6 @@ picture."""
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from ...duration import human
 from ...picture.html import div, document, folding, row, tiles
@@ -12,19 +11,20 @@ from ..design import Study
 from ..fallbacks import fallbacks
 from ..results import Result
 from ..summary import summaries, summary_table
-from ..table import instance_tables, number, rows
-from .compare import GAP, MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
+from ..table import instance_tables, level, number, rows
+from .compare import MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
 from .interactive import figure
 from .model import Chart
 
 MOST_RUNS = 5000
+GAP_PERCENT = level("gap", times=100)
 CODE, WORDS = r"`([^`]+)`", r"<code>\1</code>"
 
 
 def page(
     study: Study,
     results: Sequence[Result],
-    found: Comparison,
+    comparison: Comparison,
     charts: Sequence[Chart],
     foot: Sequence[str],
     commands: Sequence[str],
@@ -56,7 +56,7 @@ def page(
 <nav>{links}</nav>
 {"".join(sections)}
 {_numbers(results)}
-{_runs(found, gantts)}
+{_runs(comparison, gantts)}
 <details id="commands" open><summary>Commands</summary><pre>{escape(chr(10).join(commands))}</pre>
 {_foot(foot)}</details>"""
     return document(study.title, f"<h1>{escape(study.title)}</h1>{about}", body, MORE_STYLE)
@@ -140,7 +140,7 @@ def _failed_row(words: Sequence[str], columns: int, reason: str) -> str:
     return f'{head}<td colspan="{columns}"><em>failed: {escape(reason)}</em></td></tr>'
 
 
-def _runs(found: Comparison, gantts: dict[str, str]) -> str:
+def _runs(comparison: Comparison, gantts: dict[str, str]) -> str:
     heads = (
         "instance",
         "method",
@@ -152,31 +152,30 @@ def _runs(found: Comparison, gantts: dict[str, str]) -> str:
         "processor s",
         "plan",
     )
-    lines = [_row(heads, 3, "th"), *(_run(entry, gantts) for entry in found.entries[:MOST_RUNS])]
-    more = len(found.entries) - MOST_RUNS
+    lines = [
+        _row(heads, 3, "th"),
+        *(_run(entry, gantts) for entry in comparison.entries[:MOST_RUNS]),
+    ]
+    more = len(comparison.entries) - MOST_RUNS
     note = f"<p>and {more:,} more, in runs.csv</p>" if more > 0 else ""
     return folding("Runs", _scrolled(lines) + note, ' id="runs"')
 
 
-def _run(one: Entry, gantts: dict[str, str]) -> str:
-    names = [one.case, one.method, "" if one.seed is None else str(one.seed)]
-    if not one.ok:
-        return _failed_row(names, 6, one.result.reason or "")
+def _run(entry: Entry, gantts: dict[str, str]) -> str:
+    names = [entry.case, entry.method, "" if entry.seed is None else str(entry.seed)]
+    if not entry.ok:
+        return _failed_row(names, 6, entry.result.reason or "")
     values: list[tuple[float | None, int]] = [
-        (MEAN_JCT(one.result), 2),
-        (P99_JCT(one.result), 1),
-        (VALUE(one.result), 4),
-        (_percent(GAP(one.result)), 1),
-        (one.result.cpu_s, 1),
+        (MEAN_JCT(entry.result), 2),
+        (P99_JCT(entry.result), 1),
+        (VALUE(entry.result), 4),
+        (GAP_PERCENT(entry.result), 1),
+        (entry.result.cpu_s, 1),
     ]
-    link = gantts.get(one.result.address)
+    link = gantts.get(entry.result.address)
     picture = f'<a href="{link}">Gantt</a>' if link else ""
     cells = [*names, *(number(value, digits) for value, digits in values)]
     return _row(cells, 3).removesuffix("</tr>") + f"<td class=n>{picture}</td></tr>"
-
-
-def _percent(value: Any) -> float | None:
-    return None if value is None else 100 * value
 
 
 MORE_STYLE = """

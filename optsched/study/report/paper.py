@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
+import numpy as np
+
 from ...picture.palette import GRID, INK, MUTED, PAPER
 from ...picture.style import STILL, saved
 from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
@@ -179,10 +181,7 @@ def _mark(
             return [a + b for a, b in zip(left, mark.lengths, strict=True)]
         case Intervals():
             rows = [position[name] for name in mark.rows]
-            reach = [
-                [mid - low for mid, low in zip(mark.mid, mark.low, strict=True)],
-                [high - mid for mid, high in zip(mark.mid, mark.high, strict=True)],
-            ]
+            reach = [np.subtract(mark.mid, mark.low), np.subtract(mark.high, mark.mid)]
             ax.errorbar(
                 mark.mid,
                 rows,
@@ -200,12 +199,9 @@ def _mark(
 
 
 def _heat(figure: Any, ax: Any, mark: Heat) -> None:
-    import numpy as np
     from matplotlib.colors import LinearSegmentedColormap
 
-    values = np.array(
-        [[np.nan if value is None else value for value in row] for row in mark.values], dtype=float
-    )
+    values = np.array(mark.values, dtype=float)
     colours = LinearSegmentedColormap.from_list("gap", [colour for _, colour in SCALE])
     ax.imshow(
         values, aspect="auto", cmap=colours, vmin=0, vmax=max(WORST, float(np.nanmax(values)))

@@ -25,7 +25,7 @@ def ratios(values: Floats) -> Floats:
     solved, or whose best value is negative, says nothing: NaN; where the best is 0, all else is
     infinitely worse.
     """
-    found = np.full(values.shape, np.nan)
+    relative = np.full(values.shape, np.nan)
     for k in range(values.shape[1]):
         column = values[:, k]
         finite = column[np.isfinite(column)]
@@ -33,10 +33,10 @@ def ratios(values: Floats) -> Floats:
             continue
         best = finite.min()
         if best > 0:
-            found[:, k] = column / best
+            relative[:, k] = column / best
         else:
-            found[:, k] = np.where(np.isnan(column), np.nan, np.where(column == 0, 1.0, np.inf))
-    return found
+            relative[:, k] = np.where(np.isnan(column), np.nan, np.where(column == 0, 1.0, np.inf))
+    return relative
 
 
 def profile(row: Floats) -> tuple[Floats, Floats]:
@@ -73,9 +73,9 @@ class Difference:
 def _counts(pairs: int) -> Floats:
     """Return how often each pair is in each resample."""
     picks = np.random.default_rng(RESAMPLING_SEED).integers(pairs, size=(RESAMPLES, pairs))
-    found = np.zeros((RESAMPLES, pairs))
-    np.add.at(found, (np.arange(RESAMPLES)[:, None], picks), 1)
-    return found
+    counts = np.zeros((RESAMPLES, pairs))
+    np.add.at(counts, (np.arange(RESAMPLES)[:, None], picks), 1)
+    return counts
 
 
 def paired_bootstrap(first: Floats, second: Floats) -> Difference:
@@ -100,9 +100,9 @@ def benjamini_hochberg(p: list[float]) -> list[float]:
     """Return each p-value as the smallest share of false discoveries at which it counts as one
     (Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995)."""
     order = sorted(range(len(p)), key=lambda i: p[i])
-    found, least = [0.0] * len(p), 1.0
+    q, least = [0.0] * len(p), 1.0
     for rank in range(len(p), 0, -1):
         i = order[rank - 1]
         least = min(least, p[i] * len(p) / rank)
-        found[i] = least
-    return found
+        q[i] = least
+    return q

@@ -20,10 +20,9 @@ Source: Q. Hu et al., Characterization of large language model development in th
 NSDI'24; github.com/InternLM/AcmeTrace.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
-from ..clusters import cluster_of
+from ..clusters import cluster_of, with_each
 from ..imported import (
     ClusterText,
     FirstDate,
@@ -73,14 +72,10 @@ def read(
         )
         for row in table.rows(track)
     ]
-    nodes = cluster_of(
-        cluster or real, gpus_per_node or GPUS_OF_NODE, cpus_per_gpu=CPUS_OF_NODE // GPUS_OF_NODE
-    )
-    nodes = replace(
-        nodes,
-        nodes=tuple(
-            replace(node, memory_gib=node_gib * node.gpus / GPUS_OF_NODE) for node in nodes.nodes
-        ),
+    nodes = with_each(
+        cluster_of(cluster or real, gpus_per_node or GPUS_OF_NODE),
+        cpus=lambda node: CPUS_OF_NODE // GPUS_OF_NODE * node.gpus,
+        memory_gib=lambda node: node_gib * node.gpus / GPUS_OF_NODE,
     )
     return imported(path, nodes, entries, jobs, span=window(start, end, 0.0))
 

@@ -23,14 +23,13 @@ datacenters, SC'21; github.com/S-Lab-System-Group/HeliosData.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InputError
 from ...model.cluster import Cluster
 from ...model.job import Job
-from ..clusters import cluster_of
+from ..clusters import cluster_of, with_each
 from ..imported import (
     ClusterText,
     FirstDate,
@@ -149,16 +148,10 @@ def _cluster(
     nodes = cluster_of(specification, gpus_per_node)
     if known is None:
         return nodes
-    return replace(
+    return with_each(
         nodes,
-        nodes=tuple(
-            replace(
-                node,
-                cpus=known.cpus * node.gpus // GPUS_OF_NODE,
-                memory_gib=known.memory_gib * node.gpus / GPUS_OF_NODE,
-            )
-            for node in nodes.nodes
-        ),
+        cpus=lambda node: known.cpus * node.gpus // GPUS_OF_NODE,
+        memory_gib=lambda node: known.memory_gib * node.gpus / GPUS_OF_NODE,
     )
 
 

@@ -18,14 +18,13 @@ Source: Y. Zhao et al., Multi-resource interleaving for deep learning training, 
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Profile, Sharing
-from ..clusters import cluster_of
+from ..clusters import cluster_of, with_each
 from ..imported import ClusterText, Format, GpuCount, Imported, SwitchTable, Track
 from ..tables.table import Row, Table
 from ..usable import SHORTEST_S, imported
@@ -46,13 +45,11 @@ SHORTEST_MS = 1e-9
 
 def _testbed() -> Cluster:
     """Return 8 nodes of 8 V100, 92 cores and 520 GB: simulator/cluster_spec/n8g8.csv."""
-    bare = cluster_of("v100=64", 8)
-    return replace(
-        bare,
-        nodes=tuple(
-            replace(node, cpus=92, memory_gib=round(520e9 / 2**30, 3), rack="switch-0")
-            for node in bare.nodes
-        ),
+    return with_each(
+        cluster_of("v100=64", 8),
+        cpus=lambda node: 92,
+        memory_gib=lambda node: round(520e9 / 2**30, 3),
+        rack=lambda node: "switch-0",
     )
 
 

@@ -103,7 +103,9 @@ class Application:
     def _adaptive(self, shape: Shape) -> Floats:
         gpus = sum(shape)
         local, passes = self.limits.divisions(gpus)
-        times = np.array([self._step(shape, one) for one in local.tolist()]).reshape(-1, 2)
+        times = np.array(
+            [self._step(shape, local_batch) for local_batch in local.tolist()]
+        ).reshape(-1, 2)
         step_s = times[:, 0] + passes * (times[:, 0] - times[:, 1])
         needed = self._steps(gpus * local * (passes + 1))
         seconds: Floats = (needed * step_s).min(axis=1)
@@ -122,13 +124,13 @@ class Application:
         """Squared norm and variance of the gradient, by epoch and batch size."""
         sizes = sorted(self._epochs)
         tables = np.array([self._epochs[size][: self.epochs] for size in sizes])
-        found = [
+        gradients = [
             np.array(
                 [np.interp(batch, sizes, tables[:, epoch, column]) for epoch in range(self.epochs)]
             )
             for column in (1, 2)
         ]
-        return found[0], found[1]
+        return gradients[0], gradients[1]
 
     def _division(self, batch: int, gpus: int) -> tuple[int, int]:
         """Batch of one GPU in one pass, and how many passes a step makes before the one that
@@ -145,16 +147,18 @@ class Application:
     @cached_property
     def _progress(self) -> list[float]:
         """Progress by the end of each epoch."""
-        found = [
+        progress = [
             min(epoch[0] for epoch in epochs)
             for epochs in zip(*self._epochs.values(), strict=False)
         ]
-        if any(later <= earlier for earlier, later in zip([0.0, *found], found, strict=False)):
+        if any(
+            later <= earlier for earlier, later in zip([0.0, *progress], progress, strict=False)
+        ):
             raise InputError(
                 f"{self.name}: the progress in its validation tables does not rise from epoch to "
                 "epoch"
             )
-        return found
+        return progress
 
     def _step(self, shape: Shape, local: int) -> Times:
         """Times of one pass and its synchronisation: measured for the shape, else for as many nodes
@@ -179,15 +183,15 @@ class Application:
 
 def _within(shape: Shape) -> list[Shape]:
     """The placement, and those of fewer of its GPUs on the fewest of its nodes."""
-    found = []
+    placements = []
     for gpus in range(1, sum(shape) + 1):
         left, fewer = gpus, []
         for on_node in shape:
             if left > 0:
                 fewer.append(min(left, on_node))
                 left -= on_node
-        found.append(tuple(fewer))
-    return found
+        placements.append(tuple(fewer))
+    return placements
 
 
 def _between(points: Mapping[int, Times], at: float) -> Times:
@@ -210,11 +214,11 @@ def _by_size(shapes: Mapping[str, ByBatch]) -> dict[int, dict[int, ByBatch]]:
     for shape, measured in shapes.items():
         for local, times in measured.items():
             alike[len(shape), sum(map(int, shape)), local].append(times)
-    found: dict[int, dict[int, ByBatch]] = defaultdict(lambda: defaultdict(dict))
+    by_size: dict[int, dict[int, ByBatch]] = defaultdict(lambda: defaultdict(dict))
     for (nodes, gpus, local), several in alike.items():
         step_s, sync_s = (math.fsum(column) / len(several) for column in zip(*several, strict=True))
-        found[nodes][gpus][local] = step_s, sync_s
-    return found
+        by_size[nodes][gpus][local] = step_s, sync_s
+    return by_size
 
 
 def _rows(path: Path, *columns: str) -> Iterator[Row]:

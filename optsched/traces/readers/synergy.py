@@ -16,15 +16,13 @@ meaning and units from simulator/jobs/ of https://github.com/msr-fiddle/synergy.
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from ...errors import InputError
-from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Locality, Profile
-from ..clusters import cluster_of
+from ..clusters import cluster_of, with_each
 from ..imported import ClusterText, Format, GpuCount, Imported, Track, read_text
 from ..tables.table import Row, lines
 from ..usable import SHORTEST_S, imported, stem
@@ -57,7 +55,11 @@ def read(
     """
     path = Path(source)
     measured = _measured(path.parent / TABLE if sensitivity is None else Path(sensitivity))
-    nodes = _with_shares(cluster_of(cluster, gpus_per_node))
+    nodes = with_each(
+        cluster_of(cluster, gpus_per_node),
+        cpus=lambda node: SHARE_CORES * node.gpus,
+        memory_gib=lambda node: round(SHARE_GB * node.gpus * 1e9 / 2**30, 3),
+    )
     rows = lines(path, COLUMNS, separator=",", track=track)
     return imported(path, nodes, (_job(row, measured) for row in rows), jobs, name=stem(path))
 
@@ -80,20 +82,6 @@ def _job(row: Row, measured: dict[str, Measured]) -> Job | str:
     )
 
 
-def _with_shares(cluster: Cluster) -> Cluster:
-    return replace(
-        cluster,
-        nodes=tuple(
-            replace(
-                node,
-                cpus=SHARE_CORES * node.gpus,
-                memory_gib=round(SHARE_GB * node.gpus * 1e9 / 2**30, 3),
-            )
-            for node in cluster.nodes
-        ),
-    )
-
-
 def _measured(path: Path) -> dict[str, Measured]:
     try:
         entries = json.loads(read_text(path))
@@ -101,10 +89,10 @@ def _measured(path: Path) -> dict[str, Measured]:
         raise InputError(f"{path}: is not JSON: {error}") from None
     if not isinstance(entries, list) or not entries:
         raise InputError(f"{path}: expected a list of Synergy's measurements, one object a model")
-    found = {}
+    measured = {}
     for i, entry in enumerate(entries):
         try:
-            found[str(entry["name"])] = _entry(entry)
+            measured[str(entry["name"])] = _entry(entry)
         except (KeyError, TypeError, ValueError, IndexError):
             raise InputError(
                 f"{path}: entry {i}: expected name, iter_time (s, above 0), placement_penalty "
@@ -112,7 +100,7 @@ def _measured(path: Path) -> dict[str, Measured]:
                 f"tput (rates of {len(CORES)} core counts by {len(MEMORY_GB)} or "
                 f"{len(MEMORY_GB) - 1} sizes of memory)"
             ) from None
-    return found
+    return measured
 
 
 def _entry(entry: dict[str, Any]) -> Measured:

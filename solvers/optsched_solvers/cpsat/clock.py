@@ -1,4 +1,4 @@
-"""How long to search: by the wall clock, or by counted work where the result must be
+"""Budget of a search: by the wall clock, or by counted work where the result must be
 reproducible."""
 
 import time
@@ -14,7 +14,7 @@ SHARE = 0.95
 
 
 class Budget:
-    """What is left of a solve's time."""
+    """The time that a solve has left."""
 
     def __init__(self, time_limit_s: float, workers: int, seed: int) -> None:
         self.begun_s = time.monotonic()

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -18,7 +19,6 @@ from ..scheduling.plans import plan_of
 from ..scheduling.problem import Problem, Schedule
 from ..scheduling.schedule_generation import (
     canonical,
-    preempted_in,
     replay,
     returns_beside_partner,
     start_in_order,
@@ -30,8 +30,8 @@ from .objective import LevelExpression, build
 
 @dataclass(slots=True)
 class Progress:
-    """What one solve has found: the best schedule so far and its values, and the bounds that are
-    `proved` of levels; `offer` reports what improves it."""
+    """The results of one solve so far: the best schedule so far and its values, and the bounds that
+    are `proved` of levels; `offer` reports what improves it."""
 
     problem: Problem
     evaluator: Evaluator
@@ -194,10 +194,9 @@ def realise(model: Model, value: Callable[[Any], Any]) -> Schedule | None:
     starts; None under side constraints of which its true lengths break one."""
     problem = model.problem
     choices, complete = model.read(value)
-    schedule = [canonical(problem, a, choices[a.index]) for a in problem.activities]
+    schedule = list(map(partial(canonical, problem), problem.activities, choices))
     if model.constrained:
-        as_found = all(schedule[j] == choice for j, choice in choices.items())
-        return schedule if as_found or model.admits(schedule) else None
+        return schedule if schedule == choices or model.admits(schedule) else None
     if complete and problem.tick.exact and model.exact_amounts:
         if not problem.partner:
             return schedule
@@ -207,5 +206,5 @@ def realise(model: Model, value: Callable[[Any], Any]) -> Schedule | None:
         ):
             return problem.with_matching_alternatives(schedule)
     if complete and problem.partner:
-        return start_in_order(problem, choices, preempted_in(problem, choices))
-    return replay(problem, choices) or replay(problem, choices, anywhere=choices)
+        return start_in_order(problem, choices)
+    return replay(problem, choices) or replay(problem, choices, anywhere=True)

@@ -14,7 +14,7 @@ from ..scheduling.schedule_generation import generate, preempted_in, starts_that
 from .direct import Progress
 
 WORK_PER_JOB = 1e-5
-"""What decoding one job counts for, in CP-SAT's unit of work."""
+"""Work of decoding one job, in CP-SAT's unit of work."""
 TEMPERATURE = 2e-4
 """First temperature, relative to what can be changed of the value."""
 
@@ -26,7 +26,7 @@ Guide = tuple[list[float], Ways]
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """What a schedule is decoded from: priorities, GPU types, running jobs that are preempted, and
+    """The code of a schedule: priorities, GPU types, running jobs that are preempted, and
     ticks before which jobs do not start."""
 
     priority: list[float]
@@ -53,11 +53,10 @@ class ListSearch:
     def __init__(self, progress: Progress, guide: Guide | None) -> None:
         assert progress.schedule is not None
         self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
-        known = dict(enumerate(progress.schedule))
         self.list = List(
             *(guide or list_of(self.problem, progress.schedule)),
-            preempted_in(self.problem, known),
-            starts_that_matter(self.problem, known),
+            preempted_in(self.problem, progress.schedule),
+            starts_that_matter(self.problem, progress.schedule),
         )
         self.rng = random.Random(self.budget.seed + 1)
         self.value = math.inf
@@ -77,22 +76,22 @@ class ListSearch:
             return
         draw = self.rng.random()
         if draw < 0.5:
-            found = replace(self.list, priority=self._moved())
+            neighbour = replace(self.list, priority=self._moved())
         elif draw < 0.8:
-            found = replace(self.list, priority=self._swapped())
+            neighbour = replace(self.list, priority=self._swapped())
         else:
-            found = self._other_way()
-        self._decode_and_keep(found, temperature)
+            neighbour = self._other_way()
+        self._decode_and_keep(neighbour, temperature)
 
-    def _decode_and_keep(self, found: List, temperature: float) -> None:
-        self.budget.spend(WORK_PER_JOB * len(found.priority))
-        schedule = found.schedule(self.problem)
+    def _decode_and_keep(self, candidate: List, temperature: float) -> None:
+        self.budget.spend(WORK_PER_JOB * len(candidate.priority))
+        schedule = candidate.schedule(self.problem)
         if schedule is None:
             return
         values = self.progress.evaluator.values(schedule)
         worse = values[0] - self.value
         if worse <= 0 or (temperature > 0 and self.rng.random() < math.exp(-worse / temperature)):
-            self.list, self.value = found, values[0]
+            self.list, self.value = candidate, values[0]
         self.progress.offer(schedule)
 
     def _waiting(self) -> List:

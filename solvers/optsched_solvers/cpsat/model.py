@@ -2,20 +2,21 @@
 
 Index names: j activity, a alternative, n node. `start[j]`, `end[j]` are ticks, `chosen[j][a]` says
 which alternative runs. Classes (GPU types) carry one cumulative each; where that is not exact,
-nodes carry their own, with literals `on[j, a, n]` for a gang on one node and integers `part[j, a,
-n]` for one that may be split.
+nodes carry their own, and `placing[j, a, n]` has the variable that puts a gang there with the GPUs
+that one unit of it stands for: a literal for a gang on one node, an integer for one that may be
+split.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from optsched.plugins.solver import Constrain
 
-from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule, Split
+from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule
 from .pairs import add_pair, kept_literal
 
 SCALE = 1000.0
@@ -35,12 +36,11 @@ class Model:
         self.problem = problem
         self.constrained = constrain is not None
         self.cp = cp_model.CpModel()
-        self.start: dict[int, Any] = {}
-        self.end: list[Any] = [0] * len(problem.activities)
+        self.start: list[Any] = []
+        self.end: list[Any] = []
         self.own_end: dict[int, Any] = {}  # where the end is a variable of its own
-        self.chosen: list[list[Any]] = [[] for _ in problem.activities]
-        self.on: dict[tuple[int, int, int], Any] = {}
-        self.part: dict[tuple[int, int, int], Any] = {}
+        self.chosen: list[list[Any]] = []
+        self.placing: dict[tuple[int, int, int], tuple[Any, int]] = {}
         self.exact_amounts = True
         self.horizon = self._horizon()
         self.node_detail = self._types_in_detail(detailed)
@@ -98,7 +98,9 @@ class Model:
         else:
             end = self.own_end[j] = cp.new_int_var(0, self.horizon, f"end_{j}")
             cp.add(end == start + cp_model.LinearExpr.weighted_sum(literals, lengths))
-        self.start[j], self.end[j], self.chosen[j] = start, end, literals
+        self.start.append(start)
+        self.end.append(end)
+        self.chosen.append(literals)
         if activity.running is not None:
             kept = kept_literal(self, activity)
             cp.add(start == 0).only_enforce_if(kept)
@@ -108,90 +110,76 @@ class Model:
                 if held:
                     interval = cp.new_optional_fixed_size_interval_var(0, held, ~kept, f"hold_{j}")
                     self._hold(activity, interval, activity.hold)
-        for a, alternative in enumerate(activity.alternatives):
-            self._add_alternative(activity, a, alternative, start, literals[a])
+        for a in range(len(literals)):
+            self._add_alternative(activity, a)
 
-    def _add_alternative(
-        self, activity: Activity, a: int, alternative: Alternative, start: Any, literal: Any
-    ) -> None:
-        cp, j = self.cp, activity.index
-        length = self.ticks(alternative)
-        interval = cp.new_optional_fixed_size_interval_var(start, length, literal, f"run_{j}_{a}")
+    def _add_alternative(self, activity: Activity, a: int) -> None:
+        j, alternative = activity.index, activity.alternatives[a]
+        interval = self._interval(activity, a, self.chosen[j][a], f"run_{j}_{a}")
         if alternative.fixed:
             self._hold(activity, interval, alternative)
             return
-        for row, amount in alternative.shared:
-            self.load["row", row].append((interval, amount))
-        rooms = alternative.rooms
-        if not rooms:
-            return
-        gpus = alternative.mode.gpus
-        gpu_type = self.problem.node_types[rooms[0][0]]
-        if gpus:
-            self.load["type", gpu_type].append((interval, gpus))
-        elif not self.node_detail[gpu_type] and all(
-            not self.node_detail[self.problem.node_types[n]] for n, _ in rooms
-        ):
-            return
-        if gpus and not self.node_detail[gpu_type]:
-            return
-        if alternative.spread == "node" or gpus <= 1:
-            on = []
-            for n, _ in rooms:
-                here = literal if len(rooms) == 1 else cp.new_bool_var(f"on_{j}_{a}_{n}")
-                self.on[j, a, n] = here
-                on.append(here)
-                stay = (
-                    interval
-                    if len(rooms) == 1
-                    else cp.new_optional_fixed_size_interval_var(
-                        start, length, here, f"run_{j}_{a}_{n}"
-                    )
-                )
-                for row, amount in self.problem.table.on_node(
-                    activity.job, alternative.mode, n, gpus
-                ):
-                    self.load["row", row].append((stay, amount))
-            if len(rooms) > 1:
-                cp.add(sum(on) == literal)
-            return
-        self._add_split(activity, a, alternative, rooms, interval, literal)
+        self._draw(interval, alternative.shared)
+        types = {self.problem.node_types[n] for n, _ in alternative.rooms}
+        for gpu_type in types if alternative.mode.gpus else ():
+            self.load["type", gpu_type].append((interval, alternative.mode.gpus))
+        if any(self.node_detail[gpu_type] for gpu_type in types):
+            if alternative.spread == "node" or alternative.mode.gpus <= 1:
+                self._add_one_node(activity, a, interval)
+            else:
+                self._add_split(activity, a, interval)
 
-    def _add_split(
-        self,
-        activity: Activity,
-        a: int,
-        alternative: Alternative,
-        rooms: Split,
-        interval: Any,
-        literal: Any,
-    ) -> None:
+    def _interval(self, activity: Activity, a: int, literal: Any, name: str) -> Any:
+        length = self.ticks(activity.alternatives[a])
+        start = self.start[activity.index]
+        return self.cp.new_optional_fixed_size_interval_var(start, length, literal, name)
+
+    def _draw(self, interval: Any, demand: Iterable[tuple[int, Any]]) -> None:
+        for row, amount in demand:
+            self.load["row", row].append((interval, amount))
+
+    def _add_one_node(self, activity: Activity, a: int, interval: Any) -> None:
+        """A gang on one node: a literal for each."""
+        j, alternative = activity.index, activity.alternatives[a]
+        mode, on = alternative.mode, []
+        for n, _ in alternative.rooms:
+            literal, stay = self.chosen[j][a], interval
+            if len(alternative.rooms) > 1:
+                literal = self.cp.new_bool_var(f"on_{j}_{a}_{n}")
+                stay = self._interval(activity, a, literal, f"run_{j}_{a}_{n}")
+            self.placing[j, a, n] = literal, mode.gpus
+            on.append(literal)
+            self._draw(stay, self.problem.table.on_node(activity.job, mode, n, mode.gpus))
+        if len(on) > 1:
+            self.cp.add(sum(on) == self.chosen[j][a])
+
+    def _add_split(self, activity: Activity, a: int, interval: Any) -> None:
         """A gang in parts: GPUs on each node add up to the gang, within one rack where it must
         be."""
-        cp, j, gpus = self.cp, activity.index, alternative.mode.gpus
+        cp, j, alternative = self.cp, activity.index, activity.alternatives[a]
+        literal, mode = self.chosen[j][a], alternative.mode
         parts = []
         by_rack: dict[str | None, list[Any]] = defaultdict(list)
-        for n, most in rooms:
-            part = cp.new_int_var(0, min(most, gpus), f"part_{j}_{a}_{n}")
-            self.part[j, a, n] = part
+        for n, most in alternative.rooms:
+            part = cp.new_int_var(0, min(most, mode.gpus), f"part_{j}_{a}_{n}")
+            self.placing[j, a, n] = part, 1
             parts.append(part)
             by_rack[self.problem.instance.cluster.nodes[n].rack].append(part)
-            for row, amount in self.problem.table.on_node(activity.job, alternative.mode, n, 1):
-                self.load["row", row].append((interval, (part, amount)))
-        cp.add(sum(parts) == gpus * literal)
+            demand = self.problem.table.on_node(activity.job, mode, n, 1)
+            self._draw(interval, ((row, (part, amount)) for row, amount in demand))
+        cp.add(sum(parts) == mode.gpus * literal)
         if alternative.spread == "rack":
-            racks = [rack for rack in by_rack if rack is not None]
-            inside = [cp.new_bool_var(f"rack_{j}_{a}_{rack}") for rack in racks]
-            cp.add(sum(inside) == literal)
-            for rack, here in zip(racks, inside, strict=True):
-                cp.add(sum(by_rack[rack]) == gpus * here)
-            for part in by_rack.get(None, []):
+            outside = by_rack.pop(None, [])
+            inside = {rack: cp.new_bool_var(f"rack_{j}_{a}_{rack}") for rack in by_rack}
+            cp.add(sum(inside.values()) == literal)
+            for rack, here in inside.items():
+                cp.add(sum(by_rack[rack]) == mode.gpus * here)
+            for part in outside:
                 cp.add(part == 0)
 
     def _hold(self, activity: Activity, interval: Any, held: Alternative) -> None:
         """Known demands of a running job on its nodes, for as long as `interval`."""
-        for row, amount in self.problem.demands(activity, held, held.rooms):
-            self.load["row", row].append((interval, amount))
+        self._draw(interval, self.problem.demands(activity, held, held.rooms))
         if activity.index in self.problem.partner:
             return
         by_type: dict[str | None, int] = defaultdict(int)
@@ -201,37 +189,20 @@ class Model:
             if gpus:
                 self.load["type", gpu_type].append((interval, gpus))
 
-    def on_node(self) -> dict[tuple[int, int, int], tuple[Any, int]]:
-        """Variables that place (activity, alternative) on a node, with the GPUs that one unit of
-        each stands for."""
-        gpus = {
-            j: [a.mode.gpus for a in self.problem.activities[j].alternatives] for j, _, _ in self.on
-        }
-        return {
-            **{key: (literal, gpus[key[0]][key[1]]) for key, literal in self.on.items()},
-            **{key: (part, 1) for key, part in self.part.items()},
-        }
-
     # ------------------------------------------------------------------------------------- rows
 
     def _add_precedence(self) -> None:
         for activity in self.problem.activities:
-            j = activity.index
             for i in activity.before:
-                self.cp.add(self.start[j] >= self.end[i])
+                self.cp.add(self.start[activity.index] >= self.end[i])
 
     def _add_capacity(self) -> None:
-        nodes = self.problem.instance.cluster.nodes
-        for key, load in self.load.items():
-            kind, which = key
-            if kind == "type":
-                members = [
-                    n for n, node_type in enumerate(self.problem.node_types) if node_type == which
-                ]
-                capacity = float(sum(nodes[n].gpus for n in members))
-            else:
-                capacity = self.problem.rows[which].capacity
-            self._add_cumulative(load, capacity)
+        gpus: dict[object, int] = defaultdict(int)
+        for node in self.problem.instance.cluster.nodes:
+            gpus[node.gpu_type] += node.gpus
+        for (kind, which), load in self.load.items():
+            capacity = gpus[which] if kind == "type" else self.problem.rows[which].capacity
+            self._add_cumulative(load, float(capacity))
 
     def _in_integers(self, amounts: Sequence[float], capacity: float) -> tuple[list[int], int]:
         """Amounts and capacity in whole units: as they are, or in thousandths (coarser where they
@@ -288,22 +259,18 @@ class Model:
 
     def values(self, schedule: Schedule) -> Iterator[tuple[Any, int]]:
         """Yield every variable with its value in `schedule`."""
-        for j, start in self.start.items():
-            choice = schedule[j]
-            yield start, choice.start
+        for j, choice in enumerate(schedule):
+            yield self.start[j], choice.start
             for a, literal in enumerate(self.chosen[j]):
                 yield literal, int(a == choice.alternative)
             if j in self.own_end:
                 length = self.ticks(self.problem.activities[j].alternatives[choice.alternative])
                 yield self.own_end[j], choice.start + length
-        for (j, a, n), literal in self.on.items():
+        for (j, a, n), (variable, unit) in self.placing.items():
             choice = schedule[j]
-            if literal is not self.chosen[j][a]:
-                here = a == choice.alternative and any(n == m for m, _ in choice.split)
-                yield literal, int(here)
-        for (j, a, n), part in self.part.items():
-            choice = schedule[j]
-            yield part, dict(choice.split).get(n, 0) if a == choice.alternative else 0
+            gpus = dict(choice.split).get(n) if a == choice.alternative else None
+            if variable is not self.chosen[j][a]:
+                yield variable, 0 if gpus is None else gpus // unit if unit else 1
 
     def admits(self, schedule: Schedule) -> bool:
         """Return whether `schedule` satisfies every constraint, the side constraints included."""
@@ -316,29 +283,20 @@ class Model:
         solver.parameters.num_workers = 1
         return bool(solver.solve(fixed) in (cp_model.OPTIMAL, cp_model.FEASIBLE))
 
-    def read(self, value: Any) -> tuple[dict[int, Choice], bool]:
-        """Choices of the free activities in a solution (`value` maps a variable to its value), and
-        whether all nodes are known."""
-        found, complete = {}, True
-        for j, start in self.start.items():
-            activity = self.problem.activities[j]
+    def read(self, value: Any) -> tuple[Schedule, bool]:
+        """Return the choices in a solution (`value` maps a variable to its value), and whether all
+        nodes are known."""
+        schedule, complete = [], True
+        for activity in self.problem.activities:
+            j = activity.index
             a = next(i for i, literal in enumerate(self.chosen[j]) if value(literal))
-            alternative = activity.alternatives[a]
-            if alternative.fixed:
-                split: Split = alternative.rooms
-            else:
-                split = tuple(
-                    [
-                        (n, alternative.mode.gpus)
-                        for n, _ in alternative.rooms
-                        if (j, a, n) in self.on and value(self.on[j, a, n])
-                    ]
-                    + [
-                        (n, int(value(self.part[j, a, n])))
-                        for n, _ in alternative.rooms
-                        if (j, a, n) in self.part and value(self.part[j, a, n])
-                    ]
-                )
-                complete = complete and (bool(split) or not alternative.rooms)
-            found[j] = Choice(a, int(value(start)), split)
-        return found, complete
+            split = rooms = activity.alternatives[a].rooms
+            if not activity.alternatives[a].fixed:
+                placing = [
+                    (n, *self.placing[j, a, n]) for n, _ in rooms if (j, a, n) in self.placing
+                ]
+                taken = [(n, int(value(variable)), unit) for n, variable, unit in placing]
+                split = tuple((n, count * unit) for n, count, unit in taken if count)
+                complete = complete and (bool(split) or not rooms)
+            schedule.append(Choice(a, int(value(self.start[j])), split))
+        return schedule, complete

@@ -69,21 +69,21 @@ class LevelExpression:
     off_grid: float = 0.0
 
     def value(self, bound: float) -> float:
-        """The bound on the value that follows from one on the expression."""
-        found = self.offset + self.unit * bound
+        """Return the bound on the value that follows from one on the expression."""
+        value = self.offset + self.unit * bound
         if self.inverse is None:
-            return found
-        return -self.inverse / found if found > 0 else -math.inf
+            return value
+        return -self.inverse / value if value > 0 else -math.inf
 
     def least(self, value: float) -> int | None:
-        """What the expression is at least where the value is, rounding of floats aside; None where
-        it says nothing."""
+        """Return the least of the expression where the value is, rounding of floats aside; None
+        where it says nothing."""
         steps, rounding = self._steps(value)
         return math.ceil(steps - rounding) if abs(steps) < ROUNDED else None
 
     def most(self, value: float) -> int | None:
-        """What the expression is at most where the value is, rounding of floats aside; None where
-        it says nothing."""
+        """Return the most of the expression where the value is, rounding of floats aside; None
+        where it says nothing."""
         steps, rounding = self._steps(value)
         return math.floor(steps + rounding) if abs(steps) < ROUNDED else None
 
@@ -134,7 +134,7 @@ class _Builder:
 
     def __init__(self, model: Model, snug: bool) -> None:
         self.model, self.problem, self.horizon = model.cp, model.problem, model.horizon
-        self.ends, self.chosen, self.on_node = model.end, model.chosen, model.on_node()
+        self.ends, self.chosen, self.on_node = model.end, model.chosen, model.placing
         self.start, self.snug = model.start, snug
         self.tick_s = self.problem.tick.length_s
         self.certain: list[float] = []

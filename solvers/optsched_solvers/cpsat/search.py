@@ -1,4 +1,4 @@
-"""What `cpsat` does with its time: list schedules, prices, then the whole model or list search, by
+"""Use of the time of `cpsat`: list schedules, prices, then the whole model or list search, by
 size."""
 
 import math
@@ -29,7 +29,7 @@ MOST_WAITS = 24
 CELLS = 150
 """Cells of the time grid of prices."""
 PRICE_WORK = 2e-8
-"""What pricing one candidate start once counts for, in CP-SAT's unit of work."""
+"""Work of pricing one candidate start once, in CP-SAT's unit of work."""
 
 
 def search(request: Request, report: Report) -> None:
@@ -95,7 +95,7 @@ def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
     read = schedule_of(problem, plan)
     if read is None or problem.tick.exact:
         return read
-    return replay(problem, dict(enumerate(read)))
+    return replay(problem, read)
 
 
 def _improve(progress: Progress, guide: Guide | None) -> None:
@@ -186,7 +186,7 @@ def _price(progress: Progress) -> Guide:
         kind = kinds[activity.index]
         if kind is not None and (found := by_type(activity, prices.types[kind])):
             ways[activity.index] = found
-    preempted = preempted_in(problem, dict(enumerate(progress.schedule)))
+    preempted = preempted_in(problem, progress.schedule)
     guided: Schedule | None = generate(problem, order, preempted, ways)
     free = generate(problem, order, preempted)
     progress.offer(guided)

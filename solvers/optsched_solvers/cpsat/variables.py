@@ -13,7 +13,7 @@ from .model import Model
 
 @dataclass(frozen=True)
 class JobVariables:
-    """What the model decides of one job; times are ticks (see `Variables.tick`).
+    """The decisions of the model on one job; times are ticks (see `Variables.tick`).
 
     `modes` pairs every way to run the job with the literal that chooses it. `gpus` gives, for each
     node that the job may use, the GPUs that it holds there; `on` whether it uses the node.
@@ -78,7 +78,7 @@ class Variables(Mapping[str, JobVariables]):
         model = self._model
         nodes = model.problem.instance.cluster.nodes
         uses: dict[int, dict[str, list[tuple[Any, int]]]] = {j: {} for j in self._index.values()}
-        for (j, _, n), use in model.on_node().items():
+        for (j, _, n), use in model.placing.items():
             uses[j].setdefault(nodes[n].name, []).append(use)
         for activity in model.problem.activities:
             for a, alternative in enumerate(activity.alternatives):

@@ -53,8 +53,8 @@ CBC_ROUNDING = 5e-4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a back end proved of the model, and the bound it gave, in units of the model's
-    objective."""
+    """The status that a back end proved of the model, and the bound it gave, in units of the
+    model's objective."""
 
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     bound: float | None

@@ -1,5 +1,5 @@
-"""When each job may start: windows from releases, precedence and the incumbent, on a grid of some
-size."""
+"""Possible starts of each job: windows from releases, precedence and the incumbent, on a grid of
+some size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -2,7 +2,6 @@
 
 import math
 from bisect import insort
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from annotated_types import Ge
 from optsched.driver.world import World
 from optsched.model.job import Job
 from optsched.physics import TIME_TOLERANCE_S, locality_rate
-from optsched.plugins.options import Duration, PluginOptions
+from optsched.plugins.options import Duration, PluginOptions, declared_options
 
 from .parts.locality_gate import LocalityGate, Patience
 from .parts.starting import wake
@@ -74,7 +73,7 @@ class ASrpt:
     name = "a-srpt"
     title = "non-preemptive, in the order in which a virtual single machine under SRPT completes the predicted jobs"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         tau_s: Annotated[
             Duration, "How long a gang waits for one node after it was dispatched."
@@ -119,7 +118,7 @@ class ASrpt:
             self._dispatched += 1
 
     def _serve(self, world: World) -> float:
-        """Start whoever may; when the next one may be placed more widely."""
+        """Start whoever may; return when the next one may be placed more widely."""
         opens_s = math.inf
         passed = 0
         refused: set[tuple[int, bool, bool]] = set()
@@ -143,7 +142,7 @@ class ASrpt:
 
 
 def virtual_work_s(world: World, job_id: str) -> float:
-    """Seconds that the job takes on one machine as fast as all GPUs together."""
+    """Return seconds that the job takes on one machine as fast as all GPUs together."""
     return (
         world.fastest_finish_s(job_id)
         * world.service_gpus(job_id)

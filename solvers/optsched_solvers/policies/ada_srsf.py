@@ -1,7 +1,6 @@
 """Ada-SRSF: shortest remaining service first, least-loaded placement, and a gate before a contended
 uplink."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from annotated_types import Ge
@@ -11,7 +10,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.gang_placement import by_rack, fill, usable
 from .parts.list_scheduling import ListScheduling
@@ -42,7 +41,7 @@ class LeastLoaded:
             self._load[slot.node] = self._load.get(slot.node, 0.0) + left_s * max(1, slot.gpus)
 
     def place(self, job_id: str, option: Option) -> Placement | None:
-        """A place for a gang that fits somewhere now; None where the rule finds none."""
+        """Return a place for a gang that fits somewhere now; None where the rule finds none."""
         world, gpus = self._world, option.mode.gpus
         free, order = usable(world, world.need(job_id, option)), world.cluster.node_order
         by_load = sorted(free, key=lambda name: (self._load.get(name, 0.0), order[name]))
@@ -86,7 +85,7 @@ class AdaSrsf(ListScheduling):
     name = "ada-srsf"
     title = "shortest remaining service first on the least loaded nodes, contending for uplinks only if it pays"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         kappa: Annotated[int, Ge(0), "The largest gang spread over the least loaded GPUs."] = 1
         eta: Annotated[

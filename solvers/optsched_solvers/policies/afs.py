@@ -34,12 +34,12 @@ class Share(Allotment):
 def first(shares: list[Share]) -> Share:
     """Return who gets the next step: each is compared with the best of those before it."""
     best = shares[0]
-    for one in shares[1:]:
-        if one.left_s < best.left_s:
-            if one.gain > best.loss:
-                best = one
-        elif not best.gain > one.loss:
-            best = one
+    for share in shares[1:]:
+        if share.left_s < best.left_s:
+            if share.gain > best.loss:
+                best = share
+        elif not best.gain > share.loss:
+            best = share
     return best
 
 

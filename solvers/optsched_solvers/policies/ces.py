@@ -12,7 +12,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
-from optsched.plugins.options import Duration, PluginOptions
+from optsched.plugins.options import Duration, PluginOptions, declared_options
 
 from .backfill import Backfill
 from .fifo import Fifo
@@ -87,8 +87,8 @@ class NodeCount:
 
 
 def forecast(used: list[int], steps: int) -> list[float]:
-    """Nodes in use now and in the steps to come: as a day ago, shifted to what is in use now;
-    within the first day the trend of the last three hours goes on."""
+    """Return nodes in use now and in the steps to come: as a day ago, shifted to what is in use
+    now; within the first day the trend of the last three hours goes on."""
     now = used[-1]
     i = len(used) - 1
     if i >= DAY_STEPS:
@@ -112,7 +112,7 @@ class Ces:
     name = "ces"
     title = "first in, first out, with idle nodes powered off while use falls and woken when they are needed"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         order: Annotated[
             Literal["fifo", "backfill"], "How jobs are ordered: the policy of that name."
@@ -155,7 +155,7 @@ class Ces:
         self._wake(world, lacking)
         self._used = len(self._busy(world)) + len(lacking)
         self._peak = max(self._peak, self._used)
-        for job_id in [one for one in self._delayed_s if one not in world.waiting]:
+        for job_id in [other for other in self._delayed_s if other not in world.waiting]:
             self._delay_s += world.now_s - self._delayed_s.pop(job_id)
 
     def facts(self) -> dict[str, float]:
@@ -171,8 +171,8 @@ class Ces:
     def _busy(self, world: World) -> dict[str, None]:
         held = (
             slot.node
-            for one in (*world.running, *world.saving)
-            for slot in world.hold(one).placement
+            for job_id in (*world.running, *world.saving)
+            for slot in world.hold(job_id).placement
         )
         return dict.fromkeys(name for name in held if world.cluster.node[name].gpus)
 
@@ -205,7 +205,8 @@ class Ces:
     # -- waking
 
     def _lacking(self, world: World, powered: Room) -> list[str]:
-        """The nodes that are off, or still boot, on which waiting jobs would fit now, in order."""
+        """Return the nodes that are off, or still boot, on which waiting jobs would fit now, in
+        order."""
         if not world.waiting or not (self._off or self._boots_s):
             return []
         every, soon = world.free.copy(), world.free.copy()
@@ -273,11 +274,11 @@ class _Powered:
         return [*self._world.take_released(), *self._on]
 
     def fit(self, job_id: str, room: Room | None = None) -> Fit | None:
-        """As `World.fit`, on powered nodes."""
+        """Fit as `World.fit` does, on powered nodes."""
         return self._world.fit(job_id, self.free if room is None else room)
 
     def start(self, job_id: str, option: Option, placement: Placement) -> None:
-        """As `World.start`; the powered nodes have less room then."""
+        """Start as `World.start` does; the powered nodes have less room then."""
         self._world.start(job_id, option, placement)
         if self.free is not self._world.free:
             self.free.take(self._world.need(job_id, option), placement)

@@ -1,7 +1,6 @@
 """CODA-style co-location of GPU and CPU jobs."""
 
 from bisect import insort
-from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.layout import Need
@@ -11,7 +10,7 @@ from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, Share
+from optsched.plugins.options import PluginOptions, Share, declared_options
 
 from .parts.coda_arrays import Arrays, CoreSearch
 from .parts.core_share import core_shares, core_ways
@@ -40,7 +39,7 @@ class Coda:
     name = "coda-style"
     title = "cores by search, arrays for CPU jobs and for small and wide gangs, CPU jobs give way to GPU jobs"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         gain: Annotated[
             Share, "The improvement that another core count must bring, as a share."
@@ -61,12 +60,12 @@ class Coda:
         self._ways: dict[str, tuple[Option, ...]] = {}
         self._on_cpus: dict[str, None] = {}
         self._claims: dict[str, Fit] = {}
-        self._shares: dict[str | None, float] | None = None
+        self._begun = False
         self._reclaimed = 0
         self._relieved = 0
 
     def facts(self) -> dict[str, float]:
-        """Core counts tried for each search, and how often CPU-only jobs were preempted, and
+        """Return core counts tried for each search, and how often CPU-only jobs were preempted, and
         why."""
         return {
             "core_counts_tried_mean": self.search.steps / max(1, self.search.searches),
@@ -76,8 +75,8 @@ class Coda:
 
     def decide(self, world: World) -> None:
         """Serve wide gangs, small ones, then CPU-only jobs, until nobody gives way any more."""
-        if self._shares is None:
-            self._shares = core_shares(world.cluster)
+        if not self._begun:
+            self._begun = True
             self._on_cpus = {
                 job_id: None for job_id in world.running if not _gpus(world.hold(job_id).placement)
             }
@@ -118,12 +117,11 @@ class Coda:
         return bool(arrived)
 
     def _slim(self, world: World, job_id: str, options: tuple[Option, ...]) -> tuple[Option, ...]:
-        """The options with the core counts found; those without GPUs as they are."""
-        assert self._shares is not None
+        """Return the options with the core counts found; those without GPUs as they are."""
         job = world.job(job_id)
         category = job.profile.name or job.command or job.user or ""
         found: list[Option] = []
-        for ways in core_ways(options, self._shares):
+        for ways in core_ways(options, core_shares(world.cluster)):
             rates = ways.rates()
             if len(rates) > 1:
                 cores = self.search.cores(
@@ -169,18 +167,18 @@ class Coda:
                 soon.room.take(need, placement)
             else:
                 del self._claims[job_id]
-                widest = max(one.mode.gpus for one in world.options(job_id))
+                widest = max(other.mode.gpus for other in world.options(job_id))
                 insort(
                     self._queues[self.arrays.queue(widest)], (arrival_key(world, job_id), job_id)
                 )
         return soon
 
-    def _start(self, world: World, job_id: str, seat: Fit, room: Room | None = None) -> None:
+    def _start(self, world: World, job_id: str, fit: Fit, room: Room | None = None) -> None:
         if room is not None and room is not world.free:
-            room.take(world.need(job_id, seat[0]), seat[1])
-        world.start(job_id, *seat)
+            room.take(world.need(job_id, fit[0]), fit[1])
+        world.start(job_id, *fit)
         self._ways.pop(job_id, None)
-        if not _gpus(seat[1]):
+        if not _gpus(fit[1]):
             self._on_cpus[job_id] = None
 
     def _serve_gangs(
@@ -196,9 +194,9 @@ class Coda:
             key = world.demand(job_id).number, ways[0].mode.cpus_per_gpu if ways else 0
             if key in refused:
                 continue
-            seat = self._find(world, room, job_id, name)
-            if seat is not None:
-                self._start(world, job_id, seat, room)
+            fit = self._find(world, room, job_id, name)
+            if fit is not None:
+                self._start(world, job_id, fit, room)
             elif self._reclaim(world, job_id, name):
                 room = self._room(world)
             else:
@@ -208,8 +206,8 @@ class Coda:
         self._drop_started(world)
 
     def _find(self, world: World, room: Room, job_id: str, name: str) -> Fit | None:
-        """A place in the job's own array, else in the other, which small gangs use only while no
-        wide one waits."""
+        """Return a place in the job's own array, else in the other, which small gangs use only
+        while no wide one waits."""
         for nodes in self.arrays.nodes(world, name, alone=not self._queues["wide"]):
             for option in self._ways[job_id]:
                 need = within(world.need(job_id, option), nodes)
@@ -221,25 +219,25 @@ class Coda:
     def _reclaim(self, world: World, job_id: str, name: str) -> bool:
         """Preempt the CPU-only jobs that are in the way of a GPU job, the last started first;
         whether that makes room."""
-        self._on_cpus = {one: None for one in self._on_cpus if one in world.running}
-        lent = [one for one in self._on_cpus if world.may_preempt(one)]
+        self._on_cpus = {other: None for other in self._on_cpus if other in world.running}
+        lent = [other for other in self._on_cpus if world.may_preempt(other)]
         if not lent:
             return False
         soon = self._soon(world)
-        for one in lent:
-            soon.release(one)
-        seat = self._find(world, soon.room, job_id, name)
-        if seat is None:
+        for other in lent:
+            soon.release(other)
+        fit = self._find(world, soon.room, job_id, name)
+        if fit is None:
             return False
-        soon.room.take(world.need(job_id, seat[0]), seat[1])
-        for one in lent:
-            hold = world.hold(one)
+        soon.room.take(world.need(job_id, fit[0]), fit[1])
+        for other in lent:
+            hold = world.hold(other)
             if soon.room.holds(hold.need, hold.placement):
-                soon.put_back(one)
+                soon.put_back(other)
             else:
-                world.preempt(one)
+                world.preempt(other)
                 self._reclaimed += 1
-        self._claims[job_id] = seat
+        self._claims[job_id] = fit
         return True
 
     # --------------------------------------------------------------------------------------------
@@ -247,19 +245,19 @@ class Coda:
 
     def _serve_cpus(self, world: World, room: Room) -> None:
         def start(job_id: str) -> bool:
-            seat = self._place_on_cpus(world, room, job_id)
-            if seat is None:
+            fit = self._place_on_cpus(world, room, job_id)
+            if fit is None:
                 # Of jobs that load the memory each may find another place.
                 return world.job(job_id).profile.memory_gbps > 0
-            self._start(world, job_id, seat, room)
+            self._start(world, job_id, fit, room)
             return True
 
         start_each(world, [job_id for _, job_id in self._queues["cpu"]], start)
         self._drop_started(world)
 
     def _place_on_cpus(self, world: World, room: Room, job_id: str) -> Fit | None:
-        """A place where the memory bandwidth is enough: without GPUs, beside GPUs, on what is kept
-        for idle GPUs."""
+        """Return a place where the memory bandwidth is enough: without GPUs, beside GPUs, on what
+        is kept for idle GPUs."""
         gbps = world.job(job_id).profile.memory_gbps
         for option in self._ways[job_id]:
             need = world.need(job_id, option)
@@ -275,8 +273,8 @@ class Coda:
         return None
 
     def _tiers(self, world: World, room: Room, need: Need, gbps: float) -> tuple[int, int, int]:
-        assert self._shares is not None
         without = spare = lent = 0
+        shares = core_shares(world.cluster)
         for i, node in enumerate(world.cluster.nodes):
             if not need.nodes >> i & 1 or room.cpus_on(node.name) < need.cpus:
                 continue
@@ -284,9 +282,7 @@ class Coda:
                 load = world.memory_load_gbps(node.name)
                 if load and load + gbps > self.bandwidth * node.memory_gbps:
                     continue
-            kept = room.gpus_on(node.name) * self.arrays.cores_kept(
-                self._shares.get(node.gpu_type, 0.0)
-            )
+            kept = room.gpus_on(node.name) * self.arrays.cores_kept(shares.get(node.gpu_type, 0.0))
             if not node.gpus:
                 without |= 1 << i
             elif room.cpus_on(node.name) - need.cpus >= kept:
@@ -309,7 +305,7 @@ class Coda:
             capacity = world.cluster.node[name].memory_gbps
             if capacity is None or world.memory_load_gbps(name) <= capacity:
                 continue
-            for job_id in reversed([one for one in self._on_cpus if one in world.running]):
+            for job_id in reversed([other for other in self._on_cpus if other in world.running]):
                 if world.memory_load_gbps(name) <= capacity:
                     break
                 here = any(slot.node == name for slot in world.hold(job_id).placement)

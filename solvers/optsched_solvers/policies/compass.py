@@ -70,7 +70,7 @@ class Compass:
         self._others.serve(lambda job_id: start_fitting(world, job_id))
 
     def rank_s(self, world: World, job_id: str) -> float:
-        """The upward rank: run time and the longest chain of run times after it, in seconds,
+        """Return the upward rank: run time and the longest chain of run times after it, in seconds,
         transfers taking none. Tasks that have not been submitted are not known."""
         if self._after is None:
             self._after = {}
@@ -185,7 +185,7 @@ def on_one_gpu_node(world: World, job_id: str) -> bool:
 
 
 def first_by_type(world: World, job_id: str) -> list[Option]:
-    """The fastest option of each GPU type."""
+    """Return the fastest option of each GPU type."""
     found: dict[str | None, Option] = {}
     for option in world.options(job_id):
         found.setdefault(option.mode.gpu_type, option)

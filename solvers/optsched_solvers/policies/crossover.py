@@ -25,7 +25,7 @@ class Iteration(NamedTuple):
 
 
 def period_s(one: Iteration, other: Iteration) -> float:
-    """Seconds in which two jobs that take turns on their GPUs do one iteration each: both
+    """Return seconds in which two jobs that take turns on their GPUs do one iteration each: both
     computations, or the longer iteration where the other's computation fits into its
     communication."""
     return max(one.compute_s + other.compute_s, one.alone_s, other.alone_s)
@@ -101,7 +101,7 @@ class Crossover(PairPolicy):
 
 
 def _iteration(world: World, job_id: str) -> Iteration | None:
-    """The job's iteration, in units of its length."""
+    """Return the job's iteration, in units of its length."""
     compute = duty(world, job_id)
     return None if compute is None else Iteration(compute, 1 - compute)
 

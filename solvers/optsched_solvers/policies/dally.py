@@ -3,7 +3,6 @@ network go first."""
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge
@@ -15,7 +14,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, span
 from optsched.physics.modes import Option
-from optsched.plugins.options import Duration, PluginOptions
+from optsched.plugins.options import Duration, PluginOptions, declared_options
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LEVELS, LocalityGate, Patience
@@ -54,7 +53,7 @@ class DelayTimers:
             self._waits.setdefault((gpus, level), deque(maxlen=self._history)).append(wait_s)
 
     def facts(self) -> dict[str, float]:
-        """The timers as they stand, in seconds, of every gang size with a history."""
+        """Return the timers as they stand, in seconds, of every gang size with a history."""
         names: dict[Span, str] = {"node": "machine", "rack": "rack"}
         known = sorted(self._waits)
         return {
@@ -79,7 +78,7 @@ class Dally:
     name = "dally-style"
     title = "delay timers for one machine, then one rack; those the network hurts most go first and may move"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         machine_s: Annotated[
             Duration, "The timer of one machine, before a gang size has a history."
@@ -291,8 +290,8 @@ class Dally:
         return now - then > pauses
 
     def _sensed(self, world: World, job_id: str) -> float:
-        """Seconds that the work done takes at the job's best place / seconds it ran; 1 where it has
-        not."""
+        """Return seconds that the work done takes at the job's best place / seconds it ran; 1 where
+        it has not."""
         ran_s = world.attained_gpu_s(job_id) / world.held_gpus(job_id)
         done_s = (world.believed_work_s(job_id) - world.remaining_work_s(job_id)) / world.fastest(
             job_id
@@ -308,7 +307,7 @@ def _exposure(world: World, job_id: str) -> float:
     worst = 1.0
     if locality is not None and locality.node > 0 and best.mode.gpus > 1:
         widest = next(
-            (one for one in (locality.cluster, locality.rack) if one is not None), locality.node
+            (rate for rate in (locality.cluster, locality.rack) if rate is not None), locality.node
         )
         worst = widest / locality.node
     if profile.network_gbps and best.mode.gpus > 1 and world.cluster.uplinks == "shared":

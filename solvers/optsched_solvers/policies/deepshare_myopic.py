@@ -1,7 +1,6 @@
 """DeepShare's reward, optimised exactly one step ahead instead of by a learned policy."""
 
 import math
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, PositiveDuration
+from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.spread_choices import spread_choices
@@ -38,7 +37,7 @@ class Utilisation:
             self._weight = 1.0 + self._weight * (1 - 2 / (SPAN + 1))
 
     def after(self, share: float) -> float:
-        """The average once another sample has come."""
+        """Return the average once another sample has come."""
         decay = 1 - 2 / (SPAN + 1)
         return (share + self._sum * decay) / (1.0 + self._weight * decay)
 
@@ -66,7 +65,7 @@ class DeepShareMyopic:
     name = "deepshare-myopic"
     title = "the start that most raises DeepShare's reward (less contention, more utilisation), one step ahead"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         contention: Annotated[
             float, Ge(0), "Weight of contention in the reward; published 0.3 to 0.7."
@@ -119,7 +118,8 @@ class DeepShareMyopic:
             self._sampled = due
 
     def _best(self, world: World) -> tuple[str, Option, Placement, float] | None:
-        """The start of the highest reward, and by how much that is above the reward of none."""
+        """Return the start of the highest reward, and by how much that is above the reward of
+        none."""
         ratios = {job_id: 1.0 / world.slowdown(job_id) for job_id in world.running}
         lost, used = sum(1.0 - ratio for ratio in ratios.values()), _used(world)
         gpus = max(1, world.cluster.total_gpus)
@@ -175,6 +175,6 @@ class DeepShareMyopic:
 
 
 def _used(world: World) -> int:
-    """GPUs that are held now."""
+    """Return GPUs that are held now."""
     lost = sum(world.cluster.node[name].gpus for name in world.lost)
     return world.cluster.total_gpus - sum(world.free.pool_gpus) - lost

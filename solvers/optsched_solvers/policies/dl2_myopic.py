@@ -1,16 +1,15 @@
 """DL2's reward, maximised exactly one slot ahead."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import hold_to_save_s, setup_s
-from optsched.plugins.options import PositiveDuration
+from optsched.plugins.options import PositiveDuration, declared_options
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
-from .parts.gpu_pool import GpuPool, rows
+from .parts.gpu_pool import GpuPool, Rows
 from .parts.reallocation import Grant, Reallocation, ReallocationOptions, held
 
 TIE = 1e-6
@@ -31,27 +30,24 @@ class Dl2Myopic(Reallocation):
     name = "dl2-myopic"
     title = "GPU counts with the highest reward of DL2 in the next slot, an exact knapsack"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(ReallocationOptions):
         interval_s: Annotated[PositiveDuration, "Length of a slot."] = 1200.0
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
-        """The counts of the highest reward, within the GPUs of each type and the quotas."""
-        types = list(pool.gpus)
-        room, quota_row = rows(world, movable, pool)
+        """Return the counts of the highest reward, within the GPUs of each type and the quotas."""
+        rows = Rows(world, movable, pool)
         ways: list[list[tuple[Configuration, Grant]]] = []
         for j, job_id in enumerate(movable):
             own: list[tuple[Configuration, Grant]] = [(Configuration(0.0), ())]
             for counts in by_type(world.options(job_id)):
                 for step in range(len(counts.options)):
                     gpus = counts.gpus(step)
-                    use = [(types.index(counts.gpu_type), gpus)] if gpus else []
-                    if gpus and j in quota_row:
-                        use.append((quota_row[j], gpus))
+                    use = rows.use(j, counts.gpu_type, gpus)
                     cost = -self.reward(world, job_id, counts, step)
                     own.append((Configuration(cost, tuple(use)), counts.down_from(step)))
             ways.append(own)
-        chosen = choose([[way for way, _ in own] for own in ways], room).chosen
+        chosen = choose([[way for way, _ in own] for own in ways], rows.room).chosen
         return {
             job_id: own[i][1] for job_id, own, i in zip(movable, ways, chosen, strict=True) if i
         }

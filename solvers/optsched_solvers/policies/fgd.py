@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics import cpus, memory_gib
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.by_score import ByScore
 from .parts.pair_sharing import duty
@@ -56,8 +55,8 @@ class Idle(NamedTuple):
 
 
 def typical(tasks: Counter[Task], share: float) -> tuple[tuple[Task, float], ...]:
-    """The most popular tasks that together make up the share of all, each with its probability
-    among them."""
+    """Return the most popular tasks that together make up the share of all, each with its
+    probability among them."""
     total, found, counted = sum(tasks.values()), [], 0
     for task, count in tasks.most_common():
         if counted >= share * total:
@@ -68,8 +67,8 @@ def typical(tasks: Counter[Task], share: float) -> tuple[tuple[Task, float], ...
 
 
 def fragmentation(idle: Idle, i: int, workload: Iterable[tuple[Task, float]]) -> float:
-    """The GPUs idle on node number `i` that the next task of the workload is expected not to be
-    able to use.
+    """Return the GPUs idle on node number `i` that the next task of the workload is expected not to
+    be able to use.
 
     For a task that cannot run there, or that takes no GPU, all that is idle; else the parts of GPUs
     too small for it.
@@ -90,7 +89,7 @@ def fragmentation(idle: Idle, i: int, workload: Iterable[tuple[Task, float]]) ->
 
 
 def expected(nodes: Sequence[tuple[int, Idle]], workload: Sequence[tuple[Task, float]]) -> float:
-    """The fragmentation of the cluster."""
+    """Return the fragmentation of the cluster."""
     return sum(fragmentation(idle, i, workload) for i, idle in nodes)
 
 
@@ -112,7 +111,7 @@ class Fgd(ByScore):
     name = "fgd"
     title = "each job goes where the idle GPUs that typical jobs cannot use grow least"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         tasks: Annotated[
             Literal["seen", "all"],
@@ -137,8 +136,8 @@ class Fgd(ByScore):
         self._shared = 0
 
     def facts(self) -> dict[str, float]:
-        """The mean growth of fragmentation by a placement, in GPUs, and how many jobs started
-        beside another."""
+        """Return the mean growth of fragmentation by a placement, in GPUs, and how many jobs
+        started beside another."""
         growth = self._grew / max(1, self._placed)
         return {"fragmentation_growth_mean_gpus": growth, "jobs_started_beside": self._shared}
 
@@ -189,25 +188,25 @@ class Fgd(ByScore):
     # where it goes
 
     def choose(self, world: World, job_id: str, places: list[Fit]) -> Fit:
-        """The place where fragmentation grows least."""
-        return min(places, key=lambda seat: self._rank(world, job_id, seat))
+        """Return the place where fragmentation grows least."""
+        return min(places, key=lambda fit: self._rank(world, job_id, fit))
 
-    def _rank(self, world: World, job_id: str, seat: Fit) -> tuple[float, int, int]:
+    def _rank(self, world: World, job_id: str, fit: Fit) -> tuple[float, int, int]:
         """Lower is better: growth of fragmentation, GPUs idle there, position of the node."""
-        i = world.cluster.node_order[seat[1][0].node]
-        return round(self._growth(world, job_id, seat), 9), world.free.gpus_on(seat[1][0].node), i
+        i = world.cluster.node_order[fit[1][0].node]
+        return round(self._growth(world, job_id, fit), 9), world.free.gpus_on(fit[1][0].node), i
 
     def start(self, world: World, job_id: str) -> bool:
         """Start the job if it finds a place, and note the part of a GPU that it leaves."""
         if self._start_beside(world, job_id):
             return True
-        seat = self.find(world, job_id)
-        if seat is None:
+        fit = self.find(world, job_id)
+        if fit is None:
             return False
-        if len(seat[1]) == 1:
+        if len(fit[1]) == 1:
             self._placed += 1
-            self._grew += self._growth(world, job_id, seat)
-        world.start(job_id, *seat)
+            self._grew += self._growth(world, job_id, fit)
+        world.start(job_id, *fit)
         self._note(world, job_id)
         return True
 
@@ -293,18 +292,18 @@ class Fgd(ByScore):
             self._known[key] = fragmentation(idle, i, self._workload)
         return self._known[key]
 
-    def _growth(self, world: World, job_id: str, seat: Fit) -> float:
-        """By how much fragmentation grows on the node of the place."""
-        i = world.cluster.node_order[seat[1][0].node]
+    def _growth(self, world: World, job_id: str, fit: Fit) -> float:
+        """Return by how much fragmentation grows on the node of the place."""
+        i = world.cluster.node_order[fit[1][0].node]
         idle = self._idle(world, i)
-        after = idle.less(_task(world, job_id, seat[0], 0))
+        after = idle.less(_task(world, job_id, fit[0], 0))
         return self._fragmentation(after, i) - self._fragmentation(idle, i)
 
     def _growth_beside(
         self, world: World, job_id: str, option: Option, i: int, left: float
     ) -> float:
-        """By how much it grows if the job joins one that leaves so much of its GPU. Nothing of it
-        is left then: two jobs at most share a GPU."""
+        """Return by how much it grows if the job joins one that leaves so much of its GPU. Nothing
+        of it is left then: two jobs at most share a GPU."""
         idle = self._idle(world, i)
         task = _task(world, job_id, option, 0)
         after = idle.less(task._replace(part=left), left)
@@ -312,7 +311,7 @@ class Fgd(ByScore):
 
 
 def _part(world: World, job_id: str, option: Option) -> float:
-    """The part of a GPU that the job asks for; 1 for whole ones."""
+    """Return the part of a GPU that the job asks for; 1 for whole ones."""
     busy = duty(world, job_id)
     return busy if option.mode.gpus == 1 and busy is not None and 0 < busy < 1 else 1.0
 

@@ -1,13 +1,12 @@
 """First in, first out on shared GPUs, without looking at their memory."""
 
 from bisect import insort
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge
 
 from optsched.driver.world import World
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.pair_sharing import Singles, joins, start_alone
@@ -25,7 +24,7 @@ class FifoCorun:
     name = "fifo-corun"
     title = "first in, first out, two jobs to a GPU whether or not its memory holds both"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         attempts: Annotated[
             int,

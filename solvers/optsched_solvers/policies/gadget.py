@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Annotated, Literal
 
@@ -14,20 +13,20 @@ from optsched.model.instance import Placement
 from optsched.model.job import Elastic
 from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, uplinks
 from optsched.physics.modes import Option
-from optsched.plugins.options import PositiveDuration
+from optsched.plugins.options import PositiveDuration, declared_options
 
 from .parts.demand_queue import Key, arrival_key
 from .parts.gang_counts import by_size
+from .parts.placed_reallocation import PlacedReallocation, Placements, holds_place
 from .parts.reallocation import IntervalOption, held
 from .parts.ring import Choice, Ring, most_utility, ring_of
-from .parts.seating import Seating, Seats, is_seated
 from .parts.starting import start_each
 
 Sizes = dict[tuple[str | None, int], tuple[Option, ...]]
 """A job's options by GPU type and workers, the fastest first."""
 
 
-class Gadget(Seating):
+class Gadget(PlacedReallocation):
     """In each slot, workers go step by step to the ring that gains most utility by them for each
     worker.
 
@@ -46,7 +45,7 @@ class Gadget(Seating):
     name = "gadget"
     title = "rings of workers by marginal utility in each slot, with the time of ring-all-reduce on the topology"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(IntervalOption):
         interval_s: Annotated[PositiveDuration, "Length of a slot."] = 300.0
         choice: Annotated[
@@ -75,9 +74,9 @@ class Gadget(Seating):
             "rings_started": self._started,
         }
 
-    def start(self, world: World, job_id: str, seat: Fit) -> None:
+    def start(self, world: World, job_id: str, fit: Fit) -> None:
         """Start the ring, and note what was expected of it."""
-        option, placement = seat
+        option, placement = fit
         if option.mode.gpus > 1:
             job = world.job(job_id)
             actual = placed_rate(world.instance, job, option.mode, placement)
@@ -86,12 +85,12 @@ class Gadget(Seating):
                 self._started += 1
                 crowding = self._crowding(world, job_id, placement, world.uplink_load_gbps)
                 self._ratio += self.rate(world, job_id, option, placement, crowding) / actual
-        super().start(world, job_id, seat)
+        super().start(world, job_id, fit)
 
     # --------------------------------------------------------------------------------------------
     # the slot
 
-    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
+    def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """Rings by marginal utility, then whoever fits beside them."""
         free = set(movable)
         self._gbps = defaultdict(float)
@@ -99,25 +98,27 @@ class Gadget(Seating):
             if job_id not in free:
                 self._load(world, job_id, world.hold(job_id).placement, 1)
         sizes = {job_id: found for job_id in movable if (found := by_size(world.options(job_id)))}
-        seats = Seats(world, room, ())
+        placements = Placements(world, room, ())
         if self.exact:
-            self._seat_exactly(world, seats, sizes)
+            self._place_exactly(world, placements, sizes)
         else:
-            self._seat_greedily(world, seats, sizes)
-        left = [job_id for job_id in movable if job_id not in seats.of]
+            self._place_greedily(world, placements, sizes)
+        left = [job_id for job_id in movable if job_id not in placements.of]
         left.sort(key=lambda job_id: job_id not in world.running)  # stable: else in order
-        start_each(world, left, lambda job_id: seats.give(job_id, world.options(job_id)))
+        start_each(world, left, lambda job_id: placements.give(job_id, world.options(job_id)))
         self._rings = {job_id: self._rings[job_id] for job_id in movable if job_id in self._rings}
-        return seats.of
+        return placements.of
 
-    def _seat_greedily(self, world: World, seats: Seats, sizes: dict[str, Sizes]) -> None:
+    def _place_greedily(
+        self, world: World, placements: Placements, sizes: dict[str, Sizes]
+    ) -> None:
         heap: list[tuple[int, float, Key, str, int, tuple[str | None, int]]] = []
         at: dict[str, int] = dict.fromkeys(sizes, 0)
         gained: dict[str, float] = dict.fromkeys(sizes, 0.0)
 
         def push(job_id: str) -> None:
             had = at[job_id]
-            kind = seats.of[job_id][0].mode.gpu_type if had else None
+            kind = placements.of[job_id][0].mode.gpu_type if had else None
             for (gpu_type, workers), options in sizes[job_id].items():
                 if workers > had and (not had or gpu_type == kind):
                     more = (self._hoped(world, job_id, options[0]) - gained[job_id]) / (
@@ -134,13 +135,13 @@ class Gadget(Seating):
             if at[job_id] != had:
                 continue  # it has grown otherwise
             need = world.need(job_id, sizes[job_id][size][0])
-            if seats.room.pool_gpus[need.pool] < size[1] - had:
+            if placements.room.pool_gpus[need.pool] < size[1] - had:
                 continue
-            own = seats.take_back(job_id) if had else None
+            own = placements.take_back(job_id) if had else None
             if own is not None:
                 self._load(world, job_id, own[1], -1)
-            if seats.give(job_id, sizes[job_id][size]):
-                option, placement = seats.of[job_id]
+            if placements.give(job_id, sizes[job_id][size]):
+                option, placement = placements.of[job_id]
                 gain = self._gain(world, job_id, option, placement)
                 more = (gain - gained[job_id]) / (size[1] - had)
                 if (more > 0 or own is None) and (
@@ -150,7 +151,7 @@ class Gadget(Seating):
                     self._load(world, job_id, placement, 1)
                     push(job_id)
                     continue
-                seats.take_back(job_id)
+                placements.take_back(job_id)
                 if (
                     more > 0 or own is None
                 ):  # the place is worse than hoped for: once more in its turn
@@ -161,13 +162,13 @@ class Gadget(Seating):
                     )
                     heappush(heap, (*key, job_id, had, size))
             if own is not None:
-                seats.put(job_id, *own)
+                placements.put(job_id, *own)
                 self._load(world, job_id, own[1], 1)
 
-    def _seat_exactly(self, world: World, seats: Seats, sizes: dict[str, Sizes]) -> None:
+    def _place_exactly(self, world: World, placements: Placements, sizes: dict[str, Sizes]) -> None:
         gpus: defaultdict[str | None, int] = defaultdict(int)
         for node in world.cluster.nodes:
-            gpus[node.gpu_type] += seats.room.gpus_on(node.name)
+            gpus[node.gpu_type] += placements.room.gpus_on(node.name)
         for priority in sorted({world.job(job_id).priority for job_id in sizes}, reverse=True):
             own = {
                 job_id: found
@@ -186,16 +187,16 @@ class Gadget(Seating):
                 if k is not None:
                     picked.append((-choice[k][2], job_id, choice[k]))
             for _, job_id, (kind, workers, _) in sorted(picked):
-                if seats.give(job_id, own[job_id][kind, workers]):
+                if placements.give(job_id, own[job_id][kind, workers]):
                     gpus[kind] -= workers
-                    self._load(world, job_id, seats.of[job_id][1], 1)
+                    self._load(world, job_id, placements.of[job_id][1], 1)
 
     # --------------------------------------------------------------------------------------------
     # the model
 
     def _hoped(self, world: World, job_id: str, option: Option) -> float:
-        """The gain in a slot at the best place, without set-up for a job that runs with as many
-        workers."""
+        """Return the gain in a slot at the best place, without set-up for a job that runs with as
+        many workers."""
         stays = job_id in world.running and held(world, job_id) == (
             option.mode.gpu_type,
             option.mode.gpus,
@@ -204,9 +205,9 @@ class Gadget(Seating):
         return self._utility(world, job_id, speed, stays)
 
     def _gain(self, world: World, job_id: str, option: Option, placement: Placement) -> float:
-        """The gain in a slot at this place, beside the rings seated so far."""
+        """Return the gain in a slot at this place, beside the rings placed so far."""
         crowding = self._crowding(world, job_id, placement, self._gbps.__getitem__)
-        stays = job_id in world.running and is_seated(world, job_id, (option, placement))
+        stays = job_id in world.running and holds_place(world, job_id, (option, placement))
         speed = self.rate(world, job_id, option, placement, crowding)
         return self._utility(world, job_id, speed, stays)
 
@@ -249,8 +250,8 @@ class Gadget(Seating):
     def _crowding(
         self, world: World, job_id: str, placement: Placement, load_gbps: Callable[[str], float]
     ) -> float:
-        """By how much the most crowded uplink of the ring would exceed its capacity, beside a load;
-        at least 1."""
+        """Return by how much the most crowded uplink of the ring would exceed its capacity,
+        beside a load; at least 1."""
         crowding = 1.0
         if world.cluster.uplinks == "shared":
             for rack, gbps in uplinks(world.cluster, world.job(job_id), placement).items():

@@ -2,12 +2,11 @@
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated
 
 from optsched.driver.world import World
-from optsched.plugins.options import PluginOptions, PositiveNumber
+from optsched.plugins.options import PluginOptions, PositiveNumber, declared_options
 
 from .parts.preemptive import Preemptive
 
@@ -52,7 +51,7 @@ class Gittins(Preemptive):
     name = "gittins"
     title = "highest Gittins index first (likely to complete soon by what completed jobs took), with preemption"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         step: Annotated[
             PositiveNumber, "GPU-seconds of service after which a job's index is looked at again."

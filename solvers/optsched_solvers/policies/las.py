@@ -26,7 +26,7 @@ class Las(Preemptive):
     reserves = True
 
     def rank(self, world: World, job_id: str) -> float:
-        """The level of the service attained."""
+        """Return the level of the service attained."""
         return float(level(world.attained_gpu_s(job_id)))
 
     def rise_s(self, world: World, job_id: str) -> float:

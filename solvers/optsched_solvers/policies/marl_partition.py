@@ -3,7 +3,6 @@ least."""
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -15,7 +14,7 @@ from optsched.model.instance import Placement
 from optsched.model.job import Mode
 from optsched.physics.contention import channel_gbps, channel_loads
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, PositiveDuration
+from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 
 from .parts.list_scheduling import ListScheduling
 from .parts.spread_choices import spread_choices
@@ -107,7 +106,7 @@ class InterferenceModel:
         self._weights = tuple(float(weight) for weight in found)
 
     def predict(self, place: Features) -> float:
-        """The slow-down at such a place, at least 1."""
+        """Return the slow-down at such a place, at least 1."""
         if self._weights is None:
             return 1.0
         return max(
@@ -129,7 +128,7 @@ class MarlPartition(ListScheduling):
     name = "marl-partition"
     title = "one scheduler a rack, each job to that with the lowest slow-down predicted from what was seen"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         interval_s: Annotated[
             PositiveDuration, "Time after which the prediction is fitted again."
@@ -231,7 +230,7 @@ def _offers(world: World, job_id: str, part: list[str], left: int) -> Iterator[F
 
 
 def _parts(world: World) -> list[list[str]]:
-    """The nodes of each rack, and those without one."""
+    """Return the nodes of each rack, and those without one."""
     parts: dict[str | None, list[str]] = {}
     for node in world.cluster.nodes:
         parts.setdefault(node.rack, []).append(node.name)

@@ -2,7 +2,6 @@
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.by_score import ByScore
 from .parts.locality_gate import within
@@ -73,7 +72,7 @@ class DurationModel:
             self._due = math.ceil(self.samples * GROWN)
 
     def predict(self, features: Floats) -> Floats | None:
-        """The logarithms for rows of features; None as long as too little was seen."""
+        """Return the logarithms for rows of features; None as long as too little was seen."""
         if self.samples < FEW:
             return None
         if self.kind == "forest":
@@ -113,7 +112,7 @@ class NetAware(ByScore):
     name = "netaware"
     title = "each job goes where a regressor, taught by telemetry, predicts the shortest run"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         model: Annotated[
             Literal["ridge", "forest"], "The regressor; forest needs scikit-learn."
@@ -145,7 +144,7 @@ class NetAware(ByScore):
     # places
 
     def alike(self, world: World, job_id: str, fitted: Option) -> tuple[Option, ...]:
-        """For each GPU type and spread the fastest option with as many GPUs."""
+        """Return for each GPU type and spread the fastest option with as many GPUs."""
         found: dict[object, Option] = {}
         for option in world.options(job_id):
             if option.mode.gpus == fitted.mode.gpus:
@@ -153,7 +152,7 @@ class NetAware(ByScore):
         return tuple(found.values())
 
     def places(self, world: World, job_id: str, fitted: Option) -> list[Fit]:
-        """Nodes; for a gang that fits on none, racks and what best fit finds."""
+        """Return nodes; for a gang that fits on none, racks and what best fit finds."""
         found = super().places(world, job_id, fitted)
         if found or fitted.mode.gpus < 2:
             return _least_loaded(world, found)
@@ -172,9 +171,9 @@ class NetAware(ByScore):
     # choices
 
     def choose(self, world: World, job_id: str, places: list[Fit]) -> Fit:
-        """The place with the shortest prediction; the first is the least loaded."""
+        """Return the place with the shortest prediction; the first is the least loaded."""
         category = _category(world, job_id)
-        features = np.array([self._telemetry(world, job_id, category, seat) for seat in places])
+        features = np.array([self._telemetry(world, job_id, category, fit) for fit in places])
         predicted = self.model.predict(features)
         k = 0 if predicted is None else int(np.argmin(np.round(predicted, 9)))
         self._features = features[k]
@@ -183,17 +182,15 @@ class NetAware(ByScore):
 
     def start(self, world: World, job_id: str) -> bool:
         """Start the job if it fits, and note what was known."""
-        seat = self.find(world, job_id)
-        if seat is None:
+        fit = self.find(world, job_id)
+        if fit is None:
             return False
         work_s = world.remaining_work_s(job_id)
-        if self._features is None and seat[1]:
-            self._features = np.array(
-                self._telemetry(world, job_id, _category(world, job_id), seat)
-            )
-        world.start(job_id, *seat)
+        if self._features is None and fit[1]:
+            self._features = np.array(self._telemetry(world, job_id, _category(world, job_id), fit))
+        world.start(job_id, *fit)
         if self._features is not None and work_s > 0:
-            self._runs[job_id] = world.now_s, work_s, self._features, seat
+            self._runs[job_id] = world.now_s, work_s, self._features, fit
         self._features = None
         return True
 
@@ -207,13 +204,13 @@ class NetAware(ByScore):
         self.model.learn(features, ratio)
         log = float(np.log(min(max(ratio, 1e-3), 1e3)))
         own = self._by_type[_category(world, job_id), option.mode.gpu_type]
-        for one in (own, *(self._by_node[slot.node] for slot in placement)):
-            one[0] += log
-            one[1] += 1
+        for sums in (own, *(self._by_node[slot.node] for slot in placement)):
+            sums[0] += log
+            sums[1] += 1
 
-    def _telemetry(self, world: World, job_id: str, category: str, seat: Fit) -> list[float]:
+    def _telemetry(self, world: World, job_id: str, category: str, fit: Fit) -> list[float]:
         """Return what is known of a place before the job is there."""
-        option, placement = seat
+        option, placement = fit
         cluster, profile = world.cluster, world.job(job_id).profile
         memory = uplink = 0.0
         for slot in placement:
@@ -238,14 +235,14 @@ class NetAware(ByScore):
             max(0.0, uplink - 1),
             float(spread == "rack"),
             float(spread == "cluster"),
-            _load(world, seat),
+            _load(world, fit),
         ]
 
     def _judge(self, world: World, job_id: str, places: list[Fit], k: int) -> None:
         """Count whether the place taken, and the least loaded, are the fastest as things stand."""
         if len(places) < 2:
             return
-        run_s = [world.expected_run_s(job_id, *seat) for seat in places]
+        run_s = [world.expected_run_s(job_id, *fit) for fit in places]
         best_s = min(run_s) * (1 + SAME)
         if max(run_s) > best_s:
             self._choices_made += 1
@@ -264,19 +261,19 @@ def _category(world: World, job_id: str) -> str:
 
 
 def _least_loaded(world: World, places: list[Fit]) -> list[Fit]:
-    """The least loaded places; of equal ones that on the first nodes in the cluster, however
+    """Return the least loaded places; of equal ones that on the first nodes in the cluster, however
     fast."""
     order = world.cluster.node_order
     return sorted(
-        places, key=lambda seat: (_load(world, seat), *(order[slot.node] for slot in seat[1]))
+        places, key=lambda fit: (_load(world, fit), *(order[slot.node] for slot in fit[1]))
     )[:MOST_PLACES]
 
 
-def _load(world: World, seat: Fit) -> float:
-    """The mean share of GPUs and cores in use on the nodes of a place, as the Kubernetes default
-    weighs them."""
+def _load(world: World, fit: Fit) -> float:
+    """Return the mean share of GPUs and cores in use on the nodes of a place, as the Kubernetes
+    default weighs them."""
     shares = []
-    for slot in seat[1]:
+    for slot in fit[1]:
         node = world.cluster.node[slot.node]
         if node.gpus:
             shares.append(1 - world.free.gpus_on(slot.node) / node.gpus)

@@ -42,7 +42,7 @@ class Optimus(Reallocation):
         return world.remaining_work_s(job_id)
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
-        """The fewest GPUs for each, then step by step where a step saves most."""
+        """Return the fewest GPUs for each, then step by step where a step saves most."""
         given = [Allotment(job_id, types_of(world, job_id)) for job_id in movable]
         given = [own for own in given if own.begin(pool)]
         heap = [gain for i, own in enumerate(given) for gain in self._gain(world, i, own)]

@@ -8,12 +8,16 @@ from typing import Annotated
 from annotated_types import Ge
 
 from optsched.driver.demand import Demand
-from optsched.driver.reservation import Claimed, Reservation, Reservations, earliest
+from optsched.driver.outlook import Outlook
+from optsched.driver.playout import Playouts
+from optsched.driver.reservation import Claimed, Reservations
 from optsched.driver.snapshot import Snapshot, snapshot
+from optsched.driver.trial import Trial
 from optsched.driver.world import World
 from optsched.model.instance import Instance, Placement
 from optsched.model.job import Job, Mode
-from optsched.objectives import Objective, parse
+from optsched.objectives import Objective, Usage, parse
+from optsched.physics import hold_to_save_s
 from optsched.physics.modes import Option
 from optsched.plugins import registry
 from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, Share
@@ -21,6 +25,7 @@ from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
 from .parts.gang_weights import GANG, GangWeights
+from .xion import Xion
 
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
@@ -29,6 +34,19 @@ CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
+
+
+NEARLY_FREE = 0.01
+"""Where saving and restoring take less than this share of what jobs have left, preemptions are
+decided by price alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A first step that was tried, and the round that it came from with what was solved there."""
+
+    trial: Trial
+    decided: tuple[Snapshot, RoundSolution] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +69,15 @@ class Optsched:
     A job whose place is still held by jobs that are being saved waits for it; that place is kept
     for it (`World.claims`).
 
+    Where saving and restoring take long (`NEARLY_FREE`), whom to preempt is not left to prices,
+    which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
+    Three first steps are tried: that of the round, that of the round in which all that runs goes
+    on, and that of `xion`. Each is played forward by a list rule for the jobs that are here, and
+    the one with the best objective is taken (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics
+    3, 1997). So by its own account it is never worse than to preempt nobody now, nor than `xion`.
+
     No job starves: for one that has waited too long a place is kept (see
-    `optsched.driver.reservation`), and once it has started there it is not preempted any more. For
-    a gang that the round values most of all waiting jobs its place is kept in the same way if that
-    comes free within `soon_s`: it is not worth preempting for, yet would be delayed by what starts
-    now.
+    `optsched.driver.reservation`), and once it has started there it is not preempted any more.
 
     With `pace` a long time is seen roughly, but quickly, and its beginning as it is: what comes
     free between rounds goes to waiting jobs by weight per GPU and second, beside the places that
@@ -87,9 +109,6 @@ class Optsched:
             Duration,
             "While nobody waits, it is looked this often whether running jobs should move.",
         ] = 60.0
-        soon_s: Annotated[
-            Duration, "How far ahead a place is held for the gang that is worth most; 0: never."
-        ] = 300.0
         gangs: Annotated[
             float,
             Ge(0),
@@ -101,7 +120,6 @@ class Optsched:
         self.objective = objective or parse("wct")
         self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
         self.budget_s, self.gap, self.moves_s = options.budget_s, options.gap, options.moves_s
-        self.soon_s = options.soon_s
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         unhurried = self.budget_s >= NO_LIMIT_S and self.solver == "price"
         self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
@@ -109,7 +127,6 @@ class Optsched:
         self.rounds: list[RoundRecord] = []
         self._last: RoundSolution | None = None
         self.reservations = Reservations()
-        self._soon: Reservation | None = None
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights(options.gangs)
@@ -124,7 +141,6 @@ class Optsched:
         self._start_reserved(world)
         waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
         if not waiting:
-            self._soon = None
             if not world.running:
                 return
             if world.now_s < self._moves_s:
@@ -137,28 +153,40 @@ class Optsched:
             return
         self._moves_s = world.now_s + self.moves_s
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
-        now = snapshot(world, jobs=waiting, known=self._known)
-        posed = (
-            self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
-        )
+        self._take(self._best_step(world, waiting))
+        self._start_claimed(world)
+        self._keep_places(world)
+        if world.waiting and self.objective.changes(world.instance.cluster):
+            world.wake_at(world.now_s + self.round_s)
+
+    def _best_step(self, world: World, waiting: list[str]) -> Step:
+        """Return the first step that leads furthest, of equals the one that preempts least."""
         pinned = self._kept(world)
-        found = decide(
-            posed,
-            self.objective,
-            round_s=self.round_s,
-            solver=self.solver,
-            budget_s=self.budget_s,
-            gap=self.gap,
-            blocked=now.blocked,
-            reserved=self._reserved(world),
-            keep=pinned,
-            last=self._last,
-            options=self._options,
-        )
-        self._last, self.decided = found, (replace(now, instance=posed, pinned=pinned), found)
+        if not waiting or not self._preemptions_matter(world):
+            return self._priced(world, waiting, pinned, self.budget_s)
+        priced = self._priced(world, waiting, pinned, self.budget_s / 2)
+        steps = [priced]
+        if priced.trial.victims:
+            going_on = pinned | {*world.running}
+            steps.insert(0, self._priced(world, waiting, going_on, self.budget_s / 4))
+        if (xion := self._xion(world, pinned)).trial.victims:
+            steps.append(xion)
+        if len(steps) == 1:
+            return priced
+        playouts = Playouts(world, self.objective)
+        return min(steps, key=lambda step: playouts.cost(step.trial))
+
+    def _take(self, step: Step) -> None:
+        step.trial.carry_out()
+        if self._unripe is not None:
+            self._unripe.update(step.trial.started, step.trial.joined)
+        if step.decided is None:
+            return
+        self._last, self.decided = step.decided[1], step.decided
+        found = self._last
         self.rounds.append(
             RoundRecord(
-                world.now_s,
+                found.now_s,
                 len(found.jobs),
                 found.value,
                 found.bound,
@@ -166,10 +194,82 @@ class Optsched:
                 found.wall_s or 0.0,
             )
         )
-        self._carry_out(world, posed, found)
-        self._keep_places(world)
-        if world.waiting and self.objective.changes(world.instance.cluster):
-            world.wake_at(world.now_s + self.round_s)
+
+    def _preemptions_matter(self, world: World) -> bool:
+        """Return whether saving and restoring take so long that prices alone are no guide."""
+        if any(isinstance(term, Usage) for term in self.objective.terms):
+            return False
+        jobs = [*world.waiting, *world.running]
+        swap_s = sum(
+            hold_to_save_s(world.job(job_id)) + world.job(job_id).profile.restore_s
+            for job_id in jobs
+        )
+        return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
+
+    def _priced(self, world: World, waiting: list[str], pinned: set[str], budget_s: float) -> Step:
+        """Return the step of the round as one optimization problem in which `pinned` go on."""
+        now = snapshot(world, jobs=waiting, known=self._known)
+        posed = (
+            self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
+        )
+        found = decide(
+            posed,
+            self.objective,
+            round_s=self.round_s,
+            solver=self.solver,
+            budget_s=budget_s,
+            gap=self.gap,
+            blocked=now.blocked,
+            reserved=self._reserved(world),
+            keep=pinned,
+            last=self._last,
+            options=self._options,
+        )
+        self._last = found
+        trial = Trial(world)
+        self._carry_out(trial, posed, found)
+        return Step(trial, (replace(now, instance=posed, pinned=pinned), found))
+
+    def _xion(self, world: World, pinned: set[str]) -> Step:
+        """Return what Xion would do now beside what is claimed, and claim what its victims leave
+        for the shortest."""
+        trial = Trial(world, pinned)
+        seized = [
+            (slot.node, *trial.free.seize(slot.node, slot.gpus, slot.cpus))
+            for _, placement in world.claims.values()
+            for slot in placement
+        ]
+        claiming = {
+            job_id: trial.waiting.pop(job_id) for job_id in world.claims if job_id in trial.waiting
+        }
+        trial.take_arrived()
+        if world.claims:  # what is being saved is theirs
+            trial.saving.clear()
+        rule = Xion()
+        rule.reservations = self.reservations
+        rule.put_in_order(trial, trial.waiting)
+        rule.decide(trial)
+        if trial.victims:
+            self._claim_what_they_leave(trial)
+        for taken in seized:
+            trial.free.let_go(*taken)
+        trial.waiting |= claiming
+        trial.saving = world.saving | trial.saving
+        return Step(trial, None)
+
+    def _claim_what_they_leave(self, trial: Trial) -> None:
+        outlook = Outlook(trial, [job_id for job_id in trial.victims if job_id in trial.saving])
+        full: set[Demand] = set()
+        for job_id in sorted(
+            trial.waiting, key=lambda job: (trial.fastest_finish_s(job), trial.order(job))
+        ):
+            demand = trial.demand(job_id)
+            fit = None if demand in full else trial.fit(job_id, outlook.room)
+            if fit is None:
+                full.add(demand)
+                continue
+            outlook.room.take(trial.need(job_id, fit[0]), fit[1])
+            trial.claim(job_id, *fit)
 
     def _fill(self, world: World, waiting: list[str]) -> None:
         """Start whatever fits beside what is claimed and reserved, the most weight per GPU and
@@ -184,7 +284,7 @@ class Optsched:
             demand = world.demand(job_id)
             if demand in full:
                 continue
-            found = self.reservations.fit(world, job_id, room, kept=self._kept_place)
+            found = self.reservations.fit(world, job_id, room)
             if found is None:
                 full.add(demand)
                 continue
@@ -206,28 +306,11 @@ class Optsched:
             self._unripe.add(job_id)
 
     def _keep_places(self, world: World) -> None:
-        """Keep a place for who has waited too long, else for the gang that is worth most if its
-        place is near."""
-        self._soon = None
+        """Keep a place for who has waited too long."""
         self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
         kept = self.reservations.current
-        if kept is None:
-            waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
-            if not waiting:
-                return
-            best = min(
-                waiting, key=lambda job_id: (-self._density(world, job_id), *world.order(job_id))
-            )
-            if self.soon_s and world.service_gpus(best) > 1:
-                kept = earliest(world, best)
-                if kept is not None and kept.due_s <= world.now_s + self.soon_s:
-                    self._soon = kept
         if kept is not None and world.now_s < kept.due_s < math.inf:
             world.wake_at(kept.due_s)
-
-    @property
-    def _kept_place(self) -> Reservation | None:
-        return self.reservations.current or self._soon
 
     def _density(self, world: World, job_id: str) -> float:
         return world.job(job_id).weight / (
@@ -242,7 +325,7 @@ class Optsched:
         ]
 
     def _reserved(self, world: World) -> tuple[tuple[Placement, float], ...]:
-        kept = self._kept_place
+        kept = self.reservations.current
         if kept is None:
             return ()
         return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
@@ -252,7 +335,7 @@ class Optsched:
         claimed."""
         while True:
             self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
-            kept = self._kept_place
+            kept = self.reservations.current
             if kept is None or kept.job not in world.waiting or kept.job in world.claims:
                 return
             claimed = {slot.node for _, placement in world.claims.values() for slot in placement}
@@ -261,12 +344,9 @@ class Optsched:
             if not world.free.holds(world.need(kept.job, kept.option), kept.placement):
                 return
             self._start(world, kept.job, kept.option, kept.placement)
-            if kept is self._soon:
-                self._soon = None
-            else:
-                world.protected.add(kept.job)
+            world.protected.add(kept.job)
 
-    def _carry_out(self, world: World, known: Instance, found: RoundSolution) -> None:
+    def _carry_out(self, world: Trial, known: Instance, found: RoundSolution) -> None:
         ends: set[str] = set()  # of whom the round could not know that they end this very instant
         for entry in found.jobs:
             if entry.decision in ("preempt", "migrate", "resize"):
@@ -282,7 +362,7 @@ class Optsched:
                 continue
             option = _option(world, known, entry.id, entry.mode)
             world.claim(entry.id, option, entry.placement)
-        self._start_claimed(world)
+        world.start_claimed()
 
     def _start_claimed(self, world: World) -> None:
         started = world.start_claimed()
@@ -294,8 +374,6 @@ class Optsched:
         option = _option(world, known, entry.id, entry.mode.unshared)
         if world.may_share(entry.id, option, entry.mode.share_with):
             world.start_sharing(entry.id, option, entry.mode.share_with)
-            if self._unripe is not None:
-                self._unripe.add(entry.id)
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:

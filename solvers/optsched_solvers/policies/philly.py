@@ -4,7 +4,6 @@ waiting."""
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.options import PluginOptions, PositiveDuration, Share
+from optsched.plugins.options import PluginOptions, PositiveDuration, Share, declared_options
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
@@ -29,7 +28,7 @@ Group = tuple[str | None, int]
 
 
 def size_class(gpus: int) -> str:
-    """The name of a gang's class."""
+    """Return the name of a gang's class."""
     return next((name for most, name in SIZES if gpus <= most), "over_8")
 
 
@@ -95,7 +94,7 @@ class Philly:
     name = "philly"
     title = "quotas with borrowing and reclaim, gangs whose locality is relaxed by waiting, out-of-order starts"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         tau_s: Annotated[
             PositiveDuration, "How long a gang waits for one node, and then for one rack."
@@ -183,7 +182,7 @@ class Philly:
         self._refused.clear()
 
     def _enqueue(self, world: World, job_id: str) -> None:
-        """Into the queue of its demand and level, and when the next level opens."""
+        """Queue a job by its demand and level, and note when the next level opens."""
         wait_s = world.now_s - self._since_s[job_id]
         opens_s = self._gate.opens_s(world, job_id, self._patience, wait_s)
         levels = math.floor((wait_s + TIME_TOLERANCE_S) / self.tau_s)
@@ -195,7 +194,7 @@ class Philly:
             heappush(self._opens, (opens_s, job_id))
 
     def _takes(self, world: World, job_id: str) -> None:
-        held = _tenant(world, job_id), world.hold(job_id).need.gpus
+        held = world.job(job_id).tenant, world.hold(job_id).need.gpus
         self._holds[job_id] = held
         self._held[held[0]] += held[1]
 
@@ -263,7 +262,7 @@ class Philly:
             (
                 job_id
                 for job_id in world.running
-                if _tenant(world, job_id) in over and world.may_preempt(job_id)
+                if world.job(job_id).tenant in over and world.may_preempt(job_id)
             ),
             key=world.order,
             reverse=True,
@@ -271,15 +270,15 @@ class Philly:
         for job_id in sorted(self._refused.values(), key=world.order) if lenders else ():
             if (
                 job_id not in world.waiting
-                or _tenant(world, job_id) not in quotas
+                or world.job(job_id).tenant not in quotas
                 or not self._within(world, job_id)
             ):
                 continue
             victims = self._victims(world, job_id, lenders, dict(over))
             if victims:
-                for one in victims:
-                    self._preempted[one] = None
-                    world.preempt(one)
+                for victim in victims:
+                    self._preempted[victim] = None
+                    world.preempt(victim)
                 self._reclaimed += len(victims)
                 self._reclaims = job_id
                 self._note(world)
@@ -289,8 +288,8 @@ class Philly:
     def _victims(
         self, world: World, job_id: str, lenders: list[str], over: dict[str, int]
     ) -> list[str]:
-        """The latest borrowers with whose GPUs the job fits; none where their borrowing does not
-        suffice."""
+        """Return the latest borrowers with whose GPUs the job fits; none where their borrowing does
+        not suffice."""
         outlook = Outlook(world, world.saving)
 
         def fits() -> bool:
@@ -308,7 +307,7 @@ class Philly:
 
 
 def _borrowers(world: World, lenders: list[str], over: dict[str, int]) -> Iterator[str]:
-    """Those of the jobs whose tenants are `over` their quota, less what those before them free."""
+    """Yield the jobs whose tenants are `over` their quota, less what those before them free."""
     for job_id in lenders:
         tenant = world.job(job_id).tenant
         if tenant is not None and over[tenant] > 0:
@@ -316,12 +315,8 @@ def _borrowers(world: World, lenders: list[str], over: dict[str, int]) -> Iterat
             yield job_id
 
 
-def _tenant(world: World, job_id: str) -> str | None:
-    return world.job(job_id).tenant
-
-
 def _group(world: World, job_id: str) -> tuple[str | None, int]:
-    return _tenant(world, job_id), world.fastest(job_id).mode.gpus
+    return world.job(job_id).tenant, world.fastest(job_id).mode.gpus
 
 
 def _quotas(world: World) -> dict[str, int]:

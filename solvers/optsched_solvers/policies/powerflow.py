@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.world import World
@@ -10,10 +9,10 @@ from optsched.model.cluster import POWER_CAP
 from optsched.model.instance import Running
 from optsched.physics import power_w
 from optsched.physics.modes import Option
-from optsched.plugins.options import PositiveNumber
+from optsched.plugins.options import PositiveNumber, declared_options
 
 from .parts.configuration_choice import Choice, Configuration, choose
-from .parts.gpu_pool import GpuPool, rows
+from .parts.gpu_pool import GpuPool, Rows
 from .parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held, is_left_alone
 
 Use = tuple[tuple[int, int], ...]
@@ -36,8 +35,8 @@ class Way(NamedTuple):
 
 
 def exact(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> Choice:
-    """The ways of the least sum of run times, of as many jobs as can run; the position after the
-    last way is none.
+    """Return the ways of the least sum of run times, of as many jobs as can run; the position after
+    the last way is none.
 
     Of jobs alike in this the one that is done first runs.
     """
@@ -94,8 +93,8 @@ def _efficiency(way: Way) -> tuple[float, int, float]:
 
 
 def _steps(ways: Sequence[Way], now: Way) -> list[int]:
-    """The next larger GPU count at the same clock, and the next higher clock on as many GPUs, on
-    the same GPU type."""
+    """Return the next larger GPU count at the same clock, and the next higher clock on as many
+    GPUs, on the same GPU type."""
     same = [i for i, way in enumerate(ways) if way.gpu_type == now.gpu_type]
     larger = [i for i in same if ways[i].clock == now.clock and ways[i].gpus > now.gpus]
     faster = [i for i in same if ways[i].gpus == now.gpus and ways[i].clock > now.clock]
@@ -131,7 +130,7 @@ class PowerFlow(SolvedReallocation):
     name = "powerflow"
     title = "GPU counts and clocks of elastic jobs for the least waiting under a limit on power or energy"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(ReallocationOptions):
         solve: Annotated[
             Literal["exact", "greedy"],
@@ -159,17 +158,11 @@ class PowerFlow(SolvedReallocation):
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
         """Choose a way for each job."""
         grants, jobs = self.set_apart(world, movable, pool)
-        types = list(pool.gpus)
-        room, row_of = rows(world, jobs, pool)
+        rows = Rows(world, jobs, pool)
         limit = self._limit(world, jobs)
-        if limit is not None:
-            room.append(limit)
-        ways = [
-            self._ways(
-                world, job_id, types, row_of.get(i), None if limit is None else len(room) - 1
-            )
-            for i, job_id in enumerate(jobs)
-        ]
+        limit_row = None if limit is None else len(rows.room)
+        room = rows.room if limit is None else [*rows.room, limit]
+        ways = [self._ways(world, rows, i, job_id, limit_row) for i, job_id in enumerate(jobs)]
         bare = [[way for way, _ in own] for own in ways]
         if self.solve == "exact":
             found = exact(bare, room)
@@ -214,14 +207,9 @@ class PowerFlow(SolvedReallocation):
         return max(0, int(most_w * WATT_PARTS))
 
     def _ways(
-        self,
-        world: World,
-        job_id: str,
-        types: list[str | None],
-        quota: int | None,
-        limit: int | None,
+        self, world: World, rows: Rows, i: int, job_id: str, limit: int | None
     ) -> list[tuple[Way, Grant]]:
-        """The configurations of a job, with what each grants."""
+        """Return the configurations of a job, with what each grants."""
         job, work_s = world.job(job_id), world.remaining_work_s(job_id)
         options = [
             option for option in world.options(job_id) if option.mode.gpus and option.rate > 0
@@ -239,9 +227,7 @@ class PowerFlow(SolvedReallocation):
             drawn = power_w(job, same[0].mode, gpu_type, gpus)
             if self.energy_kwh is not None:
                 drawn *= run_s / 3600
-            use = [(types.index(gpu_type), gpus)]
-            if quota is not None:
-                use.append((quota, gpus))
+            use = rows.use(i, gpu_type, gpus)
             parts = math.ceil(drawn * WATT_PARTS)
             if limit is not None:
                 use.append((limit, parts))
@@ -249,5 +235,7 @@ class PowerFlow(SolvedReallocation):
             fewer = [key for key in alike if key[0] == gpu_type and key[2] == mhz and key[1] < gpus]
             smaller = sorted(fewer, key=lambda key: -key[1])
             grant = (*same, *(option for key in smaller for option in alike[key]))
-            found.append((Way(run_s, types.index(gpu_type), gpus, rank, parts, tuple(use)), grant))
+            found.append(
+                (Way(run_s, rows.types.index(gpu_type), gpus, rank, parts, tuple(use)), grant)
+            )
         return found

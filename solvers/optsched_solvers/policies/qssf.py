@@ -10,7 +10,7 @@ from optsched.driver.world import World
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
 from optsched.model.job import Job, gang
-from optsched.plugins.options import PluginOptions, Share
+from optsched.plugins.options import PluginOptions, Share, declared_options
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
@@ -79,7 +79,7 @@ class RollingGpuTime:
         return self._mean([("all", None, None, None)]) if own_s is None else own_s
 
     def _mean(self, groups: list[Group]) -> float | None:
-        """The mean over the groups together, which have no job in common."""
+        """Return the mean over the groups together, which have no job in common."""
         found = [mean for group in groups if (mean := self._means.get(group)) is not None]
         return (
             sum(mean.total_s for mean in found) / sum(mean.count for mean in found)
@@ -115,7 +115,7 @@ class Qssf:
     name = "qssf"
     title = "least predicted GPU time first, from the user's history and a learned model, without preemption"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         alpha: Annotated[Share, "Weight of the rolling estimate; 0.1 in the public code."] = 0.1
 

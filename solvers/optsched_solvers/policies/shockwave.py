@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 
 from optsched.driver.world import World
 from optsched.physics.modes import Option
-from optsched.plugins.options import Duration, PositiveDuration
+from optsched.plugins.options import Duration, PositiveDuration, declared_options
 
 from .parts.configuration_choice import solved
 from .parts.gpu_pool import GpuPool
@@ -41,17 +41,17 @@ class Bidder(NamedTuple):
 
 
 def gang(options: tuple[Option, ...]) -> Option:
-    """The way that counts for a job: the fewest GPUs that reach its reference rate of 1, else its
-    fastest."""
+    """Return the way that counts for a job: the fewest GPUs that reach its reference rate of 1,
+    else its fastest."""
     return min(
-        (one for one in options if one.rate >= 1 - ROUNDING),
-        key=lambda one: one.mode.gpus,
+        (option for option in options if option.rate >= 1 - ROUNDING),
+        key=lambda option: option.mode.gpus,
         default=options[0],
     )
 
 
 def log_progress(progress: float) -> float:
-    """The piecewise-linear logarithm of a progress."""
+    """Return the piecewise-linear logarithm of a progress."""
     values = [LOG_OF_NOTHING, *(math.log(base) for base in BASES[1:])]
     progress = min(max(progress, 0.0), 1.0)
     i = next(i for i in range(1, len(BASES)) if progress <= BASES[i])
@@ -118,7 +118,8 @@ class Fair:
         self.last_s, self.since_s = finish_s, now_s
 
     def mean_s(self) -> float:
-        """The mean over the time for which each held, moved a tenth of the way to the last."""
+        """Return the mean over the time for which each held, moved a tenth of the way to the
+        last."""
         mean_s = self.total_s / self.weight_s if self.weight_s > 0 else self.last_s
         return MOMENTUM * mean_s + (1 - MOMENTUM) * self.last_s
 
@@ -146,7 +147,7 @@ class Shockwave(ElasticReallocation):
     name = "shockwave-style"
     title = "rounds of a window by Nash welfare of progress, finish-time fairness and makespan"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(ReallocationOptions):
         interval_s: Annotated[PositiveDuration, "Length of a round."] = 120.0
         round_s: Annotated[Duration | None, Ge(1), "The same, by its other name."] = None
@@ -187,7 +188,7 @@ class Shockwave(ElasticReallocation):
         return job_id in self._grants
 
     def _order(self, world: World, jobs: list[str], gpus: int) -> list[str]:
-        """Jobs in the order in which they get GPUs of this round."""
+        """Return jobs in the order in which they get GPUs of this round."""
         round_s, now_s = self.interval_s, world.now_s
         share = min(1.0, gpus / len(jobs))
         self._fair = {job_id: self._fair.get(job_id) or Fair(since_s=now_s) for job_id in jobs}
@@ -228,7 +229,7 @@ class Shockwave(ElasticReallocation):
 
 
 def _priority(late: float, left_s: float, round_s: float) -> float:
-    """The weight of a job that would be late by a factor, at most 1e4."""
+    """Return the weight of a job that would be late by a factor, at most 1e4."""
     if late <= 1:
         return 1.0
     return min(

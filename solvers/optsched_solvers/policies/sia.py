@@ -4,7 +4,7 @@ from optsched.driver.world import World
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type
-from .parts.gpu_pool import GpuPool, rows
+from .parts.gpu_pool import GpuPool, Rows
 from .parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held
 from .parts.restarts import Growth, restart_factor
 
@@ -47,10 +47,9 @@ class Sia(SolvedReallocation):
         """Solve the integer program of this round."""
         grants, jobs = self.set_apart(world, movable, pool)
         self._growth.note(world, jobs)
-        types = list(pool.gpus)
-        room, row_of = rows(world, jobs, pool)
-        ways = [self._ways(world, job_id, types, row_of.get(i)) for i, job_id in enumerate(jobs)]
-        found = choose([[way for way, _ in own] for own in ways], room)
+        rows = Rows(world, jobs, pool)
+        ways = [self._ways(world, rows, i, job_id) for i, job_id in enumerate(jobs)]
+        found = choose([[way for way, _ in own] for own in ways], rows.room)
         self.solved(found.proven)
         for job_id, own, i in zip(jobs, ways, found.chosen, strict=True):
             grant = own[i][1]
@@ -59,13 +58,13 @@ class Sia(SolvedReallocation):
         return grants
 
     def _ways(
-        self, world: World, job_id: str, types: list[str | None], quota: int | None
+        self, world: World, rows: Rows, i: int, job_id: str
     ) -> list[tuple[Configuration, Grant]]:
-        """The configurations of a job, with what each grants; the last is none."""
+        """Return the configurations of a job, with what each grants; the last is none."""
         options = tuple(option for option in world.options(job_id) if option.mode.gpus)
         counts = by_type(options)
         rigid = len({option.mode.gpus for option in options}) == 1
-        lowest = min(one.rate(0) for one in counts) / (options[0].mode.gpus if rigid else 1)
+        lowest = min(gangs.rate(0) for gangs in counts) / (options[0].mode.gpus if rigid else 1)
         profile = world.job(job_id).profile
         delay_s = profile.startup_s + profile.restore_s + profile.checkpoint_s or DELAY_S
         age_s = world.now_s - world.job(job_id).submit_s
@@ -74,22 +73,22 @@ class Sia(SolvedReallocation):
             restart_factor(world, job_id, delay_s) if now is not None and age_s >= delay_s else 1.0
         )
         found: list[tuple[Configuration, Grant]] = []
-        for one in counts:
-            most = self._growth.limit(job_id, one.gpus(0))
-            for step in self._steps(world, one):
-                gpus = one.gpus(step)
-                goodput = one.rate(step) / lowest * (1.0 if (one.gpu_type, gpus) == now else factor)
+        for gangs in counts:
+            most = self._growth.limit(job_id, gangs.gpus(0))
+            for step in self._steps(world, gangs):
+                gpus = gangs.gpus(step)
+                goodput = (
+                    gangs.rate(step) / lowest * (1.0 if (gangs.gpu_type, gpus) == now else factor)
+                )
                 if gpus > most or goodput <= 0:
                     continue
-                use = [(types.index(one.gpu_type), gpus)]
-                if quota is not None:
-                    use.append((quota, gpus))
-                found.append((Configuration(goodput**POWER, tuple(use)), one.down_from(step)))
+                use = rows.use(i, gangs.gpu_type, gpus)
+                found.append((Configuration(goodput**POWER, tuple(use)), gangs.down_from(step)))
         found.append((Configuration(NO_ALLOCATION), ()))
         return found
 
     def _steps(self, world: World, counts: GangCounts) -> list[int]:
-        """The counts that are configurations, as positions."""
+        """Return the counts that are configurations, as positions."""
         largest = max(node.gpus for node in world.cluster.nodes if node.gpu_type == counts.gpu_type)
         found = [
             step

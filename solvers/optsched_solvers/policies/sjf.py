@@ -12,5 +12,5 @@ class Sjf(ListScheduling):
     title = "shortest job first, without preemption"
 
     def rank(self, world: World, job_id: str) -> float:
-        """Seconds in the fastest option, start-up and restore included."""
+        """Return seconds in the fastest option, start-up and restore included."""
         return world.fastest_finish_s(job_id)

@@ -20,7 +20,7 @@ def mean_finish_shared_s(
 
 
 def mean_finish_in_turn_s(new_s: float, running_s: float) -> float:
-    """The same if the new job waits for the running one to end."""
+    """Return the same if the new job waits for the running one to end."""
     return running_s + 0.5 * new_s
 
 
@@ -44,7 +44,7 @@ class SjfBsbf(PairPolicy):
         self._good: dict[str, tuple[tuple[str, int], ...]] = {}
 
     def rank(self, world: World, job_id: str) -> float:
-        """Seconds in the fastest option, start-up and restore included."""
+        """Return seconds in the fastest option, start-up and restore included."""
         return world.fastest_finish_s(job_id)
 
     def _start(self, world: World, job_id: str) -> bool:
@@ -58,8 +58,8 @@ class SjfBsbf(PairPolicy):
         return True
 
     def _partners(self, world: World, job_id: str) -> list[tuple[float, str]]:
-        """Running jobs beside which it is better to run than after them, with the mean finish of
-        the pair, ascending.
+        """Return running jobs beside which it is better to run than after them, with the mean
+        finish of the pair, ascending.
 
         The less a running job has left, the better it is to wait for it: one that was not good
         enough is not looked at again, unless it may be believed to be longer later.
@@ -84,7 +84,7 @@ class SjfBsbf(PairPolicy):
         return [(shared_s, partner) for shared_s, partner, _ in sorted(found)]
 
     def _worth_it(self, world: World, job_id: str, option: Option, partner: str) -> float | None:
-        """The mean finish of the pair if it is earlier than in turn."""
+        """Return the mean finish of the pair if it is earlier than in turn."""
         slower = slowdowns(world, job_id, partner)
         if slower is None or not fits_memory(world, job_id, partner):
             return None

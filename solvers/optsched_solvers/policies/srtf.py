@@ -17,7 +17,7 @@ class Srtf(Preemptive):
     reserves = True
 
     def rank(self, world: World, job_id: str) -> float:
-        """Seconds to completion in the fastest option, start-up and restore included."""
+        """Return seconds to completion in the fastest option, start-up and restore included."""
         return world.fastest_finish_s(job_id)
 
     def rise_s(self, world: World, job_id: str) -> float:

@@ -11,7 +11,7 @@ from optsched.physics.modes import Option
 
 from .parts.configuration_choice import Configuration, by_course, solved
 from .parts.core_share import CoreWays
-from .parts.seating import Seats, own_place
+from .parts.placed_reallocation import Placements, own_place
 from .synergy_tune import Chosen, SynergyOptions, SynergyTune
 
 MOST_TO_PACK = 4000
@@ -23,8 +23,8 @@ EFFORT = 0.5
 
 
 def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit] | None:
-    """A node for every job, as many as possible their own; None where there is none, none was found
-    in time, or a job needs several nodes."""
+    """Return a node for every job, as many as possible their own; None where there is none, none
+    was found in time, or a job needs several nodes."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -111,29 +111,29 @@ class SynergyOpt(SynergyTune):
     )
     Options = SynergyOptions
 
-    def seat_chosen(self, seats: Seats, chosen: Chosen) -> None:
-        """Seat each with the cores of the program, where that can be placed."""
-        world = seats.world
+    def place_chosen(self, placements: Placements, chosen: Chosen) -> None:
+        """Place each with the cores of the program, where that can be placed."""
+        world = placements.world
         cores = Counter[str | None]()
         for node in world.cluster.nodes:
             if node.gpus and node.name not in world.lost:
-                cores[node.gpu_type] += seats.room.cpus_on(node.name)
+                cores[node.gpu_type] += placements.room.cpus_on(node.name)
         levels: dict[str, tuple[Option, ...]] = {}
         for gpu_type in dict.fromkeys(ways.gpu_type for ways in chosen.values()):
             jobs = {job_id: ways for job_id, ways in chosen.items() if ways.gpu_type == gpu_type}
             picked = most_throughput(list(jobs.values()), cores[gpu_type])
             for (job_id, ways), cpus_per_gpu in zip(jobs.items(), picked, strict=True):
                 levels[job_id] = ways.with_cores(cpus_per_gpu)
-        left = [job_id for job_id in chosen if not seats.give(job_id, levels[job_id])]
+        left = [job_id for job_id in chosen if not placements.give(job_id, levels[job_id])]
         if left and len(chosen) * len(world.cluster.nodes) <= MOST_TO_PACK:
-            seated = {job_id: seats.take_back(job_id) for job_id in list(seats.of)}
-            packed = pack(world, seats.room, {job_id: levels[job_id][0] for job_id in chosen})
+            placed = {job_id: placements.take_back(job_id) for job_id in list(placements.of)}
+            packed = pack(world, placements.room, {job_id: levels[job_id][0] for job_id in chosen})
             if packed is not None:
                 left = []
-            for job_id, (option, placement) in (seated if packed is None else packed).items():
-                seats.put(job_id, option, placement)
+            for job_id, (option, placement) in (placed if packed is None else packed).items():
+                placements.put(job_id, option, placement)
         for job_id in left:
-            self.give_share(seats, job_id, chosen)
+            self.give_share(placements, job_id, chosen)
 
 
 def most_throughput(jobs: list[CoreWays], cores: int) -> list[int]:

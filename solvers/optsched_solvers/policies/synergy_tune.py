@@ -1,27 +1,26 @@
 """Synergy-TUNE: cores by sensitivity, never below the proportional share."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics.modes import Option
-from optsched.plugins.options import PositiveDuration
+from optsched.plugins.options import PositiveDuration, declared_options
 
 from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.demand_queue import arrival_key
 from .parts.gpu_pool import GpuPool
+from .parts.placed_reallocation import PlacedReallocation, Placements, resized
 from .parts.reallocation import IntervalOption, held
-from .parts.seating import Seating, Seats, resized
 from .parts.starting import start_each
 
 Chosen = dict[str, CoreWays]
 """The jobs that run in the next round, in order, each with the ways on the GPUs it was given."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class SynergyOptions(IntervalOption):
     """What may be set of both of Synergy's policies."""
 
@@ -32,7 +31,7 @@ class SynergyOptions(IntervalOption):
     ] = "fifo"
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class TuneOptions(SynergyOptions):
     """What may be set of this one."""
 
@@ -42,7 +41,7 @@ class TuneOptions(SynergyOptions):
     ] = "tuned"
 
 
-class SynergyTune(Seating):
+class SynergyTune(PlacedReallocation):
     """Every 300 s the jobs are taken in order, and whoever fits into the GPUs that are left runs
     for the round. A job gets the cores with which it is fastest if there is a place with as many,
     else its proportional share of a node's; where even that is taken, jobs on the node with just
@@ -69,58 +68,57 @@ class SynergyTune(Seating):
         self.order = options.order
         self.proportional = isinstance(options, TuneOptions) and options.share == "proportional"
         self._ways: dict[tuple[Option, ...], tuple[CoreWays, ...]] = {}
-        self._shares: dict[str | None, float] | None = None
 
-    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
-        """Seats of the GPU jobs of the round in order, then of whoever fits beside them."""
+    def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
+        """Return places of the GPU jobs of the round in order, then of whoever fits beside them."""
         chosen = self._chosen(world, movable)
-        seats = Seats(world, room, [job_id for job_id in chosen if job_id in world.running])
-        self.seat_chosen(seats, chosen)
+        placements = Placements(
+            world, room, [job_id for job_id in chosen if job_id in world.running]
+        )
+        self.place_chosen(placements, chosen)
 
         def give(job_id: str) -> bool:
             modes = [ways.fair for ways in self.ways(world, job_id)]
-            modes.append(tuple(one for one in world.options(job_id) if not one.mode.gpus))
+            modes.append(tuple(option for option in world.options(job_id) if not option.mode.gpus))
             # A running job that finds no place says nothing of those that wait.
-            return any(seats.give(job_id, mode) for mode in modes) or job_id in world.running
+            return any(placements.give(job_id, mode) for mode in modes) or job_id in world.running
 
-        left = [job_id for job_id in movable if job_id not in seats.of]
+        left = [job_id for job_id in movable if job_id not in placements.of]
         start_each(world, sorted(left, key=lambda job_id: job_id not in world.running), give)
-        return seats.of
+        return placements.of
 
-    def seat_chosen(self, seats: Seats, chosen: Chosen) -> None:
+    def place_chosen(self, placements: Placements, chosen: Chosen) -> None:
         """Give each its best cores or its share, cutting back others for the latter."""
         for job_id, ways in chosen.items():
-            if self.proportional or not seats.give(job_id, ways.best):
-                self.give_share(seats, job_id, chosen)
+            if self.proportional or not placements.give(job_id, ways.best):
+                self.give_share(placements, job_id, chosen)
 
-    def give_share(self, seats: Seats, job_id: str, chosen: Chosen) -> bool:
-        """Seat the job with its proportional share of cores, if need be by cutting others back to
+    def give_share(self, placements: Placements, job_id: str, chosen: Chosen) -> bool:
+        """Place the job with its proportional share of cores, if need be by cutting others back to
         theirs."""
         fair = chosen[job_id].fair
-        if seats.give(job_id, fair):
+        if placements.give(job_id, fair):
             return True
         before: dict[str, Fit] = {}
-        for nodes in _under_used(seats, job_id, fair):
+        for nodes in _under_used(placements, job_id, fair):
             for node, gpus in nodes:
-                _cut_back(seats, node, gpus * fair[0].mode.cpus_per_gpu, chosen, before)
-            if seats.give(job_id, fair):
+                _cut_back(placements, node, gpus * fair[0].mode.cpus_per_gpu, chosen, before)
+            if placements.give(job_id, fair):
                 return True
         for other, (option, placement) in before.items():
-            seats.take_back(other)
-            seats.put(other, option, placement)
+            placements.take_back(other)
+            placements.put(other, option, placement)
         return False
 
     def ways(self, world: World, job_id: str) -> tuple[CoreWays, ...]:
-        """The job's ways by GPU type and count, the fastest first."""
-        if self._shares is None:
-            self._shares = core_shares(world.cluster)
+        """Return the job's ways by GPU type and count, the fastest first."""
         options = world.options(job_id)
         if options not in self._ways:
-            self._ways[options] = core_ways(options, self._shares)
+            self._ways[options] = core_ways(options, core_shares(world.cluster))
         return self._ways[options]
 
     def _chosen(self, world: World, movable: list[str]) -> Chosen:
-        """In order, whoever fits into the GPUs that are left: on the type it runs on, or the
+        """Choose in order whoever fits into the GPUs that are left: on the type it runs on, or the
         fastest with as many."""
         pool = GpuPool(world)
         free = set(movable)
@@ -135,7 +133,7 @@ class SynergyTune(Seating):
                 break
             own = held(world, job_id) if job_id in world.running else None
             for ways in sorted(
-                self.ways(world, job_id), key=lambda one: (one.gpu_type, one.gpus) != own
+                self.ways(world, job_id), key=lambda option: (option.gpu_type, option.gpus) != own
             ):
                 if pool.take(job_id, ways.gpu_type, ways.gpus):
                     found[job_id] = ways
@@ -150,11 +148,12 @@ class SynergyTune(Seating):
 
 
 def _under_used(
-    seats: Seats, job_id: str, fair: tuple[Option, ...]
+    placements: Placements, job_id: str, fair: tuple[Option, ...]
 ) -> Iterable[list[tuple[str, int]]]:
-    """Nodes, with how many GPUs of the job each would hold: the one with the fewest free GPUs that
-    are enough, then the others that have enough, then all with free GPUs, the fewest first."""
-    world, room = seats.world, seats.room
+    """Return nodes, with how many GPUs of the job each would hold: the one with the fewest free
+    GPUs that are enough, then the others that have enough, then all with free GPUs, the fewest
+    first."""
+    world, room = placements.world, placements.room
     need = world.need(job_id, fair[0])
     names = [node.name for i, node in enumerate(world.cluster.nodes) if need.nodes >> i & 1]
     free = sorted(
@@ -175,26 +174,28 @@ def _under_used(
             return
 
 
-def _cut_back(seats: Seats, node: str, cores: int, chosen: Chosen, before: dict[str, Fit]) -> None:
-    """Cut seated jobs on a node back to their share until so many cores are free; `before` notes
+def _cut_back(
+    placements: Placements, node: str, cores: int, chosen: Chosen, before: dict[str, Fit]
+) -> None:
+    """Cut placed jobs on a node back to their share until so many cores are free; `before` notes
     what they had."""
-    missing = cores - seats.room.cpus_on(node)
+    missing = cores - placements.room.cpus_on(node)
     peers = [
         (len(placement), -option.mode.cpus_per_gpu, job_id)
-        for job_id, (option, placement) in seats.of.items()
+        for job_id, (option, placement) in placements.of.items()
         if any(slot.node == node for slot in placement)
     ]
-    position = {job_id: i for i, job_id in enumerate(seats.of)}
+    position = {job_id: i for i, job_id in enumerate(placements.of)}
     for _, _, job_id in sorted(peers, key=lambda peer: (*peer[:2], position[peer[2]])):
         if missing <= 0:
             return
-        option, placement = seats.of[job_id]
+        option, placement = placements.of[job_id]
         for fair in chosen[job_id].fair if job_id in chosen else ():
-            less = resized(seats.world, placement, fair)
+            less = resized(placements.world, placement, fair)
             if less is not None and fair.mode.cpus_per_gpu < option.mode.cpus_per_gpu:
-                seats.take_back(job_id)
+                placements.take_back(job_id)
                 before.setdefault(job_id, (option, placement))
-                seats.put(job_id, fair, less)
+                placements.put(job_id, fair, less)
                 gpus = sum(slot.gpus for slot in placement if slot.node == node)
                 missing -= gpus * (option.mode.cpus_per_gpu - fair.mode.cpus_per_gpu)
                 break

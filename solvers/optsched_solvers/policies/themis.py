@@ -1,7 +1,6 @@
 """Themis: auctions of leases among the jobs that are treated least fairly."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.options import Duration, PluginOptions, Share
+from optsched.plugins.options import Duration, PluginOptions, Share, declared_options
 
 from .parts.demand_queue import arrival_key
 from .parts.reallocation import may_move
@@ -42,7 +41,7 @@ class Win(NamedTuple):
 
 
 def allocate(bids: list[Bid], gpus: int) -> list[Win]:
-    """The bids that fit into `gpus` together and whose gains add up to most (the product of
+    """Return the bids that fit into `gpus` together and whose gains add up to most (the product of
     valuations is largest), and for each what it keeps: the product of the others' valuations with
     it over that without it.
 
@@ -70,7 +69,7 @@ def allocate(bids: list[Bid], gpus: int) -> list[Win]:
 
 
 def _with(best: NDArray[np.float64], bid: Bid) -> NDArray[np.float64]:
-    """The largest sum of gains for each number of GPUs, with one more bid."""
+    """Return the largest sum of gains for each number of GPUs, with one more bid."""
     if bid.gpus >= len(best):
         return best
     found = best.copy()
@@ -99,7 +98,7 @@ class Themis:
     name = "themis"
     title = "leases of GPUs auctioned among the jobs with the worst finish-time fairness, with preemption"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         lease_s: Annotated[Duration, Ge(1), "Length of a lease."] = 1200.0
         fairness: Annotated[
@@ -166,9 +165,9 @@ class Themis:
             self._ideal_s[job_id] = self._alone_s(world, job_id)
 
     def _alone_s(self, world: World, job_id: str) -> float:
-        """Seconds that the job would take on its share of the cluster."""
+        """Return seconds that the job would take on its share of the cluster."""
         total, times = self._seen[job_id]
-        gpus = _gpus(world, job_id)
+        gpus = world.service_gpus(job_id)
         share = min(float(gpus), max(1, world.cluster.total_gpus) * times / total)
         rate = world.fastest(job_id).rate if world.options(job_id) else 1.0
         return max(TIME_TOLERANCE_S, world.believed_work_s(job_id) / rate * gpus / share)
@@ -187,22 +186,22 @@ class Themis:
     def _auction(self, world: World) -> None:
         """Lease out anew what the jobs hold whose leases have ended, and what is free."""
         ended = [
-            one
-            for one in world.running
-            if self._ends_s.get(one, -math.inf) <= world.now_s + TIME_TOLERANCE_S
-            and may_move(world, one)
+            other
+            for other in world.running
+            if self._ends_s.get(other, -math.inf) <= world.now_s + TIME_TOLERANCE_S
+            and may_move(world, other)
         ]
         outlook = Outlook(world, (*world.saving, *ended))
         order = self._worst_first(world, [*world.waiting, *ended])
         offered = order[: max(1, math.ceil((1 - self.fairness) * len(order)))]
         bids = [
             Bid(
-                one,
-                _gpus(world, one),
-                max(0.0, math.log(self.rho(world, one, self.lease_s) / self.rho(world, one))),
+                other,
+                world.service_gpus(other),
+                max(0.0, math.log(self.rho(world, other, self.lease_s) / self.rho(world, other))),
             )
-            for one in offered
-            if self.rho(world, one) > 0
+            for other in offered
+            if self.rho(world, other) > 0
         ]
         if bids:
             bids[0] = Bid(bids[0].job, bids[0].gpus, bids[0].gain + ALWAYS)
@@ -210,24 +209,24 @@ class Themis:
         self._auctions += 1
         self._won += len(self._winners)
         self._kept += sum(self._winners.values())
-        stay = dict.fromkeys(one for one in ended if one in self._winners)
-        for one in stay:  # all of them held their GPUs together until now
-            outlook.put_back(one)
+        stay = dict.fromkeys(other for other in ended if other in self._winners)
+        for other in stay:  # all of them held their GPUs together until now
+            outlook.put_back(other)
         granted: dict[str, Fit] = {}
-        for one in self._winners:
-            if one in world.waiting and (found := world.fit(one, outlook.room)) is not None:
-                granted[one] = found
-                outlook.room.take(world.need(one, found[0]), found[1])
-        for one in self._worst_first(world, [one for one in ended if one not in stay]):
-            hold = world.hold(one)
+        for other in self._winners:
+            if other in world.waiting and (found := world.fit(other, outlook.room)) is not None:
+                granted[other] = found
+                outlook.room.take(world.need(other, found[0]), found[1])
+        for other in self._worst_first(world, [other for other in ended if other not in stay]):
+            hold = world.hold(other)
             if hold.partner is None and outlook.room.holds(hold.need, hold.placement):
-                outlook.put_back(one)
-                stay[one] = None
-        for one in ended:
-            if one in stay:
-                self._lease(world, one)
+                outlook.put_back(other)
+                stay[other] = None
+        for other in ended:
+            if other in stay:
+                self._lease(world, other)
             else:
-                world.preempt(one)
+                world.preempt(other)
         world.take_arrived()  # those without a checkpoint wait already
         for job_id, fit in granted.items():
             if is_free(world, job_id, fit):
@@ -249,16 +248,11 @@ class Themis:
     def _start(self, world: World) -> None:
         """Start winners whose GPUs have come free, then others, unless GPUs for winners are still
         to come."""
-        waiting = [one for one in self._winners if one in world.waiting]
+        waiting = [other for other in self._winners if other in world.waiting]
         if not (waiting and world.saving):
             waiting += self._worst_first(
-                world, [one for one in world.waiting if one not in self._winners]
+                world, [other for other in world.waiting if other not in self._winners]
             )
         for job_id in start_each(world, waiting, lambda job_id: start_fitting(world, job_id)):
             self._lease(world, job_id)
             self._winners.pop(job_id, None)
-
-
-def _gpus(world: World, job_id: str) -> int:
-    """GPUs of a job, at least one, so that CPU-only jobs have a fairness too."""
-    return world.service_gpus(job_id)

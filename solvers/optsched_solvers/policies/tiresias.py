@@ -12,7 +12,7 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.options import PositiveNumber
+from optsched.plugins.options import PositiveNumber, declared_options
 
 from .parts.gang_placement import Emptiest, PlaceOption
 from .parts.starting import is_free, wake
@@ -58,7 +58,7 @@ class Tiresias:
     name = "tiresias"
     title = "queues by attained GPU service, first come first served in each, with preemption"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PlaceOption):
         thresholds: Annotated[
             tuple[PositiveNumber, ...],
@@ -148,7 +148,7 @@ class Tiresias:
         return self._joined
 
     def _order(self, world: World) -> list[str]:
-        """Jobs that run or wait, the first to be served first."""
+        """Return jobs that run or wait, the first to be served first."""
         return sorted(
             (*world.waiting, *world.running),
             key=lambda job_id: (
@@ -283,7 +283,8 @@ class _Moment:
         return self._give(job_id)
 
     def _after(self, i: int) -> Iterator[str]:
-        """Running jobs that come after number `i` in order and may be preempted, the last first."""
+        """Return running jobs that come after number `i` in order and may be preempted, the last
+        first."""
         world = self._world
         for other in reversed(self._order[i + 1 :]):
             if other in world.waiting or other in self._evicted:

@@ -98,8 +98,8 @@ def _has_room(world: World, rack: str | None, gbps: float) -> bool:
 
 
 def over_racks(world: World, job_id: str, option: Option) -> Placement | None:
-    """A place over the fewest racks whose uplinks have room; a node without a rack counts as one of
-    its own."""
+    """Return a place over the fewest racks whose uplinks have room; a node without a rack counts as
+    one of its own."""
     gbps = world.job(job_id).profile.network_gbps
     free = usable(world, world.need(job_id, option))
     racks = list(

@@ -45,7 +45,7 @@ def fewest(world: World, job_id: str, soon: Outlook, victims: list[Victim]) -> i
 
 
 def _count(here: list[tuple[Victim, int]], missing: int) -> int:
-    """As many members as it takes if the largest go first."""
+    """Return how many members it takes if the largest go first."""
     count = 0
     for gpus in sorted((gpus for _, gpus in here), reverse=True):
         if missing <= 0:
@@ -64,8 +64,8 @@ def at_least_s(count: int, victims: list[Victim], finish_s: float) -> float:
 
 
 def cost_s(chosen: list[str], victims: list[Victim], finish_s: float) -> float:
-    """The longest pause, and what all of them who count lose: that pause, `finish_s`, and their
-    loading."""
+    """Return the longest pause, and what all of them who count lose: that pause, `finish_s`, and
+    their loading."""
     among = set(chosen)
     members = [victim for victim in victims if victim.job in among]
     pause_s = max(victim.pause_s for victim in members)
@@ -75,7 +75,7 @@ def cost_s(chosen: list[str], victims: list[Victim], finish_s: float) -> float:
 def cheapest(
     world: World, job_id: str, soon: Outlook, victims: list[Victim], finish_s: float
 ) -> list[str] | None:
-    """The set with which the job fits and whose pause + sum of (pause + finish_s + load) is
+    """Return the set with which the job fits and whose pause + sum of (pause + finish_s + load) is
     smallest; of equals the one whose members come first in `victims`. They are released in `soon`
     then.
 
@@ -91,19 +91,19 @@ def cheapest(
             found = _on_several(world, soon, need, victims, finish_s) or found
         if found is None:
             continue
-        for one in found:
-            soon.release(one)
+        for other in found:
+            soon.release(other)
         if world.fit(job_id, soon.room) is not None:
             return found
-        for one in found:
-            soon.put_back(one)
+        for other in found:
+            soon.put_back(other)
     return None
 
 
 def _on_one_node(
     world: World, soon: Outlook, need: Need, victims: list[Victim], finish_s: float
 ) -> list[str] | None:
-    """The best set of the best node; None where no node can be cleared so far."""
+    """Return the best set of the best node; None where no node can be cleared so far."""
     on: dict[str, list[tuple[Victim, int]]] = {}
     for victim in victims:
         hold = world.hold(victim.job)
@@ -119,7 +119,7 @@ def _on_one_node(
             continue
         if (
             best is not None
-            and at_least_s(_count(here, missing), [one for one, _ in here], finish_s) > best[0]
+            and at_least_s(_count(here, missing), [other for other, _ in here], finish_s) > best[0]
         ):
             continue
         cost, jobs = _cover(here, missing, finish_s)
@@ -132,8 +132,8 @@ def _on_one_node(
 def _cover(
     here: list[tuple[Victim, int]], missing: int, finish_s: float
 ) -> tuple[float, list[str]]:
-    """The cheapest of the jobs that together hold `missing` GPUs or more: a knapsack for each
-    longest pause."""
+    """Return the cheapest of the jobs that together hold `missing` GPUs or more: a knapsack for
+    each longest pause."""
     best: tuple[float, list[str]] = (math.inf, [])
     for pause_s in sorted({victim.pause_s for victim, _ in here}):
         costs: list[tuple[float, list[str]]] = [
@@ -156,7 +156,8 @@ def _cover(
 def _on_several(
     world: World, soon: Outlook, need: Need, victims: list[Victim], finish_s: float
 ) -> list[str] | None:
-    """The best set for a gang over nodes of one rack or of all, by CP-SAT with one worker."""
+    """Return the best set for a gang over nodes of one rack or of all, by CP-SAT with one
+    worker."""
     from ortools.sat.python import cp_model
 
     nodes = [node for i, node in enumerate(world.cluster.nodes) if need.nodes >> i & 1]
@@ -266,12 +267,12 @@ class _Moment(Moment):
             chosen = self.needed(job_id, victims)
         if chosen is None:
             return False
-        if not self._pays(job_id, [victims[one] for one in chosen], finish_s):
-            for one in chosen:
-                self.look_ahead().put_back(one)
+        if not self._pays(job_id, [victims[name] for name in chosen], finish_s):
+            for name in chosen:
+                self.look_ahead().put_back(name)
             return False
-        for one in chosen:
-            world.preempt(one)
+        for name in chosen:
+            world.preempt(name)
         self._known = [
             (other, victim) for other, victim in self._preemptible() if other[1] in world.running
         ]
@@ -281,7 +282,7 @@ class _Moment(Moment):
     def _starts_sooner_anyway(self, job_id: str, victims: list[Victim], finish_s: float) -> bool:
         """Return whether the job would start by itself before even the cheapest thinkable set of
         victims paid."""
-        if not all(one.delayed and one.costs for one in victims):
+        if not all(other.delayed and other.costs for other in victims):
             return False
         count = fewest(self.world, job_id, self.look_ahead(), victims)
         return self._fits_by(job_id, at_least_s(count, victims, finish_s))
@@ -304,35 +305,35 @@ class _Moment(Moment):
         world = self.world
         outlook = self.look_ahead()
         until_s = world.now_s + seconds + TIME_TOLERANCE_S
-        gone = [one for one in world.running if world.expected_release_s(one) <= until_s]
-        for one in gone:
-            outlook.release(one)
+        gone = [other for other in world.running if world.expected_release_s(other) <= until_s]
+        for other in gone:
+            outlook.release(other)
         fits = world.fit(job_id, outlook.room) is not None
-        for one in gone:
-            outlook.put_back(one)
+        for other in gone:
+            outlook.put_back(other)
         return fits
 
     def _preemptible(self) -> list[tuple[Entry, Victim]]:
         if self._known is None:
             world = self.world
             found = []
-            for one in world.running:
-                if world.may_preempt(one):
+            for other in world.running:
+                if world.may_preempt(other):
                     found.append(
                         (
-                            (arrival_key(world, one, self.rule.rank(world, one)), one),
-                            _victim(world, one),
+                            (arrival_key(world, other, self.rule.rank(world, other)), other),
+                            _victim(world, other),
                         )
                     )
-                elif world.now_s < (at_s := world.preemptible_at_s(one)):
+                elif world.now_s < (at_s := world.preemptible_at_s(other)):
                     self.recheck_s = min(self.recheck_s, at_s)
             self._known = sorted(found, key=lambda entry: entry[0], reverse=True)
         return self._known
 
 
 def pays(left_s: float, finish_s: float, victim: Victim) -> bool:
-    """The swap rule for a running job with `left_s` to go and a waiting one that takes `finish_s`,
-    set-up included."""
+    """Return the swap rule for a running job with `left_s` to go and a waiting one that takes
+    `finish_s`, set-up included."""
     return left_s - finish_s > 2 * victim.pause_s + victim.load_s
 
 

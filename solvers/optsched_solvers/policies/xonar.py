@@ -1,13 +1,12 @@
 """Xonar's co-run sets: jobs whose GPU-active times complement each other, within the memory of the
 GPUs."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge
 
 from optsched.driver.world import World
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.pair_sharing import PairPolicy, duty, kind_of
 
@@ -28,7 +27,7 @@ class XonarStyle(PairPolicy):
     name = "xonar-style"
     title = "least GPU time first; pairs whose GPU-active times complement each other, within GPU memory"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         reserve_gib: Annotated[
             float, Ge(0), "Memory of each GPU, in GiB, that pairs leave free."

@@ -2,14 +2,13 @@
 lose."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Gt
 
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S, setup_s
-from optsched.plugins.options import Duration, PluginOptions
+from optsched.plugins.options import Duration, PluginOptions, declared_options
 
 from .parts.preemptive import Preemptive
 
@@ -45,7 +44,7 @@ class ZeroLaxity(Preemptive):
     name = "zero-laxity"
     title = "least GPU time left first, until a limit on makespan or fairness leaves a job no time to lose"  # noqa: E501
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         makespan: Annotated[
             float | None, Ge(1), "The limit on the makespan, as a multiple of its bound."
@@ -114,7 +113,7 @@ class ZeroLaxity(Preemptive):
         return world.now_s + (spare_s if spare_s > TIME_TOLERANCE_S else max(1.0, self.margin_s))
 
     def _note(self, world: World, jobs: list[str]) -> None:
-        """Those who have come, and what they say of the earliest end of all there are."""
+        """Note who has come, and what they say of the earliest end of all there are."""
         new = [job_id for job_id in jobs if job_id not in self._come]
         if not new:
             return
@@ -131,7 +130,7 @@ class ZeroLaxity(Preemptive):
 
 
 def _left_s(world: World, job_id: str) -> float:
-    """Seconds to completion: of a running job where it is, else in the fastest option."""
+    """Return seconds to completion: of a running job where it is, else in the fastest option."""
     if job_id in world.running:
         return world.expected_release_s(job_id) - world.now_s
     return world.fastest_finish_s(job_id)

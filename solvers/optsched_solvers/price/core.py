@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.round.exact import Program, program
 from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 
 SLACK = 1e-9
@@ -14,15 +13,12 @@ MOST_HALVINGS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Core:
-    """What is left to decide: `options` of the jobs that are not decided, of which those that
+    """The choices left to make: `options` of the jobs that are not decided, of which those that
     `must_run` do; `fixed` has the option of each decided job."""
 
     fixed: Ints
     options: Ints
     must_run: Ints
-
-    def program(self, model: RoundModel) -> Program:
-        return program(model, self.options, self.fixed, self.must_run)
 
 
 def core(model: RoundModel, reduced: Floats, difference: float) -> Core:
@@ -47,7 +43,7 @@ def near_core(model: RoundModel, reduced: Floats, difference: float, most: int) 
     so many options open. No bound comes of it."""
     for _ in range(MOST_HALVINGS):
         difference /= 2
-        found = core(model, reduced, difference)
-        if len(found.options) <= most:
+        part = core(model, reduced, difference)
+        if len(part.options) <= most:
             break
-    return found
+    return part

@@ -128,8 +128,7 @@ def _volume(
     bound, slope, chosen = relaxed(model, prices)
     size = stake(model, bound, floor)
     mean = slope * unit
-    weights = np.zeros(len(model.options.value))
-    weights[chosen[chosen >= 0]] = 1.0
+    weights = _taken(model, chosen)
     pace, most, misses, passes, checked = FIRST_PACE, MOST_SHARE, 0, 1, bound
     while passes < MOST_PASSES and not out_of_time():
         step = np.where((prices <= 0) & (mean > 0), 0.0, mean)
@@ -144,8 +143,7 @@ def _volume(
         share = float(mean @ away) / max(float(away @ away), 1e-300)
         share = min(max(share, most / 10), most)
         mean = share * scaled + (1 - share) * mean
-        weights *= 1 - share
-        weights[chosen[chosen >= 0]] += share
+        weights = (1 - share) * weights + share * _taken(model, chosen)
         passes += 1
         if value < bound:
             if scaled @ step > 0:
@@ -180,9 +178,7 @@ def _cutting_planes(
     count = len(model.rows.limits)
     bound, slope, chosen = relaxed(model, prices)
     if not count:
-        weights = np.zeros(len(model.options.value))
-        weights[chosen[chosen >= 0]] = 1.0
-        return Prices(prices, bound, weights, 1)
+        return Prices(prices, bound, _taken(model, chosen), 1)
     typical = np.maximum(model.rows.capacity, 1.0)
     # a row's unit of price: what is at stake spread over its capacity
     size = stake(model, bound, floor)
@@ -249,5 +245,10 @@ def _weights(model: RoundModel, duals: Floats, cuts: list[_Cut]) -> Floats:
         duals[-1] = 1.0
     for weight, cut in zip(duals / duals.sum(), cuts, strict=False):
         if weight > 1e-9:
-            total[cut.chosen[cut.chosen >= 0]] += weight
+            total += weight * _taken(model, cut.chosen)
     return total
+
+
+def _taken(model: RoundModel, chosen: Ints) -> Floats:
+    """Return 1 for each option that is chosen, else 0."""
+    return np.bincount(chosen[chosen >= 0], minlength=len(model.options.value)).astype(float)

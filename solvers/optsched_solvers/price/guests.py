@@ -1,4 +1,4 @@
-"""Who shares GPUs with whom, as rows that have prices too: without them the relaxation puts several
+"""Sharing of GPUs as rows that have prices too: without them the relaxation puts several
 jobs on the GPUs of one."""
 
 from dataclasses import replace

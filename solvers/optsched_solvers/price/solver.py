@@ -9,6 +9,7 @@ from annotated_types import Ge
 
 from optsched.model.plan import CLOSED_GAP
 from optsched.plugins.options import PluginOptions
+from optsched.round.exact import program
 from optsched.round.model import Floats, Ints, RoundModel
 from optsched.round.realise import keep_all, realise, realise_losers_first
 from optsched.round.solver import RoundRequest
@@ -192,12 +193,12 @@ class _Search:
         spare_s = SPARE_S + self._packing_s
         if request.left_s() - spare_s < CORE_LEAST_S:
             return False
-        program = part.program(model)
+        stated = program(model, part.options, part.fixed, part.must_run)
         left_s = request.left_s() - spare_s
-        if left_s < CORE_LEAST_S + HAND_OVER_S * len(program.row):
+        if left_s < CORE_LEAST_S + HAND_OVER_S * len(stated.row):
             return False
         outcome = within(
-            left_s, lambda: maximise(program, 0.9 * left_s, absolute_gap=0.5 * self._tolerance())
+            left_s, lambda: maximise(stated, 0.9 * left_s, absolute_gap=0.5 * self._tolerance())
         )
         if outcome is None:
             return False
@@ -208,7 +209,7 @@ class _Search:
             self._prove(max(self._value, outcome.bound), "core")
         if outcome.x is None:
             return False
-        self._realise(program.choice(model, part.fixed, outcome.x), reduced, 2 * MORE_TRIES)
+        self._realise(stated.choice(model, part.fixed, outcome.x), reduced, 2 * MORE_TRIES)
         return True
 
 

@@ -1,6 +1,7 @@
 """Free capacity over time on every row, and where jobs fit first."""
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from .problem import Activity, Alternative, Problem, Split
@@ -80,21 +81,19 @@ class Row:
 
 
 class FreeCapacity:
-    """What is free on every row of a problem, and where jobs fit first."""
+    """Free capacity of every row of a problem, and where jobs fit first."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.rows = [Row(row.capacity) for row in problem.rows]
         self._gpu_row = problem.gpu_row
-        totals: dict[str | None, float] = {}
-        for node, gpu_type in enumerate(problem.node_types):
-            totals[gpu_type] = (
-                totals.get(gpu_type, 0.0) + problem.rows[problem.gpu_row[node]].capacity
-            )
+        totals: dict[str | None, float] = defaultdict(float)
+        for row, gpu_type in zip(problem.gpu_row, problem.node_types, strict=True):
+            totals[gpu_type] += problem.rows[row].capacity
         self._pool = {gpu_type: Row(total) for gpu_type, total in totals.items()}
         self._pool_of_row = {
-            problem.gpu_row[n]: self._pool[gpu_type]
-            for n, gpu_type in enumerate(problem.node_types)
+            row: self._pool[gpu_type]
+            for row, gpu_type in zip(problem.gpu_row, problem.node_types, strict=True)
         }
 
     def take(self, start: int, end: int, demands: Iterable[tuple[int, float]]) -> None:
@@ -105,19 +104,13 @@ class FreeCapacity:
                 if row in self._pool_of_row:
                     self._pool_of_row[row].take(start, end, amount)
 
-    def preempt(self, activity: Activity) -> None:
-        """Hold the nodes of a running job for its checkpoint."""
-        hold = activity.hold
-        assert hold is not None
-        self.take(0, hold.up, self.problem.demands(activity, hold, hold.rooms))
-
     def earliest(
         self,
         activity: Activity,
         index: int,
         not_before: int,
         allowed: Mapping[int, int] | None = None,
-        before: int | None = None,
+        before: int = FAR,
     ) -> tuple[int, Split] | None:
         """Return the earliest start of an alternative at or after `not_before` and the nodes it
         takes, of those `allowed` at most so many GPUs of each; None if it fits on no node, or not
@@ -158,7 +151,7 @@ class FreeCapacity:
         chosen: Alternative,
         rooms: Sequence[tuple[int, int]],
         not_before: int,
-        before: int | None,
+        before: int,
     ) -> tuple[int, Split] | None:
         """Earliest on any single node; among equal starts the node with the fewest GPUs left
         over."""
@@ -174,16 +167,14 @@ class FreeCapacity:
                 not_before,
                 length,
                 [*demands, *chosen.shared] if chosen.shared else demands,
-                FAR if best_start is None else best_start,
+                best_start,
             )
-            if best_start is not None and (
-                start > best_start or (start == best_start and best_node < 0)
-            ):
+            if start > best_start or (start == best_start and best_node < 0):
                 continue
             left = self.rows[self._gpu_row[node]].least(start, start + length)
-            if best_node < 0 or start < best_start or left < best_left:  # type: ignore[operator]
+            if start < best_start or left < best_left:
                 best_start, best_node, best_left = start, node, left
-        return None if best_node < 0 else (best_start, ((best_node, gpus),))  # type: ignore[return-value]
+        return None if best_node < 0 else (best_start, ((best_node, gpus),))
 
     def _on_many_nodes(
         self,
@@ -191,7 +182,7 @@ class FreeCapacity:
         chosen: Alternative,
         rooms: Sequence[tuple[int, int]],
         not_before: int,
-        before: int | None,
+        before: int,
     ) -> tuple[int, Split] | None:
         """Earliest split over several nodes: the fewest nodes that have enough, within a rack where
         it must be."""
@@ -204,11 +195,11 @@ class FreeCapacity:
         ]
         together = self._pool[self.problem.node_types[rooms[0][0]]]
         start = not_before
-        while before is None or start < before:
+        while start < before:
             start = together.earliest(start, length, float(gpus))
             if chosen.shared:
                 start = self.settle(start, length, chosen.shared)
-            if before is not None and start >= before:
+            if start >= before:
                 return None
             split = self._fewest(chosen, gpus, self._rooms_now(needs, start, length))
             if split is not None:

@@ -42,7 +42,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def applies(problem: Problem) -> bool:
-    """Whether the first level of the objective is a sum over jobs."""
+    """Return whether the first level of the objective is a sum over jobs."""
     return len(problem.changes_s) <= MOST_CHANGES and not any(
         isinstance(term, RankOfJobs) for _, term in problem.objective.levels[0]
     )
@@ -86,7 +86,11 @@ class PriceBound:
             [alternative.mode.gpus for _, alternative, _ in rows], dtype=np.float64
         )
         self.of_type = np.array(
-            [self._type_index(alternative) for _, alternative, _ in rows], dtype=np.int64
+            [
+                self.types.index(problem.node_types[a.rooms[0][0]]) if a.mode.gpus else 0
+                for _, a, _ in rows
+            ],
+            dtype=np.int64,
         )
         self.length_s = np.array([alternative.seconds for _, alternative, _ in rows])
         width = 2 * (cells + 1) + 2
@@ -125,11 +129,6 @@ class PriceBound:
             for alternative in _undominated(activity.alternatives):
                 ready_s = activity.ready_s(activity.alternatives.index(alternative))
                 yield activity, alternative, max(earliest_s, ready_s)
-
-    def _type_index(self, alternative: Alternative) -> int:
-        if not alternative.mode.gpus:
-            return 0
-        return self.types.index(self.problem.node_types[alternative.rooms[0][0]])
 
     def _costs(self, rows: list[tuple[Activity, Alternative, float]]) -> Floats:
         """Cost of each row at each candidate start, without prices."""
@@ -256,7 +255,7 @@ class PriceBound:
         return prices
 
     def _slopes(self, activities: list[Activity], ends_s: Floats) -> Floats:
-        """How fast each job's cost grows around its completion."""
+        """Return how fast each job's cost grows around its completion."""
         step_s = max(1e-3, float(self.grid_s[-1]) / 50)
         slopes = np.zeros(len(activities))
         for weight, term in self.problem.objective.levels[0]:

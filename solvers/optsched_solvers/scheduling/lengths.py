@@ -1,4 +1,4 @@
-"""How long a job yet takes: where it goes on, and from a fresh start."""
+"""Seconds that a job yet takes: where it goes on, and from a fresh start."""
 
 from optsched.model.instance import Instance
 from optsched.model.job import Job, Mode

@@ -17,7 +17,7 @@ from .lengths import continue_s
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """What is left of one job's stay on shared GPUs: `seconds` from `now_s` on, of them `beside_s`
+    """The rest of one job's stay on shared GPUs: `seconds` from `now_s` on, of them `beside_s`
     with its partner."""
 
     seconds: float
@@ -40,8 +40,8 @@ def pairs(instance: Instance) -> list[tuple[Running, Running]]:
 def stay(
     instance: Instance, entry: Running, kept: bool, partner: Running, partner_kept: bool
 ) -> Stay:
-    """How long `entry` stays if it is kept to its end (else preempted now), given what happens to
-    its partner."""
+    """Return how long `entry` stays if it is kept to its end (else preempted now), given what
+    happens to its partner."""
     own_s, other_s = _beside(instance, entry, kept), _beside(instance, partner, partner_kept)
     if not kept or own_s <= other_s + TIME_TOLERANCE_S / 10:
         return Stay(own_s, min(own_s, other_s))
@@ -58,10 +58,10 @@ def _beside(instance: Instance, entry: Running, kept: bool) -> float:
     return continue_s(instance, job) if kept else hold_to_save_s(job)
 
 
-def segments(instance: Instance, entry: Running, found: Stay) -> Iterator[Segment]:
+def segments(instance: Instance, entry: Running, left: Stay) -> Iterator[Segment]:
     """The stay as segments: beside the partner, then alone."""
-    now_s, ends_s = instance.now_s, instance.now_s + found.seconds
-    parts_s = now_s + found.beside_s
+    now_s, ends_s = instance.now_s, instance.now_s + left.seconds
+    parts_s = now_s + left.beside_s
     if ends_s - parts_s <= TIME_TOLERANCE_S:
         parts_s = ends_s
     if parts_s > now_s:

@@ -6,7 +6,7 @@ whole length.
 """
 
 import heapq
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import WIDEST_FIRST
@@ -62,43 +62,39 @@ def generate(
     return made.schedule()
 
 
-def replay(
-    problem: Problem, choices: Mapping[int, Choice], anywhere: Container[int] = ()
-) -> Schedule | None:
+def replay(problem: Problem, choices: Schedule, *, anywhere: bool = False) -> Schedule | None:
     """Generate the schedule of `choices` anew in the order of their starts: the same alternatives,
-    each job on its nodes if it is not one that may be `anywhere`."""
+    each job on its nodes unless all may be `anywhere`."""
     return generate(
         problem,
-        [float(choices[a.index].start) for a in problem.activities],
+        [float(choice.start) for choice in choices],
         preempted_in(problem, choices),
-        {j: (choice.alternative,) for j, choice in choices.items()},
+        {j: (choice.alternative,) for j, choice in enumerate(choices)},
         {
             j: dict.fromkeys((node for node, _ in choice.split), FAR)
-            for j, choice in choices.items()
-            if choice.split and j not in anywhere
+            for j, choice in enumerate(choices)
+            if choice.split and not anywhere
         },
         starts_that_matter(problem, choices),
     )
 
 
-def preempted_in(problem: Problem, choices: Mapping[int, Choice]) -> frozenset[int]:
+def preempted_in(problem: Problem, choices: Schedule) -> frozenset[int]:
     """Return the running jobs that choices preempt."""
     return frozenset(
         a.index for a in problem.activities if a.preempts(choices[a.index].alternative)
     )
 
 
-def starts_that_matter(problem: Problem, choices: Mapping[int, Choice]) -> dict[int, int]:
+def starts_that_matter(problem: Problem, choices: Schedule) -> dict[int, int]:
     """Return the starts before which jobs are not to start: none where no job gains by waiting."""
-    return {j: choice.start for j, choice in choices.items()} if problem.changes_s else {}
+    return {j: choice.start for j, choice in enumerate(choices)} if problem.changes_s else {}
 
 
-def start_in_order(
-    problem: Problem, choices: Mapping[int, Choice], preempted: frozenset[int]
-) -> Schedule | None:
+def start_in_order(problem: Problem, choices: Schedule) -> Schedule | None:
     """Return the schedule of every job as in `choices` and on the same nodes, in the order of their
     starts, each as early as it then fits."""
-    made = _Partial(problem, preempted)
+    made = _Partial(problem, preempted_in(problem, choices))
     for activity in sorted(problem.in_order, key=lambda a: choices[a.index].start):
         if activity.index not in made.found:
             made.place(activity, made.as_early_as_fits(activity, choices[activity.index]))
@@ -116,8 +112,9 @@ class _Partial:
         self.found: dict[int, Choice] = {}
         leaves = {i for i in preempted if problem.activities[i].hold is not None}
         for activity in problem.activities:
-            if activity.running is not None and activity.index in leaves:
-                self._capacity.preempt(activity)
+            hold = activity.hold
+            if hold is not None and activity.index in leaves:
+                self._capacity.take(0, hold.up, problem.demands(activity, hold, hold.rooms))
             elif activity.running is not None:
                 alone = problem.partner.get(activity.index) in leaves
                 self.place(activity, activity.stays(alone=alone))
@@ -161,7 +158,7 @@ class _Partial:
         """Return how a job completes first on `nodes`; None where it fits nowhere."""
         not_before = max(from_tick, self._not_before(activity))
         best: Choice | None = None
-        limit: int | None = None
+        limit = FAR
         for which in ways:
             alternative = activity.alternatives[which]
             if alternative.fixed or any(

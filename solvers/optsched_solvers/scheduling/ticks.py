@@ -80,7 +80,8 @@ class Tick:
         return FORGIVEN_S / 2 - 3 * self.clock_ulp_s
 
     def holds(self, seconds: float) -> bool:
-        """Whether `seconds` is so many ticks, for the rounding of floats, both down and up."""
+        """Return whether `seconds` is a whole number of ticks, for the rounding of floats, both
+        down and up."""
         return (
             self.floor(seconds) == self.ceil(seconds) and self._slack(seconds) <= self._forgiven()
         )

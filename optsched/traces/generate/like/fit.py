@@ -54,14 +54,14 @@ def total_variation(a: Mapping[str, float], b: Mapping[str, float]) -> float:
 def distances(model: Model, made: Columns, real: Columns | None) -> list[Distance]:
     """Return every marginal that the real trace has, and the causes of failures against the
     published counts."""
-    found = [] if real is None else [*_to_trace(made, real)]
+    known = [] if real is None else [*_to_trace(made, real)]
     if made.after_s:
         counts = published_causes(model)
         attempts = {kind: float(len(after_s)) for kind, after_s in made.after_s.items()}
         against = f"counts of {model.failing.source}, all sizes"
         value, of = total_variation(attempts, counts), round(sum(counts.values()))
-        found.append(Distance("causes of failures", "tv", value, against, of))
-    return found
+        known.append(Distance("causes of failures", "tv", value, against, of))
+    return known
 
 
 def _to_trace(made: Columns, real: Columns) -> Iterator[Distance]:

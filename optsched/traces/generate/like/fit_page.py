@@ -67,11 +67,11 @@ def _against(model: Model, real: Columns | None) -> str:
     return "the real trace is not there (OPTSCHED_DATA): published figures only"
 
 
-def _tiles(instance: Instance, found: list[Distance]) -> list[tuple[str, str, str, str]]:
+def _tiles(instance: Instance, distances: list[Distance]) -> list[tuple[str, str, str, str]]:
     load = offered_load(instance)
     failing = len({failure.job for failure in instance.failures})
     worst = max(
-        (one.value for one in found if one.measure == "ks" and "," not in one.marginal),
+        (each.value for each in distances if each.measure == "ks" and "," not in each.marginal),
         default=None,
     )
     users, nodes = len({job.user for job in instance.jobs}), len(instance.cluster.nodes)

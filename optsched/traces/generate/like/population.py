@@ -67,12 +67,12 @@ def run_times(rows: tuple[Row, ...], population: Population, rng: np.random.Gene
         + np.sqrt(OF_BATCH) * rng.standard_normal(int(population.batch[-1]) + 1)[population.batch]
         + np.sqrt(1 - OF_COMMAND - OF_BATCH) * rng.standard_normal(len(population.batch))
     )
-    found = np.empty(len(score))
+    times_s = np.empty(len(score))
     row = population.row
     for i, kind in enumerate(rows):
         (mine,) = np.nonzero(row == i)
-        found[mine] = np.maximum(1.0, np.rint(kind.run_s.at(stratified(score[mine], rng))))
-    return found
+        times_s[mine] = np.maximum(1.0, np.rint(kind.run_s.at(stratified(score[mine], rng))))
+    return times_s
 
 
 def _users(model: Model, batches: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -97,7 +97,7 @@ def _commands(user: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """The command of each batch, and the user of each command: a new one, or one of a batch the
     user had before."""
     history: dict[int, list[int]] = {}
-    found: list[int] = []
+    commands: list[int] = []
     owner: list[int] = []
     for who, draw in zip(user.tolist(), rng.random(len(user)).tolist(), strict=True):
         past = history.setdefault(who, [])
@@ -107,8 +107,8 @@ def _commands(user: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
             command = len(owner)
             owner.append(who)
         past.append(command)
-        found.append(command)
-    return np.array(found), np.array(owner)
+        commands.append(command)
+    return np.array(commands), np.array(owner)
 
 
 def _rows(rows: tuple[Row, ...], sizes: Ints) -> Ints:
@@ -118,9 +118,9 @@ def _rows(rows: tuple[Row, ...], sizes: Ints) -> Ints:
         (-share, i) for i, share in enumerate((shares / shares.sum() * sizes.sum()).tolist())
     ]
     heapq.heapify(missing)
-    found = np.empty(len(sizes), dtype=np.int64)
+    row_of = np.empty(len(sizes), dtype=np.int64)
     for command in np.argsort(-sizes, kind="stable").tolist():
         left, row = missing[0]
-        found[command] = row
+        row_of[command] = row
         heapq.heapreplace(missing, (left + int(sizes[command]), row))
-    return found
+    return row_of

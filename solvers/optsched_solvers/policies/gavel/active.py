@@ -32,7 +32,7 @@ def grouped(*keys: Floats | Ints) -> tuple[Ints, Ints, Floats]:
 
 
 def weight_of(job: Job) -> float:
-    """The weight that counts."""
+    """Return the weight that counts."""
     return max(job.weight, LEAST_WEIGHT)
 
 
@@ -69,7 +69,7 @@ class Kinds:
         self._kind: dict[object, Kind] = {}
 
     def of(self, world: World, job_id: str) -> Kind:
-        """The kind of a job."""
+        """Return the kind of a job."""
         options, demand = world.options(job_id), world.demand(job_id)
         weight = weight_of(world.job(job_id))
         key = (demand.number, weight, *(option.rate for option in options))

@@ -2,12 +2,12 @@
 
 import random
 from collections import deque
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
+from optsched.plugins.options import declared_options
 
 from .active import IDLE, Active, Floats, Kinds
 from .program import Allocation, alone
@@ -34,7 +34,7 @@ class GavelFifo(Rounds):
     title = "Gavel's first in, first out on one GPU type each, in rounds"
     fills = False
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(RoundOptions):
         choice: Annotated[
             Literal["published", "fastest"],
@@ -69,8 +69,8 @@ class GavelFifo(Rounds):
 def _published(
     draw: random.Random, before: dict[str, int], active: Active, kinds: Kinds
 ) -> dict[str, int]:
-    """The type of each job after jobs have come or gone, given those before in order of arrival;
-    see `GavelFifo`."""
+    """Return the type of each job after jobs have come or gone, given those before in order of
+    arrival; see `GavelFifo`."""
     names = sorted(range(len(kinds.gpu_types)), key=lambda k: str(kinds.gpu_types[k]))
     able = kinds.rate[active.kind] > 0
     gang = kinds.gpus[active.kind].max(axis=1)
@@ -104,7 +104,8 @@ def _published(
 
 
 def _fastest(rate: Floats, gpus: Floats, workers: Floats) -> list[int]:
-    """The fastest column with room for each row, in order; none from the first that has none."""
+    """Return the fastest column with room for each row, in order; none from the first that has
+    none."""
     left = workers.copy()
     columns = [IDLE] * len(rate)
     for i, (own_rate, own_gpus) in enumerate(zip(rate, gpus, strict=True)):

@@ -111,7 +111,7 @@ class _Levels:
             )
 
     def raised(self, level: Floats, weight: Floats, rising: Ints) -> float:
-        """By how much, for a weight of 1, all that have one can rise together."""
+        """Return by how much, for a weight of 1, all that have one can rise together."""
         for g in rising.tolist():
             if g not in self.rows:
                 self._enter(g)
@@ -145,7 +145,7 @@ class _Levels:
         solve(self.lp, CONTINUED)
 
     def share(self) -> Floats:
-        """Those of the last solution."""
+        """Return the shares of the last solution."""
         found = np.zeros_like(self.groups.worth)
         for g, own in self.x.items():
             for k, x in own.items():

@@ -87,7 +87,7 @@ class GavelFinishTimeFairness(LpRounds):
         computation."""
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """The optimal shares."""
+        """Return the optimal shares."""
         work_s, part = remaining_s(world, jobs), program.isolated_rate()
         past_s = np.zeros(len(jobs))
         for i, job_id in enumerate(jobs):

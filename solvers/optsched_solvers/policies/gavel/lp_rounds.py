@@ -1,11 +1,11 @@
 """Base of Gavel's policies whose shares come from linear programs."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
+from optsched.plugins.options import declared_options
 
 from .active import Active, Floats, Kinds
 from .program import Allocation, Program, alone
@@ -13,7 +13,7 @@ from .rounds import RoundOptions, Rounds, SharingOption
 from .sharers import Sharers
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class HeterogeneityOption(RoundOptions):
     """For policies that can leave the speeds of GPU types out of account."""
 
@@ -23,7 +23,7 @@ class HeterogeneityOption(RoundOptions):
     ] = "aware"
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class LpOptions(HeterogeneityOption, SharingOption):
     """For policies that can do both, one at a time."""
 
@@ -52,7 +52,7 @@ class LpRounds(Rounds):
         raise NotImplementedError
 
     def allocation(self, world: World, active: Active, kinds: Kinds) -> Allocation:
-        """The shares of all active jobs."""
+        """Return the shares of all active jobs."""
         rate, gpus = kinds.rate[active.kind], kinds.gpus[active.kind]
         used = (kinds.workers > 0).nonzero()[0]
         share = np.zeros_like(rate)

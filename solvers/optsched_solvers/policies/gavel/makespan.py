@@ -21,5 +21,5 @@ class GavelMakespan(LpRounds):
     Options = LpOptions
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """The optimal shares."""
+        """Return the optimal shares."""
         return most(program, remaining_s(world, jobs)).allocation

@@ -27,7 +27,7 @@ class GavelMaxMin(LpRounds):
     Options = LpOptions
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """The optimal shares."""
+        """Return the optimal shares."""
         weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
         if program.pairs is None:
             return most_alone(program, normalised(program, weight)).allocation

@@ -158,14 +158,14 @@ class _Search:
         self.system = np.linalg.inv(system)
 
     def _solve(self, y: Floats) -> Floats:
-        """The inverse of each kind's matrix times its y."""
+        """Return the inverse of each kind's matrix times its y."""
         half = plus(self.inverse * y, axis=1) / self.pivot
         solution: Floats = plus(self.inverse * half[:, None])
         return solution
 
     def _direction(self, change: Floats) -> tuple[Floats, Floats, float]:
-        """The moves of primal, dual and t that change the products of primal and dual by so much,
-        to first order."""
+        """Return the moves of primal, dual and t that change the products of primal and dual by so
+        much, to first order."""
         size = self.columns
         pull = _Point(change / self.primal.all, size)
         y = self._solve(pull.x - pull.s + self.r * pull.u)

@@ -130,8 +130,8 @@ def equal_share_rate(problem: SharingProblem) -> Floats:
 
 
 def _same_kinds(problem: SharingProblem) -> Ints:
-    """Of every kind, the first kind that differs from it in nothing: not alone, not as a partner,
-    not in GPUs."""
+    """Return for every kind the first kind that differs from it in nothing: not alone, not as a
+    partner, not in GPUs."""
     alike: dict[bytes, list[int]] = defaultdict(list)
     for kind, row in enumerate(np.column_stack([problem.rate, problem.gpus])):
         alike[row.tobytes()].append(kind)
@@ -194,8 +194,8 @@ def _measured(
 
 
 def spread(first: Ints, second: Ints | None, same: bool) -> tuple[Ints, Ints, Floats]:
-    """Jobs, partners and parts of 1 such that each member of a group gets the same, with as few
-    pairs as that takes."""
+    """Return jobs, partners and parts of 1 such that each member of a group gets the same, with as
+    few pairs as that takes."""
     n = len(first)
     if second is None:
         return first, np.full(n, -1), np.full(n, 1 / n)

@@ -60,7 +60,7 @@ class Prices(NamedTuple):
     gpus: Floats
 
     def toward(self, other: "Prices", weight: float) -> "Prices":
-        """The average that gives `other` this weight."""
+        """Return the average that gives `other` this weight."""
         pairs = (
             (self.throughput, other.throughput),
             (self.time, other.time),
@@ -164,7 +164,8 @@ class Pricing:
         self.largest_rate: Floats = rate.max(axis=0)
 
     def price(self, prices: Prices) -> tuple[float, Prices]:
-        """The bound that these prices prove, and the dual feasible prices that they become."""
+        """Return the bound that these prices prove, and the dual feasible prices that they
+        become."""
         groups = self.groups
         worst = np.full(len(groups.count), -np.inf)
         for gpu_type, price in enumerate(prices.gpus.tolist()):
@@ -186,7 +187,7 @@ class Pricing:
         return bound, Prices(prices.throughput, time, prices.gpus)
 
     def violated(self, tolerance: float) -> Columns:
-        """Of every group and GPU type, the most violated pair, unless the master has it."""
+        """Return of every group and GPU type the most violated pair, unless the master has it."""
         gpu_types, groups, _ = self.violation.shape
         partner = self.violation.argmax(axis=2)
         gpu_type, group = np.indices((gpu_types, groups))

@@ -75,7 +75,7 @@ NOBODY: Ints = np.zeros(0, dtype=np.int64)
 
 
 def alone(share: Floats) -> Allocation:
-    """An allocation without pairs."""
+    """Return an allocation without pairs."""
     return Allocation(share, NOBODY, NOBODY, NOBODY, np.zeros(0))
 
 
@@ -111,7 +111,7 @@ def most(program: Program, unit: Floats) -> Most:
 
 
 def most_alone(program: Program, worth: Floats) -> Most:
-    """The same without pairs, where a job's time is worth `worth[j, k]` in column k."""
+    """Return the same without pairs, where a job's time is worth `worth[j, k]` in column k."""
     first, group, count = grouped(program.kind, worth)
     found = max_min_lp.solve(worth[first], program.gpus[first], count, program.workers)
     share = np.where(program.rate[first] > 0, found.share, 0.0)

@@ -1,7 +1,6 @@
 """The round mechanism that all Gavel policies share: shares of GPU types, given out as leases of
 one round."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from optsched.driver.view import PolicyError
 from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.options import PluginOptions, PositiveDuration
+from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 
 from .active import IDLE, Active, Floats, Ints, Kinds, Ledger, empty_ledger
 from .program import Allocation
@@ -27,7 +26,7 @@ class Line(NamedTuple):
     gpus: list[float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class RoundOptions(PluginOptions):
     """Options of every policy of Gavel."""
 
@@ -37,7 +36,7 @@ class RoundOptions(PluginOptions):
     ] = 1920.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class SharingOption(RoundOptions):
     """For policies that can share GPUs."""
 

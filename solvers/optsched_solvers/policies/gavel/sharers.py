@@ -62,16 +62,9 @@ class Sharers:
         if job_id in self._of:
             return self._of[job_id]
         profile, kind = world.job(job_id).profile, active.kinds[row]
-        sharing = profile.sharing
         options = world.options(job_id)
         clocks = tuple(options[way[0][0]].mode.clock_mhz if way else None for way in kind.ways[:-1])
-        key = (
-            kind.number,
-            profile.name,
-            profile.gpu_memory_gib,
-            clocks,
-            None if sharing is None else (sharing.duty, tuple(sorted(sharing.partners.items()))),
-        )
+        key = kind.number, profile.name, profile.gpu_memory_gib, clocks, profile.sharing
         if key not in self._number:
             self._number[key] = self._add(profile, clocks, kinds, kind.number)
         return self._number[key]

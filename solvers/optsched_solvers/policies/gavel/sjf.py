@@ -30,8 +30,8 @@ class GavelSjf(LpRounds):
 
 
 def shortest_first(program: Program, work_s: Floats) -> Floats:
-    """The shares, for so much work of each job: again and again the job and type with the least
-    time left."""
+    """Return the shares, for so much work of each job: again and again the job and type with the
+    least time left."""
     left_s = np.where(
         program.rate > 0, work_s[:, None] / np.where(program.rate > 0, program.rate, 1.0), np.inf
     )

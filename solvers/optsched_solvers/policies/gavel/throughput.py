@@ -1,11 +1,11 @@
 """Gavel's largest total throughput for the money, also with deadlines."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
+from optsched.plugins.options import declared_options
 
 from .active import Floats
 from .lp_rounds import LpOptions, LpRounds, remaining_s
@@ -30,7 +30,7 @@ class GavelThroughput(LpRounds):
     name = "gavel-throughput"
     title = "Gavel's largest total throughput for the price of the GPUs, in rounds"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(LpOptions):
         costs: Annotated[
             Literal["price", "none"],
@@ -42,7 +42,7 @@ class GavelThroughput(LpRounds):
         self.priced = options.costs == "price"
 
     def price(self, world: World, gpu_types: tuple[str | None, ...]) -> Floats:
-        """Of a GPU of each type, > 0."""
+        """Return the price of a GPU of each type, > 0."""
         nodes = [node for node in world.cluster.nodes if node.gpus]
         price = np.array(
             [
@@ -59,7 +59,7 @@ class GavelThroughput(LpRounds):
         return prices
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """The optimal shares."""
+        """Return the optimal shares."""
         found = largest_sum(program, self.price(world, tuple(world.cluster.gpu_types)))
         assert found is not None
         return found
@@ -85,7 +85,7 @@ class GavelSlo(GavelThroughput):
         self._dropped = 0
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """The optimal shares."""
+        """Return the optimal shares."""
         need = np.zeros(len(jobs))
         for i, (job_id, left_s) in enumerate(
             zip(jobs, remaining_s(world, jobs).tolist(), strict=True)

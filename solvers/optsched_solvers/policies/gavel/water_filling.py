@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from optsched.driver.world import World
+from optsched.plugins.options import declared_options
 
 from .active import LEAST_WEIGHT, Bools, Floats, Ints, grouped, weight_of
 from .filling import Groups, fill
@@ -29,14 +30,14 @@ class GavelWaterFilling(LpRounds):
     Options: type[HeterogeneityOption] = HeterogeneityOption
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """The shares of the last round of filling."""
+        """Return the shares of the last round of filling."""
         weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
         first, group, count = grouped(program.kind, weight)
         found = fill(_groups(program, first, count), lambda saturated: weight[first])
         return alone(found.share[group])
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class HierarchyOptions(HeterogeneityOption):
     """What may be set of it."""
 
@@ -65,7 +66,7 @@ class GavelHierarchical(GavelWaterFilling):
         self.fifo = options.inside == "fifo"
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """The shares of the last round of filling."""
+        """Return the shares of the last round of filling."""
         names = [world.job(job_id).tenant for job_id in jobs]
         order = list(dict.fromkeys(names))
         known = {tenant.name: max(tenant.weight, LEAST_WEIGHT) for tenant in world.instance.tenants}

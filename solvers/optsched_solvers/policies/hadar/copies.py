@@ -34,7 +34,7 @@ class HadarE(Hadar):
                 self._grow(world, now, job_id)
 
     def ways(self, world: World, now: Round, job_id: str) -> tuple[Way, ...]:
-        """Those of the smallest count."""
+        """Return the ways of the smallest count."""
         found = super().ways(world, now, job_id)
         if not _may_grow(world.job(job_id)):
             return found

@@ -32,7 +32,7 @@ class Prices:
     known: dict[tuple[str | None, int, int], float] = field(default_factory=dict)
 
     def of(self, gpu_type: str | None, held: int, gpus: int) -> float:
-        """The price of one GPU of a node that has `gpus`, of which `held` are given away:
+        """Return the price of one GPU of a node that has `gpus`, of which `held` are given away:
         low (high / low)^(held / gpus)."""
         key = gpu_type, held, gpus
         if key not in self.known:
@@ -49,7 +49,7 @@ class Utility(NamedTuple):
     relative: bool
 
     def of(self, world: World, job_id: str, seconds: float) -> float:
-        """The utility of a job that is done in `seconds` from now."""
+        """Return the utility of a job that is done in `seconds` from now."""
         job = world.job(job_id)
         hours = max(world.now_s - job.submit_s + seconds, 1e-6) / 3600.0
         if not self.relative:
@@ -60,7 +60,8 @@ class Utility(NamedTuple):
 
 
 def rate_on(world: World, job_id: str, option: Option, gpu_type: str | None) -> float:
-    """The rate of an option were it on GPUs of another type; 0 where the job cannot use them."""
+    """Return the rate of an option were it on GPUs of another type; 0 where the job cannot use
+    them."""
     job = world.job(job_id)
     if option.mode.gpu_type == gpu_type:
         return option.rate
@@ -74,8 +75,8 @@ def rate_on(world: World, job_id: str, option: Option, gpu_type: str | None) -> 
 
 
 def best_rate(world: World, job_id: str) -> float:
-    """The rate of the fastest option, or of the same on a faster type that has too few GPUs for the
-    gang."""
+    """Return the rate of the fastest option, or of the same on a faster type that has too few GPUs
+    for the gang."""
     option = world.fastest(job_id)
     if not option.mode.gpus:
         return option.rate
@@ -103,7 +104,7 @@ def prices(world: World, jobs: Iterable[str], eta: float, utility: Utility) -> P
     low: dict[str | None, float] = {}
     high: dict[str | None, float] = {}
     for job_id, option in best.items():
-        fewest = max(1, min(one.mode.gpus for one in world.options(job_id)))
+        fewest = max(1, min(own.mode.gpus for own in world.options(job_id)))
         for gpu_type in cluster.gpu_types:
             speed = rate_on(world, job_id, option, gpu_type)
             if speed > 0:
@@ -130,7 +131,7 @@ class Way(NamedTuple):
 
 
 def ways_of(world: World, job_id: str) -> tuple[Way, ...]:
-    """The ways of a job, the fastest first."""
+    """Return the ways of a job, the fastest first."""
     job = world.job(job_id)
     found: dict[object, list[Option]] = {}
     for option in world.options(job_id):
@@ -196,8 +197,8 @@ class Shelves:
 
 
 def offers(world: World, room: Room, shelves: Shelves, job_id: str, way: Way) -> Iterator[Offer]:
-    """Places for a job in a room: for each type the cheapest node that holds the gang, and the
-    cheapest GPUs of that type, of that and all faster types, and of one rack of these where the
+    """Return places for a job in a room: for each type the cheapest node that holds the gang, and
+    the cheapest GPUs of that type, of that and all faster types, and of one rack of these where the
     spread matters."""
     need = world.need(job_id, way.options[0])
     if not way.gpus:
@@ -235,7 +236,7 @@ def offers(world: World, room: Room, shelves: Shelves, job_id: str, way: Way) ->
 def _cheapest(
     gpus: int, pool: Iterable[Offered], able: Callable[[str], int]
 ) -> dict[str, int] | None:
-    """The first GPUs of a pool of nodes that make a gang; None where there are too few."""
+    """Return the first GPUs of a pool of nodes that make a gang; None where there are too few."""
     left, found = gpus, {}
     for _, _, name in pool:
         most = able(name)
@@ -250,19 +251,19 @@ def _cheapest(
 def _in_a_rack(
     world: World, gpus: int, pool: list[list[Offered]], able: Callable[[str], int]
 ) -> dict[str, int] | None:
-    """The same within the rack that has most of them."""
+    """Return the same within the rack that has most of them."""
     racks: dict[str, list[Offered]] = {}
-    for one in merge(*pool):
-        rack = world.cluster.node[one[2]].rack
+    for offered in merge(*pool):
+        rack = world.cluster.node[offered[2]].rack
         if rack is not None:
-            racks.setdefault(rack, []).append(one)
+            racks.setdefault(rack, []).append(offered)
     free = {rack: sum(able(name) for _, _, name in inside) for rack, inside in racks.items()}
     widest = max(free, key=lambda rack: free[rack], default=None)
     return None if widest is None else _cheapest(gpus, racks[widest], able)
 
 
 def _offer(world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, int]) -> Fit | None:
-    """The option and placement of a gang on these nodes, if it may run there."""
+    """Return the option and placement of a gang on these nodes, if it may run there."""
     cluster = world.cluster
     types = {cluster.node[name].gpu_type for name in gpus_on}
     if len(types) > 1:
@@ -271,9 +272,9 @@ def _offer(world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, i
         placement = placement_on(cluster, gpus_on, way.options[0].mode)
         wide = WIDEST_FIRST.index(span(cluster, placement))
         own = (
-            one
-            for one in way.options
-            if one.mode.gpu_type in types and WIDEST_FIRST.index(one.spread) <= wide
+            alike
+            for alike in way.options
+            if alike.mode.gpu_type in types and WIDEST_FIRST.index(alike.spread) <= wide
         )
         found = next(own, None)
         if found is not None:
@@ -290,8 +291,10 @@ def _offer(world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, i
 
 
 def with_gpus(way: Way, gpus: int) -> Way:
-    """The way with another number of GPUs, for a job that has no option with as many on one
+    """Return the way with another number of GPUs, for a job that has no option with as many on one
     type."""
     return way._replace(
-        options=tuple(replace(one, mode=replace(one.mode, gpus=gpus)) for one in way.options[:1])
+        options=tuple(
+            replace(option, mode=replace(option.mode, gpus=gpus)) for option in way.options[:1]
+        )
     )

@@ -13,7 +13,12 @@ from optsched.model.instance import Placement
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s, setup_s
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, PositiveDuration, PositiveNumber
+from optsched.plugins.options import (
+    PluginOptions,
+    PositiveDuration,
+    PositiveNumber,
+    declared_options,
+)
 
 from ..parts.demand_queue import arrival_key
 from ..parts.reallocation import may_move
@@ -71,7 +76,7 @@ class Hadar:
     name = "hadar"
     title = "gangs on mixes of GPU types by payoff at prices that rise with the use of each node"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         round_s: Annotated[PositiveDuration, "Time from one allocation to the next."] = 360.0
         eta: Annotated[PositiveNumber, "The larger, the lower the lowest price."] = 1.0
@@ -182,7 +187,7 @@ class Hadar:
         self.take(world, now, job_id, best)
 
     def soonest_s(self, world: World, job_id: str) -> float:
-        """Seconds until a job could be done at best, were it to start now or, if it runs, to
+        """Return seconds until a job could be done at best, were it to start now or, if it runs, to
         move."""
         job = world.job(job_id)
         starts_s = world.fastest_finish_s(job_id)
@@ -193,7 +198,7 @@ class Hadar:
         return starts_s + world.remaining_work_s(job_id) / best_rate(world, job_id)
 
     def ways(self, world: World, now: Round, job_id: str) -> tuple[Way, ...]:
-        """The ways in which a job could be given a place."""
+        """Return the ways in which a job could be given a place."""
         options = world.options(job_id)
         if options not in now.ways:
             now.ways[options] = ways_of(world, job_id)

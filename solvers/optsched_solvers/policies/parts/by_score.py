@@ -51,5 +51,5 @@ class ByScore(ListScheduling):
         return found
 
     def alike(self, world: World, job_id: str, fitted: Option) -> tuple[Option, ...]:
-        """The options as fast as the one that best fit found, the fastest that fits."""
+        """Return the options as fast as the one that best fit found, the fastest that fits."""
         return tuple(option for option in world.options(job_id) if option.rate == fitted.rate)

@@ -21,7 +21,7 @@ class Arrays:
         self._masks: dict[float, tuple[int, int]] = {}
 
     def queue(self, gpus: int) -> str:
-        """The queue of a job that asks for so many GPUs at the most."""
+        """Return the queue of a job that asks for so many GPUs at the most."""
         if not gpus:
             return "cpu"
         return "wide" if gpus >= WIDE_GPUS else "narrow"

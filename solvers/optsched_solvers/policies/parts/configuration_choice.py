@@ -54,8 +54,8 @@ class Choice(NamedTuple):
 
 
 def choose(jobs: Sequence[Sequence[Configuration]], room: Sequence[int]) -> Choice:
-    """The cheapest choice within the room of each row. Every job needs a configuration that takes
-    nothing.
+    """Return the cheapest choice within the room of each row. Every job needs a configuration that
+    takes nothing.
 
     Where all jobs can have their cheapest one they get it; a single row is solved by dynamic
     programming. With several rows prices on them (Lagrangian multipliers) bound the cost, and rule
@@ -163,8 +163,8 @@ class Core:
             self.best, self.value = chosen, value
 
     def _placed(self, value: Floats) -> Ints:
-        """A choice with room: the jobs that lose most by their second choice first, then whoever
-        gains by what is left."""
+        """Return a choice with room: the jobs that lose most by their second choice first, then
+        whoever gains by what is left."""
         left = self.room.copy()
         chosen = np.zeros(len(self.sizes), np.int64)
         ways = [
@@ -188,7 +188,7 @@ class Core:
         return chosen
 
     def chosen(self, proven: bool = True) -> Choice:
-        """The best choice found."""
+        """Return the best choice found."""
         return Choice(tuple((self.best - self.first).tolist()), proven)
 
 

@@ -2,6 +2,8 @@
 beyond."""
 
 import math
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from optsched.model.cluster import Cluster
@@ -10,9 +12,10 @@ from optsched.physics.modes import Option
 from .gang_counts import by_size
 
 
-def core_shares(cluster: Cluster) -> dict[str | None, float]:
-    """For each GPU type the whole cores of each GPU on the node that has the fewest; infinite where
-    one does not model them."""
+@lru_cache(maxsize=16)
+def core_shares(cluster: Cluster) -> Mapping[str | None, float]:
+    """Return for each GPU type the whole cores of each GPU on the node that has the fewest;
+    infinite where one does not model them."""
     found: dict[str | None, float] = {}
     for node in cluster.nodes:
         if node.gpus:
@@ -45,13 +48,15 @@ class CoreWays(NamedTuple):
         return rates
 
     def with_cores(self, cpus_per_gpu: int) -> tuple[Option, ...]:
-        """The ways with so many cores for each GPU."""
+        """Return the ways with so many cores for each GPU."""
         return tuple(option for option in self.every if option.mode.cpus_per_gpu == cpus_per_gpu)
 
 
-def core_ways(options: tuple[Option, ...], shares: dict[str | None, float]) -> tuple[CoreWays, ...]:
-    """A job's ways by GPU type and count, the fastest first; those without GPUs are not among
-    them."""
+def core_ways(
+    options: tuple[Option, ...], shares: Mapping[str | None, float]
+) -> tuple[CoreWays, ...]:
+    """Return a job's ways by GPU type and count, the fastest first; those without GPUs are not
+    among them."""
     found = []
     for (gpu_type, gpus), every in by_size(options).items():
         share = max(

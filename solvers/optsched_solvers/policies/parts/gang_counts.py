@@ -15,11 +15,11 @@ class GangCounts(NamedTuple):
     options: tuple[tuple[Option, ...], ...]
 
     def gpus(self, step: int) -> int:
-        """GPUs at the count number `step`."""
+        """Return GPUs at the count number `step`."""
         return self.options[step][0].mode.gpus
 
     def rate(self, step: int) -> float:
-        """The rate of the fastest option at the count number `step`."""
+        """Return the rate of the fastest option at the count number `step`."""
         return self.options[step][0].rate
 
     def down_from(self, step: int) -> tuple[Option, ...]:
@@ -80,8 +80,8 @@ def by_size(options: tuple[Option, ...]) -> dict[tuple[str | None, int], tuple[O
 
 @lru_cache(maxsize=4096)
 def by_type(options: tuple[Option, ...]) -> tuple[GangCounts, ...]:
-    """A job's options (the fastest first) by GPU type and count; options without GPUs are a type
-    None of count 0."""
+    """Return a job's options (the fastest first) by GPU type and count; options without GPUs are a
+    type None of count 0."""
     found: dict[str | None, dict[int, list[Option]]] = {}
     for option in options:
         gpu_type = option.mode.gpu_type if option.mode.gpus else None

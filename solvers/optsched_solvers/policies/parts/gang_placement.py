@@ -1,7 +1,6 @@
 """Placing gangs otherwise than by best fit: on the emptiest nodes, or node by node in an order."""
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from optsched.driver.layout import Need
@@ -11,10 +10,10 @@ from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class PlaceOption(PluginOptions):
     """For policies that place gangs either way."""
 
@@ -48,8 +47,8 @@ class Emptiest:
             self._free[self._world.cluster.node_order[slot.node]] -= slot.gpus
 
     def place(self, job_id: str, option: Option, room: Room) -> Placement | None:
-        """A place for the job's gang; None where `room` does not hold it or it would be spread too
-        far."""
+        """Return a place for the job's gang; None where `room` does not hold it or it would be
+        spread too far."""
         world = self._world
         need = world.need(job_id, option)
         left, slots = need.gpus, []

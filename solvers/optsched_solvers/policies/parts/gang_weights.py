@@ -21,7 +21,7 @@ class GangWeights:
         self._gpus: dict[str | None, int] = {}
 
     def raised(self, world: World, instance: Instance) -> Instance:
-        """The snapshot `instance` with raised weights."""
+        """Return the snapshot `instance` with raised weights."""
         if not self._share_weight:
             return instance
         jobs = []
@@ -44,8 +44,8 @@ class GangWeights:
             for node in world.cluster.nodes:
                 self._gpus[node.gpu_type] = self._gpus.get(node.gpu_type, 0) + node.gpus
         shares = (
-            one.mode.gpus / self._gpus[one.mode.gpu_type]
-            for one in world.options(job_id)
-            if one.mode.gpus
+            option.mode.gpus / self._gpus[option.mode.gpu_type]
+            for option in world.options(job_id)
+            if option.mode.gpus
         )
         return 1.0 + self._share_weight * min(shares, default=0.0)

@@ -19,7 +19,7 @@ class GpuPool:
         self._quotas = dict(world.instance.gpu_cap)
 
     def room(self, job_id: str, gpu_type: str | None) -> int:
-        """The most GPUs of a type that the job could be given now."""
+        """Return the most GPUs of a type that the job could be given now."""
         quota = self._quotas.get(self._world.job(job_id).tenant or "")
         return max(0, self.gpus[gpu_type] if quota is None else min(quota, self.gpus[gpu_type]))
 
@@ -64,10 +64,21 @@ def quotas(world: World, jobs: Sequence[str]) -> tuple[Quota, ...]:
     return tuple((tuple(own), max(0, left[tenant])) for tenant, own in members.items())
 
 
-def rows(world: World, jobs: Sequence[str], pool: GpuPool) -> tuple[list[int], dict[int, int]]:
-    """Return what is left in each row, GPU types before quotas, and the row of the quota of each
-    job that has one, by its position."""
-    limits = quotas(world, jobs)
-    room = [*(max(0, left) for left in pool.gpus.values()), *(most for _, most in limits)]
-    first = len(pool.gpus)
-    return room, {i: first + row for row, (members, _) in enumerate(limits) for i in members}
+class Rows:
+    """What limits the choice of GPUs for jobs: how many there are of each type, then what is left
+    of each quota, as rows with `room`."""
+
+    def __init__(self, world: World, jobs: Sequence[str], pool: GpuPool) -> None:
+        limits = quotas(world, jobs)
+        self.types = list(pool.gpus)
+        self.room = [*(max(0, left) for left in pool.gpus.values()), *(most for _, most in limits)]
+        self._quota = {
+            i: len(self.types) + row for row, (members, _) in enumerate(limits) for i in members
+        }
+
+    def use(self, i: int, gpu_type: str | None, gpus: int) -> list[tuple[int, int]]:
+        """Return what the job in position `i` takes of each row with so many GPUs of a type."""
+        if not gpus:
+            return []
+        quota = [(self._quota[i], gpus)] if i in self._quota else []
+        return [(self.types.index(gpu_type), gpus), *quota]

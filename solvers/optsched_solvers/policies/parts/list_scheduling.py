@@ -29,7 +29,7 @@ class ListScheduling:
         """Note that a job, or a node that comes back, has given back what it held."""
 
     def enqueue(self, world: World) -> None:
-        """Those that have come to wait; once something has come free all are looked at again."""
+        """Queue those that have come to wait; once something has come free look at all again."""
         released = world.take_released()
         for job_id in released:
             self.released(world, job_id)

@@ -29,7 +29,7 @@ class Patience:
     cluster_s: float
 
     def widest(self, wait_s: float) -> Span:
-        """The widest level after such a wait."""
+        """Return the widest level after such a wait."""
         if wait_s >= self.cluster_s - TIME_TOLERANCE_S:
             return "cluster"
         return "rack" if wait_s >= self.rack_s - TIME_TOLERANCE_S else "node"
@@ -59,8 +59,8 @@ class LocalityGate:
     def find(
         self, world: World, job_id: str, patience: Patience, wait_s: float, room: Room | None = None
     ) -> Fit | None:
-        """The fastest option allowed after such a wait that fits `room` (default: what is free
-        now), and its place."""
+        """Return the fastest option allowed after such a wait that fits `room` (default: what is
+        free now), and its place."""
         widest = LEVELS.index(patience.widest(wait_s))
         free = world.free if room is None else room
         for way in self._ways(world, job_id):

@@ -6,13 +6,14 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from optsched.driver.world import World
+from optsched.model.profile import Sharing
 from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
 
 from .demand_queue import DemandQueue, arrival_key
 from .starting import start_fitting
 
-Kind = tuple[int, float | None, str | None, tuple[tuple[str, float], ...]]
+Kind = tuple[int, str | None, Sharing | None]
 """Jobs of one kind fit at the same instants, and go equally well with the same partners."""
 
 
@@ -75,11 +76,11 @@ class Singles:
             del self._of_size[self._size.pop(job_id)][job_id]
 
     def of(self, gpus: int) -> list[str]:
-        """Those with so many GPUs."""
+        """Return those with so many GPUs."""
         return list(self._of_size.get(gpus, ()))
 
     def newer(self, gpus: int, than: int) -> list[str]:
-        """Those that came to be one after `latest` was `than`, the last first."""
+        """Return those that came to be one after `latest` was `than`, the last first."""
         found = self._of_size.get(gpus, {})
         return list(takewhile(lambda job_id: found[job_id] > than, reversed(found)))
 
@@ -88,13 +89,13 @@ class Singles:
         return job_id in self._size
 
     def sizes(self) -> list[int]:
-        """The numbers of GPUs that any of them has, ascending."""
+        """Return the numbers of GPUs that any of them has, ascending."""
         return sorted(gpus for gpus, found in self._of_size.items() if found)
 
 
 def joins(world: World, job_id: str, singles: Singles, *, heedless: bool = False) -> Iterator[Join]:
-    """Ways to start a waiting job on the GPUs of a running one: the fastest option first, then who
-    started first. `heedless` of whether the GPUs have the memory for both."""
+    """Return ways to start a waiting job on the GPUs of a running one: the fastest option first,
+    then who started first. `heedless` of whether the GPUs have the memory for both."""
     tried = set()
     for option in world.options(job_id):
         for partner in singles.of(option.mode.gpus):
@@ -104,7 +105,7 @@ def joins(world: World, job_id: str, singles: Singles, *, heedless: bool = False
 
 
 def way_beside(world: World, job_id: str, partner: str) -> Option | None:
-    """The fastest option by which a waiting job may start on the GPUs of a running one."""
+    """Return the fastest option by which a waiting job may start on the GPUs of a running one."""
     gpus = world.hold(partner).need.gpus
     for option in world.options(job_id):
         if option.mode.gpus == gpus and world.may_share(job_id, option, partner):
@@ -137,8 +138,7 @@ def slowdowns(world: World, job_id: str, partner: str) -> tuple[float, float] | 
 def kind_of(world: World, job_id: str) -> Kind:
     """Return the kind of a waiting job."""
     profile = world.job(job_id).profile
-    partners = () if profile.sharing is None else tuple(sorted(profile.sharing.partners.items()))
-    return world.demand(job_id).number, duty(world, job_id), profile.name, partners
+    return world.demand(job_id).number, profile.name, profile.sharing
 
 
 class PairPolicy:

@@ -114,7 +114,7 @@ class Preemptive:
         return True
 
     def enqueue_arrived(self, world: World) -> None:
-        """Those that have come to wait, in the order of the rule."""
+        """Queue those that have come to wait, in the order of the rule."""
         for job_id in world.take_arrived():
             if job_id in world.waiting:  # else it has started on the place kept for it
                 self.enqueue(world, job_id)
@@ -231,8 +231,8 @@ class Moment:
         return victims is not None
 
     def _last_first(self, job_id: str, key: Key, taken: list[tuple[Key, str]]) -> Iterator[str]:
-        """Running jobs that may be evicted for a job of this key, the last in order first; `taken`
-        gets all that were looked at."""
+        """Return running jobs that may be evicted for a job of this key, the last in order first;
+        `taken` gets all that were looked at."""
         world = self.world
         while (last := self.order.pop_last(world)) is not None:
             taken.append(last)
@@ -247,8 +247,9 @@ class Moment:
                 self.recheck_s = min(self.recheck_s, at_s)
 
     def needed(self, job_id: str, candidates: Iterable[str]) -> list[str] | None:
-        """Those who must be released for the job to fit: one candidate after the other until it
-        does, without those whose place turns out not to be needed. None where it never does."""
+        """Return those who must be released for the job to fit: one candidate after the other
+        until it does, without those whose place turns out not to be needed. None where it never
+        does."""
         candidates = iter(candidates)
         first = next(candidates, None)
         if first is None:  # nor for whoever comes later in this moment

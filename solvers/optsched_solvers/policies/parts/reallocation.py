@@ -3,7 +3,6 @@ allocated."""
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.view import Fit
@@ -11,7 +10,7 @@ from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, PositiveDuration
+from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 
 from .demand_queue import in_order
 from .gang_counts import GangCounts, by_type
@@ -23,14 +22,14 @@ Grant = tuple[Option, ...]
 """Ways to carry out what a job was given, the one wanted most first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class IntervalOption(PluginOptions):
     """For policies that decide at intervals."""
 
     interval_s: Annotated[PositiveDuration, "Time from one allocation to the next."] = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class ReallocationOptions(PlaceOption, IntervalOption):
     """For policies that decide at intervals what jobs get, and place them either way."""
 
@@ -97,10 +96,10 @@ class Reallocation:
         """Place the jobs that wait with a grant, small gangs first."""
         chosen = [job_id for job_id in self._grants if job_id in world.waiting]
         emptiest = Emptiest(world) if self.emptiest and chosen else None
-        for job_id in sorted(chosen, key=lambda one: self._grants[one][0].mode.gpus):
+        for job_id in sorted(chosen, key=lambda option: self._grants[option][0].mode.gpus):
             grant = self._grants[job_id]
             if world.saving:  # what is still being saved may soon be the place for the full count
-                grant = tuple(one for one in grant if one.mode.gpus == grant[0].mode.gpus)
+                grant = tuple(option for option in grant if option.mode.gpus == grant[0].mode.gpus)
             found = _place(world, job_id, grant, emptiest)
             if found is not None:
                 world.start(job_id, *found)
@@ -143,7 +142,7 @@ def held(world: World, job_id: str) -> tuple[str | None, int]:
 def _place(
     world: World, job_id: str, options: Iterable[Option], emptiest: Emptiest | None
 ) -> Fit | None:
-    """The first of the options that has a place now."""
+    """Return the first of the options that has a place now."""
     for option in options:
         placement = None if emptiest is None else emptiest.place(job_id, option, world.free)
         placement = placement or world.free.place(world.need(job_id, option))

@@ -20,7 +20,7 @@ class Growth:
         self._most = most
 
     def limit(self, job_id: str, fewest: int) -> int:
-        """The most GPUs for a job that cannot run on less than `fewest`."""
+        """Return the most GPUs for a job that cannot run on less than `fewest`."""
         return max(2 * self._most.get(job_id, 0), fewest)
 
 

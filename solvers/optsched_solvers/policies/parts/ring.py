@@ -39,8 +39,8 @@ class Ring:
 
 
 def ring_of(job: Job) -> Ring:
-    """The model that agrees with the job's profile at its reference count, the requested or largest
-    one.
+    """Return the model that agrees with the job's profile at its reference count, the requested or
+    largest one.
 
     Over racks, alone, a step takes 1 / locality.cluster and is busy with the uplinks for the share
     `network_duty`, at `network_gbps` on average: so computing takes the rest of it, the gradient is
@@ -111,7 +111,7 @@ def most_utility(
 def _of_several_types(
     choices: Sequence[Sequence[Choice]], gpus: dict[str | None, int], largest: float
 ) -> list[int | None]:
-    """By CP-SAT, to within 1e-7 of the largest gain."""
+    """Choose by CP-SAT, to within 1e-7 of the largest gain."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()

@@ -16,9 +16,9 @@ MOST_RACKS = 10
 def spread_choices(
     world: World, job_id: str, option: Option, among: Sequence[str] | None = None
 ) -> Iterator[Placement]:
-    """Places for a job under `option` that are free now: of each kind of node the fullest that
-    holds the gang, each rack, and each set of racks that needs all its members. `among` are the
-    only nodes to use, if given.
+    """Return places for a job under `option` that are free now: of each kind of node the fullest
+    that holds the gang, each rack, and each set of racks that needs all its members. `among` are
+    the only nodes to use, if given.
 
     Nodes of one kind have the same memory bandwidth, as much of it taken. Within racks the nodes
     with least of it taken go first, then the roomiest. Which nodes of a rack a gang uses makes no

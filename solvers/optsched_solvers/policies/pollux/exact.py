@@ -20,8 +20,8 @@ ROUNDING = 1e-9
 
 
 def pack(state: State, sizes: list[tuple[int, bool]]) -> tuple[tuple[Parts, ...], bool]:
-    """Places for gangs of so many GPUs (on one GPU type), where the flag says that a job keeps what
-    it holds, and whether all have one. One that does not fit gets the most that does.
+    """Return places for gangs of so many GPUs (on one GPU type), where the flag says that a job
+    keeps what it holds, and whether all have one. One that does not fit gets the most that does.
 
     Gangs larger than a node go first, the largest before, on the emptiest nodes; the others on the
     fullest node that still holds them, the largest before.
@@ -89,13 +89,13 @@ def _on_one(gpus: int, free: list[int]) -> Parts:
 
 
 def _smaller(state: State, i: int, most: int, free: list[int]) -> Parts:
-    """The best of the smaller sizes that fit on one node."""
+    """Return the best of the smaller sizes that fit on one node."""
     fitting = [_on_one(gpus, free) for _, gpus in state.jobs[i].alone if gpus < most]
     return min(fitting, key=lambda parts: state.cost(state.jobs[i], parts), default=())
 
 
 def best(state: State, quotas: tuple[Quota, ...] = ()) -> Best:
-    """The allocation of least cost. `quotas` limit the GPUs of groups of jobs.
+    """Return the allocation of least cost. `quotas` limit the GPUs of groups of jobs.
 
     First only the number of GPUs counts, by dynamic programming; if what comes out can be placed,
     nothing is better. Else CP-SAT places too, without the configurations that the same programming
@@ -156,7 +156,7 @@ class _Counts:
         self.first = self._course(self.sizes)
 
     def _course(self, sizes: list[dict[int, tuple[float, bool]]]) -> list[Floats]:
-        """The least cost of the first 0, 1, 2... jobs on at most so many GPUs."""
+        """Return the least cost of the first 0, 1, 2... jobs on at most so many GPUs."""
         course = [np.zeros(self.total + 1)]
         for options in sizes:
             before = course[-1]
@@ -168,7 +168,7 @@ class _Counts:
         return course
 
     def cheapest(self) -> list[tuple[int, bool]]:
-        """GPUs of each job at the least cost, and whether it keeps what it holds."""
+        """Return GPUs of each job at the least cost, and whether it keeps what it holds."""
         left = int(self.first[-1].argmin())
         found = []
         for before, options in zip(self.first[-2::-1], self.sizes[::-1], strict=True):
@@ -199,7 +199,7 @@ class _Counts:
 
 
 def _sizes(way: Ways, held: int) -> dict[int, tuple[float, bool]]:
-    """The least cost of a job by GPU count, and whether it keeps for it what it holds."""
+    """Return the least cost of a job by GPU count, and whether it keeps for it what it holds."""
     found = {0: (1 / LEAST_SPEEDUP, False)}
     for kind in (way.alone, way.spread):
         for (_, gpus), cost in kind.items():

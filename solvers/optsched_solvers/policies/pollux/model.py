@@ -20,7 +20,8 @@ Row = list[tuple[int, Any]]
 def solve(
     state: State, ways: list[Ways], quotas: tuple[Quota, ...], hint: tuple[Parts, ...] | None
 ) -> Best:
-    """The allocation of least cost that has a place, with `quotas` on the GPUs of groups of jobs.
+    """Return the allocation of least cost that has a place, with `quotas` on the GPUs of groups of
+    jobs.
 
     A job keeps what it holds, gets a fresh gang on one node, or one over several, whose parts go to
     distinct nodes. Gangs of equal size, and parts of equal size, are alike: nodes say only how many

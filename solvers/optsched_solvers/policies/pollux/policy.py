@@ -1,7 +1,6 @@
 """Pollux's allocation of an elastic cluster by goodput."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated
 
 from optsched.driver.mixed import placement_on
@@ -9,7 +8,7 @@ from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import placed_rate, span
-from optsched.plugins.options import Duration
+from optsched.plugins.options import Duration, declared_options
 
 from ..parts.gpu_pool import GpuPool, quotas
 from ..parts.reallocation import Grant, ReallocationOptions, SolvedReallocation
@@ -40,7 +39,7 @@ class Pollux(SolvedReallocation):
     name = "pollux"
     title = "elastic jobs get the GPUs of the best harmonic mean of speedups over a fair share"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(ReallocationOptions):
         delay_s: Annotated[Duration, "What a restart is taken to cost."] = 30.0
 
@@ -84,26 +83,26 @@ class Pollux(SolvedReallocation):
         return grants
 
     def _candidate(self, world: World, view: "_View", job_id: str, jobs: int) -> Candidate:
-        """A job as the objective sees it."""
+        """Return a job as the objective sees it."""
         options = world.options(job_id)
-        fewest = min(one.mode.gpus for one in options if one.mode.gpus)
+        fewest = min(option.mode.gpus for option in options if option.mode.gpus)
         most = self._growth.limit(job_id, fewest)
         fair = max(math.ceil(view.gpus / jobs), fewest)
         base = (
-            max(one.rate for one in options if 0 < one.mode.gpus <= fair)
+            max(option.rate for option in options if 0 < option.mode.gpus <= fair)
             * view.gpus
             / len(view.names)
         )
         alone: dict[Size, float] = {}
         spread: dict[Size, float] = {}
-        for one in options:
-            gpus = one.mode.gpus
+        for option in options:
+            gpus = option.mode.gpus
             if not 0 < gpus <= most:
                 continue
-            size = view.types.index(one.mode.gpu_type), gpus
-            alone[size] = max(alone.get(size, 0.0), one.rate / base)
-            if one.spread != "node" and gpus > 1:
-                spread[size] = max(spread.get(size, 0.0), one.rate / base)
+            size = view.types.index(option.mode.gpu_type), gpus
+            alone[size] = max(alone.get(size, 0.0), option.rate / base)
+            if option.spread != "node" and gpus > 1:
+                spread[size] = max(spread.get(size, 0.0), option.rate / base)
         job, entry = world.job(job_id), world.entry(job_id)
         now_value = 0.0
         if isinstance(entry, Running):
@@ -150,7 +149,8 @@ class _View:
         return tuple(sorted((self.position[slot.node], slot.gpus) for slot in slots if slot.gpus))
 
     def nodes(self, jobs: list[str]) -> tuple[Free, ...]:
-        """The nodes with the GPUs that are free, that `jobs` hold or that are being given back."""
+        """Return the nodes with the GPUs that are free, that `jobs` hold or that are being given
+        back."""
         free = [self.world.free.gpus_on(name) for name in self.names]
         saving = (name for name in self.world.saving if self.world.hold(name).partner is None)
         for job_id in (*jobs, *saving):
@@ -165,7 +165,7 @@ class _View:
 def _as_planned(
     world: World, grant: Grant, job_id: str, parts: tuple[tuple[str, int], ...]
 ) -> Fit | None:
-    """The option and placement that the solution means, if all of it is free."""
+    """Return the option and placement that the solution means, if all of it is free."""
     gpus = sum(count for _, count in parts)
     for option in grant:
         if option.mode.gpus != gpus or (len(parts) > 1 and option.spread == "node"):

@@ -56,7 +56,7 @@ class State(NamedTuple):
         return cost_of(job.factor * (job.alone if len(parts) == 1 else job.spread).get(size, 0.0))
 
     def total(self, given: Sequence[Parts]) -> float:
-        """The sum of the jobs' costs."""
+        """Return the sum of the jobs' costs."""
         return sum(self.cost(job, parts) for job, parts in zip(self.jobs, given, strict=True))
 
     def fitness(self, given: Sequence[Parts]) -> float:
@@ -95,5 +95,5 @@ class Ways:
 
 
 def cost_of(value: float) -> float:
-    """The cost of a scaled speedup."""
+    """Return the cost of a scaled speedup."""
     return 1 / (value + LEAST_SPEEDUP)

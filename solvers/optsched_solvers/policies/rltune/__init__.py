@@ -1,10 +1,9 @@
 """RLTune's learned scorer and its mapping onto nodes."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 
 from .scorer import read
 from .training import Scoring, Trained, train
@@ -23,7 +22,7 @@ class Rltune(Scoring):
     name = "rltune"
     title = "a learned score of seven features picks the next gang, an exact program its nodes"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         weights: Annotated[
             Path | None,

@@ -41,12 +41,11 @@ class Moment:
         )
 
     def tiers(self, job_id: str) -> tuple[int, int]:
-        """The number of ways of each tier."""
+        """Return the number of ways of each tier."""
         demand = self.world.demand(job_id)
         if demand not in self._tiers:
-            first = second = 0
-            for _, _, (one, two) in self._pools(job_id):
-                first, second = first + len(one), second + len(two)
+            pools = [tiers for _, _, tiers in self._pools(job_id)]
+            first, second = (sum(len(tiers[k]) for tiers in pools) for k in (0, 1))
             self._tiers[demand] = first, second
         return self._tiers[demand]
 
@@ -102,7 +101,7 @@ class Moment:
 
 
 def requested_gpus(world: World, job_id: str) -> int:
-    """GPUs of the gang; of an elastic job those of its fastest option."""
+    """Return GPUs of the gang; of an elastic job those of its fastest option."""
     return world.options(job_id)[0].mode.gpus
 
 
@@ -169,7 +168,7 @@ class PickedFirst:
         return True
 
     def _fill(self, world: World, visible: list[str]) -> None:
-        """In order of arrival, what is expected to end before the picked gang fits."""
+        """Start in order of arrival what is expected to end before the picked gang fits."""
         assert self._picked is not None
         reserved = reserve(world, self._picked)
         fits_s = inf if reserved is None else reserved.start_s
@@ -185,7 +184,7 @@ class PickedFirst:
 
 
 def rows_of(world: World, moment: Moment, visible: list[str]) -> Floats:
-    """The features of the visible jobs."""
+    """Return the features of the visible jobs."""
     waits_s = np.array([world.now_s - world.job(job_id).submit_s for job_id in visible])
     gpus = np.array([float(requested_gpus(world, job_id)) for job_id in visible])
     return features(moment.present(), waits_s, gpus, [moment.tiers(job_id) for job_id in visible])

@@ -54,7 +54,7 @@ def features(
     left = (present.free_gpus - gpus) - others
     rows[:, 3] = np.clip((left + present.gpus) / (2.0 * present.gpus + 1e-5), 0.0, NEARLY)
     rows[:, 4] = present.fragmented / max(present.nodes, 1e-5)
-    first = np.array([one for one, _ in tiers])
+    first = np.array([number for number, _ in tiers])
     ways = np.minimum(first, 2) + np.array([min(two, 1) for _, two in tiers])
     rows[:, 5] = np.where(ways > 0, np.minimum(ways / 3.0, NEARLY), HARDLY)
     rows[:, 6] = np.where(first > 0, np.where(ways >= 2, NEARLY * 1.5, NEARLY), HARDLY)
@@ -70,7 +70,7 @@ class Scorer:
     about: dict[str, Any] = field(default_factory=dict)
 
     def scores(self, rows: Floats) -> Floats:
-        """The highest is picked; one a row."""
+        """Return the highest is picked; one a row."""
         for weights, bias in self.layers[:-1]:
             rows = np.maximum(rows @ weights + bias, 0.0)
         weights, bias = self.layers[-1]
@@ -81,14 +81,14 @@ class Scorer:
         return np.concatenate([part.ravel() for layer in self.layers for part in layer])
 
     def rounded(self) -> "Scorer":
-        """As it will come back from a file."""
+        """Return it as it will come back from a file."""
         return Scorer(
             tuple((_rounded(weights), _rounded(bias)) for weights, bias in self.layers), self.about
         )
 
     def dump(self, about: dict[str, Any] | None = None) -> str:
-        """The text of a weights file that says `about` itself how it came to be, one row of weights
-        a line."""
+        """Return the text of a weights file that says `about` itself how it came to be, one row of
+        weights a line."""
         head = {"format": FORMAT, "policy": "rltune", **(self.about if about is None else about)}
         lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
         layers = []
@@ -96,17 +96,19 @@ class Scorer:
             rows = ",\n".join(
                 f"      {json.dumps([round(float(one), DIGITS) for one in row])}" for row in weights
             )
-            biases = json.dumps([round(float(one), DIGITS) for one in bias])
+            biases = json.dumps([round(float(number), DIGITS) for number in bias])
             layers.append(f'    {{"weights": [\n{rows}],\n     "bias": {biases}}}')
         return "\n".join(["{", *lines, '  "layers": [', ",\n".join(layers), "  ]", "}"]) + "\n"
 
 
 def _rounded(values: Floats) -> Floats:
-    return np.array([round(float(one), DIGITS) for one in values.ravel()]).reshape(values.shape)
+    return np.array([round(float(number), DIGITS) for number in values.ravel()]).reshape(
+        values.shape
+    )
 
 
 def from_vector(vector: Floats) -> Scorer:
-    """The scorer with these parameters."""
+    """Return the scorer with these parameters."""
     layers, at = [], 0
     for inputs, outputs in pairwise(LAYERS):
         weights = vector[at : at + inputs * outputs].reshape(inputs, outputs)
@@ -127,7 +129,7 @@ def untrained(seed: int) -> Scorer:
 
 
 def read(path: str | Path) -> Scorer:
-    """The scorer in a weights file. Raises InputError for anything else."""
+    """Return the scorer in a weights file. Raises InputError for anything else."""
     try:
         found = json.loads(Path(path).read_text())
     except OSError as error:
@@ -145,8 +147,8 @@ def read(path: str | Path) -> Scorer:
         )
     try:
         layers = tuple(
-            (np.array(one["weights"], dtype=float), np.array(one["bias"], dtype=float))
-            for one in found["layers"]
+            (np.array(layer["weights"], dtype=float), np.array(layer["bias"], dtype=float))
+            for layer in found["layers"]
         )
     except (KeyError, TypeError, ValueError):
         raise InputError(

@@ -148,8 +148,8 @@ class Parts(NamedTuple):
 
 
 def parts(instance: Instance) -> Parts:
-    """The jobs of an instance in three parts, in order of arrival. Raises InputError for fewer than
-    ten jobs."""
+    """Return the jobs of an instance in three parts, in order of arrival. Raises InputError for
+    fewer than ten jobs."""
     jobs = len(instance.jobs)
     if jobs < 10:
         raise InputError(f"{instance.name} has {jobs} jobs; learning takes ten at least")
@@ -171,8 +171,8 @@ def base_score(base: str, objective: str, one: Instance) -> float:
 
 
 def _rewarded(objective: str, task: tuple[Floats, Instance, float]) -> float:
-    vector, one, base = task
-    return reward(base, score(one, Scoring(from_vector(vector)), objective))
+    vector, instance, base = task
+    return reward(base, score(instance, Scoring(from_vector(vector)), objective))
 
 
 def train(
@@ -185,9 +185,9 @@ def train(
     workers: int = 1,
     on_generation: Callable[[int, float, Trained], None] | None = None,
 ) -> tuple[Trained, list[tuple[float, float, float]]]:
-    """A scorer learned on the first 60 % of each instance's jobs, the best by the next 20 %; and
-    for each batch of the last 20 %, which had no part in either, the scores of the base rule and of
-    the scorer, and the reward.
+    """Return a scorer learned on the first 60 % of each instance's jobs, the best by the next 20 %;
+    and for each batch of the last 20 %, which had no part in either, the scores of the base rule
+    and of the scorer, and the reward.
 
     OpenAI-ES (Salimans et al., arXiv:1703.03864): pairs of opposite steps, ranked by mean reward,
     Adam. Depends on nothing but the arguments. `on_generation` is told the number, the mean reward
@@ -263,8 +263,11 @@ def judge(
     """Scores of the base rule and of the scorer on batches that had no part in learning, and the
     reward."""
     found = []
-    for one in held_out:
-        plain, learned = base_score(base, objective, one), score(one, Scoring(scorer), objective)
+    for instance in held_out:
+        plain, learned = (
+            base_score(base, objective, instance),
+            score(instance, Scoring(scorer), objective),
+        )
         found.append((plain, learned, reward(plain, learned)))
     return found
 

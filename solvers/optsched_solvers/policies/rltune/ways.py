@@ -70,7 +70,7 @@ def shapes(counts: Counts, gpus: int, per_node: int) -> Tiers:
 
 
 def _patterns(counts: Counts, i: int, left: int, most: int) -> Iterator[Pattern]:
-    """Nodes taken whole from the roomiest kinds on, the last kind in every split."""
+    """Return nodes taken whole from the roomiest kinds on, the last kind in every split."""
     if left == 0:
         yield ()
         return
@@ -120,7 +120,8 @@ def _shape(counts: Counts, pattern: Pattern, per_node: int) -> Shape:
 
 
 def on_nodes(shape: Shape, free: dict[int, list[int]]) -> Way:
-    """The shape on the first nodes of each kind; `free` has the nodes by free GPUs, in order."""
+    """Return the shape on the first nodes of each kind; `free` has the nodes by free GPUs, in
+    order."""
     used: dict[int, int] = {}
     slots = []
     for kind, taken in shape.pattern:
@@ -130,7 +131,7 @@ def on_nodes(shape: Shape, free: dict[int, list[int]]) -> Way:
 
 
 def best_ways(first: list[Way], second: list[Way]) -> list[Way]:
-    """The best of each tier for fragmentation and for load balance, at most four, without
+    """Return the best of each tier for fragmentation and for load balance, at most four, without
     repetition."""
     found: dict[Assignment, Way] = {}
     for tier in (first, second):
@@ -162,5 +163,5 @@ def cost(free: Mapping[int, int], assignment: Assignment, per_node: int, next_gp
 def choose(
     free: Mapping[int, int], ways: Sequence[Assignment], per_node: int, next_gpus: int
 ) -> list[int]:
-    """The ways by cost, the best first; of equal ones the first."""
+    """Return the ways by cost, the best first; of equal ones the first."""
     return sorted(range(len(ways)), key=lambda w: (cost(free, ways[w], per_node, next_gpus), w))

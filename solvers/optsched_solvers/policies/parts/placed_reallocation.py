@@ -16,30 +16,30 @@ from .reallocation import IntervalOption, Reallocation, may_move
 from .starting import is_free, start_what_fits
 
 
-class Seating(Reallocation):
-    """Base of the policies that decide at each interval on the very nodes of each job; `seat` is
-    the rule.
+class PlacedReallocation(Reallocation):
+    """Base of the policies that decide at each interval on the very nodes of each job;
+    `place_jobs` is the rule.
 
     A running job that is given what it holds stays; the others that may be moved are preempted, and
-    start on their new seats as soon as these are free, which may be at once. Jobs that may not be
+    start on their new places as soon as these are free, which may be at once. Jobs that may not be
     preempted, those that share their GPUs, those that have not worked for half an interval in their
     stay, and those with periodic checkpoints before the first of it keep what they have. Between
-    two intervals only jobs start that were given a seat at the last.
+    two intervals only jobs start that were given a place at the last.
     """
 
     def __init__(self, options: IntervalOption) -> None:
         super().__init__(options)
         self._pending: dict[str, Fit] = {}
 
-    def seat(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
-        """The seats of those of the `movable` jobs that are to run: they are the jobs that wait,
-        are being saved or may be moved, in order of priority and arrival. `room` is what is free
-        once all have left, to be used up."""
+    def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
+        """Return the places of those of the `movable` jobs that are to run: they are the jobs that
+        wait, are being saved or may be moved, in order of priority and arrival. `room` is what is
+        free once all have left, to be used up."""
         raise NotImplementedError
 
-    def start(self, world: World, job_id: str, seat: Fit) -> None:
-        """Start the job on its seat."""
-        world.start(job_id, *seat)
+    def start(self, world: World, job_id: str, fit: Fit) -> None:
+        """Start the job on its place."""
+        world.start(job_id, *fit)
 
     def _reallocate(self, world: World) -> None:
         outlook = Outlook(world)
@@ -52,15 +52,15 @@ class Seating(Reallocation):
             if job_id not in world.waiting:
                 outlook.release(job_id)
             movable.append(job_id)
-        seats = self.seat(world, movable, outlook.room)
+        placements = self.place_jobs(world, movable, outlook.room)
         self._pending = {}
         for job_id in movable:
             if job_id in world.running:
-                if job_id in seats and is_seated(world, job_id, seats[job_id]):
+                if job_id in placements and holds_place(world, job_id, placements[job_id]):
                     continue
                 world.preempt(job_id)
-            if job_id in seats:
-                self._pending[job_id] = seats[job_id]
+            if job_id in placements:
+                self._pending[job_id] = placements[job_id]
 
     def _may_move(self, world: World, job_id: str) -> bool:
         """Return whether a running job may be moved: it has worked for half an interval in its
@@ -72,7 +72,7 @@ class Seating(Reallocation):
         return isinstance(entry, Running) and world.now_s - entry.started_s >= stay_s
 
     def _start(self, world: World) -> None:
-        """Start whoever waits and finds its seat free; where nothing runs, whatever fits."""
+        """Start whoever waits and finds its place free; where nothing runs, whatever fits."""
         for job_id, fit in list(self._pending.items()):
             if is_free(world, job_id, fit):
                 self.start(world, job_id, fit)
@@ -82,24 +82,24 @@ class Seating(Reallocation):
                 self._pending.pop(job_id, None)
 
 
-def is_seated(world: World, job_id: str, seat: Fit) -> bool:
-    """Return whether a running job holds just what the seat gives it."""
+def holds_place(world: World, job_id: str, fit: Fit) -> bool:
+    """Return whether a running job holds just what the place gives it."""
     entry = world.entry(job_id)
-    option, placement = seat
+    option, placement = fit
     same_mode = isinstance(entry, Running) and entry.mode.size == option.mode.size
     return same_mode and world.hold(job_id).placement == placement
 
 
 def own_place(world: World, job_id: str, option: Option) -> Placement | None:
-    """The GPUs that a running job holds, with the cores of `option`; None where they do not serve
-    it."""
+    """Return the GPUs that a running job holds, with the cores of `option`; None where they do not
+    serve it."""
     if job_id not in world.running:
         return None
     return resized(world, world.hold(job_id).placement, option)
 
 
 def resized(world: World, placement: Placement, option: Option) -> Placement | None:
-    """The same GPUs with the cores of `option`; None where they do not serve it."""
+    """Return the same GPUs with the cores of `option`; None where they do not serve it."""
     mode, cluster = option.mode, world.cluster
     if not placement or sum(slot.gpus for slot in placement) != mode.gpus:
         return None
@@ -110,9 +110,9 @@ def resized(world: World, placement: Placement, option: Option) -> Placement | N
     return tuple(replace(slot, cpus=cpus(mode, slot.gpus)) for slot in placement)
 
 
-class Seats:
-    """Seats in `room`, which they use up. `staying` are running jobs that will be seated too: a job
-    looks for a place beside what they hold now before it takes one of theirs."""
+class Placements:
+    """Placements in `room`, which they use up. `staying` are running jobs that will be placed too:
+    a job looks for a place beside what they hold now before it takes one of theirs."""
 
     def __init__(self, world: World, room: Room, staying: Iterable[str]) -> None:
         self.world = world
@@ -126,7 +126,7 @@ class Seats:
             self._held[job_id] = None
 
     def give(self, job_id: str, options: Iterable[Option]) -> bool:
-        """Seat the job under the first of the options that has a place: its own, one that is
+        """Place the job under the first of the options that has a place: its own, one that is
         nobody's, any."""
         options = tuple(options)
         for option in options:
@@ -149,13 +149,13 @@ class Seats:
         return False
 
     def put(self, job_id: str, option: Option, placement: Placement) -> None:
-        """Seat the job where it is known to fit."""
+        """Place the job where it is known to fit."""
         self._take(
             job_id, option, placement, anybodys=placement != own_place(self.world, job_id, option)
         )
 
     def take_back(self, job_id: str) -> Fit:
-        """Unseat the job again."""
+        """Take the job's place away again; return it."""
         option, placement = self.of.pop(job_id)
         need = self.world.need(job_id, option)
         self.room.give(need, placement, finished=False)

@@ -1,0 +1,253 @@
+"""What a first step leads to for the jobs that are here, if a plain list rule goes on after it."""
+
+import math
+from bisect import insort
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.instance import Placement, Running
+from ..objectives import Objective, Usage
+from ..physics import lost_s, sharing_rate, unsaved_s
+from ..physics.modes import Option
+from .demand import Demand
+from .placement import Aside
+from .trial import Trial
+from .view import Hold
+from .world import World
+
+Entry = tuple[float, tuple[float, int], str]
+"""A waiting job in order: rank, arrival, id."""
+MOST_STARTS = 500
+"""So many starts are played; later ones are costed as if the rest of the queue were one stream of
+GPU time."""
+
+
+class Playouts:
+    """Plays trials of one instant forward and costs where they lead.
+
+    After the first step no job is preempted and none arrives: waiting jobs start in the order of
+    seconds to completion x sqrt(GPUs) / weight wherever they fit, each in its fastest option that
+    does. What is claimed is kept for who has claimed it. All trials must be of the `world` as it
+    is now.
+    """
+
+    def __init__(self, world: World, objective: Objective) -> None:
+        self._world = world
+        jobs = [*world.waiting, *world.running, *world.saving]
+        self.place = {job_id: i for i, job_id in enumerate(jobs)}
+        self._levels = [
+            [
+                (weight, term, *term.costs(world.instance, [world.job(one) for one in jobs]))
+                for weight, term in level
+                if not isinstance(term, Usage)
+            ]
+            for level in objective.levels
+        ]
+        self.queues: dict[Demand, list[Entry]] = {}
+        for job_id in world.waiting:
+            self.queues.setdefault(world.demand(job_id), []).append(self.entry(job_id))
+        for queue in self.queues.values():
+            queue.sort()
+        self.ends = sorted(
+            (world.expected_release_s(job_id), world.order(job_id), job_id)
+            for job_id in (*world.running, *world.saving)
+        )
+
+    def cost(self, trial: Trial) -> tuple[float, ...]:
+        """Return what each level of the objective comes to over the jobs that are here."""
+        ends = self.completions_s(trial)
+        return tuple(
+            sum(
+                weight * term.combine(cost.at(ends[counted]).tolist())
+                for weight, term, counted, cost in level
+            )
+            for level in self._levels
+        )
+
+    def completions_s(self, trial: Trial) -> NDArray[np.float64]:
+        """Return when each job completes, in the order in which the world names them: those that
+        wait, run and are being saved."""
+        return _Playout(self, trial).run()
+
+    def entry(self, job_id: str) -> Entry:
+        world = self._world
+        weight = max(world.job(job_id).weight, 1e-9)
+        rank = world.fastest_finish_s(job_id) * math.sqrt(world.service_gpus(job_id)) / weight
+        return rank, world.order(job_id), job_id
+
+
+class _Playout:
+    """One trial played forward. `holders` are (end, arrival, job) of those that hold something;
+    an entry of another end than `holding` says is out of date."""
+
+    def __init__(self, common: Playouts, trial: Trial) -> None:
+        self.common, self.trial, self.claims = common, trial, dict(trial.claims)
+        self.now_s, self.room = trial.now_s, trial.free.copy()
+        self.ends_s = np.full(len(common.place), math.nan)
+        self.kept: list[Aside] = []
+        self.holding: dict[str, Hold] = {}
+        self.holders: list[tuple[float, tuple[float, int], str]] = []
+        self.saving = {*trial.saving}
+        self.queues = dict(common.queues)
+        self.at = dict.fromkeys(self.queues, 0)
+        self.heads: list[tuple[Entry, int, Demand]] = []
+        self.blocked: list[Demand] = []
+        self.starts = 0
+        changed = {*trial.victims, *trial.joined, *(other for _, other in trial.joined.values())}
+        for entry in common.ends:
+            if entry[2] not in changed:
+                self._hold(*entry, trial.hold(entry[2]))
+        for job_id in (*trial.started, *(changed & {*trial.running, *trial.saving})):
+            end_s = self._shared_end_s(job_id) or trial.expected_release_s(job_id)
+            self._hold(end_s, trial.order(job_id), job_id, trial.hold(job_id))
+        heapify(self.holders)
+        for demand in self.queues:
+            self._push_head(demand)
+        for job_id in trial.victims:
+            if job_id in trial.waiting:
+                self._enqueue(job_id)
+
+    def run(self) -> NDArray[np.float64]:
+        self._keep_claimed()
+        self._serve()
+        while self.holders and self.starts < MOST_STARTS:
+            self._release()
+            self._start_claimed()
+            self._serve()
+        self._estimate_the_rest()
+        return self.ends_s
+
+    def _hold(self, end_s: float, order: tuple[float, int], job_id: str, hold: Hold) -> None:
+        self.holding[job_id] = hold
+        self.holders.append((end_s, order, job_id))
+        if job_id not in self.saving:
+            self.ends_s[self.common.place[job_id]] = end_s
+
+    def _shared_end_s(self, job_id: str) -> float | None:
+        """Return when a job ends that the trial let share GPUs, at the rate of the pair."""
+        trial, hold = self.trial, self.trial.hold(job_id)
+        if hold.partner is None or job_id in self.saving:
+            return None
+        if job_id in trial.joined:
+            option = trial.joined[job_id][0]
+            return trial.now_s + trial.expected_run_s(job_id, option, hold.placement) / self._pace(
+                job_id
+            )
+        left_s = trial.expected_release_s(job_id) - trial.now_s
+        return trial.now_s + left_s / self._pace(job_id)
+
+    def _pace(self, job_id: str) -> float:
+        """Return the rate of a job beside its partner, relative to that alone."""
+        trial, partner = self.trial, self.holding.get(job_id, self.trial.hold(job_id)).partner
+        assert partner is not None
+        return sharing_rate(trial.job(job_id).profile, trial.job(partner).profile)
+
+    def _keep_claimed(self) -> None:
+        """Set aside what is free of the places of claims."""
+        for job_id, (option, placement) in self.claims.items():
+            self.kept.append(self.room.set_aside(self.trial.need(job_id, option), placement))
+
+    def _release(self) -> None:
+        """Go on to the next instant at which something comes free."""
+        while self.kept:
+            self.room.take_back(self.kept.pop())
+        self.now_s = self.holders[0][0]
+        while self.holders and self.holders[0][0] <= self.now_s:
+            job_id = heappop(self.holders)[2]
+            hold = self.holding.pop(job_id, None)
+            if hold is None:
+                continue
+            saved = job_id in self.saving
+            partner = hold.partner if hold.partner in self.holding else None
+            self.room.give(hold.need, hold.placement, finished=not saved, with_gpus=partner is None)
+            if partner is not None:
+                self._leave_alone(partner)
+            if saved:
+                self.saving.discard(job_id)
+                self._enqueue(job_id)
+        for demand in self.blocked:
+            self._push_head(demand)
+        self.blocked.clear()
+
+    def _leave_alone(self, job_id: str) -> None:
+        """Let a job go on without its partner, faster."""
+        if job_id in self.saving:
+            return
+        place = self.common.place[job_id]
+        end_s = self.now_s + (self.ends_s[place] - self.now_s) * self._pace(job_id)
+        self.ends_s[place] = end_s
+        heappush(self.holders, (end_s, self.trial.order(job_id), job_id))
+
+    def _start_claimed(self) -> None:
+        for job_id, (option, placement) in list(self.claims.items()):
+            if job_id not in self.saving and self.room.holds(
+                self.trial.need(job_id, option), placement
+            ):
+                del self.claims[job_id]
+                self._start(job_id, option, placement)
+        self._keep_claimed()
+
+    def _serve(self) -> None:
+        """Start what fits, in order; of a demand that does not fit nobody else does."""
+        while self.heads:
+            (_, _, job_id), _, demand = heappop(self.heads)
+            fit = demand.fit(self.room)
+            if fit is None:
+                self.blocked.append(demand)
+                continue
+            self._start(job_id, self.trial.options(job_id)[fit[0]], fit[1])
+            self._push_head(demand)
+
+    def _start(self, job_id: str, option: Option, placement: Placement) -> None:
+        trial = self.trial
+        end_s = self.now_s + trial.expected_run_s(job_id, option, placement)
+        if job_id in trial.victims:
+            entry = trial.origin.entry(job_id)
+            assert isinstance(entry, Running)
+            end_s += lost_s(trial.job(job_id), unsaved_s(entry, trial.now_s))
+        need = trial.need(job_id, option)
+        self.room.take(need, placement)
+        self.holding[job_id] = Hold(need, placement, None)
+        self.ends_s[self.common.place[job_id]] = end_s
+        heappush(self.holders, (end_s, trial.order(job_id), job_id))
+        self.starts += 1
+
+    def _enqueue(self, job_id: str) -> None:
+        """Put a job that has been saved in order."""
+        if job_id in self.claims:
+            return
+        demand = self.trial.demand(job_id)
+        queue = self.queues.get(demand, [])[self.at.get(demand, 0) :]
+        insort(queue, self.common.entry(job_id))
+        self.queues[demand], self.at[demand] = queue, 0
+        self.heads = [head for head in self.heads if head[2] is not demand]
+        heapify(self.heads)
+        if demand not in self.blocked:
+            self._push_head(demand)
+
+    def _push_head(self, demand: Demand) -> None:
+        """Offer the next of a demand that waits for no place that is kept for it."""
+        queue, ends_s, place = self.queues[demand], self.ends_s, self.common.place
+        i = self.at[demand]
+        while i < len(queue) and (
+            queue[i][2] in self.claims or not math.isnan(ends_s[place[queue[i][2]]])
+        ):
+            i += 1
+        self.at[demand] = i
+        if i < len(queue):
+            heappush(self.heads, (queue[i], demand.number, demand))
+
+    def _estimate_the_rest(self) -> None:
+        """Complete the others as if all GPUs together ran one after the other, in order."""
+        common, world = self.common, self.trial.origin
+        gpus = max(1, world.cluster.total_gpus)
+        rest = sorted(
+            common.entry(job_id) for job_id, i in common.place.items() if math.isnan(self.ends_s[i])
+        )
+        begin_s = self.now_s
+        for _, _, job_id in rest:
+            run_s = world.fastest_finish_s(job_id)
+            self.ends_s[common.place[job_id]] = begin_s + run_s
+            begin_s += run_s * world.service_gpus(job_id) / gpus

@@ -1,0 +1,117 @@
+"""A world in which a step is tried before it is taken."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from ..model.instance import Placement
+from ..physics import hold_to_save_s
+from ..physics.modes import Option
+from .sharing import sharing_placement
+from .view import Hold, PolicyError
+from .world import World
+
+Command = Callable[[World], None]
+
+
+class Trial(World):
+    """A copy of a world at one instant: what is commanded here is noted, and changes what waits,
+    runs, is being saved and is free, but only `carry_out` does it in the world itself.
+
+    Jobs of `pinned` may not be preempted. Where nothing is commanded all answers are those of the
+    world. Making one takes O(jobs + nodes).
+    """
+
+    def __init__(self, world: World, pinned: Collection[str] = ()) -> None:
+        self.__dict__.update(world.__dict__)
+        self.origin = world
+        self.pinned = pinned
+        self.waiting, self.running = dict(world.waiting), dict(world.running)
+        self.saving, self.free = dict(world.saving), world.free.copy()
+        self.claims, self.protected = dict(world.claims), set(world.protected)
+        self.victims: list[str] = []
+        self.started: dict[str, tuple[Option, Placement]] = {}
+        self.joined: dict[str, tuple[Option, str]] = {}
+        self._holds: dict[str, Hold] = {}
+        self._commands: list[Command] = []
+        self._fitted = None
+        self._arrived, self._released = list(world.waiting), []
+
+    def carry_out(self) -> None:
+        """Do in the world what was commanded here."""
+        for command in self._commands:
+            command(self.origin)
+        self.origin.claims = dict(self.claims)
+
+    def start(self, job_id: str, option: Option, placement: Placement) -> None:
+        if job_id not in self.waiting:
+            raise PolicyError(f"job {job_id} cannot start at {self.now_s:g} s: it does not wait")
+        need = self.need(job_id, option)
+        if not self.free.holds(need, placement):
+            raise PolicyError(f"job {job_id} cannot start at {self.now_s:g} s: not enough room")
+        self.free.take(need, placement)
+        self.running[job_id] = self.waiting.pop(job_id)
+        self._holds[job_id] = Hold(need, placement, None)
+        self.started[job_id] = option, placement
+        self._commands.append(lambda world: world.start(job_id, option, placement))
+
+    def start_sharing(
+        self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False
+    ) -> None:
+        reason = self._why_not_share(job_id, option, partner_id, heedless)
+        if reason is not None or partner_id in self._holds:
+            raise PolicyError(f"job {job_id} cannot start beside {partner_id}: {reason}")
+        partner = self.hold(partner_id)
+        need, placement = self.need(job_id, option), sharing_placement(option, partner.placement)
+        self.free.take(need, placement, with_gpus=False)
+        self.running[job_id] = self.waiting.pop(job_id)
+        self._holds[job_id] = Hold(need, placement, partner_id)
+        self._holds[partner_id] = replace(partner, partner=job_id)
+        self.joined[job_id] = option, partner_id
+        self._commands.append(
+            lambda world: world.start_sharing(job_id, option, partner_id, heedless=heedless)
+        )
+
+    def _why_not_share(
+        self, job_id: str, option: Option, partner_id: str, heedless: bool
+    ) -> str | None:
+        if job_id not in self.waiting or partner_id not in self.running:
+            return "one of them has gone"
+        return self.origin._why_not_share(job_id, option, partner_id, heedless)
+
+    def preempt(self, job_id: str) -> None:
+        if not self.may_preempt(job_id):
+            raise PolicyError(f"job {job_id} may not be preempted at {self.now_s:g} s")
+        job = self.running.pop(job_id)
+        self.victims.append(job_id)
+        self._commands.append(lambda world: world.preempt(job_id))
+        if hold_to_save_s(job) > 0:
+            self.saving[job_id] = job
+            return
+        hold = self.hold(job_id)
+        alone = hold.partner is None or hold.partner in self.victims
+        self.free.give(hold.need, hold.placement, finished=False, with_gpus=alone)
+        self.waiting[job_id] = job
+        self._arrived.append(job_id)
+        self._released.append(job_id)
+
+    def wake_at(self, time_s: float) -> None:
+        """Note nothing: a trial ends where it began."""
+
+    def may_preempt(self, job_id: str) -> bool:
+        return (
+            job_id in self.running
+            and job_id not in self.started
+            and job_id not in self.joined
+            and job_id not in self.pinned
+            and super().may_preempt(job_id)
+        )
+
+    def hold(self, job_id: str) -> Hold:
+        return self._holds.get(job_id) or super().hold(job_id)
+
+    def expected_release_s(self, job_id: str) -> float:
+        if job_id in self.started:
+            return self.now_s + self.expected_run_s(job_id, *self.started[job_id])
+        if job_id in self.victims:
+            return self.now_s + hold_to_save_s(self.job(job_id))
+        return super().expected_release_s(job_id)

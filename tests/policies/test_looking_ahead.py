@@ -1,0 +1,145 @@
+"""Trials change nothing until they are carried out, and playouts foretell what then happens."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optsched.driver.playout import Playouts
+from optsched.driver.trial import Trial
+from optsched.driver.view import PolicyError
+from optsched.driver.world import World
+from optsched.model.cluster import Cluster, Node
+from optsched.model.instance import Instance
+from optsched.model.job import Job
+from optsched.model.profile import Profile
+from optsched.objectives import parse
+from optsched.plugins import registry
+from optsched.simulate.run import Simulation, simulate
+from optsched.simulate.virtual import VirtualWorld
+
+WCT = parse("wct")
+SEEDS, COSTS_S = st.integers(0, 10**6), st.sampled_from([0.0, 30.0, 300.0])
+
+
+def drawn(seed: int, cost_s: float, jobs: int = 24, at_once: bool = True) -> Instance:
+    """Jobs of one to eight GPUs on two nodes of eight."""
+    draw = random.Random(seed)
+    profile = Profile(checkpoint_s=cost_s, restore_s=cost_s, startup_s=5.0)
+    return Instance(
+        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=8) for i in range(2))),
+        jobs=tuple(
+            Job(
+                id=f"j{i:02}",
+                gpus=draw.choice((1, 1, 2, 4, 8)),
+                duration_s=round(draw.uniform(60.0, 3000.0), 1),
+                submit_s=0.0 if at_once else round(draw.uniform(0.0, 4000.0), 1),
+                weight=draw.choice((1.0, 1.0, 2.5)),
+                profile=profile,
+            )
+            for i in range(jobs)
+        ),
+    )
+
+
+class ListRule:
+    """The rule of playouts, as a policy: for comparison."""
+
+    name = "list"
+    title = "seconds to completion times the root of GPUs, by weight"
+
+    def decide(self, world: World) -> None:
+        def rank(job: str) -> tuple[float, tuple[float, int]]:
+            gpus = world.service_gpus(job) ** 0.5
+            return world.fastest_finish_s(job) * gpus / world.job(job).weight, world.order(job)
+
+        for job in sorted(world.waiting, key=rank):
+            fit = world.fit(job)
+            if fit is not None:
+                world.start(job, *fit)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6), cost_s=st.sampled_from([0.0, 30.0, 300.0]), begun=st.integers(0, 12)
+)
+def test_a_playout_completes_jobs_when_the_simulator_does(
+    seed: int, cost_s: float, begun: int
+) -> None:
+    """Nobody arrives, so that what a playout says is what the same rule does in virtual time."""
+    instance = drawn(seed, cost_s)
+    simulation = Simulation(instance, ListRule())
+    simulation.run(until=lambda: simulation.done >= begun)
+    world = simulation.world
+    places = [*world.waiting, *world.running, *world.saving]
+    foretold = Playouts(world, WCT).completions_s(Trial(world))
+    simulation.run()
+    ends = {entry.id: entry.completion_s for entry in simulation.record().plan().jobs}
+    assert np.allclose(foretold, [ends[job] for job in places], atol=1e-3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    cost_s=st.sampled_from([0.0, 30.0, 300.0]),
+    victims=st.integers(1, 4),
+)
+def test_it_foretells_preemptions_too(seed: int, cost_s: float, victims: int) -> None:
+    instance = drawn(seed, cost_s)
+    rule = ListRule()
+    simulation = Simulation(instance, rule)
+    simulation.run(until=lambda: simulation.done >= 3)
+    world = simulation.world
+    trial = Trial(world)
+    places = [*world.waiting, *world.running, *world.saving]
+    for job in [job for job in world.running if world.may_preempt(job)][:victims]:
+        trial.preempt(job)
+    foretold = Playouts(world, WCT).completions_s(trial)
+    trial.carry_out()
+    rule.decide(world)
+    simulation.run()
+    ends = {entry.id: entry.completion_s for entry in simulation.record().plan().jobs}
+    assert np.allclose(foretold, [ends[job] for job in places], atol=1e-3)
+
+
+def test_a_trial_changes_nothing_until_it_is_carried_out() -> None:
+    world = VirtualWorld(drawn(1, 30.0))
+    world.advance()
+    before = {*world.waiting}, {*world.running}, world.free.gpus_on("n0"), world.free.gpus_on("n1")
+    trial = Trial(world)
+    ListRule().decide(trial)
+    assert trial.running and trial.free.gpus_on("n0") == 0
+    after = {*world.waiting}, {*world.running}, world.free.gpus_on("n0"), world.free.gpus_on("n1")
+    assert after == before
+    trial.carry_out()
+    assert {*world.running} == {*trial.running} and world.free.gpus_on("n1") == trial.free.gpus_on(
+        "n1"
+    )
+
+
+def test_who_is_pinned_or_has_just_started_is_not_preempted_in_a_trial() -> None:
+    instance = drawn(2, 30.0)
+    simulation = Simulation(instance, ListRule())
+    simulation.run(until=lambda: simulation.done >= 2)
+    world = simulation.world
+    free = [job for job in world.running if world.may_preempt(job)]
+    trial = Trial(world, pinned=free[:1])
+    assert not trial.may_preempt(free[0]) and trial.may_preempt(free[1])
+    with pytest.raises(PolicyError):
+        trial.preempt(free[0])
+    trial.preempt(free[1])
+    assert free[1] in trial.saving and not trial.may_preempt(free[1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_optsched_is_no_worse_than_xion_where_saving_is_dear(seed: int) -> None:
+    instance = drawn(seed, 300.0, jobs=40, at_once=False)
+
+    def total_s(policy: str) -> float:
+        plan = simulate(instance, registry.policy(policy, WCT, {}))
+        weight = {job.id: job.weight for job in instance.jobs}
+        return sum(weight[entry.id] * entry.completion_s for entry in plan.jobs)
+
+    assert total_s("optsched") <= 1.02 * total_s("xion")
