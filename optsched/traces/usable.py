@@ -128,23 +128,9 @@ def imported(
     InputError where no job is left, and for a tenant without jobs.
     """
     dropped: Counter[str] = Counter()
-    inside: list[Job] = []
-    tenants: set[str | None] = set()
-    read = 0
-    for entry in entries:
-        read += 1
-        if isinstance(entry, str):
-            dropped[entry] += 1
-            continue
-        tenants.add(entry.tenant)
-        if tenant is not None and entry.tenant != tenant:
-            dropped[f"of another tenant than {tenant}"] += 1
-        elif (outside := span.outside(entry.submit_s)) is not None:
-            dropped[outside] += 1
-        else:
-            inside.append(entry)
-    if tenant is not None and tenant not in tenants:
-        raise _no_such_tenant(tenant, sorted(name for name in tenants if name is not None))
+    told = list(entries)
+    read = len(told)
+    inside = _inside(told, span, tenant, dropped)
     limits = tuple(Tenant(name=tenant, gpu_quota=most) for tenant, most in (quotas or {}).items())
     kept = _runnable(cluster, limits, inside, limit, dropped, by_reason=own_clock)
     if not kept:
@@ -171,6 +157,29 @@ def imported(
         ),
     )
     return Imported(instance=instance, read=read, dropped=dict(dropped))
+
+
+def _inside(
+    entries: list[Job | str], span: Window, tenant: str | None, dropped: Counter[str]
+) -> list[Job]:
+    """Return the jobs of `tenant` that are submitted within `span`; the others are counted in
+    `dropped`. Raises InputError for a tenant without jobs."""
+    inside: list[Job] = []
+    tenants: set[str | None] = set()
+    for entry in entries:
+        if isinstance(entry, str):
+            dropped[entry] += 1
+            continue
+        tenants.add(entry.tenant)
+        if tenant is not None and entry.tenant != tenant:
+            dropped[f"of another tenant than {tenant}"] += 1
+        elif (outside := span.outside(entry.submit_s)) is not None:
+            dropped[outside] += 1
+        else:
+            inside.append(entry)
+    if tenant is not None and tenant not in tenants:
+        raise _no_such_tenant(tenant, sorted(name for name in tenants if name is not None))
+    return inside
 
 
 def _no_such_tenant(tenant: str, names: Sequence[str]) -> InputError:
