@@ -392,26 +392,25 @@ def test_the_instance_of_the_formats_page_is_sound() -> None:
 
 
 def rules_of_the_verifier() -> set[str]:
-    """The first argument of every `Violation`, and the rule of every `_overfull`, which makes one
-    of its own."""
-    found, dynamic = set(), 0
-    for path in (REPOSITORY / "optsched" / "verify").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
-                continue
-            if node.func.id == "_overfull":
-                rule = node.args[2]
-            elif node.func.id == "Violation":
-                rule = node.args[0]
-                if not isinstance(rule, ast.Constant):
-                    dynamic += 1
-                    continue
-            else:
-                continue
-            assert isinstance(rule, ast.Constant)
-            found.add(str(rule.value))
-    assert dynamic == 1, "only `_overfull` is given its rule; teach this test the others"
-    return found
+    """The rule of every `Violation`, or of the functions that make one of a rule they are given."""
+    rules: set[str] = set()
+    trees = [
+        ast.parse(path.read_text()) for path in (REPOSITORY / "optsched" / "verify").glob("*.py")
+    ]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    takers = {"Violation": 0}
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            names = [own.arg for own in node.args.args]
+            if "rule" in names:
+                takers[node.name] = names.index("rule")
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            at = takers.get(node.func.id)
+            if at is not None:
+                rule = node.args[at]
+                rules |= {str(rule.value)} if isinstance(rule, ast.Constant) else set()
+    return rules
 
 
 def test_every_rule_of_the_verifier_is_explained() -> None:
