@@ -146,7 +146,7 @@ def import_trace(
     source: str | Path,
     *,
     jobs: Annotated[int | None, Ge(1)] = None,
-    profiles: str | None = None,
+    profiles: str = "",
     seed: Annotated[int | None, Ge(0)] = None,
     overheads: Annotated[bool, Flag("--no-overheads")] = True,
     track: "Track | None" = None,
@@ -161,13 +161,13 @@ def import_trace(
     from ..traces.profiles.attach import attach
 
     known = registry.importer(trace_format)
-    for flag, value in (("--profiles", profiles), ("--seed", seed)):
+    for flag, value in (("--profiles", profiles or None), ("--seed", seed)):
         if known.profiled and value is not None:
             raise InputError(
                 f"{flag} does not go with the format {trace_format}, whose jobs keep the profiles "
                 "that they have; leave it out"
             )
-    if profiles not in (None, "measured", "none"):
+    if profiles not in ("", "measured", "none"):
         raise InputError(f"profiles {profiles!r}: must be measured or none")
     if profiles == "none" and seed is not None:
         raise InputError(

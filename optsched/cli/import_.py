@@ -74,7 +74,7 @@ def command(
         trace_format,
         source,
         jobs=jobs,
-        profiles=profiles,
+        profiles=profiles or "",
         seed=seed,
         overheads=given.pop("overheads", "yes") == "yes",
         track=_track,

@@ -34,7 +34,6 @@ class LiveWorld(World):
     the cluster as if it had been done. No job shares GPUs with another.
     """
 
-    waits_pause = True
     knows_run_times = False
 
     def __init__(self, instance: Instance, state: State) -> None:
@@ -44,6 +43,7 @@ class LiveWorld(World):
         self.started: dict[str, Claim] = {}
         self.stopped: set[str] = set()
         self._present = Snapshot(instance)
+        self._launched: list[str] = []
         super().__init__(instance)
         self._next_index = len(instance.jobs)
 
@@ -81,6 +81,11 @@ class LiveWorld(World):
     def _foreseen(self, entry: Entry) -> Entry:
         left_s = self.remaining_work_s(entry.job)
         return replace(entry, remaining_s=left_s) if 0 < left_s != entry.remaining_s else entry
+
+    def start_claimed(self) -> list[str]:
+        """Start and return the jobs whose claims have come free, with those that have been launched
+        on theirs already."""
+        return [*self._launched, *super().start_claimed()]
 
     def held_by_others(self) -> Amounts:
         """Return what is held by others than the jobs that are known here."""
@@ -128,8 +133,13 @@ class LiveWorld(World):
         self.started, self.stopped = {}, set()
         del self._arrived[:-KEPT], self._released[:-KEPT]  # of a policy that does not ask for them
         state = self._live
-        self.claims = {name: self.claims[name] for name in self.claims if name in state.claims}
+        ours, self._launched = self.claims, []
+        self.claims = {name: ours[name] for name in ours if name in state.claims}
+        for name in [name for name in ours if name not in self.claims]:  # its place is its own now
+            for slot in ours[name][1]:
+                self.free.let_go(slot.node, *self._taken.pop(slot.node, (0, 0)))
         self.protected = reserved(state)
+        self.paused.intersection_update(state.open)
         runs = instance.running_job
         for name in [*self.running, *self.saving]:
             self._look_at_holder(self._state[name], runs.get(name))
@@ -141,6 +151,10 @@ class LiveWorld(World):
             elif known.run is None:
                 self.waiting.pop(job.id, None)
                 self._go_on(entry)
+                if job.id in ours:  # it is as if it started at this very instant
+                    assert known.run is not None
+                    known.run.was_running = False
+                    self._launched.append(job.id)
             else:
                 self._goes_on(known, entry)
         for name in [*self.waiting]:
@@ -150,6 +164,7 @@ class LiveWorld(World):
                 and not self._comes_back(state.open.get(name))
             ):
                 del self.waiting[name]
+                self.paused.add(name)
         self._seize(instance, blocked)
         for name in [name for name in self.lost if name not in closed]:
             del self.lost[name]

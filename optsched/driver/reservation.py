@@ -121,7 +121,7 @@ class _Ripening:
             _, submit_s, job_id, backlog_s = heappop(self._ripens)
             if job_id not in world.waiting:
                 continue
-            if world.waits_pause and _ripe_s(world, job_id, backlog_s) > world.now_s:
+            if job_id in world.paused and _ripe_s(world, job_id, backlog_s) > world.now_s:
                 self.add(world, job_id, backlog_s)
             else:
                 heappush(self._ripe, (submit_s, job_id))
@@ -193,6 +193,10 @@ class Reservations:
             ):
                 return False
             self.current = None
+            if before.job in world.waiting and before.job not in but:  # a node of it is lost
+                self.current = earliest(world, before.job, tuple(claimed))
+                if self.current is not None:
+                    return True
         entitled = self.entitled(world)
         if not entitled:
             return before is not None

@@ -36,11 +36,8 @@ class World(ClusterView):
 
     `claims` are places of jobs that wait until those who are being saved there have left;
     `protected` are the jobs that have started on the place that was kept for them (see
-    `reservation`).
+    `reservation`), `paused` those that were on hold at some time, which is no waiting.
     """
-
-    waits_pause = False
-    """Whether jobs can be on hold, which is no waiting."""
 
     def __init__(self, instance: Instance, estimates: Estimates | None = None) -> None:
         super().__init__(instance, estimates)
@@ -49,6 +46,7 @@ class World(ClusterView):
         self._wakes: set[float] = set()
         self.claims: dict[str, tuple[Option, Placement]] = {}
         self.protected: set[str] = set()
+        self.paused: set[str] = set()
         self._open()
         if self.instance.cluster.budgets:
             self._set_least_budgets_aside()

@@ -13,7 +13,7 @@ from optsched.control.live_world import LiveWorld, reserved
 from optsched.control.posing import pose
 from optsched.control.present import present
 from optsched.driver import reservation
-from optsched.driver.reservation import GANG_PATIENCE_S, Reservation, Reservations
+from optsched.driver.reservation import GANG_BACKLOGS, GANG_PATIENCE_S, Reservation, Reservations
 from optsched_solvers.policies.optsched import Optsched
 
 from .test_controller import Lab
@@ -94,7 +94,8 @@ def test_without_a_place_kept_for_it_it_does_not(lab: Lab, monkeypatch: pytest.M
 
 def test_gangs_take_turns_in_the_order_in_which_they_were_submitted(lab: Lab) -> None:
     stream = begun(lab, "b", "a", "c")
-    stream.run(GANG_PATIENCE_S + 3 * (LONG_S + 500.0) + 500.0)
+    backlog_s = 3 * 500.0 + 2 * LONG_S
+    stream.run(GANG_PATIENCE_S + GANG_BACKLOGS * backlog_s + 3 * (LONG_S + 500.0) + 500.0)
     waits_s = [began_s(lab, name) for name in ("b", "a", "c")]
     assert None not in waits_s
     assert waits_s == sorted(waits_s)

@@ -159,7 +159,7 @@ def test_reservations(cluster: SlurmCluster) -> None:
             reserve(cluster, "all", names - {rest[1]}, "now+40minutes")
             executor = here.controller.executor
             assert isinstance(executor, SbatchExecutor)
-            here.until(lambda: len(executor._inner.reservations) == 2)
+            here.until(lambda: len(executor.reservations) == 2)
             never, last = start(here, "never", "--time=60"), start(here, "last", "--time=1")
             here.until(lambda: here.status(last) == "running")
             said = reason_of(here.controller, here.job(never), here.controller.clock.now_s())

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from optsched.api import import_trace, simulate
 from optsched.files import dump_instance, write_text
+from optsched.plugins.options import declared_by, read_words
+from optsched.study.commands import ONLY_PYTHON
 from optsched.study.process import Ended, Warm, WarmProcesses
 from optsched.traces.generate.synth import generate
 
@@ -108,6 +111,14 @@ def test_bounds_are_the_best_of_the_command_line(instance: Path) -> None:
         bound["objective"]: bound["value"] for bound in json.loads(fresh.stdout) if bound["best"]
     }
     assert {level["name"]: level["bound"] for level in json.loads(ended.answer)["levels"]} == best
+
+
+def test_none_is_a_word_where_it_means_something() -> None:
+    imports = declared_by(import_trace, "trace_format", "source", *ONLY_PYTHON)
+    given = read_words("import openb", imports, ["--profiles", "none", "--no-overheads"])
+    assert given == {"profiles": "none", "overheads": False}
+    given = read_words("simulate", declared_by(simulate, *ONLY_PYTHON), ["--estimates", "none"])
+    assert given == {"estimates": "none"}
 
 
 @pytest.mark.parametrize(
