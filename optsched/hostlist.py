@@ -45,7 +45,7 @@ def _numbers(span: str, expression: str) -> list[str]:
 
 
 def fold_nodes(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    """Runs of equal nodes numbered one after the other, as one node with a hostlist name."""
+    """Yield runs of equal nodes numbered one after the other, as one node with a hostlist name."""
     i = 0
     while i < len(nodes):
         match = re.fullmatch(r"(.*?)([0-9]{1,9})", nodes[i].name, re.DOTALL)

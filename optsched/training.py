@@ -96,7 +96,7 @@ class Training:
             self._progress["saves"] = True
 
     def steps(self) -> Iterator[int]:
-        """The numbers of the steps to do, from 0 or where the last checkpoint was.
+        """Yield the numbers of the steps to do, from 0 or where the last checkpoint was.
 
         A request to stop, once the step at hand is done, saves and raises SystemExit with status
         85. After the last step a checkpoint is written, so that a job that is started once more has

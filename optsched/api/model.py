@@ -122,7 +122,7 @@ class Model:
 
     @property
     def instance(self) -> Instance:
-        """The instance as it stands. Raises InputError naming every fault."""
+        """Return the instance as it stands. Raises InputError naming every fault."""
         from ..files import check_instance
 
         instance = Instance(

@@ -149,18 +149,18 @@ class Simulated(Drawn):
 
     @property
     def plan(self) -> Plan:
-        """Who ran where and when."""
+        """Return who ran where and when."""
         assert self.solution.plan is not None
         return self.solution.plan
 
     @cached_property
     def measured(self) -> Metrics:
-        """Everything that is measured of the plan, job by job."""
+        """Return everything that is measured of the plan, job by job."""
         return measure(self.record)
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """What `optsched simulate --json` prints and `summary.json` holds, field by field in
+        """Return what `optsched simulate --json` prints and `summary.json` holds, field by field in
         docs/formats.md."""
         solution, asked = self.solution, self.setting.asked(self.instance)
         levels = [

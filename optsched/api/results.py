@@ -100,7 +100,7 @@ class Planned(Solution, WithInstance, Drawn):
 
     @cached_property
     def jobs(self) -> "Mapping[str, JobFacts]":
-        """When and where each job runs; empty without a plan."""
+        """Return when and where each job runs; empty without a plan."""
         from ..picture.facts import job_facts
 
         entries = () if self.plan is None else self.plan.jobs

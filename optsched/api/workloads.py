@@ -210,7 +210,7 @@ class Packed:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """What `optsched pack --json` prints."""
+        """Return what `optsched pack --json` prints."""
         from ..packing.result import summary
 
         return summary(self._heading(), self.problem, self.packing, self.points)

@@ -39,8 +39,8 @@ def ascend(
     prices: Floats,
     pace: Pace = USUAL,
 ) -> Iterator[tuple[float, Floats]]:
-    """Supergradient ascent from `prices`; yields the best bound so far and its prices after each
-    step; ends where no step leads on.
+    """Ascend along supergradients from `prices`; yields the best bound so far and its prices after
+    each step; ends where no step leads on.
 
     Step lengths after Polyak towards the best bound plus a `distance`, if not given up to `target`
     (the value of a plan), which is halved when progress stalls. The direction is averaged over

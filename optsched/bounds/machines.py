@@ -39,8 +39,8 @@ class Family:
 
 
 def families(instance: Instance, modes: ModeTable, seconds: Floats) -> Iterator[Family]:
-    """GPUs (of connected types; of each class of jobs; by speed), large gangs, cores, resources,
-    quotas.
+    """Yield families of GPUs (of connected types; of each class of jobs; by speed), large gangs,
+    cores, resources, quotas.
 
     `seconds` is the shortest time that each job holds something.
     """
@@ -84,7 +84,7 @@ def _machine(
 def _one_at_a_time(
     name: str, modes: ModeTable, seconds: Floats, held: Floats, capacity: float
 ) -> Iterator[Family]:
-    """Jobs that always hold more than half cannot overlap."""
+    """Yield families of jobs that cannot overlap, as each always holds more than half."""
     jobs = np.flatnonzero(np.minimum.reduceat(held, modes.first) * 2 > capacity * (1 + TOLERANCE))
     if len(jobs) > 1:
         name = f"more than half of {name}"

@@ -172,8 +172,8 @@ def _within(t: int, among: Types, spread: Span) -> Types:
 def _measured(
     empty: EmptyCluster, job: Job, t: int, among: Types, gpu_quota: int | None
 ) -> Iterator[RelaxedMode]:
-    """The row of one GPU type of a job that lists no modes: a gang of fixed size, or of the best
-    size. It may go on to the types `among`."""
+    """Yield the row of one GPU type of a job that lists no modes: a gang of fixed size, or of the
+    best size. It may go on to the types `among`."""
     own = gpu_type_rate(job.profile, empty.types[t]) * fastest_sharing(job)
     sizes = gang_sizes(job)
     low, high = sizes[0], sizes[-1]

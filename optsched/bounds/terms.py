@@ -39,7 +39,7 @@ class Outlook:
 
     @property
     def ends_s(self) -> Floats:
-        """Earliest completion of each job."""
+        """Return the earliest completion of each job."""
         return self.heads_s + self.seconds
 
 

@@ -14,15 +14,16 @@ class Clock(Protocol):
     """What the controller asks the time of."""
 
     def now_s(self) -> float:
-        """Steady Unix time."""
+        """Return steady Unix time."""
         ...
 
     def steady_s(self, wall_s: float) -> float:
-        """What this clock showed when the host's clock showed `wall_s`."""
+        """Return what this clock showed when the host's clock showed `wall_s`."""
         ...
 
     def jump_s(self) -> float | None:
-        """How far the host's clock has jumped since it was last asked, None where it has not."""
+        """Return how far the host's clock has jumped since it was last asked, None where it has
+        not."""
         ...
 
 
@@ -36,17 +37,18 @@ class SteadyClock:
         self._off_s = time.time() - self.now_s()
 
     def now_s(self) -> float:
-        """Steady Unix time."""
+        """Return steady Unix time."""
         return self._begun_s + time.monotonic()
 
     def steady_s(self, wall_s: float) -> float:
-        """What this clock showed when the host's clock showed `wall_s`, the present at the
+        """Return what this clock showed when the host's clock showed `wall_s`, the present at the
         latest."""
         now_s = self.now_s()
         return min(now_s, now_s - (time.time() - wall_s))
 
     def jump_s(self) -> float | None:
-        """How far the host's clock has jumped since it was last asked, None where it has not."""
+        """Return how far the host's clock has jumped since it was last asked, None where it has
+        not."""
         off_s = time.time() - self.now_s()
         jumped_s = off_s - self._off_s
         if abs(jumped_s) < JUMP_S:

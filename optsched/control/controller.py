@@ -25,7 +25,7 @@ class Controller(Deciding):
     """
 
     def step(self) -> float:
-        """One turn. Returns after how many seconds the next one is due if nothing happens
+        """Take one turn. Returns after how many seconds the next one is due if nothing happens
         before."""
         self.journal.check_there()
         self._begun_s = time.monotonic()
@@ -43,7 +43,7 @@ class Controller(Deciding):
         return self._next_s()
 
     def _next_s(self) -> float:
-        """Seconds until something is due by itself."""
+        """Return the seconds until something is due by itself."""
         now_s = self.clock.now_s()
         due = [
             self.decided_s + float(self.settings.every),

@@ -188,7 +188,7 @@ class Deciding(Acting):
                 self.record(Cancelled(job=job.id, reason=f"{name}, which it comes after, {ended}"))
 
     def _drop_stale_claims(self, now_s: float) -> None:
-        """Claims whose place will not come free by itself: what it lacks is up to the next
+        """Drop claims whose place will not come free by itself: what it lacks is up to the next
         round."""
         going = (
             one

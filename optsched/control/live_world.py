@@ -213,7 +213,8 @@ class LiveWorld(World):
                 self._forget_later(state)
 
     def _leaves(self, state: JobState, attempt: Attempt) -> None:
-        """The job is being stopped, or nobody can tell of it: it holds what it does until then."""
+        """Note that the job is being stopped, or that nobody can tell of it: it holds what it does
+        until then."""
         run, name = state.run, state.job.id
         assert run is not None
         if name in self.running:

@@ -21,7 +21,7 @@ class Looking(ControllerCore):
     """The part of a controller that takes in what is seen."""
 
     def look(self) -> None:
-        """`observe`, as the first part of a turn."""
+        """Run `observe` as the first part of a turn."""
         self._part("looking at nodes and attempts", self.observe)
 
     def _look_at_disk(self) -> None:

@@ -28,8 +28,8 @@ LOCK_S = 2.0
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[Controller]:
-    """The controller of `settings.state`, alone there until it is left; what it started goes on
-    after that.
+    """Yield the controller of `settings.state`, alone there until it is left; what it started goes
+    on after that.
 
     Raises InputError where the folder cannot be used or another controller has it, JournalError
     where the journal is damaged.

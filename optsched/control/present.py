@@ -190,7 +190,7 @@ def start_setup_s(job: LiveJob) -> float:
 
 
 def memory_of(job: Job, mode: Mode, placement: Placement) -> tuple[float, ...]:
-    """Host memory of the job on each node of its place, in GiB; 0 where it states none."""
+    """Return host memory of the job on each node of its place, in GiB; 0 where it states none."""
     return tuple(memory_gib(job, mode, slot.gpus) for slot in placement)
 
 

@@ -61,8 +61,8 @@ class RoomNow:
         )
 
     def soonest_s(self, able: Sequence[Option]) -> float | None:
-        """In how many seconds some option finds its GPUs if nobody else gets any; None for never,
-        or without GPUs. Cores and memory are not looked at."""
+        """Return in how many seconds some option finds its GPUs if nobody else gets any; None for
+        never, or without GPUs. Cores and memory are not looked at."""
         found = [self._when_s(one) for one in able if one.mode.gpus]
         return min((one for one in found if one is not None), default=None)
 

@@ -15,8 +15,8 @@ def news(
     now_s: float,
     steady_s: Callable[[float], float],
 ) -> Iterator[Event]:
-    """Events for attempts that began, ended, were lost or found; `steady_s` turns the host's time
-    into the journal's.
+    """Yield events for attempts that began, ended, were lost or found; `steady_s` turns the host's
+    time into the journal's.
 
     An attempt that is not among the observations is lost if it was seen running; else that tells
     nothing: whether it is still to begin is for its start to find out (see `Executor.start`).
@@ -49,7 +49,7 @@ def news(
 
 
 def node_news(state: State, statuses: Sequence[NodeStatus]) -> Iterator[NodeSeen]:
-    """Events for nodes that came, went, or changed."""
+    """Yield events for nodes that came, went, or changed."""
     there = {status.node.name: status for status in statuses}
     for name, status in there.items():
         known = state.nodes.get(name)

@@ -41,8 +41,8 @@ def play(folder: Path, listener: Callable[[float, Event], None] | None = None) -
 
 
 def _turn(controller: Controller, folder: Path) -> None:
-    """Turns until all that comes has come and ended. Later jobs come as long after the first ones
-    run as they come after the start of the scenario, however slow the machine is."""
+    """Take turns until all that comes has come and ended. Later jobs come as long after the first
+    ones run as they come after the start of the scenario, however slow the machine is."""
     begun_s, first_run_s = time.monotonic(), None
     coming = list(ARRIVALS)
     while coming or controller.state.open:

@@ -45,7 +45,7 @@ class Arrival:
     load_s: float
 
     def submission(self, folder: Path) -> Submission:
-        """The job with its command, run in `folder`."""
+        """Return the job with its command, run in `folder`."""
         steps = round((self.train_s - self.save_s) / STEP_S)
         profile = Profile(
             name=self.name,

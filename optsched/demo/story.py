@@ -33,7 +33,7 @@ class Story:
 
 
 def tell(controller: Controller) -> Story:
-    """The story of a scenario that was played to its end."""
+    """Tell the story of a scenario that was played to its end."""
     jobs = controller.state.jobs
     instance, plan = history(controller.state, controller.cluster, (), name="optsched demo")
     asked = tuple(

@@ -43,8 +43,8 @@ class Demands:
         self._by_signature: dict[object, Demand] = {}
 
     def of(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
-        """Options that could ever fit (fastest first; of equals the fewest GPUs, then the first GPU
-        type), and the demand whose needs go with them one by one."""
+        """Return options that could ever fit (fastest first; of equals the fewest GPUs, then the
+        first GPU type), and the demand whose needs go with them one by one."""
         key = demands(job), job.tenant
         if key not in self._known:
             self._known[key] = self._make(job, catalogue_of(self._instance).options(job))

@@ -81,7 +81,7 @@ class Layout:
         self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
 
     def alone(self, i: int, gpus: int, cpus: int) -> Placement:
-        """A placement on one node; equal ones are one object."""
+        """Return a placement on one node; equal ones are one object."""
         key = (i, gpus, cpus)
         found = self._alone.get(key)
         if found is None:

@@ -46,7 +46,8 @@ def mixed_option(
 
 
 def placement_on(cluster: Cluster, gpus_on: Mapping[str, int], mode: Mode) -> Placement:
-    """So many GPUs of each node, with the cores that `mode` takes beside them."""
+    """Return a placement of so many GPUs of each node, with the cores that `mode` takes beside
+    them."""
     return tuple(
         Slot(node=name, gpus=gpus_on[name], cpus=cpus(mode, gpus_on[name]))
         for name in sorted(gpus_on, key=cluster.node_order.__getitem__)

@@ -65,7 +65,7 @@ class Room:
         return new
 
     def _forget(self) -> None:
-        """Nothing is known yet of what did not fit: `_freed` are nodes on which something came
+        """Forget what did not fit: `_freed` are nodes on which something came
         free, in the order in which it did, `_failed` says how many of these a need had seen when it
         last did not fit."""
         self.changes = 0
@@ -85,8 +85,8 @@ class Room:
         return new
 
     def meet(self, one: "Room", other: "Room", placement: Placement) -> None:
-        """What is free in both rooms, on the nodes of `placement` and of what all share; O(nodes of
-        it)."""
+        """Fill this room with what is free in both, on the nodes of `placement` and of what all
+        share; O(nodes of it)."""
         self.changes += 1
         self.left = list(map(min, one.left, other.left))
         self.domains = one.domains.overlap(other.domains)
@@ -98,7 +98,7 @@ class Room:
             self._memory[i] = min(one._memory[i], other._memory[i])
 
     def _bare(self) -> "Room":
-        """A room of the same layout, to be filled in."""
+        """Return a room of the same layout, to be filled in."""
         new = object.__new__(Room)
         new.layout = self.layout
         return new
@@ -227,7 +227,7 @@ class Room:
         return self._memory[i] + self.layout.memory_slack[i]
 
     def nodes_with_gpus(self) -> list[str]:
-        """Nodes with a free GPU, in the order of the cluster."""
+        """Return nodes with a free GPU, in the order of the cluster."""
         return [name for name, gpus in zip(self.layout.names, self._gpus, strict=True) if gpus]
 
     def usable_of_any_type(self, need: Need, node: str) -> int:
@@ -275,8 +275,8 @@ class Room:
     # best fit
 
     def place(self, need: Need) -> Placement | None:
-        """Best fit: the one node with the fewest GPUs left over, else the fewest nodes that the
-        spread allows.
+        """Return the best fit: the one node with the fewest GPUs left over, else the fewest nodes
+        that the spread allows.
 
         Of equal nodes or racks the first in the cluster. Where uplinks have a limit, a gang with
         traffic is spread over racks only if it fits into none. None where it does not fit.
@@ -396,7 +396,7 @@ class Room:
         return None
 
     def _evenly(self, need: Need, nodes: int) -> list[tuple[int, int]] | None:
-        """Equal parts of the gang on the fewest of `nodes`, the fullest that hold one."""
+        """Return equal parts of the gang on the fewest of `nodes`, the fullest that hold one."""
         masks = self._nodes[need.pool]
         for count in need.counts or ():
             part, parts = need.gpus // count, list[tuple[int, int]]()
@@ -413,8 +413,8 @@ class Room:
         return None
 
     def _several(self, need: Need, nodes: int) -> list[tuple[int, int]] | None:
-        """Fewest of `nodes` for the gang: the roomiest first, for the rest the fullest that holds
-        it."""
+        """Return the fewest of `nodes` for the gang: the roomiest first, for the rest the fullest
+        that holds it."""
         if need.counts is not None:
             return self._evenly(need, nodes)
         left = need.gpus
@@ -430,8 +430,8 @@ class Room:
         return None
 
     def _roomiest(self, need: Need, nodes: int) -> Iterator[tuple[int, int]]:
-        """(GPUs usable with their cores and memory, node), most first, then in the order of the
-        cluster."""
+        """Yield (GPUs usable with their cores and memory, node), most first, then in the order of
+        the cluster."""
         masks = self._nodes[need.pool]
         bare = not need.cpus_per_gpu and not need.memory_gib_per_gpu
         short: list[list[int]] = [

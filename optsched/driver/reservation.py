@@ -155,7 +155,7 @@ class Reservations:
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
     def arrived(self, world: World, job_id: str) -> None:
-        """A job has come to wait."""
+        """Note that a job has come to wait."""
         self._new.append((job_id, self._backlog_s(world)))
         world.protected.discard(job_id)
 
@@ -254,8 +254,8 @@ class Reservations:
     def fit(
         self, world: World, job_id: str, room: Room | None = None
     ) -> tuple[Option, Placement] | None:
-        """`World.fit`, without what is kept for another job of no lower priority, unless this one
-        is believed to have left by then."""
+        """Fit as `World.fit` does, without what is kept for another job of no lower priority,
+        unless this one is believed to have left by then."""
         found, kept = world.fit(job_id, room), self.current
         if found is None or kept is None or kept.job == job_id:
             return found

@@ -170,7 +170,7 @@ class JobState:
         self.left_at: tuple[float, Mode, Placement] | None = None
 
     def will_fail(self, attempts: list[tuple[float, float]]) -> None:
-        """The job's first attempts do so much work each, keep so much of it, and fail."""
+        """Let the job's first attempts do so much work each, keep so much of it, and fail."""
         self.failures = tuple(attempts)
         last_s = self.job.work_s - math.fsum(kept_s for _, kept_s in attempts)
         self.rest_s = math.fsum(work_s for work_s, _ in attempts[1:]) + last_s
@@ -225,7 +225,7 @@ class JobState:
         return run
 
     def attempt_left_s(self, now_s: float) -> float:
-        """Reference work of this attempt still to do."""
+        """Return the reference work of this attempt still to do."""
         run = self.run
         if run is None or run.stopped_s is not None:
             return self.work_s
@@ -234,8 +234,8 @@ class JobState:
         return max(0.0, run.work_s - (now_s - run.work_from_s) * run.rate)
 
     def remaining_s(self, now_s: float) -> float:
-        """Reference work that the job is believed to have left; exact where nothing else is
-        believed.
+        """Return the reference work that the job is believed to have left; exact where nothing else
+        is believed.
 
         A job that has outrun its belief is believed to be twice as long, as often as it takes.
         """
@@ -261,7 +261,7 @@ class JobState:
         return run.stops_s
 
     def crash(self, now_s: float) -> None:
-        """The node is lost: so is what no checkpoint holds."""
+        """Lose the node, and with it what no checkpoint holds."""
         run = self.run
         assert run is not None
         if run.stopped_s is None:
@@ -272,7 +272,7 @@ class JobState:
         self.run_number += 1
 
     def _lost_s(self, now_s: float, left_s: float, *, saves: bool) -> float:
-        """Reference work that a stop loses, with or without a checkpoint on demand."""
+        """Return the reference work that a stop loses, with or without a checkpoint on demand."""
         if saves and self.job.profile.checkpoint_every_s is None:
             return 0.0
         unsaved = self.unsaved(now_s)
@@ -380,8 +380,8 @@ def gpus_counted(mode: Mode) -> int:
 
 
 def _lost_work_s(job: Job, unsaved: UNSAVED_WORK) -> float:
-    """Reference work lost by a preemption: that of the last of the unsaved seconds, each at its
-    rate."""
+    """Return the reference work lost by a preemption: that of the last of the unsaved seconds, each
+    at its rate."""
     lost = lost_s(job, math.fsum(seconds for seconds, _ in unsaved))
     work = 0.0
     for seconds, rate in reversed(unsaved):

@@ -93,13 +93,13 @@ class ClusterView:
         return state.job.submit_s, state.rank
 
     def remaining_work_s(self, job_id: str) -> float:
-        """Reference work that a policy believes a job has left; the only thing it may know of it.
-        Exact without estimates, and then with all attempts that will fail."""
+        """Return the reference work that a policy believes a job has left; the only thing it may
+        know of it. Exact without estimates, and then with all attempts that will fail."""
         return self._state[job_id].remaining_s(self.now_s)
 
     def believed_work_s(self, job_id: str) -> float:
-        """Reference work that a policy believes the whole job to be, with what it has lost to
-        failures."""
+        """Return the reference work that a policy believes the whole job to be, with what it has
+        lost to failures."""
         state = self._state[job_id]
         if state.believed_s is not None:
             state.remaining_s(
@@ -124,7 +124,7 @@ class ClusterView:
         return self._state[job_id].entry(self.now_s, self.remaining_work_s(job_id))
 
     def options(self, job_id: str) -> tuple[Option, ...]:
-        """Ways to run the job that could ever fit, the fastest first."""
+        """Return ways to run the job that could ever fit, the fastest first."""
         return self._state[job_id].options
 
     def demand(self, job_id: str) -> Demand:
@@ -175,7 +175,7 @@ class ClusterView:
         return state.waited_s + (self.now_s - state.waits_from_s if job_id in self.waiting else 0.0)
 
     def attained_gpu_s(self, job_id: str) -> float:
-        """GPU-seconds the job has held so far, overheads included. What it held before
+        """Return the GPU-seconds the job has held so far, overheads included. What it held before
         `Instance.now_s` is taken from the work it has done."""
         state = self._state[job_id]
         if state.run is None:
@@ -243,8 +243,8 @@ class ClusterView:
         return self._held(job_id).mode
 
     def rate_now(self, job_id: str) -> float:
-        """Reference work per second of a running job, once it has set up, beside those that hold
-        things now."""
+        """Return the reference work per second of a running job, once it has set up, beside those
+        that hold things now."""
         return self._held(job_id).rate
 
     def slowdown(self, job_id: str) -> float:

@@ -230,7 +230,7 @@ class World(ClusterView):
                 self._expect_end(state)
 
     def _share(self, state: JobState, partner: JobState | None) -> None:
-        """From now on beside `partner`, or alone."""
+        """Put the job beside `partner`, or alone, from now on."""
         self._close_row(state, Ending.GOES_ON)
         state.share(self.instance, partner, self.now_s)
         assert state.run is not None
@@ -346,15 +346,15 @@ class World(ClusterView):
         return self._state[name]
 
     def _set_least_budgets_aside(self) -> None:
-        """Every job will use the least it needs of each budget; only what is beyond is free to
-        choose with."""
+        """Set aside the least of each budget that every job will use; only what is beyond is free
+        to choose with."""
         for job in self.instance.jobs:
             for row, amount in self.least_budgets(job.id).items():
                 self.free.left[row] -= amount
 
 
 def _service_of_work(state: JobState, mode: Mode) -> float:
-    """GPU-seconds that the work done so far took, as if it had all been done in the fastest
-    option."""
+    """Return the GPU-seconds that the work done so far took, as if it had all been done in the
+    fastest option."""
     best = state.options[0].rate if state.options else 1.0
     return max(0.0, state.job.work_s - state.work_s) / best * gpus_counted(mode)

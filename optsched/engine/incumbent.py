@@ -56,7 +56,7 @@ class Incumbent:
 
     @cached_property
     def yardsticks(self) -> "tuple[Yardstick, ...]":
-        """The yardsticks that tell values and bounds of each level apart."""
+        """Return the yardsticks that tell values and bounds of each level apart."""
         from ..bounds.yardstick import yardsticks
 
         return yardsticks(self.instance, self.objective, self.any_plan)

@@ -109,7 +109,7 @@ class Search:
         return time.monotonic() - self.started_s
 
     def run(self, policies: tuple[str, ...], exact: Solver | None, child: Child | None) -> None:
-        """All of it; the first Ctrl-C ends it, a second one, while things are being ended, gets
+        """Run all of it; the first Ctrl-C ends it, a second one, while things are being ended, gets
         through."""
         self.doubt_submissions()
         try:
@@ -334,7 +334,7 @@ class Search:
             self.blame(f"{name} claimed {reason}")
 
     def blame(self, reason: str) -> None:
-        """The solver was caught being wrong: none of its bounds counts any more."""
+        """Discard the bounds of a solver that was caught being wrong: none counts any more."""
         self.incumbent.distrust_claims()
         if reason not in self.trouble and len(self.trouble) < MAX_NOTES:
             self.trouble.append(reason)

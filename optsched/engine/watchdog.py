@@ -132,7 +132,7 @@ class Child:
         self._write()
 
     def receive(self, timeout_s: float) -> list[tuple[Any, ...]]:
-        """Messages that came within `timeout_s`; sets `ended` once no more will.
+        """Return messages that came within `timeout_s`; set `ended` once no more will.
 
         The last one may be of a kind that no child sends: ("junk", what it did).
         """

@@ -16,11 +16,11 @@ class Estimates(Protocol):
     name: str
 
     def work_s(self, job: Job, now_s: float) -> float:
-        """The reference work that `job`, just released, is believed to be; above 0. A job that
-        outruns it is then believed to be twice as long, as often as it takes."""
+        """Return the reference work that `job`, just released, is believed to be; above 0. A job
+        that outruns it is then believed to be twice as long, as often as it takes."""
         ...
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
-        """`job` has completed after `worked_s` of reference work, that of failed attempts
-        included."""
+        """Learn that `job` has completed after `worked_s` of reference work, that of failed
+        attempts included."""
         ...

@@ -42,18 +42,18 @@ class Rolling:
     longest_s: float = 0.0
 
     def add(self, value: float) -> None:
-        """One more value, the newest."""
+        """Add one more value, the newest."""
         self.count += 1
         self.total += (value - self.total) * NEWEST
         self.left *= 1 - NEWEST
 
     def after(self, belief: float) -> float:
-        """The mean that `belief` begins."""
+        """Return the mean that `belief` begins."""
         return self.left * belief + self.total
 
     @property
     def mean(self) -> float:
-        """The mean of the values alone, of which there must be one."""
+        """Return the mean of the values alone, of which there must be one."""
         return self.total / (1 - self.left)
 
 
@@ -71,8 +71,8 @@ class Ended:
         self._of: dict[Group, Rolling] = {}
 
     def add(self, like: Likeness, prior_s: float, worked_s: float) -> None:
-        """One more job has completed: it worked for `worked_s`, and `prior_s` was said or assumed
-        of it."""
+        """Add one more job that has completed: it worked for `worked_s`, and `prior_s` was said or
+        assumed of it."""
         if not (
             math.isfinite(worked_s) and worked_s >= 0 and math.isfinite(prior_s) and prior_s > 0
         ):
@@ -120,12 +120,12 @@ class History:
         return self._ended.belief_s(_likeness(job), FIRST_GUESS_S)
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
-        """One more to learn from."""
+        """Learn from one more job."""
         self._ended.add(_likeness(job), FIRST_GUESS_S, worked_s)
 
 
 def _groups(like: Likeness) -> Iterator[Group]:
-    """The groups that a job belongs to, the widest first. Jobs without a command are like the
+    """Yield the groups that a job belongs to, the widest first. Jobs without a command are like the
     user's others without."""
     alike = None if like.command is None else similar(like.command) or like.command
     yield "similar", like.user, alike, like.basis

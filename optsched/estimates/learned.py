@@ -67,7 +67,7 @@ class Learned:
         return self._model is not None
 
     def work_s(self, job: Job, now_s: float) -> float:
-        """The prediction of the latest model; before there is one, that of `History`."""
+        """Return the prediction of the latest model; before there is one, that of `History`."""
         features = self._features(job, now_s)
         self._released[job.id] = features
         if self._model is None:
@@ -80,7 +80,7 @@ class Learned:
         return belief_s
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
-        """One more example; at certain numbers of them a new model."""
+        """Learn from one more example; at certain numbers of them a new model."""
         self._history.completed(job, worked_s, now_s)
         for group in _groups(job):
             self._of.setdefault(group, Rolling()).add(worked_s)
@@ -102,7 +102,8 @@ class Learned:
         self._predicted.clear()
 
     def _features(self, job: Job, now_s: float) -> Features:
-        """Nothing that is made from the length of the job, as weights and deadlines often are."""
+        """Return features, none of them made from the length of the job, as weights and deadlines
+        often are."""
         profile = job.profile
         like = None if job.command is None else similar(job.command)
         types = tuple(sorted(name for name, rate in profile.rate.items() if rate > 0))
@@ -123,11 +124,11 @@ class Learned:
         )
 
     def _code(self, kind: str, name: object) -> float:
-        """A number for a name: how many were seen before it."""
+        """Return a number for a name: how many were seen before it."""
         return self._codes.setdefault((kind, name), float(len(self._codes)))
 
     def _past(self, group: Group) -> tuple[float, float]:
-        """Mean and number of the jobs of a group that have completed, coarse."""
+        """Return the mean and number of the jobs of a group that have completed, coarse."""
         rolling = self._of.get(group)
         if rolling is None:
             return UNKNOWN, 0.0
@@ -137,7 +138,7 @@ class Learned:
 
 
 def _groups(job: Job) -> tuple[Group, ...]:
-    """The groups whose earlier jobs the model is told of."""
+    """Return the groups whose earlier jobs the model is told of."""
     user, like = job.user, None if job.command is None else similar(job.command)
     return (
         ("command", user, job.command),
@@ -149,8 +150,8 @@ def _groups(job: Job) -> tuple[Group, ...]:
 
 
 def _one_thread() -> "AbstractContextManager[Any]":
-    """Sums do not depend on the number of cores; and where others are at work, waiting for more
-    threads takes longer than such small models."""
+    """Return a context of one thread. Sums do not depend on the number of cores; and where others
+    are at work, waiting for more threads takes longer than such small models."""
     limited: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="openmp")
     return limited
 

@@ -22,13 +22,13 @@ class Noisy:
         self._seed = seed
 
     def work_s(self, job: Job, now_s: float) -> float:
-        """The work times the job's factor."""
+        """Return the work times the job's factor."""
         return job.work_s * math.exp(self._sigma * NORMAL.inv_cdf(self._level(job.id)))
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
-        """Nothing is learned."""
+        """Learn nothing."""
 
     def _level(self, job_id: str) -> float:
-        """Uniform in (0, 1)."""
+        """Return a level, uniform in (0, 1)."""
         digest = blake2b(f"{self._seed} {job_id}".encode(), digest_size=8).digest()
         return ((int.from_bytes(digest) >> 12) + 0.5) / 2**52

@@ -16,8 +16,8 @@ work to be told from nothing."""
 
 
 def parse(text: str, seed: int = 0) -> Estimates | None:
-    """Fresh estimates of a kind in `KINDS`, for one simulation; None for `oracle`, which knows all.
-    `seed` is that of the noise.
+    """Return fresh estimates of a kind in `KINDS`, for one simulation; None for `oracle`, which
+    knows all. `seed` is that of the noise.
 
     Raises InputError for any other text, and for `learned` where scikit-learn is not installed.
     """

@@ -13,8 +13,8 @@ class Unknown:
     name = "none"
 
     def work_s(self, job: Job, now_s: float) -> float:
-        """The same for all jobs."""
+        """Return the same work for all jobs."""
         return FIRST_GUESS_S
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
-        """Nothing is learned."""
+        """Learn nothing."""

@@ -112,8 +112,8 @@ def everybodys_environment(order: Order, progress: Path) -> dict[str, str]:
 
 
 def told(order: Order, progress: Path) -> dict[str, str]:
-    """Variables that tell a command on every node which attempt it is, and where it reports (see
-    `Order`)."""
+    """Return variables that tell a command on every node which attempt it is, and where it reports
+    (see `Order`)."""
     variables = {
         "OPTSCHED_JOB": order.key.job,
         "OPTSCHED_ATTEMPT": str(order.key.number),

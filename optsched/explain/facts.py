@@ -59,7 +59,7 @@ class Victim:
 
     @property
     def overhead_s(self) -> float:
-        """All seconds its preemption costs."""
+        """Return all seconds its preemption costs."""
         return self.save_s + self.startup_s + self.restore_s + self.lost_s
 
 

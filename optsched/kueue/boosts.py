@@ -54,7 +54,7 @@ def _depths(order: Sequence[Place]) -> list[int]:
 
 
 def _longest_falling(values: Sequence[int]) -> list[int]:
-    """Positions of a longest subsequence that never rises (patience sorting)."""
+    """Return positions of a longest subsequence that never rises (patience sorting)."""
     tops: list[int] = []
     at: list[int] = []
     before: list[int] = [-1] * len(values)

@@ -160,7 +160,7 @@ class _Capacity:
         return quota.nominal + (lent if quota.borrowing is None else min(lent, quota.borrowing))
 
     def cluster(self) -> Cluster:
-        """Flavors as nodes and resources."""
+        """Return Flavors as nodes and resources."""
         nodes, resources = [], {}
         for (pool, (flavor, resource)), amount in self._shared.items():
             if resource == self._site.gpu:
@@ -175,7 +175,7 @@ class _Capacity:
     def job(
         self, one: Workload, weight: float, now_s: float
     ) -> tuple[Job, Running | Suspended | None]:
-        """A Workload as a job, without modes where it cannot run, and what it holds or did
+        """Return a Workload as a job, without modes where it cannot run, and what it holds or did
         before."""
         site = self._site
         queue = site.queues[one.queue]
@@ -275,7 +275,7 @@ class _Capacity:
 def _usage(
     workloads: Iterable[Workload], pools: Mapping[str, str] | None
 ) -> dict[tuple[str, Share], float]:
-    """Quota held by pool, or where there are none by queue."""
+    """Return the quota held by pool, or where there are none by queue."""
     total: dict[tuple[str, Share], float] = defaultdict(float)
     for one in workloads:
         where = one.queue if pools is None else pools.get(one.queue, "")
@@ -296,6 +296,6 @@ def _resource(where: str, share: Share) -> str:
 
 
 def _impatience(one: Workload, left_s: float, now_s: float) -> float:
-    """As of a job that waits in a live cluster: nobody waits for ever."""
+    """Return the impatience of a job that waits in a live cluster: nobody waits for ever."""
     over_s = now_s - one.created_s - one.past_s - PATIENCE_S - PATIENCE_RUNS * left_s
     return float(2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S)))

@@ -51,7 +51,7 @@ class Queue:
 
     @property
     def pool(self) -> str:
-        """Those with which it shares quota."""
+        """Return the pool: those with which it shares quota."""
         return f"queue:{self.name}" if self.cohort is None else f"cohort:{self.cohort}"
 
 
@@ -116,13 +116,13 @@ class Workload:
 
 
 def amount(resource: str, text: str | float) -> float:
-    """A quantity in the units used here. Raises ValueError."""
+    """Return a quantity in the units used here. Raises ValueError."""
     found = quantity(str(text))
     return found / GIB if resource in BYTES or resource.startswith("hugepages-") else found
 
 
 def read_queue(given: Mapping[str, Any]) -> Queue:
-    """A ClusterQueue."""
+    """Read a ClusterQueue."""
     spec = given["spec"]
     preemption = (spec.get("preemption") or {}).get("withinClusterQueue", "Never")
     quotas: dict[Share, Quota] = {}
@@ -157,7 +157,7 @@ def read_queue(given: Mapping[str, Any]) -> Queue:
 
 
 def read_flavor(given: Mapping[str, Any]) -> Flavor:
-    """A ResourceFlavor."""
+    """Read a ResourceFlavor."""
     spec = given.get("spec") or {}
     return Flavor(
         name=given["metadata"]["name"],
@@ -170,7 +170,7 @@ def read_flavor(given: Mapping[str, Any]) -> Flavor:
 def read_workload(
     given: Mapping[str, Any], local_queues: Mapping[tuple[str, str], str]
 ) -> Workload | None:
-    """A Workload; None where it has finished, is not active, or is in no queue. `local_queues`
+    """Read a Workload; None where it has finished, is not active, or is in no queue. `local_queues`
     tells the ClusterQueue of each LocalQueue (namespace, name)."""
     metadata, spec, status = given["metadata"], given["spec"], given.get("status") or {}
     conditions = {
@@ -225,7 +225,8 @@ def _never(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
 
 
 def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[str, float]:
-    """As Kueue worked it out, where it has looked at the Workload already."""
+    """Return what it asks for as Kueue worked it out, where it has looked at the Workload
+    already."""
     considered = {
         one["name"]: one.get("resources") or {} for one in status.get("resourceRequests") or ()
     }

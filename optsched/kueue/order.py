@@ -83,8 +83,8 @@ def worths(instance: Instance, objective: Objective, round_s: float) -> dict[str
 
 
 def _tiers(by_id: Mapping[str, Workload], decided: RoundSolution) -> dict[str, int]:
-    """A running Workload gives way only to one of its own queue: Kueue preempts across queues by
-    rules of its own."""
+    """Return the tiers. A running Workload gives way only to one of its own queue: Kueue preempts
+    across queues by rules of its own."""
     starts = {
         by_id[entry.id].queue for entry in decided.jobs if entry.decision in ("start", "resume")
     }
@@ -101,7 +101,8 @@ def _tiers(by_id: Mapping[str, Workload], decided: RoundSolution) -> dict[str, i
 
 
 def _boosted(pool: Sequence[Ranked], equal: bool) -> list[Ranked]:
-    """`equal`: somebody of the pool may preempt newer ones of the same priority."""
+    """Return the pool in its order, boosted; `equal` says that somebody of it may preempt newer
+    ones of the same priority."""
 
     def effective(one: Ranked) -> int:
         return one.workload.priority + one.workload.boost

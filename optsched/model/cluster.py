@@ -107,22 +107,23 @@ class Cluster(Value):
 
     @cached_property
     def node(self) -> dict[str, Node]:
-        """Node by name."""
+        """Return the nodes by name."""
         return {node.name: node for node in self.nodes}
 
     @cached_property
     def node_order(self) -> dict[str, int]:
-        """Position of each node in `nodes`, by name."""
+        """Return the position of each node in `nodes`, by name."""
         return {node.name: i for i, node in enumerate(self.nodes)}
 
     @cached_property
     def gpu_types(self) -> tuple[str | None, ...]:
-        """GPU types in order of first appearance; `None` stands for GPUs of no named type."""
+        """Return GPU types in order of first appearance; `None` stands for GPUs of no named
+        type."""
         return tuple(dict.fromkeys(node.gpu_type for node in self.nodes if node.gpus > 0))
 
     @cached_property
     def lowest_gpu_price_per_h(self) -> dict[str | None, float]:
-        """The lowest price of a GPU of each type."""
+        """Return the lowest price of a GPU of each type."""
         prices: dict[str | None, float] = {}
         for node in self.nodes:
             if node.gpus:
@@ -136,5 +137,5 @@ class Cluster(Value):
         return sum(node.gpus for node in self.nodes)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Only the fields travel between processes, nothing derived."""
+        """Return the fields alone: nothing derived travels between processes."""
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}

@@ -102,39 +102,39 @@ class Instance(Value):
 
     @cached_property
     def job(self) -> dict[str, Job]:
-        """Job by id."""
+        """Return the jobs by id."""
         return {job.id: job for job in self.jobs}
 
     @cached_property
     def running_job(self) -> dict[str, Running]:
-        """Running entry by job id."""
+        """Return the running entries by job id."""
         return {entry.job: entry for entry in self.running}
 
     @cached_property
     def suspended_job(self) -> dict[str, Suspended]:
-        """Suspended entry by job id."""
+        """Return the suspended entries by job id."""
         return {entry.job: entry for entry in self.suspended}
 
     @cached_property
     def tenant(self) -> dict[str, Tenant]:
-        """Tenant by name."""
+        """Return the tenants by name."""
         return {tenant.name: tenant for tenant in self.tenants}
 
     @cached_property
     def gpu_cap(self) -> dict[str, int]:
-        """For each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones
-        included."""
+        """Return for each tenant with a quota the most GPUs its jobs may hold at once, borrowed
+        ones included."""
         return gpu_caps(self.tenants)
 
     @cached_property
     def quota_pool(self) -> int | None:
-        """The most GPUs that all tenants with a quota may hold together; None where nobody
+        """Return the most GPUs that all tenants with a quota may hold together; None where nobody
         borrows."""
         return quota_pool(self.tenants)
 
     @cached_property
     def attempts(self) -> dict[str, tuple[Failure, ...]]:
-        """The attempts that fail, by job, in order."""
+        """Return the attempts that fail, by job, in order."""
         attempts: dict[str, list[Failure]] = {}
         for failure in self.failures:
             attempts.setdefault(failure.job, []).append(failure)
@@ -142,7 +142,7 @@ class Instance(Value):
 
     @cached_property
     def node_outages(self) -> dict[str, tuple[Outage, ...]]:
-        """The outages of each node that has any."""
+        """Return the outages of each node that has any."""
         outages: dict[str, list[Outage]] = {}
         for outage in self.outages:
             outages.setdefault(outage.node, []).append(outage)
@@ -150,7 +150,7 @@ class Instance(Value):
 
     @cached_property
     def undisturbed(self) -> "Instance":
-        """The instance as those know it who plan: without failures and outages."""
+        """Return the instance as those know it who plan: without failures and outages."""
         return replace(self, failures=(), outages=()) if self.failures or self.outages else self
 
     def release_s(self, job: Job) -> float:
@@ -163,5 +163,5 @@ class Instance(Value):
         return job.work_s if entry is None else entry.remaining_s
 
     def __getstate__(self) -> dict[str, Any]:
-        """Only the fields travel between processes, nothing derived."""
+        """Return the fields alone: nothing derived travels between processes."""
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}

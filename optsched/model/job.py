@@ -34,12 +34,12 @@ class Mode(Value):
 
     @property
     def size(self) -> tuple[int, int, int, int | None]:
-        """GPUs, cores and clock: what a job changes only by a new start."""
+        """Return GPUs, cores and clock: what a job changes only by a new start."""
         return self.gpus, self.cpus_per_gpu, self.cpus, self.clock_mhz
 
     @property
     def unshared(self) -> "Mode":
-        """The same mode on GPUs of its own."""
+        """Return the same mode on GPUs of its own."""
         return replace(self, share_with=None)
 
 
@@ -100,8 +100,8 @@ class Job(Value):
 
     @property
     def work_s(self) -> float:
-        """Reference work of the whole job: `duration_s`, or the run time of the first listed
-        mode."""
+        """Return the reference work of the whole job: `duration_s`, or the run time of the first
+        listed mode."""
         if self.duration_s is not None:
             return self.duration_s
         duration_s = self.modes[0].duration_s
@@ -116,7 +116,8 @@ def first_come(job: Job) -> tuple[float, str]:
 
 
 def gang(job: Job) -> int:
-    """The GPUs a job asks for: the most of an elastic one, those of the first listed mode."""
+    """Return the GPUs a job asks for: the most of an elastic one, those of the first listed
+    mode."""
     if job.modes:
         return job.modes[0].gpus
     return job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus

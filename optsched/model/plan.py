@@ -42,7 +42,7 @@ class JobPlan:
 
     @property
     def completion_s(self) -> float:
-        """The instant at which the job is done."""
+        """Return the instant at which the job is done."""
         return self.segments[-1].end_s
 
 
@@ -64,7 +64,8 @@ class Level:
 
     @property
     def gap(self) -> float | None:
-        """(value - bound) / |value|; None where either is unknown; 0 where they are equal."""
+        """Return (value - bound) / |value|; None where either is unknown; 0 where they are
+        equal."""
         if self.value is None or self.bound is None:
             return None
         if self.value <= self.bound:
@@ -99,7 +100,7 @@ class Solution:
 
     @property
     def deciding(self) -> Level:
-        """The first level whose gap is not closed, or the last."""
+        """Return the first level whose gap is not closed, or the last."""
         for level in self.levels:
             if level.gap is None or level.gap > CLOSED_GAP:
                 return level

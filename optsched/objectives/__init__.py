@@ -62,17 +62,18 @@ class Objective:
 
     @property
     def name(self) -> str:
-        """The objective as it is written on the command line."""
+        """Return the objective as it is written on the command line."""
         return ",".join(map(level_name, self.levels))
 
     @property
     def terms(self) -> Iterator[Term]:
-        """All terms of all levels."""
+        """Yield all terms of all levels."""
         return (term for level in self.levels for _, term in level)
 
     @property
     def is_linear(self) -> bool:
-        """True where it sums costs that are linear in completion, so that urgency is the weight."""
+        """Return whether it sums costs that are linear in completion, so that urgency is the
+        weight."""
         return all(isinstance(term, SumOfJobs) and term.shape is Linear for term in self.terms)
 
     def changes(self, cluster: Cluster) -> bool:

@@ -63,7 +63,7 @@ class Tariff:
 
     @cached_property
     def _columns(self) -> "tuple[NDArray[np.float64], ...]":
-        """Instants, rates, and the cost of a unit held from the first instant to each."""
+        """Return instants, rates, and the cost of a unit held from the first instant to each."""
         import numpy as np
 
         times, rates = np.array(self.times_s), np.array(self.rates)

@@ -7,8 +7,8 @@ from .problem import WHOLE, Array, Problem
 
 
 def arrivals(problem: Problem, load: float, seed: int) -> Array:
-    """The jobs that arrive one by one, as positions in `problem.names`; one may arrive several
-    times.
+    """Return the jobs that arrive one by one, as positions in `problem.names`; one may arrive
+    several times.
 
     All jobs come once in random order, and then jobs drawn at random, with replacement, until one
     asks on each of its GPUs for more than is left to `load` times the GPUs of the cluster; where

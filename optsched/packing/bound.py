@@ -42,8 +42,8 @@ class PackingBound:
 
 
 def upper_bound(problem: Problem, order: Array) -> PackingBound:
-    """The bound for the jobs in `order`, in whichever order they come. Raises OptschedError where
-    the solver fails."""
+    """Return the bound for the jobs in `order`, in whichever order they come. Raises OptschedError
+    where the solver fails."""
     counts = Counter(int(problem.kinds[job]) for job in order)
     classes = node_classes(problem.nodes)
     prices = _Program(problem, classes, counts).solved()

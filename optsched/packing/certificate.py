@@ -43,8 +43,8 @@ def certified_units(
     counts: Mapping[int, int],
     prices: Sequence[ClassPrices],
 ) -> float:
-    """Millionths of GPUs that no rule exceeds for `counts` jobs of each kind, as far as these
-    prices prove it; one set of prices for each class, in the order of `node_classes`. Raises
+    """Return millionths of GPUs that no rule exceeds for `counts` jobs of each kind, as far as
+    these prices prove it; one set of prices for each class, in the order of `node_classes`. Raises
     ValueError for a price below 0 or a missing one."""
     classes = node_classes(nodes)
     if len(prices) != len(classes):
@@ -84,14 +84,14 @@ def certified_units(
 
 
 def best_pattern(per_part: Mapping[int, float]) -> tuple[float, dict[int, int]]:
-    """The most that the parts on one GPU can cost, and how many of each those are."""
+    """Return the most that the parts on one GPU can cost, and how many of each those are."""
     worth, pattern = room_worth(per_part)
     return worth[GRID], pattern
 
 
 def room_worth(per_part: Mapping[int, float]) -> tuple[list[float], dict[int, int]]:
-    """The most that parts cost which fit together into each thousandth of a GPU, and those of a
-    whole GPU."""
+    """Return the most that parts cost which fit together into each thousandth of a GPU, and those
+    of a whole GPU."""
     best, last = [0.0] * (GRID + 1), [0] * (GRID + 1)
     sizes = [
         (size_on_grid(part), part, price) for part, price in sorted(per_part.items()) if price > 0
@@ -113,5 +113,5 @@ def room_worth(per_part: Mapping[int, float]) -> tuple[list[float], dict[int, in
 
 
 def size_on_grid(part: int) -> int:
-    """A part in thousandths of a GPU, rounded down, at least one."""
+    """Return a part in thousandths of a GPU, rounded down, at least one."""
     return max(1, part * GRID // WHOLE)

@@ -152,8 +152,8 @@ def pack(problem: Problem, order: Array, rule: Rule, seed: int) -> Packing:
 
 
 def allocated_at(packing: Packing, total_units: int, percent: int) -> float | None:
-    """GPUs allocated, in per cent of all, when `percent` of them have been asked for: the mean over
-    the arrivals at which the demand rounds to that, as published; None where there is no such
-    arrival."""
+    """Return GPUs allocated, in per cent of all, when `percent` of them have been asked for: the
+    mean over the arrivals at which the demand rounds to that, as published; None where there is no
+    such arrival."""
     here = np.rint(packing.arrived_units / total_units * 100) == percent
     return float(packing.units[here].mean() / total_units * 100) if here.any() else None

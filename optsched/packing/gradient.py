@@ -43,15 +43,15 @@ class Gradient(Rule):
 
     @abstractmethod
     def loss(self, cpus: Array, left: Array, gpu_type: str | None) -> Array:
-        """GPU units lost on nodes with `cpus` cores and `left` of each GPU (rows)."""
+        """Return GPU units lost on nodes with `cpus` cores and `left` of each GPU (rows)."""
 
     @abstractmethod
     def points(self, growth: Array) -> Array:
-        """Scores, whole numbers, for the growth of the loss."""
+        """Return scores, whole numbers, for the growth of the loss."""
 
     def fragments(self, cpus: Array, left: Array, gpu_type: str | None) -> Array:
-        """The measure of FGD: what is left of GPUs that are too small for a typical job, and all
-        that is left of a node where it does not fit, in the mean over typical jobs."""
+        """Return the measure of FGD: what is left of GPUs that are too small for a typical job, and
+        all that is left of a node where it does not fit, in the mean over typical jobs."""
         each = self.typical_each
         large = left[:, :, None] >= each  # node, GPU, typical job
         fits = (
@@ -78,8 +78,8 @@ class Gradient(Rule):
         return self.known[key]
 
     def _scored(self, room: Room, node: int, left: list[int]) -> tuple[Array, dict[int, int]]:
-        """Scores of all kinds, and what is left of the GPU that each part would take, by groups of
-        kinds."""
+        """Return scores of all kinds, and what is left of the GPU that each part would take, by
+        groups of kinds."""
         scores, taken = np.full(len(self.groups), LEAST), dict[int, int]()
         after, cpus, whose = [], [], []
         # A node with more memory in the same state serves more kinds, so that memory is not looked
@@ -110,8 +110,8 @@ class Gradient(Rule):
 
 
 def typical_requests(problem: Problem) -> dict[Ask, float]:
-    """The most frequent requests, which together make up POPULARITY of the jobs, with their shares
-    of these."""
+    """Return the most frequent requests, which together make up POPULARITY of the jobs, with their
+    shares of these."""
     counted: defaultdict[Ask, float] = defaultdict(float)
     for kind, share in enumerate(problem.shares):
         request = problem.requests[kind]

@@ -36,7 +36,7 @@ class Request:
 
     @property
     def gpu_units(self) -> int:
-        """Millionths of GPUs in all."""
+        """Return the millionths of GPUs in all."""
         return self.part or self.gpus * WHOLE
 
     def allows(self, node: "Node | NodeClass") -> bool:
@@ -96,12 +96,12 @@ class Problem:
 
     @cached_property
     def gpu_units(self) -> int:
-        """All GPUs, in millionths."""
+        """Return all GPUs, in millionths."""
         return WHOLE * sum(node.gpus for node in self.nodes)
 
     @cached_property
     def asks(self) -> Asks:
-        """The requests as arrays."""
+        """Return the requests as arrays."""
         rows = [
             (
                 request.cpus,
@@ -116,13 +116,13 @@ class Problem:
 
     @property
     def job_units(self) -> Array:
-        """Millionths of GPUs that each job asks for."""
+        """Return millionths of GPUs that each job asks for."""
         units: Array = self.asks.units[self.kinds]
         return units
 
     @cached_property
     def shares(self) -> Array:
-        """The share of each kind among the jobs."""
+        """Return the share of each kind among the jobs."""
         shares: Array = np.bincount(self.kinds, minlength=len(self.requests)) / len(self.kinds)
         return shares
 

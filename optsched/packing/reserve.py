@@ -31,7 +31,7 @@ class Reserve:
         self.came = 0
 
     def changed(self, room: Room) -> list[int]:
-        """Told of an arrival: the nodes that have come into the reserve or left it."""
+        """Take note of an arrival; return the nodes that have come into the reserve or left it."""
         self.came += 1
         if self.came % EVERY != 1 or not self.sizes:
             return []

@@ -39,7 +39,7 @@ def gap_percent(point: Point) -> float | None:
 
 
 def points(problem: Problem, packing: Packing, bounds: bool) -> list[Point]:
-    """The published loads that were reached, and the last one if it is another."""
+    """Return the published loads that were reached, and the last one if it is another."""
     total = problem.gpu_units
     reached = np.rint(packing.arrived_units / total * 100)
     last = reached[-1:].astype(int).tolist()
@@ -60,7 +60,7 @@ def points(problem: Problem, packing: Packing, bounds: bool) -> list[Point]:
 
 
 def placements(problem: Problem, packing: Packing) -> list[Placement]:
-    """Every arrival with where it went."""
+    """Return every arrival with where it went."""
     return [
         (problem.names[job], problem.nodes[node].name if node >= 0 else None, gpus)
         for job, node, gpus in zip(packing.order, packing.node, packing.gpus, strict=True)

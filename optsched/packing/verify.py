@@ -72,7 +72,7 @@ def _ask(job: Job) -> str:
 
 
 def _part(job: Job) -> Fraction:
-    """The part of each of its GPUs that a job takes."""
+    """Return the part of each of its GPUs that a job takes."""
     sharing = job.profile.sharing
     if job.gpus == 1 and sharing is not None and sharing.duty is not None:
         return min(Fraction(1), Fraction(round(sharing.duty * 1_000_000), 1_000_000))
@@ -80,7 +80,7 @@ def _part(job: Job) -> Fraction:
 
 
 def _demand(job: Job) -> tuple[int, int]:
-    """Cores and KiB."""
+    """Return the cores and KiB."""
     if job.gpus == 0:
         return job.cpus, _kib(job.memory_gib) or 0
     assert isinstance(job.gpus, int)

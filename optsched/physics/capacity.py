@@ -34,7 +34,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The capacity as people call it."""
+        """Return the capacity as people call it."""
         if self.kind == "resource":
             return str(self.of)
         if self.kind == "budget":
@@ -150,12 +150,13 @@ class Capacity:
 
 
 def kind(node: Node) -> tuple[object, ...]:
-    """Equal for nodes that serve the same jobs, however much of it they have."""
+    """Return a key that is equal for nodes that serve the same jobs, however much of it they
+    have."""
     return node.gpu_type, node.gpu_memory_gib, node.gpus > 0, node.labels
 
 
 def alike(node: Node) -> tuple[object, ...]:
-    """Equal for nodes that can hold the same of every job."""
+    """Return a key that is equal for nodes that can hold the same of every job."""
     return kind(node), node.gpus, node.cpus, node.memory_gib
 
 
@@ -169,7 +170,8 @@ def serves(node: Node, job: Job, mode: Mode) -> bool:
 
 
 def asks(job: Job) -> tuple[object, ...]:
-    """Equal for jobs that ask the same of nodes, and of other jobs there, in equal modes."""
+    """Return a key that is equal for jobs that ask the same of nodes, and of other jobs there, in
+    equal modes."""
     near = job.labels, job.affinity, job.anti_affinity
     profile = job.profile
     return (
@@ -266,7 +268,7 @@ class Domains:
         return new
 
     def take(self, ties: Ties | None, nodes: Sequence[int], sign: int = 1) -> None:
-        """A job comes to these nodes, or leaves them where `sign` is -1."""
+        """Take what a job holds of these nodes, or give it back where `sign` is -1."""
         if ties is None:
             return
         if ties.gbps and self._reserved:

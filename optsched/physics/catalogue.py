@@ -56,12 +56,12 @@ class Catalogue:
 
     @cached_property
     def capacity(self) -> Capacity:
-        """The table of capacities of the cluster and its tenants."""
+        """Return the table of capacities of the cluster and its tenants."""
         return Capacity(self.cluster, self.tenants)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the nodes in order of first appearance."""
+        """Return the shapes of the nodes in order of first appearance."""
         return tuple(
             Shape(
                 node=nodes[0],

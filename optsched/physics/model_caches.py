@@ -52,7 +52,7 @@ class ModelCaches:
         return fetch_s
 
     def start(self, index: int, job: Job, placement: Placement, begin_s: float) -> None:
-        """Job number `index` starts: its model enters the caches of its nodes."""
+        """Start job number `index`: its model enters the caches of its nodes."""
         profile = job.profile
         if not profile.fetch_s:
             return
@@ -65,7 +65,7 @@ class ModelCaches:
                 )
 
     def clear(self, node: str) -> None:
-        """The node is lost, with all that it held."""
+        """Lose the node, with all that it held."""
         self._held[node].clear()
         self._entering.pop(node, None)
 

@@ -103,8 +103,8 @@ def totals(instance: Instance, plan: Plan, chart: Chart) -> Totals:
 
 
 def level_unit(name: str) -> str:
-    """Unit of one level of an objective, named as in a solution; empty where its terms differ in
-    unit."""
+    """Return the unit of one level of an objective, named as in a solution; empty where its terms
+    differ in unit."""
     units = {term.unit for level in parse(name).levels for _, term in level}
     return units.pop() if len(units) == 1 else ""
 
@@ -126,7 +126,7 @@ ROUNDING = 1e-6
 
 
 def percent(share: float | None) -> str:
-    """0.0123 as `1.23 %`; an exact zero is `0 %`."""
+    """Return 0.0123 as `1.23 %`; an exact zero is `0 %`."""
     if share is None:
         return "unknown"
     if abs(share) < ROUNDING:

@@ -145,7 +145,8 @@ def _lay_out(
 
 
 def _shapes(drawn: Chart, groups: list[NodeGroup], row_px: float) -> list[dict[str, Any]]:
-    """Bands that tell nodes apart, lines between GPUs where there is room, and the line of now."""
+    """Return bands that tell nodes apart, lines between GPUs where there is room, and the line of
+    now."""
     across = {"xref": "paper", "x0": 0, "x1": 1, "layer": "below"}
     shapes: list[dict[str, Any]] = []
     for i, group in enumerate(groups):

@@ -100,8 +100,8 @@ def _add_pieces(pieces: dict[str | None, list[_Piece]], job: int, s: int, segmen
 
 
 def _in_order(pieces: list[_Piece]) -> list[_Piece]:
-    """By start; at the same instant first segments come first, so that what runs on keeps its
-    lanes."""
+    """Return pieces by start; at the same instant first segments come first, so that what runs on
+    keeps its lanes."""
     return sorted(pieces, key=lambda piece: (piece.start_s, piece.later, piece.job, piece.s))
 
 
@@ -165,7 +165,7 @@ def _pick(gpus: int, taken: set[int], count: int) -> list[int]:
 
 
 def _runs(lanes: list[int]) -> list[tuple[int, int]]:
-    """First lane and length of each run of neighbours in a sorted list."""
+    """Return the first lane and length of each run of neighbours in a sorted list."""
     runs: list[tuple[int, int]] = []
     for lane in lanes:
         if runs and runs[-1][0] + runs[-1][1] == lane:
@@ -178,8 +178,8 @@ def _runs(lanes: list[int]) -> list[tuple[int, int]]:
 def _add_cpu_lanes(
     rows: list[Row], blocks: list[Block], node: str | None, pieces: list[_Piece]
 ) -> None:
-    """As many lanes as there are jobs without GPUs at once; each keeps its own or takes the first
-    free."""
+    """Add as many lanes as there are jobs without GPUs at once; each keeps its own or takes the
+    first free."""
     first, ends, own = len(rows), list[float](), dict[int, int]()
     for piece in _in_order(pieces):
         if piece.gpus:

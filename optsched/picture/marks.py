@@ -20,7 +20,7 @@ HATCH = {"past": "", "work": "", "setup": "/", "save": "x"}
 def add_bars(
     fig: Any, instance: Instance, drawn: Chart, facts: list[JobFacts], unit: TimeUnit, kind: Kind
 ) -> None:
-    """One trace for each kind of bar, however many jobs there are."""
+    """Add one trace for each kind of bar, however many jobs there are."""
     bars = [bar for bar in drawn.bars if bar.kind == kind]
     if not bars:
         return
@@ -99,7 +99,7 @@ def _when(at_s: float) -> str:
 
 
 def add_pauses(fig: Any, drawn: Chart, facts: list[JobFacts], unit: TimeUnit) -> None:
-    """A dotted line from where a preempted job stopped to where it comes back, with a mark at
+    """Add a dotted line from where a preempted job stopped to where it comes back, with a mark at
     either end."""
     if not drawn.pauses:
         return

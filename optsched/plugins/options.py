@@ -387,7 +387,7 @@ def read_table(
 
 
 def _inner_names(declared: type[PluginOptions]) -> Iterator[str]:
-    """Names in the tables within a table."""
+    """Yield names in the tables within a table."""
     for option in described(declared):
         base, _, _ = _taken_apart(option.hint)
         for part in get_args(base):

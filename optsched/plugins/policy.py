@@ -39,7 +39,7 @@ class Source:
 
     @property
     def cite(self) -> str:
-        """The publication in one line."""
+        """Return the publication in one line."""
         link = f" {self.link}" if self.link else ""
         return f"{self.authors}. {self.title}. {self.venue}, {self.year}.{link}"
 
@@ -94,6 +94,6 @@ class Policy(Protocol):
     title: str
 
     def decide(self, world: "World") -> None:
-        """Called after all events of one instant, or in fixed rounds of one round: call
+        """Decide after all events of one instant, or in fixed rounds of one round: call
         `world.start`, `world.start_sharing` and `world.preempt` as the rule says."""
         ...

@@ -18,7 +18,7 @@ job."""
 
 
 def ignore(*_: Any) -> None:
-    """A callback for those who do not listen."""
+    """Ignore a report, for those who do not listen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,8 @@ def _step_s(progress: Progress) -> float | None:
 
 
 def _startup_s(seen: Observation) -> float | None:
-    """From the start of the attempt to that of its first step, without the restore."""
+    """Return the time from the start of the attempt to that of its first step, without the
+    restore."""
     progress = seen.progress
     if progress is None or progress.began_s is None or seen.started_s is None:
         return None

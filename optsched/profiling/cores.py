@@ -46,7 +46,8 @@ class CoreSweep:
 
 
 def plateau(measured: Mapping[int, Sequence[float]]) -> CoreSweep:
-    """The smallest core count on the plateau, from steps per second of each count in each repeat.
+    """Return the smallest core count on the plateau, from steps per second of each count in each
+    repeat.
 
     The host may be slower in one repeat than in another: each rate is divided by the median of its
     repeat, as in the first step of median polish (Tukey, Exploratory Data Analysis, 1977, chapter

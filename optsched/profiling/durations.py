@@ -42,7 +42,7 @@ class Durations:
             self.add(job)
 
     def add(self, past: Past) -> None:
-        """One more job has completed, the latest one."""
+        """Add one more job that has completed, the latest one."""
         like = Likeness(user=past.user, command=past.command, gpus=past.gpus, basis=past.basis)
         self._ended.add(like, past.prior_s, past.work_s)
 
@@ -55,7 +55,8 @@ class Durations:
         prior_s: float = FIRST_GUESS_S,
         basis: str | None = None,
     ) -> WorkEstimate:
-        """The work of a job that has just been submitted, of which `prior_s` is said or assumed."""
+        """Return the work of a job that has just been submitted, of which `prior_s` is said or
+        assumed."""
         like = Likeness(user=user, command=command, gpus=gpus, basis=basis)
         alike, same = self._ended.jobs(like)
         if not alike:

@@ -32,7 +32,7 @@ class Estimate:
 
 
 def estimate(user: str | None, command: str | None, stored: Iterable[Stored]) -> Estimate:
-    """The profile of a job of which nothing is known but who runs what.
+    """Return the profile of a job of which nothing is known but who runs what.
 
     Each field by itself is taken from the profiles most like the job in which it is known: those of
     the same user and command; then a similar command (other numbers, dates, hashes); then the same

@@ -26,8 +26,8 @@ class Steps:
     first_step: int
 
     def startup_s(self, started_s: float) -> float | None:
-        """From exec to the beginning of the first step, its warm-up included: the time of the first
-        mark less what its steps take later."""
+        """Return the time from exec to the beginning of the first step, its warm-up included: the
+        time of the first mark less what its steps take later."""
         done = [mark for mark in self.marks if mark[1] > self.first_step]
         if not done:
             return None

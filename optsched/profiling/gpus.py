@@ -35,7 +35,7 @@ class Gpus:
     in_use: tuple[str, ...]
 
     def sample(self, at_s: float) -> list[GpuSample]:
-        """A look at each GPU; one that does not answer is left out."""
+        """Look at each GPU; one that does not answer is left out."""
         samples = []
         for i, handle in enumerate(self.handles):
             with contextlib.suppress(self.nvml.NVMLError):
@@ -53,8 +53,8 @@ class Gpus:
 
 
 def open_gpus(count: int) -> Gpus | None:
-    """The first `count` GPUs of CUDA_VISIBLE_DEVICES, or of this host, idle ones first. None where
-    there is no NVML or no GPU at all. Raises InputError where there are fewer."""
+    """Return the first `count` GPUs of CUDA_VISIBLE_DEVICES, or of this host, idle ones first. None
+    where there is no NVML or no GPU at all. Raises InputError where there are fewer."""
     if count == 0:
         return None
     try:

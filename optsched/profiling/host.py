@@ -24,7 +24,7 @@ class HostSample:
 
 
 def sample(root: Any, at_s: float) -> tuple[HostSample, int] | None:
-    """A look at the tree of `root`, a psutil.Process, and the largest peak that the kernel kept of
+    """Look at the tree of `root`, a psutil.Process, and the largest peak that the kernel kept of
     one process; None when it has ended."""
     import psutil
 
@@ -55,15 +55,15 @@ def end_group(pid: int) -> None:
 
 
 def usable_cores() -> list[int]:
-    """The cores that this process may use, as many as its CPU quota allows."""
+    """Return the cores that this process may use, as many as its CPU quota allows."""
     cores = sorted(os.sched_getaffinity(0))
     quota = _cpu_quota()
     return cores if quota is None else cores[: max(1, int(quota))]
 
 
 def _cpu_quota() -> float | None:
-    """Cores that the control group of a container allows, None for no limit or where it cannot be
-    read."""
+    """Return the cores that the control group of a container allows, None for no limit or where it
+    cannot be read."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)

@@ -21,8 +21,8 @@ TIMES = {"checkpoint_s": "stop_s", "restore_s": "restore_s", "startup_s": "start
 
 
 def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[str, str]]:
-    """The profile after these runs, oldest first, and for each field that a run measured how it
-    came about.
+    """Return the profile after these runs, oldest first, and for each field that a run measured how
+    it came about.
 
     Times are the median of the latest `LATEST` runs that measured them. `checkpoint_s` is from
     SIGTERM to the end, because so long a preemption holds the GPUs; a command that never saved when
@@ -66,7 +66,7 @@ def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[s
 
 
 def gpu_memory_need_gib(measured: Measured) -> float | None:
-    """The peak with headroom, at most what the GPU has; None where it was not measured."""
+    """Return the peak with headroom, at most what the GPU has; None where it was not measured."""
     peak = (
         measured.gpu_memory_gib
         if measured.gpu_memory_gib is not None
@@ -83,21 +83,21 @@ def gpu_memory_need_gib(measured: Measured) -> float | None:
 
 
 def memory_need_gib(measured: Measured) -> float | None:
-    """The peak of host memory for each GPU with headroom; None where it was not measured, or there
-    is no GPU."""
+    """Return the peak of host memory for each GPU with headroom; None where it was not measured, or
+    there is no GPU."""
     if measured.memory_gib is None or measured.gpus == 0:
         return None
     return with_headroom(measured.memory_gib / measured.gpus)
 
 
 def with_headroom(peak_gib: float) -> float:
-    """A peak and `HEADROOM` of it, rounded up to hundredths."""
+    """Return a peak and `HEADROOM` of it, rounded up to hundredths."""
     return math.ceil(peak_gib * (1 + HEADROOM) * 100 - 1e-6) / 100
 
 
 def _rates(profile: Profile, runs: Sequence[Measured]) -> dict[str, float]:
-    """The table with measured types put in proportion to one that is measured as well: the one
-    nearest to rate 1."""
+    """Return the table with measured types put in proportion to one that is measured as well: the
+    one nearest to rate 1."""
     rates = dict(profile.rate)
     times = step_times(runs)
     by_size: dict[tuple[int, int | None], dict[str, float]] = {}
@@ -120,7 +120,8 @@ def _rates(profile: Profile, runs: Sequence[Measured]) -> dict[str, float]:
 
 
 def step_times(runs: Sequence[Measured]) -> dict[tuple[str | None, int, int | None], float]:
-    """Seconds a step by GPU type, GPUs and cores: the median of the latest runs of each."""
+    """Return the seconds a step by GPU type, GPUs and cores: the median of the latest runs of
+    each."""
     values: dict[tuple[str | None, int, int | None], list[float]] = {}
     for run in runs:
         if run.step_s is not None:

@@ -13,8 +13,8 @@ RUNNERS = re.compile(
 
 
 def program(command: str) -> str | None:
-    """The script, module or program that a command line runs, whatever runs it: `train.py` of
-    `env A=1 python -u train.py --lr 1`; None where that cannot be told."""
+    """Return the script, module or program that a command line runs, whatever runs it: `train.py`
+    of `env A=1 python -u train.py --lr 1`; None where that cannot be told."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -31,9 +31,9 @@ def program(command: str) -> str | None:
 
 
 def name_of(user: str | None, command: str) -> str:
-    """The name under which runs of a user's command are kept in a store: those of commands that
-    differ in numbers, dates and hashes only (seeds, folders of results) share it. Readable first,
-    unique by the hash at the end."""
+    """Return the name under which runs of a user's command are kept in a store: those of commands
+    that differ in numbers, dates and hashes only (seeds, folders of results) share it. Readable
+    first, unique by the hash at the end."""
     known = f"{user}\n{similar(command) or command}"
     words = (
         re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-")[:30]

@@ -10,7 +10,8 @@ TITLE = 64
 
 
 def bars(sweep: CoreSweep) -> list[str]:
-    """A bar for each count, as long as its rate; the smallest count on the plateau is marked."""
+    """Return a bar for each count, as long as its rate; the smallest count on the plateau is
+    marked."""
     wide = len(str(sweep.counts[-1].cpus_per_gpu))
     lines = []
     for count in sweep.counts:

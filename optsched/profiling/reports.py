@@ -40,7 +40,7 @@ def read_hook(folder: Path) -> HookReport | None:
 
 
 def steps_of_hook(folder: Path) -> int:
-    """The steps that any one process has reported so far."""
+    """Return the steps that any one process has reported so far."""
     return max((len(_report(path).marks) for path in folder.glob("*.jsonl")), default=0)
 
 

@@ -24,8 +24,8 @@ class Result:
 
 
 def result(measured: Measured, cores: CoreSweep | None = None, name: str | None = None) -> Result:
-    """Measurements with their profile; `name` is that of the profile. A CPU-only command has no
-    cores per GPU."""
+    """Return measurements with their profile; `name` is that of the profile. A CPU-only command has
+    no cores per GPU."""
     table = {}
     if cores is not None and measured.gpus:
         table = {count.cpus_per_gpu: round(count.rate, 4) for count in cores.counts}
@@ -34,7 +34,7 @@ def result(measured: Measured, cores: CoreSweep | None = None, name: str | None 
 
 
 def result_object(outcome: Result) -> dict[str, Any]:
-    """The object of the file: numbers to six digits, defaults left out."""
+    """Return the object of the file: numbers to six digits, defaults left out."""
     shown = plain(outcome)
     return {
         "format": RESULT_FORMAT,
@@ -45,12 +45,12 @@ def result_object(outcome: Result) -> dict[str, Any]:
 
 
 def dump_result(outcome: Result) -> str:
-    """The file's text."""
+    """Return the file's text."""
     return json.dumps(result_object(outcome), indent=2) + "\n"
 
 
 def six_digits(value: Any) -> Any:
-    """Floats of JSON values as people can read them; times of day keep milliseconds."""
+    """Return floats of JSON values as people can read them; times of day keep milliseconds."""
     if isinstance(value, float):
         return round(value, 3) if abs(value) >= 1e6 else float(f"{value:.6g}")
     if isinstance(value, dict):

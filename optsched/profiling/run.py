@@ -76,7 +76,7 @@ class Watched:
 
     @property
     def until_s(self) -> float:
-        """The time until which it ran undisturbed."""
+        """Return the time until which it ran undisturbed."""
         return self.ended_s if self.asked_s is None else self.asked_s
 
     @property
@@ -219,7 +219,7 @@ def _start(setting: Setting, environment: dict[str, str], output: Any) -> "subpr
 
 @contextlib.contextmanager
 def _ended(pid: int) -> Iterator[Any]:
-    """A poll object that is ready once the process has ended."""
+    """Yield a poll object that is ready once the process has ended."""
     descriptor = os.pidfd_open(pid)
     try:
         poll = select.poll()
@@ -230,8 +230,8 @@ def _ended(pid: int) -> Iterator[Any]:
 
 
 def _written_since(folder: Path, since_s: float) -> int | None:
-    """Bytes of the files written since a Unix time; None where there are none. What was written
-    before is an earlier checkpoint."""
+    """Return bytes of the files written since a Unix time; None where there are none. What was
+    written before is an earlier checkpoint."""
     sizes = []
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):

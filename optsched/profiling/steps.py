@@ -32,8 +32,8 @@ class StepTimes:
 
 
 def step_times(marks: Sequence[Mark]) -> StepTimes | None:
-    """Step times after the warm-up; None where there are not two marks. Marks that go back are left
-    out."""
+    """Return step times after the warm-up; None where there are not two marks. Marks that go back
+    are left out."""
     rising: list[Mark] = []
     for mark in marks:
         if not rising or (mark[1] > rising[-1][1] and mark[0] > rising[-1][0]):
@@ -63,8 +63,8 @@ def step_times(marks: Sequence[Mark]) -> StepTimes | None:
 
 
 def quantile(weighted: Sequence[tuple[float, int]], level: float) -> float:
-    """The smallest value that at least a share `level` of the weight does not exceed, of sorted
-    (value, weight)."""
+    """Return the smallest value that at least a share `level` of the weight does not exceed, of
+    sorted (value, weight)."""
     wanted = level * sum(weight for _, weight in weighted)
     reached = 0
     for value, weight in weighted:

@@ -69,7 +69,7 @@ class Stored:
 
     @property
     def version(self) -> int:
-        """The number of the present version."""
+        """Return the number of the present version."""
         return self.versions[-1].version
 
 
@@ -89,15 +89,15 @@ class Store:
             )
 
     def names(self) -> list[str]:
-        """The names of the profiles, sorted; none where there is no folder yet."""
+        """Return the names of the profiles, sorted; none where there is no folder yet."""
         if not self.folder.is_dir():
             return []
         files = (path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}"))
         return sorted(name for name in files if NAME.fullmatch(name))
 
     def read(self, name: str) -> Stored:
-        """The profile of a name; one whose `profile` was edited in the file gets a version that
-        says so, which the next change writes. Raises InputError where there is none, or naming
+        """Return the profile of a name; one whose `profile` was edited in the file gets a version
+        that says so, which the next change writes. Raises InputError where there is none, or naming
         every fault of the file."""
         check_name(name)
         path = self._path(name)
@@ -118,8 +118,8 @@ class Store:
         return self._change(name, LEARNED + attempt, measured, None)
 
     def note(self, name: str, measured: Measured, attempt: str) -> None:
-        """As `learn`, for a run of many: what is read is the same, but a large file is not written
-        for each of them. Raises InputError."""
+        """Learn as `learn` does, for a run of many: what is read is the same, but a large file is
+        not written for each of them. Raises InputError."""
         check_name(name)
         path, run = self._path(name), Run(source=LEARNED + attempt, measured=measured)
         try:
@@ -212,8 +212,8 @@ def check_name(name: str) -> None:
 
 
 def dump_stored(stored: Stored) -> str:
-    """The file's text: the present profile over several lines, to be edited; each version and run
-    on one."""
+    """Return the file's text: the present profile over several lines, to be edited; each version
+    and run on one."""
     shown: dict[str, Any] = {"format": STORE_FORMAT, **plain(stored)}
     shown["versions"] = [json.dumps(version) for version in shown.get("versions", [])]
     shown["runs"] = [dump_run(run) for run in stored.runs]
@@ -229,7 +229,7 @@ def dump_stored(stored: Stored) -> str:
 
 
 def dump_run(run: Run) -> str:
-    """A run as one line."""
+    """Return a run as one line."""
     shown = plain(run)
     return json.dumps({**shown, "measured": six_digits(shown["measured"])})
 

@@ -38,7 +38,7 @@ def build(
     around: Sequence[tuple[Job, Running]] = (),
     deadline: Deadline = NEVER,
 ) -> RoundModel:
-    """The round model of a checked instance at `now_s`.
+    """Return the round model of a checked instance at `now_s`.
 
     `round_s` is the time until jobs are looked at again. With `refill`, GPUs that come free in
     between are given to others at once (decisions are made at events); without, they stay idle (see
@@ -251,7 +251,7 @@ def _pays(facts: Facts, options: Options) -> Bools:
 
 
 def _charge_guests(facts: Facts, patterns: Patterns, options: Options) -> None:
-    """A job that keeps its GPUs is worth what it is alone; whoever shares them is charged with the
+    """Count a job that keeps its GPUs as what it is alone; charge whoever shares them with the
     difference, by the ratio of the times to completion. Changes values, and `host` for jobs that
     share already."""
     value, first, swap_s = options.value, options.first, options.swap_s

@@ -117,8 +117,8 @@ class _Formulation:
         self._high.append(high)
 
     def one_option_a_job(self, must_run: Ints) -> None:
-        """At most one; exactly one of jobs that must run, of which only what is better than the
-        least of them counts: then the solver sees what is at stake."""
+        """Allow at most one; exactly one of jobs that must run, of which only what is better than
+        the least of them counts: then the solver sees what is at stake."""
         options = self._model.options
         jobs, row = np.unique(options.job[self._options], return_inverse=True)
         needs = self._model.must[jobs] | np.isin(jobs, must_run)
@@ -132,8 +132,8 @@ class _Formulation:
         self._offset += float(least.sum())
 
     def capacities(self) -> None:
-        """GPUs, cores, memory, resources, budgets and quotas; and slots, less those on nodes where
-        running jobs sit (see `slots`)."""
+        """Limit GPUs, cores, memory, resources, budgets and quotas; and slots, less those on nodes
+        where running jobs sit (see `slots`)."""
         model, rows = self._model, self._model.rows
         left = rows.capacity - model.usage(self._taken)
         self._free = self._nodes_left()
@@ -190,10 +190,10 @@ class _Formulation:
         )
 
     def slots(self) -> None:
-        """On a node n of G GPUs with kept jobs of u GPUs, q[n, s] slots of s GPUs are left, s q +
-        sum u keep <= G. Where G and every u are multiples of s this is linear in keep and needs no
-        q; else there is a row for each kept job alone, q + (floor(G / s) - floor((G - u) / s)) keep
-        <= floor(G / s), which the linear relaxation needs."""
+        """Limit slots. On a node n of G GPUs with kept jobs of u GPUs, q[n, s] slots of s GPUs are
+        left, s q + sum u keep <= G. Where G and every u are multiples of s this is linear in keep
+        and needs no q; else there is a row for each kept job alone, q + (floor(G / s) - floor((G -
+        u) / s)) keep <= floor(G / s), which the linear relaxation needs."""
         for r, limit in enumerate(self._model.rows.limits):
             if limit.what == "slots":
                 for n in self._members(r):
@@ -216,8 +216,8 @@ class _Formulation:
             self._row(f"node_{name}_with_{column}", most, [(q, 1.0), (column, broken)])
 
     def sharing(self) -> None:
-        """Who shares the GPUs of another job needs it to be kept, and is its only guest; who stays
-        alone needs it to leave."""
+        """Add the rows of sharing. Who shares the GPUs of another job needs it to be kept, and is
+        its only guest; who stays alone needs it to leave."""
         options, own = self._model.options, self._options
         guests: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for o in own[options.host[own] >= 0].tolist():

@@ -154,7 +154,7 @@ def _faults(parsed: RoundFile) -> Iterator[Fault]:
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema of round files."""
+    """Return the JSON Schema of round files."""
     return schema_of(RoundFile, "optsched round file", NOUNS)
 
 

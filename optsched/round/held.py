@@ -76,12 +76,12 @@ class Held:
 
     @property
     def node_class(self) -> Ints:
-        """The class of each entry's node."""
+        """Return the class of each entry's node."""
         return self.class_of[self.node]
 
     @cached_property
     def parts(self) -> list[list[Part]]:
-        """The entries of each hold."""
+        """Return the entries of each hold."""
         parts: list[list[Part]] = [[] for _ in self.holds]
         columns = (self.owner, self.node, self.gpus, self.cpus, self.memory_gib)
         for owner, *part in zip(*(column.tolist() for column in columns), strict=True):

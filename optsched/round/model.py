@@ -142,12 +142,13 @@ class Rows:
 
     @cached_property
     def capacity(self) -> Floats:
-        """The capacity of each row."""
+        """Return the capacity of each row."""
         return np.array([limit.capacity for limit in self.limits], dtype=float)
 
     @cached_property
     def shared(self) -> dict[int, list[tuple[int, float]]]:
-        """The demands of patterns on rows that are not of nodes, as (row, amount) by pattern."""
+        """Return the demands of patterns on rows that are not of nodes, as (row, amount) by
+        pattern."""
         shared = np.array([limit.what not in NODE_ROWS for limit in self.limits], dtype=bool)
         takes: dict[int, list[tuple[int, float]]] = {}
         for k in np.flatnonzero(shared[self.row]).tolist():
@@ -239,12 +240,13 @@ class RoundModel:
 
     @cached_property
     def kept_number(self) -> dict[int, int]:
-        """The position of each running job among them."""
+        """Return the position of each running job among them."""
         return {j: k for k, j in enumerate(self.patterns.kept.tolist())}
 
     @cached_property
     def alone(self) -> float:
-        """The value of all jobs if each had the cluster for itself: no round is worth more."""
+        """Return the value of all jobs if each had the cluster for itself: no round is worth
+        more."""
         return float(self.best_reduced(self.options.value).sum())
 
     def bound(self, prices: Floats) -> float:

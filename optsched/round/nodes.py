@@ -131,7 +131,7 @@ class Nodes:
         self.full.clear()
 
     def most_together(self) -> list[int]:
-        """The most GPUs free on one node, by class."""
+        """Return the most GPUs free on one node, by class."""
         return [
             max((g for g, nodes in enumerate(buckets) if nodes), default=0)
             for buckets in self._buckets
@@ -204,7 +204,7 @@ class Nodes:
         return self._spread(pattern, job, [n for n in range(len(self.gpus)) if not closed >> n & 1])
 
     def _in_a_rack(self, pattern: Pattern, job: Job, closed: int) -> Taken | None:
-        """In the fullest rack that has room on nodes that are not closed."""
+        """Take GPUs in the fullest rack that has room on nodes that are not closed."""
         total = sum(self._rack_free[c.number] for c in self._classes(pattern))
         assert isinstance(total, np.ndarray)
         able = np.flatnonzero(total >= pattern.gpus)
@@ -225,7 +225,8 @@ class Nodes:
         return None
 
     def _spread(self, pattern: Pattern, job: Job, rack: list[int] | None) -> Taken | None:
-        """On as few nodes as possible, the emptiest first, or on what is left of nodes in use."""
+        """Take GPUs on as few nodes as possible, the emptiest first, or on what is left of nodes in
+        use."""
         counts = node_counts(job, pattern.gpus)
         if counts is not None:
             placed = (self._evenly(pattern, job, rack, n) for n in counts)
@@ -246,7 +247,7 @@ class Nodes:
     def _evenly(
         self, pattern: Pattern, job: Job, rack: list[int] | None, count: int
     ) -> Taken | None:
-        """Equal parts on `count` nodes, on the fullest that still hold one."""
+        """Take equal parts on `count` nodes, on the fullest that still hold one."""
         mode = pattern.option.mode
         part = mode.gpus // count
         cpus, memory = part * mode.cpus_per_gpu, part * job.profile.memory_gib_per_gpu

@@ -31,7 +31,7 @@ class NodeClass:
 
     @property
     def cpus_per_gpu(self) -> float:
-        """Cores that a node has for each of its GPUs."""
+        """Return the cores that a node has for each of its GPUs."""
         if self.node.cpus is None:
             return np.inf
         return self.node.cpus / self.node.gpus if self.node.gpus else 0.0
@@ -57,7 +57,7 @@ class Pattern:
 
     @property
     def slot(self) -> int:
-        """GPUs that must lie on one node; 1 where any will do."""
+        """Return the number of GPUs that must lie on one node; 1 where any will do."""
         return self.gpus if self.together else min(self.gpus, 1)
 
 
@@ -69,8 +69,8 @@ class Alternatives:
 
     @cached_property
     def fastest(self) -> "Alternatives":
-        """Those that differ from no faster one only in taking other cores: where cores cannot run
-        short, the others are never better."""
+        """Return those that differ from no faster one only in taking other cores: where cores
+        cannot run short, the others are never better."""
         best: dict[object, Pattern] = {}
         for pattern in self.patterns:
             mode = pattern.option.mode
@@ -144,8 +144,8 @@ def columns(alternatives: Sequence[Alternatives], deadline: Deadline) -> Columns
 
 
 def node_classes(catalogue: Catalogue) -> tuple[tuple[NodeClass, ...], list[int]]:
-    """The node classes of a cluster in order of first appearance, and for each node the number of
-    its own."""
+    """Return the node classes of a cluster in order of first appearance, and for each node the
+    number of its own."""
     return catalogue.once("node classes", lambda: _node_classes(catalogue.cluster))
 
 
@@ -165,7 +165,8 @@ def _node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
 
 
 def _name(node: Node, others: list[Node]) -> str:
-    """GPU type and size, and what sets the class apart from others of the same type and size."""
+    """Return GPU type and size, and what sets the class apart from others of the same type and
+    size."""
     name = f"{node.gpu_type or 'GPU'} x {node.gpus}" if node.gpus else "nodes without GPUs"
     twins = [
         other for other in others if (other.gpu_type, other.gpus) == (node.gpu_type, node.gpus)

@@ -16,7 +16,7 @@ however short the time."""
 
 
 def to_placement(model: RoundModel, held: Taken) -> Placement:
-    """As slots with node names, in the order of the cluster's nodes."""
+    """Return it as slots with node names, in the order of the cluster's nodes."""
     nodes = model.instance.cluster.nodes
     return tuple(Slot(node=nodes[n].name, gpus=gpus, cpus=cpus) for n, gpus, cpus in sorted(held))
 
@@ -53,9 +53,9 @@ class Packing:
         self.guest: dict[int, int] = {}
 
     def place_all(self, wish: Ints, reduced: Floats, urgent: Sequence[int] = ()) -> None:
-        """`wish` is an option or -1 for each job; running jobs that must be kept are, whatever it
-        says. `urgent` jobs come before all that need not be kept, in their order; what is reserved
-        is then not looked at."""
+        """Place all. `wish` is an option or -1 for each job; running jobs that must be kept are,
+        whatever it says. `urgent` jobs come before all that need not be kept, in their order; what
+        is reserved is then not looked at."""
         model, kept = self.model, self.model.patterns.kept
         keeps, must = model.options.first[kept], model.must[kept]
         stay = (wish[kept] == keeps) | must

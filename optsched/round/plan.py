@@ -69,7 +69,7 @@ class RoundSolution:
 
     @property
     def gap(self) -> float:
-        """(bound - value) / |value|; 0 where they are equal."""
+        """Return (bound - value) / |value|; 0 where they are equal."""
         if self.bound <= self.value:
             return 0.0
         return (self.bound - self.value) / abs(self.value) if self.value else float("inf")

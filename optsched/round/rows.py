@@ -99,13 +99,14 @@ class _Builder:
         return self._sets[mask]
 
     def gpus(self, mask: int) -> None:
-        """GPUs of a set of classes."""
+        """Add rows for GPUs of a set of classes."""
         on = self._set(mask)
         free = float(self._held.room_gpus[on.nodes].sum())
         self._add(Row("GPUs", on.name, free, mask, 1), on.patterns, on.gpus, on.held_gpus)
 
     def slots(self, kind: NodeClass) -> None:
-        """Slots of each size left on the nodes of a class (nested: a slot of 8 holds two of 4).
+        """Add rows for slots of each size left on the nodes of a class (nested: a slot of 8 holds
+        two of 4).
 
         A kept job with u GPUs on a node takes floor(u / s) slots of s GPUs, and its share of one
         more where the rest of all kept jobs on that node breaks into it. For every subset of them
@@ -135,9 +136,9 @@ class _Builder:
             self._add(limit, together, sizes // slot, kept)
 
     def of_nodes(self, what: str, mask: int, field: Literal["cpus", "memory_gib"]) -> None:
-        """Cores or memory of a set of classes that all have a limit, unless these cannot run short
-        where the GPUs do not: no job takes more for each of its GPUs than the nodes have for each
-        of theirs."""
+        """Add rows for cores or memory of a set of classes that all have a limit, unless these
+        cannot run short where the GPUs do not: no job takes more for each of its GPUs than the
+        nodes have for each of theirs."""
         on, held = self._set(mask), self._held
         limits = [getattr(kind.node, field) for kind in on.members]
         if None in limits:
@@ -153,7 +154,7 @@ class _Builder:
             self._add(Row(what, on.name, free, mask), on.patterns, takes, kept)
 
     def shared(self) -> None:
-        """Resources, budgets and quotas, as the table of capacity has them."""
+        """Add rows for resources, budgets and quotas, as the table of capacity has them."""
         table = catalogue_of(self._facts.instance).capacity
         if not table.shared:
             return

@@ -87,18 +87,18 @@ class Valuation:
 
     @cached_property
     def pace(self) -> Floats:
-        """D / T of each option."""
+        """Return D / T of each option."""
         pace = self.round_s / self.options.swap_s
         return pace if self.refill else np.minimum(1.0, pace)
 
     @cached_property
     def weight(self) -> Floats:
-        """The weight of each job."""
+        """Return the weight of each job."""
         return np.array([job.weight for job in self.jobs], dtype=float)
 
     @cached_property
     def best_s(self) -> Floats:
-        """The seconds to completion of each job in its fastest option."""
+        """Return the seconds to completion of each job in its fastest option."""
         return np.asarray(np.minimum.reduceat(self.options.finish_s, self.options.first[:-1]))
 
     def of(self, objective: Objective) -> Floats:

@@ -159,7 +159,7 @@ def _held(instance: Instance, entry: JobRound, goes_on: bool) -> Iterator[Violat
 def _too_much_of_nodes(
     instance: Instance, holding: Sequence[JobRound], blocked: Sequence[Placement]
 ) -> Iterator[Violation]:
-    """GPUs, cores and memory of each node, as plain sums: a sweep over time is slower."""
+    """Check GPUs, cores and memory of each node, as plain sums: a sweep over time is slower."""
     gpus: dict[str, int] = defaultdict(int)
     cores: dict[str, int] = defaultdict(int)
     memory: dict[str, float] = defaultdict(float)

@@ -111,8 +111,8 @@ def write(
 
 
 def rounds_csv(record: Record, rounds: list[Any]) -> str:
-    """Each decision: when, how long it took on the machine's clock, and what the policy recorded of
-    it."""
+    """Return a line for each decision: when, how long it took on the machine's clock, and what the
+    policy recorded of it."""
     own: dict[float, list[dict[str, Any]]] = defaultdict(list)
     names: list[str] = []
     for one in rounds:

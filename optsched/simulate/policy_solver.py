@@ -23,7 +23,7 @@ class PolicySolver:
         self.guarantee: Guarantee = "none"
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        """Every instance and every objective."""
+        """Support every instance and every objective."""
         return None
 
     def solve(self, request: Request, report: Report) -> None:

@@ -145,7 +145,7 @@ class Rows:
         self.ending.append(ending)
 
     def amend(self, job: int, end_s: float, lost_s: float, ending: Ending) -> None:
-        """The job's stay ends at the instant at which its last row was to go on: that row ends so
+        """End the job's stay at the instant at which its last row was to go on: that row ends so
         instead."""
         row = len(self.job) - 1
         while row >= 0 and self.end_s[row] >= end_s:

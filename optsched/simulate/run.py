@@ -114,8 +114,8 @@ class Simulation:
 
     @staticmethod
     def restored(saved: bytes) -> "Simulation":
-        """A simulation as it stood when it was saved. What is saved is code as well as data: never
-        take it from strangers."""
+        """Return a simulation as it stood when it was saved. What is saved is code as well as data:
+        never take it from strangers."""
         found: Simulation = pickle.loads(saved)
         return found
 
@@ -136,8 +136,8 @@ def simulate(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Jobs and events are many and live long: looking for cycles among them again and again takes a
-    quarter of a run."""
+    """Collect garbage rarely. Jobs and events are many and live long: looking for cycles among them
+    again and again takes a quarter of a run."""
     usual = gc.get_threshold()
     gc.set_threshold(max(usual[0], 100_000), 50, 100)
     try:

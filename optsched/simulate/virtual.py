@@ -132,15 +132,15 @@ class VirtualWorld(World):
                 self._wait(follower)
 
     def _failed(self, state: JobState) -> None:
-        """An attempt has failed; the job waits for the next one."""
+        """Note that an attempt has failed; the job waits for the next one."""
         del self.running[state.job.id]
         state.run_number += 1
         self._release(state, Ending.FAILED)
         self._wait(state)
 
     def _out_of_memory(self, state: JobState) -> None:
-        """The GPUs do not have the memory that a job needs beside its partner; it waits as it did
-        before the start."""
+        """Note that the GPUs do not have the memory that a job needs beside its partner; it waits
+        as it did before the start."""
         del self.running[state.job.id]
         state.run_number += 1
         self._release(state, Ending.OUT_OF_MEMORY)
@@ -148,7 +148,7 @@ class VirtualWorld(World):
         self._wait(state)
 
     def _lose(self, node: str) -> None:
-        """A node is lost, with all that runs or saves there."""
+        """Lose a node, with all that runs or saves there."""
         hit = [
             self._state[job_id]
             for job_id in (*self.running, *self.saving)

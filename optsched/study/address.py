@@ -24,7 +24,7 @@ READS = "study/commands.py"
 
 
 def digest(*parts: object) -> str:
-    """Twenty hexadecimal digits that stand for the parts."""
+    """Return twenty hexadecimal digits that stand for the parts."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 

@@ -105,7 +105,7 @@ def _optima(spec: OptimumSpec | None, paths: Sequence[str], data: str) -> dict[s
 
 
 def _with_file(command: str, path: str) -> str:
-    """`import FORMAT` with the file where the command line has it."""
+    """Return `import FORMAT` with the file where the command line has it."""
     verb, trace_format, *rest = command.split(maxsplit=2)
     return " ".join([verb, trace_format, shlex.quote(path), *rest])
 

@@ -163,7 +163,7 @@ class Study(Part):
 
     @property
     def all_methods(self) -> tuple[Method, ...]:
-        """The methods, those of `policies` first."""
+        """Return the methods, those of `policies` first."""
         simulated = (
             Method(name=name, command=f"simulate --policy {name} --timing")
             for name in self.policies
@@ -244,7 +244,8 @@ def _runs(study: Study, spec: InstanceSpec, method: Method) -> Iterator[Run]:
 
 
 def fill(text: str, given: dict[str, Scalar]) -> str:
-    """`text` with the parameters in braces put in; the folder of data stays as it is written."""
+    """Return `text` with the parameters in braces put in; the folder of data stays as it is
+    written."""
     return re.sub(
         r"\{([a-z][a-z0-9_]*)\}", lambda m: m[0] if m[1] == DATA else str(given[m[1]]), text
     )

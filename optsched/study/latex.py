@@ -13,7 +13,8 @@ SPECIAL = {
 
 
 def as_latex(rows: Sequence[Row]) -> str:
-    r"""A tabular for each instance, methods as rows; the document needs \usepackage{booktabs}."""
+    r"""Return a tabular for each instance, methods as rows; the document needs
+    \usepackage{booktabs}."""
     parts = [r"% needs \usepackage{booktabs}"]
     for table in instance_tables(rows):
         names = [column.name for column in table.columns]

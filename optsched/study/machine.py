@@ -14,7 +14,7 @@ LIBRARIES = ("ortools", "numpy")
 
 @cache
 def made_on() -> dict[str, str]:
-    """Versions and machine by name, as a reader wants to see them."""
+    """Return versions and machine by name, as a reader wants to see them."""
     versions = {"optsched": code_version(), "Python": platform.python_version()}
     for library in LIBRARIES:
         try:

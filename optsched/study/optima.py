@@ -55,7 +55,7 @@ class Optimum:
 
 
 def optima_in(spec: OptimumSpec, path: Path) -> dict[str, Optimum]:
-    """Optima by name of instance, without ending; lines without a value are left out.
+    """Return optima by name of instance, without ending; lines without a value are left out.
 
     Raises InputError naming the table and what is wrong in it: unreadable, a column missing, no
     number, two values.
@@ -92,7 +92,7 @@ def optima_in(spec: OptimumSpec, path: Path) -> dict[str, Optimum]:
 
 
 def without_ending(name: str) -> str:
-    """`j301_1` of `j301_1.sm`, as the instances of `files` are named."""
+    """Return `j301_1` of `j301_1.sm`, as the instances of `files` are named."""
     return Path(name.strip()).name.split(".")[0]
 
 

@@ -130,8 +130,8 @@ def mean_of(value: Value, results: Sequence[Result]) -> float | None:
 
 
 def used_columns(table_rows: Sequence[Row]) -> list[int]:
-    """Positions of the columns that say anything: some row has a value, and not all are 0. The
-    value of the objective and its bound are left out where completion times are there; the gap
+    """Return positions of the columns that say anything: some row has a value, and not all are 0.
+    The value of the objective and its bound are left out where completion times are there; the gap
     stays."""
     used = [i for i in range(len(COLUMNS)) if any(row.means[i] for row in table_rows)]
     simulated = any(COLUMNS[i].name == "mean JCT" for i in used)

@@ -58,8 +58,8 @@ class Place(ABC):
         """Return an executor on the same state as the last one."""
 
     def reopen(self) -> None:
-        """As after `kill -9` of the controller: nothing of the old executor is left but what it
-        wrote."""
+        """Reopen as after `kill -9` of the controller: nothing of the old executor is left but what
+        it wrote."""
         self.executor.close()
         self.executor = self.open()
 
@@ -218,7 +218,7 @@ class Conformance:
             place.ends(orders[job].key, status, reason)
 
     def test_gang(self, place: Place) -> None:
-        """Its commands meet, ranked as placed; the first to fail ends all."""
+        """Check that its commands meet, ranked as placed; the first to fail ends all."""
         nodes = place.nodes[1::-1]
         script = """
         echo $MASTER_ADDR $MASTER_PORT; touch at-$OPTSCHED_NODE_RANK-$OPTSCHED_NODE
@@ -241,7 +241,7 @@ class Conformance:
         assert not place.processes(key)
 
     def test_a_gang_with_different_numbers_of_gpus(self, place: Place) -> None:
-        """Its commands begin together, and one that fails ends all."""
+        """Check that its commands begin together, and one that fails ends all."""
         script = """
         echo $OPTSCHED_GPUS_PER_NODE $CUDA_VISIBLE_DEVICES $MASTER_PORT > at-$OPTSCHED_NODE_RANK
         until test -e go; do sleep 0.02; done
@@ -295,7 +295,7 @@ class Conformance:
         assert (place.folder / "runs").read_text() == "run\n"
 
     def test_saved_and_resumed_elsewhere(self, place: Place) -> None:
-        """No step is lost and none is done twice, on another node and with more GPUs."""
+        """Check that no step is lost and none is done twice, on another node and with more GPUs."""
         log, steps = place.folder / "log", 10**6
         words = (sys.executable, "-S", COUNTING_JOB, str(log))
         saved = str(place.folder / "checkpoints")
@@ -463,7 +463,7 @@ class Conformance:
         assert (place.folder / "theirs" / "1").stat().st_uid == 65534
 
     def test_a_lost_node(self, place: Place) -> None:
-        """What ran there ends, nobody knows how; what runs elsewhere goes on."""
+        """Check that what ran there ends, nobody knows how; what runs elsewhere goes on."""
         lost, other = place.nodes[:2]
         gone, stays = (
             place.shell("gone", "sleep 600", nodes=[lost]),
@@ -487,7 +487,7 @@ class Conformance:
         assert place.end(place.shell("again", "exit 0", nodes=[lost])).exit_status == 0
 
     def test_a_manager_that_is_restarted(self, place: Place) -> None:
-        """What runs goes on, and ends meanwhile or later; both are told."""
+        """Check that what runs goes on, and ends meanwhile or later; both are told."""
         later = place.shell("later", "until test -e go; do sleep 0.05; done; exit 7")
         soon = place.shell("soon", "until test -e went; do sleep 0.05; done; exit 6")
         for key in (later, soon):

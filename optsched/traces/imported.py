@@ -62,7 +62,7 @@ class Imported:
 
     @property
     def kept(self) -> int:
-        """Jobs in the instance."""
+        """Return the number of jobs in the instance."""
         return len(self.instance.jobs)
 
 

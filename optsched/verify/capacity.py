@@ -50,7 +50,8 @@ def _pieces(
 
 
 def node_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """GPUs, cores and memory of each node at every instant, and none of them while it is lost."""
+    """Check GPUs, cores and memory of each node at every instant, and none of them while it is
+    lost."""
 
     def held(amount: Callable[[Job, Mode, Slot], float], pairs: bool = False) -> Pieces:
         def on_nodes(job: Job, own: Segment) -> Iterator[tuple[str, float]]:
@@ -117,7 +118,7 @@ def _overfull(
 
 
 def resources(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Cluster resources at every instant."""
+    """Check cluster resources at every instant."""
     held = _pieces(instance, plan, lambda _, own: own.mode.resources.items())
     for name, pieces in sorted(held.items()):
         capacity = instance.cluster.resources.get(name, 0.0)
@@ -125,8 +126,8 @@ def resources(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def rack_uplinks(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Uplinks of racks at every instant; where they are shared each gang must find room, but only
-    for itself."""
+    """Check uplinks of racks at every instant; where they are shared each gang must find room, but
+    only for itself."""
     cluster = instance.cluster
     if not cluster.rack_uplink_gbps:
         return
@@ -138,7 +139,7 @@ def rack_uplinks(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def budgets(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Budgets over the whole plan: a job uses those of the mode in which it completes."""
+    """Check budgets over the whole plan: a job uses those of the mode in which it completes."""
     users: dict[str, list[tuple[float, JobPlan]]] = defaultdict(list)
     for entry in plan.jobs:
         for name, amount in entry.segments[-1].mode.budgets.items():
@@ -162,8 +163,8 @@ def minds_neighbours(instance: Instance) -> bool:
 
 
 def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Labels that nodes must have or not; jobs that keep apart, at every instant; jobs that need
-    others near, when they start."""
+    """Check labels that nodes must have or not; jobs that keep apart, at every instant; jobs that
+    need others near, when they start."""
     if not minds_neighbours(instance):
         return
     stays = [
@@ -252,8 +253,8 @@ def _too_far(
     others: Iterable[_Stay],
     first: set[tuple[str, float]],
 ) -> Iterator[Violation]:
-    """A job needs another with the label in each of its places when it starts, unless it is the
-    `first` of them at that moment, has the label itself and is in one place."""
+    """Check that a job has another with the label in each of its places when it starts, unless it
+    is the `first` of them at that moment, has the label itself and is in one place."""
     at_s = stay.from_s
     near: set[str | None] = set()
     is_first = label in stay.job.labels and all(
@@ -277,8 +278,8 @@ def _too_far(
 
 
 def quotas(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Each tenant with a quota holds no more than that and what it may borrow; together no more
-    than all quotas."""
+    """Check that each tenant with a quota holds no more than that and what it may borrow; together
+    no more than all quotas."""
     limited = {own.name: own for own in instance.tenants if own.gpu_quota is not None}
     if not limited:
         return
@@ -301,8 +302,8 @@ def quotas(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def sharing(instance: Instance, plan: Plan, *, replay: bool = False) -> Iterator[Violation]:
-    """Jobs that share GPUs name each other, sit on the same GPUs at one clock all the while, and
-    fit their memory.
+    """Check that jobs that share GPUs name each other, sit on the same GPUs at one clock all the
+    while, and fit their memory.
 
     In a replay they may exceed it while one of them, just started, fills it.
     """
@@ -377,8 +378,8 @@ def _spans(other: Segment, segment: Segment) -> bool:
 def _fills(
     instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan, other: Segment
 ) -> bool:
-    """A job that has just been started fills the memory until it runs out of it, unless something
-    else ends that before; its preemption does not, where the partner stays."""
+    """Return whether a job that has just been started fills the memory until it runs out of it,
+    unless something else ends that before; its preemption does not, where the partner stays."""
     may_last_s = fills_memory_s(instance, entry, segment)
     if may_last_s is None or segment.end_s - segment.start_s > may_last_s + TIME_TOLERANCE_S:
         return False

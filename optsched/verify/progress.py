@@ -37,7 +37,7 @@ them."""
 def check_job(
     instance: Instance, entry: JobPlan, crowding: Crowding, fetches: Fetches, *, replay: bool
 ) -> Iterator[Violation]:
-    """Each segment, then what they add up to, then the decision they are said to be."""
+    """Check each segment, then what they add up to, then the decision they are said to be."""
     job = instance.job[entry.id]
     running = instance.running_job.get(job.id)
     stays = running is not None and _stays(instance, running, entry.segments[0])
@@ -350,8 +350,8 @@ def _lost_work_s(job: Job, worked: list[tuple[float, float]]) -> float:
 def _preempted_now(
     instance: Instance, job: Job, running: Running, saves_s: float
 ) -> Iterator[Violation]:
-    """A running job that does not continue: allowed to stop, and saving on its GPUs for `saves_s`
-    first."""
+    """Check a running job that does not continue: allowed to stop, and saving on its GPUs for
+    `saves_s` first."""
     node = running.placement[0].node if running.placement else None
     now_s, hold_s = instance.now_s, hold_to_save_s(job)
     yield from _may_stop(job, node, running.started_s, now_s)
@@ -364,7 +364,7 @@ def _preempted_now(
 def _may_stop(
     job: Job, node: str | None, started_s: float, stopped_s: float
 ) -> Iterator[Violation]:
-    """A job that is preempted is preemptible, and has run as long as it must."""
+    """Check that a job that is preempted is preemptible, and has run as long as it must."""
     says, ran_s = f"is preempted at {stopped_s:.12g} s", stopped_s - started_s
     if not job.preemptible:
         yield _at_node("preemption", job, node, f"{says}, it is not preemptible", stopped_s)

@@ -55,8 +55,8 @@ def running_faults(instance: Instance, entry: Running) -> list[str]:
 def check_segment(
     instance: Instance, job: Job, segment: Segment, before_s: float, kept: bool
 ) -> Iterator[Violation]:
-    """Everything about a segment whose predecessor ended at `before_s`, except how much work it
-    does.
+    """Check everything about a segment whose predecessor ended at `before_s`, except how much work
+    it does.
 
     `kept` says that the job has run like this since before now.
     """

@@ -10,7 +10,7 @@ from .violation import Violation, broken
 
 
 def structure(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Known jobs and nodes, one entry a job, finite times."""
+    """Check for known jobs and nodes, one entry a job, finite times."""
     seen: set[str] = set()
     for entry in plan.jobs:
         if entry.id not in instance.job:
@@ -53,7 +53,7 @@ def _segments(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
 
 
 def precedence(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """No job starts before all its predecessors have completed."""
+    """Check that no job starts before all its predecessors have completed."""
     entries = {entry.id: entry for entry in plan.jobs}
     for job in instance.jobs:
         start_s = entries[job.id].segments[0].start_s

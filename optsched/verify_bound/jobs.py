@@ -169,8 +169,8 @@ def _pace(profile: Profile, room: Counts, paces: dict[int, float], t: int, gpus:
 
 
 def _started(site: Site, job: Job) -> Iterator[tuple[Mode, dict[int, float], float]]:
-    """The modes in which a job may be started, the pace of each GPU type that can serve it, and the
-    rate but for that and for how far it is spread."""
+    """Yield the modes in which a job may be started, the pace of each GPU type that can serve it,
+    and the rate but for that and for how far it is spread."""
     profile = job.profile
     if job.modes:
         for mode in job.modes:

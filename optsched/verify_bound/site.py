@@ -26,7 +26,7 @@ class Room:
 
     @property
     def racks(self) -> set[Counts]:
-        """The racks that differ in what they hold."""
+        """Return the racks that differ in what they hold."""
         return set(self.in_rack.values())
 
 

@@ -18,7 +18,7 @@ NO_ANSWER = 1
 
 
 def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
-    """`--config`, turned into the argument `client`; where no controller answers, one sentence and
+    """Turn `--config` into the argument `client`; where no controller answers, one sentence and
     status 1."""
 
     @wraps(command)

@@ -41,7 +41,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
 
     @property
     def names(self) -> list[str]:
-        """Its nodes, by rank."""
+        """Return its nodes, by rank."""
         return [node["name"] for node in self.folder.nodes]
 
     @property

@@ -28,7 +28,7 @@ def folder_mode() -> int:
 
 
 def keys(folder: Path) -> Iterator[AttemptKey]:
-    """Attempts that were started or killed below `folder` and are not forgotten."""
+    """Yield attempts that were started or killed below `folder` and are not forgotten."""
     for job in sorted(_folders(folder)):
         for number in sorted(int(name) for name in _folders(folder / job) if name.isdecimal()):
             key = AttemptKey.parse(f"optsched:{job}:{number}")
@@ -42,7 +42,7 @@ def _folders(folder: Path) -> list[str]:
 
 
 def _make_for(folder: Path, user: Mapping[str, Any]) -> None:
-    """A folder of a user's own where that user could make none. Raises OSError."""
+    """Make a folder of a user's own where that user could make none. Raises OSError."""
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
     try:
         folder.mkdir(mode=0o700)

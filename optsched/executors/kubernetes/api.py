@@ -84,13 +84,13 @@ class KubernetesApi:
         return self._list("/api/v1/nodes", "nodes", labelSelector=selector)[0]
 
     def bound_pods(self) -> list[dict[str, Any]]:
-        """Pods of all namespaces that hold something of a node. Raises NoAnswerError."""
+        """Return pods of all namespaces that hold something of a node. Raises NoAnswerError."""
         which = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
         return self._list("/api/v1/pods", "pods of all namespaces", fieldSelector=which)[0]
 
     def pods(self, selector: str) -> tuple[list[dict[str, Any]], str]:
-        """Pods of the namespace that `selector` matches, and the version of that list. Raises
-        NoAnswerError."""
+        """Return pods of the namespace that `selector` matches, and the version of that list.
+        Raises NoAnswerError."""
         return self._list(
             self._path(), f"pods of namespace {self.namespace}", labelSelector=selector
         )
@@ -127,8 +127,8 @@ class KubernetesApi:
                 raise
 
     def watch(self, selector: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """Changes of pods since a list had `version`, for so long. Raises RejectedError (410: list
-        anew), NoAnswerError."""
+        """Yield changes of pods since a list had `version`, for so long. Raises RejectedError (410:
+        list anew), NoAnswerError."""
         query = {
             "watch": "true",
             "labelSelector": selector,

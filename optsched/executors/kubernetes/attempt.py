@@ -33,7 +33,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
         )
 
     def pod_names(self) -> list[str]:
-        """Of its nodes' pods, by rank."""
+        """Return the names of its nodes' pods, by rank."""
         return [pod_name(self.key, rank, self.tag) for rank in range(len(self.folder.nodes))]
 
     # ----------------------------------------------------------------------------------------------
@@ -90,7 +90,8 @@ class KubernetesAttempt(AttemptByNode[Seen]):
     def _look_at_ended(
         self, name: str, pod: Mapping[str, Any] | None, ready: bool, seen: Seen
     ) -> AttemptState:
-        """Its supervisor has ended; its pod may have its GPUs for a while yet."""
+        """Return the state of one whose supervisor has ended; its pod may have its GPUs for a while
+        yet."""
         if phases.final(pod) or not ready:
             return AttemptState.ENDED
         self.over = self.over or self.lasts(SETTLE_S, name, "over", seen.at_s)
@@ -115,7 +116,8 @@ class KubernetesAttempt(AttemptByNode[Seen]):
         return phases.hopeless(pod) if self._is_hopeless(name, pod, seen) else None
 
     def _is_hopeless(self, name: str, pod: Mapping[str, Any], seen: Seen) -> bool:
-        """Registries and nodes have their moments: only what stays so will not pass."""
+        """Return whether it will not pass: registries and nodes have their moments, only what stays
+        so counts."""
         if phases.hopeless(pod) is None:
             self._since_s.pop((name, "hopeless"), None)
             return False
@@ -126,7 +128,8 @@ class KubernetesAttempt(AttemptByNode[Seen]):
     def _look_at_stopped(
         self, node: Mapping[str, Any], pod: Mapping[str, Any], claimed: bool, seen: Seen
     ) -> AttemptState:
-        """Kubernetes says that it has ended, and its supervisor does not say how."""
+        """Return the state of one that has ended, as Kubernetes says, and its supervisor does not
+        say how."""
         name = node["name"]
         ran = claimed or phases.ran(pod)
         if ran and not self.lasts(SETTLE_S, name, "gone", seen.at_s):

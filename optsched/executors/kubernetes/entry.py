@@ -88,8 +88,8 @@ class PodSupervisor(gang.GangSupervisor):
         return os.environ.get(ADDRESS) or super().address()
 
     def wait(self, seconds: float) -> None:
-        """As of any supervisor, except for what Kubernetes says: a request to save, unless there
-        was one."""
+        """Wait as any supervisor does, except for what Kubernetes says: a request to save, unless
+        there was one."""
         told = signal.sigtimedwait(supervisor.HEARD, max(0.0, seconds))
         if told is not None and told.si_signo in TOLD and self.stop_record() is None:
             stop = {**records.stop(self.spec["grace_s"]), "lost": DELETED}

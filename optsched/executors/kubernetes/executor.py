@@ -182,7 +182,7 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
                 return
 
     def _delete(self, pod: Mapping[str, object], grace_s: float) -> bool:
-        """False where nobody answers."""
+        """Delete it; return False where nobody answers."""
         if leaving(pod) and not final(pod) and -overdue_s(pod) <= grace_s:
             return True  # it has been told, and no longer time is left
         metadata = dict(pod["metadata"])  # type: ignore[call-overload]

@@ -87,7 +87,7 @@ def out_of_memory(pod: Mapping[str, Any] | None) -> bool:
 
 
 def removed_by(pod: Mapping[str, Any]) -> str | None:
-    """Who has it end although it was not asked to from here; None if nobody says."""
+    """Return who has it end although it was not asked to from here; None if nobody says."""
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
         return f"its node evicted it{because(status.get('message'))}"
@@ -98,7 +98,7 @@ def removed_by(pod: Mapping[str, Any]) -> str | None:
 
 
 def how_it_ended(pod: Mapping[str, Any]) -> str:
-    """Of one in a final phase, whose supervisor has not said anything."""
+    """Return how one in a final phase ended whose supervisor has not said anything."""
     status, ended = pod.get("status") or {}, _state(pod).get("terminated") or {}
     by = removed_by(pod)
     if by is not None:

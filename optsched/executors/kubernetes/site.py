@@ -91,7 +91,8 @@ class Site(PluginOptions):
 
     @property
     def tolerations(self) -> list[dict[str, Any]]:
-        """Of taints; that which keeps jobs without GPUs from a node is no matter here."""
+        """Return the tolerations of taints; that which keeps jobs without GPUs from a node is no
+        matter here."""
         return [{"key": self.gpu, "operator": "Exists"}, *self.pod.get("tolerations", ())]
 
     def mounted(self, path: str) -> Volume | None:

@@ -32,11 +32,11 @@ class Attempt(AttemptByNode[None]):
     # what it holds
 
     def own(self, what: str) -> list[Any]:
-        """GPU ids (`gpu_ids`) or cores (`cores`) that are its own until it has ended."""
+        """Return GPU ids (`gpu_ids`) or cores (`cores`) that are its own until it has ended."""
         return [item for node in self.held() for item in node[what] or ()]
 
     def pidfds(self) -> list[int]:
-        """Descriptors that become readable when a supervisor ends."""
+        """Return descriptors that become readable when a supervisor ends."""
         return list(self._pidfds.values())
 
     def close(self) -> None:
@@ -126,7 +126,8 @@ class Attempt(AttemptByNode[None]):
     def _look_unsupervised(
         self, node: dict[str, Any], begun: dict[str, Any] | None, gone: bool
     ) -> AttemptState:
-        """No supervisor is there, none said how it ended, and none can come while we look."""
+        """Return the state where no supervisor is there, none said how it ended, and none can come
+        while we look."""
         name = node["name"]
         if self.folder.spec["boot"] != self.boot:
             self.end_node(name, RESTARTED)

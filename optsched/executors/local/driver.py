@@ -42,7 +42,8 @@ class Driver:
         self._thread = threading.Thread(target=self._run, name="optsched-gpus", daemon=True)
 
     def first(self) -> tuple[Gpu, ...]:
-        """Its first answer. Raises LookupError, with a clause that says why there is none."""
+        """Return its first answer. Raises LookupError, with a clause that says why there is
+        none."""
         self._thread.start()
         self._heard.wait(FIRST_S)
         if self._gpus is None:

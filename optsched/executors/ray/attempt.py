@@ -35,7 +35,7 @@ class RayAttempt(AttemptByNode[Seen]):
         self.tag = tag
 
     def claimed(self) -> list[int]:
-        """Ranks whose processes run as far as is known."""
+        """Return ranks whose processes run as far as is known."""
         return [
             rank
             for rank, name in enumerate(self.names)

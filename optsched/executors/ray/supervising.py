@@ -44,7 +44,7 @@ class RaySupervisor(GangSupervisor):
         self._tether.register(tether, 0)  # a hang-up is always told
 
     def run(self) -> None:
-        """From the first process to the last, once all nodes of the gang are ready."""
+        """Run from the first process to the last, once all nodes of the gang are ready."""
         wanted, got = self.node["gpus"], len(self.node["gpu_ids"])
         if got != wanted:
             self.fail(self.node["name"], f"Ray gave it {got} of its {wanted} GPUs")
@@ -55,11 +55,11 @@ class RaySupervisor(GangSupervisor):
         return ENDED_BY_RAY if self.abandoned else None
 
     def wait(self, seconds: float) -> None:
-        """Until a signal comes, which is dealt with, or time is up."""
+        """Wait until a signal comes, which is dealt with, or time is up."""
         Supervisor.wait(self, seconds)
 
     def look(self) -> None:
-        """Whether Ray or somebody else wants it to end."""
+        """See whether Ray or somebody else wants it to end."""
         if not self.abandoned and self.kill_at_s > 0 and self._tether.poll(0):
             self.abandoned = self.stopping = True
             self.kill_at_s = 0.0

@@ -33,8 +33,8 @@ class Arriving:
         declines: Callable[[HeldJob], str | None] = lambda _: None,
         partition: str | None = None,
     ) -> None:
-        """`declines` tells why Slurm would not start a job now; jobs of another partition are not
-        planned."""
+        """Take `declines`, which tells why Slurm would not start a job now; jobs of another
+        partition are not planned."""
         self._rules, self._declines, self._partition = rules, declines, partition
         self._read: dict[str, tuple[HeldJob, Request | str]] = {}
         self.over_s: dict[str, float] = {}
@@ -42,7 +42,7 @@ class Arriving:
     def arrivals(
         self, jobs: Collection[HeldJob], live: Collection[str | None], nodes: Sequence[Node]
     ) -> Iterator[Arrival]:
-        """One for each job; `live` are the origins of those of which an attempt goes on."""
+        """Yield one for each job; `live` are the origins of those of which an attempt goes on."""
         now_s = time.time()
         open_tasks = _open_tasks(jobs)
         present = {job.origin for job in jobs}
@@ -121,7 +121,8 @@ def _gone(job: HeldJob, live: Collection[str | None]) -> str | None:
 
 
 def _open_tasks(jobs: Iterable[HeldJob]) -> set[str]:
-    """Tasks that may run now of arrays of which only so many at once are to (`--array=0-9%2`)."""
+    """Return tasks that may run now of arrays of which only so many at once are to
+    (`--array=0-9%2`)."""
     arrays: defaultdict[str, list[HeldJob]] = defaultdict(list)
     for job in jobs:
         if job.limit and job.task is not None and not job.over:

@@ -45,7 +45,7 @@ class SbatchAttempt(SlurmAttempt):
 
     @property
     def who(self) -> tuple[Any, ...]:
-        """Whose limits it counts against."""
+        """Return whose limits it counts against."""
         return tuple(self.record.get("who") or ())
 
     def asks(self) -> tuple[Hashable, str, tuple[str, ...]]:
@@ -54,7 +54,7 @@ class SbatchAttempt(SlurmAttempt):
 
     @property
     def names(self) -> list[str]:
-        """Its nodes, by rank."""
+        """Return its nodes, by rank."""
         return [node for node, _, _ in self.record["placement"]]
 
     def holds(self) -> list[tuple[str, Part]]:
@@ -175,7 +175,7 @@ class SbatchAttempt(SlurmAttempt):
         return self._seen(AttemptState.RUNNING if begun else AttemptState.STARTING, why)
 
     def _over(self, job: HeldJob) -> Observation:
-        """It ended, and its job with it."""
+        """Return the observation that it ended, and its job with it."""
         if not job.started_s and "CANCELLED" in job.states:
             return self._end(None, REASONS["CANCELLED"])
         state = min(job.states & {*REASONS}, default=None)
@@ -191,7 +191,7 @@ class SbatchAttempt(SlurmAttempt):
         return self._end(status, REASONS[state], job.ended_s)
 
     def _requeued(self, job: HeldJob, unusable: Callable[[], Collection[str]]) -> Observation:
-        """It ended, and its job waits again."""
+        """Return the observation that it ended, and its job waits again."""
         stop, last = self.stop or {}, self.record.get("last")
         if "SPECIAL_EXIT" in job.states:
             return self._end(SAVED_AND_STOPPED, None)

@@ -89,7 +89,7 @@ class SbatchExecutor(SlurmExecutor):
         self._teller.keep_from_users(self._held.values())
 
     def _live(self) -> dict[str, SbatchAttempt]:
-        """Attempts that go on, by the origins of their jobs."""
+        """Return attempts that go on, by the origins of their jobs."""
         return {
             attempt.origin: attempt
             for attempt in self._attempts.values()

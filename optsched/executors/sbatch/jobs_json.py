@@ -94,7 +94,7 @@ class HeldJob:
 
     @property
     def origin(self) -> str:
-        """Of all jobs there ever were only this one has it."""
+        """Return what of all jobs there ever were only this one has."""
         return self.token if self.task is None else f"{self.token}_{self.task}"
 
     @property
@@ -132,7 +132,7 @@ class HeldJob:
 
 
 def who(job: HeldJob) -> tuple[int, str, str]:
-    """Whose limits it counts against: its user, account and QOS."""
+    """Return whose limits it counts against: its user, account and QOS."""
     return job.uid, str(job.entry.get("account") or ""), str(job.entry.get("qos") or "")
 
 
@@ -173,8 +173,8 @@ def which_jobs(partition: str | None) -> tuple[str, ...]:
 
 
 def read_held_jobs(text: str) -> Iterator[HeldJob]:
-    """Marked jobs in what squeue prints, each task of an array by itself. Raises NoAnswerError
-    where it is something else."""
+    """Yield marked jobs in what squeue prints, each task of an array by itself. Raises
+    NoAnswerError where it is something else."""
     with understood("jobs"):
         for entry in json.loads(text)["jobs"]:
             mark = MARK.fullmatch(entry["admin_comment"] or "")
@@ -195,7 +195,7 @@ def _tasks(entry: Mapping[str, Any], mark: re.Match[str]) -> Iterator[HeldJob]:
 
 
 def task_numbers(text: str) -> list[int]:
-    """Tasks in a text as "1-3,7,10-20:5%2"; those Slurm leaves out for brevity ("...") are
+    """Return tasks in a text as "1-3,7,10-20:5%2"; those Slurm leaves out for brevity ("...") are
     missing."""
     numbers: list[int] = []
     for part in text.partition("%")[0].strip("[]").split(","):
@@ -253,7 +253,7 @@ def exit_status(value: Any) -> int | None:
 
 
 def _gpu_ids(nodes: tuple[str, ...], details: list[str]) -> dict[str, tuple[str, ...]]:
-    """Indices of GPUs by node, from a text for each node."""
+    """Return indices of GPUs by node, from a text for each node."""
     return {
         node: tuple(map(str, task_numbers(",".join(INDICES.findall(text)))))
         for node, text in zip(nodes, details, strict=False)

@@ -136,7 +136,7 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
 
 
 def _cpus(entry: Mapping[str, Any], count: int) -> int:
-    """Cores on each of its `count` nodes."""
+    """Return the cores on each of its `count` nodes."""
     return math.ceil((number(entry.get("cpus")) or 1) / count)
 
 
@@ -221,8 +221,8 @@ def stated_memory_mib(entry: Mapping[str, Any], gpus: int, count: int) -> int | 
 
 
 def memory_share_mib(job: HeldJob, nodes: Sequence[Node]) -> int | None:
-    """Its GPUs' share of a node's memory, or its cores', where nothing is said of it: Slurm would
-    give it all. None where something is, or Slurm does not give out memory."""
+    """Return its GPUs' share of a node's memory, or its cores', where nothing is said of it: Slurm
+    would give it all. None where something is, or Slurm does not give out memory."""
     entry, count = job.entry, node_count(job)
     try:
         _, gpus = gpus_per_node(entry, count)

@@ -42,7 +42,7 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
 
     @property
     def uid(self) -> int:
-        """Whose job it is."""
+        """Return whose job it is."""
         user = self.folder.spec.get("user")
         return os.geteuid() if user is None else int(user["uid"])
 
@@ -71,7 +71,7 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
                 self.submitted(part, first.id)
 
     def unsubmitted(self) -> list[int]:
-        """Parts (see `batch.parts`) that Slurm does not have as far as is known."""
+        """Return parts (see `batch.parts`) that Slurm does not have as far as is known."""
         count = len(parts(self.folder.nodes))
         return [part for part in range(count) if part not in self.job_ids]
 

@@ -59,8 +59,9 @@ class SlurmClient:
     def __init__(
         self, patience_s: float, conf: Path | None = None, programs: Path | None = None
     ) -> None:
-        """`conf` is the slurm.conf to use and `programs` the folder of Slurm's programs, where they
-        are not to be found as usual. Raises InputError where a program or that file is missing."""
+        """Take `conf`, the slurm.conf to use, and `programs`, the folder of Slurm's programs, where
+        they are not to be found as usual. Raises InputError where a program or that file is
+        missing."""
         self.patience_s = patience_s
         if conf is not None and not conf.is_file():
             raise InputError(
@@ -124,7 +125,7 @@ class SlurmClient:
         raise RefusedError(f"{program}: {told}")
 
     def config(self) -> dict[str, str]:
-        """Slurm's settings. Raises as `ask` does."""
+        """Return Slurm's settings. Raises as `ask` does."""
         text = self.ask("scontrol", "show", "config")
         return dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", text, re.MULTILINE))
 

@@ -83,8 +83,8 @@ class Declining:
             self.freed(who)
 
     def declined(self, why: str, who: Hashable, job: str, nodes: tuple[str, ...]) -> float:
-        """Slurm has not started `job` of `who` on `nodes`; after how many seconds that is tried
-        again.
+        """Note that Slurm has not started `job` of `who` on `nodes`; return after how many seconds
+        that is tried again.
 
         A limit bars all jobs of `who`; what is up to the nodes bars these; what may be up to
         them does as soon as it was so for two jobs. Of one job it is said less and less often.
@@ -119,7 +119,7 @@ class Declining:
         return bar.raise_again()
 
     def began(self, who: Hashable, job: str, nodes: tuple[str, ...]) -> None:
-        """Slurm has started one."""
+        """Note that Slurm has started one."""
         over = {("who", who), ("job", job), *(("node", name) for name in nodes)}
         self._bars = {
             what: bar for what, bar in self._bars.items() if what not in over and bar.job != job
@@ -128,7 +128,7 @@ class Declining:
             self._last_on.pop(name, None)
 
     def freed(self, who: Hashable) -> None:
-        """A job of `who` has ended, so that a limit may leave room again."""
+        """Note that a job of `who` has ended, so that a limit may leave room again."""
         bar = self._bars.get(("who", who))
         if bar is not None:
             bar.until_s = 0.0

@@ -144,8 +144,8 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         self._jobs_s = time.monotonic()
 
     def _own(self, attempt: SlurmAttempt) -> list[SlurmJob]:
-        """Its jobs, the first submitted first: of others' that bear the same key neither owner nor
-        folder agree."""
+        """Return its jobs, the first submitted first: of others' that bear the same key neither
+        owner nor folder agree."""
         mark = attempt.key, attempt.uid, str(attempt.folder.path)
         mine = (job for job in self._jobs if (job.key, job.uid, job.directory) == mark)
         return sorted(mine, key=lambda job: job.id)

@@ -85,7 +85,7 @@ def number(value: Any) -> int | None:
 
 
 def words(value: Any) -> list[str]:
-    """One word, or several, in capitals."""
+    """Return one word, or several, in capitals."""
     return [str(word).upper() for word in (value if isinstance(value, list) else [value])]
 
 

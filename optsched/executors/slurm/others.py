@@ -36,7 +36,7 @@ Parts = Mapping[str, Part]
 
 
 def together(parts: Iterable[tuple[str, Part]]) -> dict[str, Part]:
-    """Sums by node."""
+    """Return sums by node."""
     sums: dict[str, Part] = {}
     for name, part in parts:
         sums[name] = sums.get(name, Part()) + part
@@ -128,15 +128,15 @@ def _part(gpus: int | None, allocated: Mapping[str, Any]) -> Part:
 
 
 def ask_reservations(client: SlurmClient, but: str | None) -> list[Reservation]:
-    """Reservations that are in effect or will be, except that named `but`. Raises NoAnswerError,
-    RefusedError."""
+    """Return reservations that are in effect or will be, except that named `but`. Raises
+    NoAnswerError, RefusedError."""
     text = client.ask("scontrol", "--oneliner", "show", "reservation", unix_times=True)
     reservations = read_reservations(text)
     return [each for each in reservations if each.name != but and each.end_s > time.time()]
 
 
 def read_reservations(text: str) -> list[Reservation]:
-    """Reservations in what scontrol prints, its times in seconds since the epoch."""
+    """Return reservations in what scontrol prints, its times in seconds since the epoch."""
     line = re.compile(
         r"^ReservationName=(\S+) StartTime=(\d+) EndTime=(\d+) .*?\bNodes=(\S+)", re.MULTILINE
     )

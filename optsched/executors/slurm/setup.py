@@ -58,8 +58,8 @@ def setup(
     shared: str,
     state: str = "state",
 ) -> dict[str, str]:
-    """Files by name: what goes into Slurm, for the `nodes` (a hostlist) to be those of `user`, and
-    a cluster.toml."""
+    """Return files by name: what goes into Slurm, for the `nodes` (a hostlist) to be those of
+    `user`, and a cluster.toml."""
     kind, name = ("partition", partition) if reservation is None else ("reservation", reservation)
     where = f"{kind} = {json.dumps(name)}"
     cluster = _cluster(where, nodes, shared, state)
@@ -80,8 +80,8 @@ def setup(
 def setup_sbatch(
     nodes: str, partition: str, shared: str, state: str = "state", heartbeat: str | None = None
 ) -> dict[str, str]:
-    """Files by name: what goes into Slurm for jobs that users submit to `partition`, which has the
-    `nodes`, to be held for a controller of root; and a cluster.toml."""
+    """Return files by name: what goes into Slurm for jobs that users submit to `partition`, which
+    has the `nodes`, to be held for a controller of root; and a cluster.toml."""
     where = f"sbatch = true\npartition = {json.dumps(partition)}"
     if heartbeat is not None:
         where += f"\nheartbeat = {json.dumps(heartbeat)}"

@@ -56,7 +56,8 @@ class Site(Rules):
         ]
 
     def which_jobs(self) -> tuple[str, ...]:
-        """Options of squeue that leave all jobs that can be ours: only root submits as others."""
+        """Return options of squeue that leave all jobs that can be ours: only root submits as
+        others."""
         if os.geteuid() == 0:
             return () if self.partition is None else (f"--partition={self.partition}",)
         return (f"--user={pwd.getpwuid(os.geteuid()).pw_name}",)

@@ -17,8 +17,8 @@ PATIENCE_S = 1.0
 
 
 def parents() -> dict[str, str]:
-    """Folders below which groups can be made, by kind; a kind that nobody here may use is left
-    out."""
+    """Return folders below which groups can be made, by kind; a kind that nobody here may use is
+    left out."""
     by_kind: dict[str, str] = {}
     own = _own()
     for kind, point, mine in _mounts():
@@ -48,7 +48,7 @@ def below(parents: "dict[str, str]", job: str, folder: str) -> "dict[str, str]":
 
 
 def _mounts() -> list[tuple[str, str, str]]:
-    """Kind, where it is mounted, and the key of our own group in it; version 2 first."""
+    """Return the kind, where it is mounted, and the key of our own group in it; version 2 first."""
     mounts = []
     with open("/proc/self/mountinfo") as file:
         for line in file:
@@ -97,7 +97,7 @@ class Groups:
     """The groups of one attempt on one node."""
 
     def __init__(self, folders: dict[str, str]) -> None:
-        """`folders`: where the group of each kind is (to be made)."""
+        """Take `folders`: where the group of each kind is (to be made)."""
         self.folders = folders
 
     def make(self, memory_bytes: int, cores: "list[int] | None") -> None:
@@ -148,7 +148,7 @@ class Groups:
         return False
 
     def pids(self) -> list[int]:
-        """Processes in any of the groups."""
+        """Return processes in any of the groups."""
         pids: dict[int, None] = {}
         for folder in self.folders.values():
             try:

@@ -47,7 +47,7 @@ class GangSupervisor(Supervisor):
         return gpu_ids, {"CUDA_VISIBLE_DEVICES": "", **passed}
 
     def run(self) -> None:
-        """From the first process to the last, once all nodes of the gang are ready."""
+        """Run from the first process to the last, once all nodes of the gang are ready."""
         if self.gather():
             super().run()
             return
@@ -73,8 +73,8 @@ class GangSupervisor(Supervisor):
         return records.read(f"{self.above}/stop.json")
 
     def wait(self, seconds: float) -> None:
-        """As of any supervisor, except that a SIGTERM is not passed on: managers send it to all
-        processes of a job."""
+        """Wait as any supervisor does, except that a SIGTERM is not passed on: managers send it to
+        all processes of a job."""
         told = signal.sigtimedwait(HEARD, max(0.0, seconds))
         if told is not None and told.si_signo == signal.SIGTERM:
             self.stopping = True

@@ -23,7 +23,7 @@ class Watch:
     memory counted once."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """`limit_bytes` is what to hold it to, 0 for no limit or where the kernel does so."""
+        """Take `limit_bytes`, what to hold it to, 0 for no limit or where the kernel does so."""
         self.limit_bytes = limit_bytes
         self.peak_bytes = 0
         self._every_s = FIRST_LOOK_S

@@ -23,13 +23,14 @@ SIGNALLED = 128
 
 
 def boot_id() -> str:
-    """Changes with each start of the host."""
+    """Return the host's boot id, which changes with each start of it."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the third (state) on; None where there is no such process."""
+    """Return fields of /proc/PID/stat from the third (state) on; None where there is no such
+    process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -39,7 +40,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def identity(pid: int) -> Identity | None:
-    """Who has this number now; None if nobody."""
+    """Return who has this number now; None if nobody."""
     fields = _stat(pid)
     return None if fields is None else (pid, int(fields[19]))
 
@@ -89,8 +90,8 @@ def every() -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Children of `root`, their children and so on, without those that have ended and wait to be
-    reaped."""
+    """Return children of `root`, their children and so on, without those that have ended and wait
+    to be reaped."""
     children = _children if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else _table()
     pids, rest = [], [root]
     while rest:
@@ -114,7 +115,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _table() -> "Callable[[int], list[int]]":
-    """As `_children`, for kernels that do not list them."""
+    """Return what `_children` does, for kernels that do not list them."""
     children: dict[int, list[int]] = {}
     for pid in every():
         fields = _stat(pid)
@@ -124,8 +125,8 @@ def _table() -> "Callable[[int], list[int]]":
 
 
 def marked(*marks: bytes) -> list[int]:
-    """Processes in whose first environment all `marks` ("NAME=value") stand, as far as we may look
-    into them."""
+    """Return processes in whose first environment all `marks` ("NAME=value") stand, as far as we
+    may look into them."""
     pids = []
     for pid in every():
         try:
@@ -158,8 +159,8 @@ def shell_status(status: "int | None") -> int:
 
 
 def in_session(leader: Identity) -> list[int]:
-    """Processes of the session that `leader` began and has left by ending; none if its number has
-    passed on."""
+    """Return processes of the session that `leader` began and has left by ending; none if its
+    number has passed on."""
     now = _stat(leader[0])
     if now is not None and int(now[19]) != leader[1]:
         return []
@@ -172,7 +173,8 @@ def in_session(leader: Identity) -> list[int]:
 
 
 def resident_bytes(pids: list[int]) -> int:
-    """Memory they hold, what several share counted for each: cheap, and never too little."""
+    """Return the memory they hold, what several share counted for each: cheap, and never too
+    little."""
     total = 0
     for pid in pids:
         try:
@@ -184,7 +186,7 @@ def resident_bytes(pids: list[int]) -> int:
 
 
 def proportional_bytes(pids: list[int]) -> int:
-    """Memory they hold, what n processes share counted for one nth each."""
+    """Return the memory they hold, what n processes share counted for one nth each."""
     total = 0
     for pid in pids:
         try:

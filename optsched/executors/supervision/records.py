@@ -64,8 +64,8 @@ def reserve(path: "Where") -> None:
 
 
 def write_reserved(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None:
-    """As `write`, in the room taken by `reserve` where it is there, so that a full disk does not
-    matter."""
+    """Write as `write` does, in the room taken by `reserve` where it is there, so that a full disk
+    does not matter."""
     text = json.dumps(record, indent=1).encode().ljust(RESERVE_BYTES)
     made = f"{path}.reserve"
     try:

@@ -91,7 +91,7 @@ class Supervisor:
         self.started_s = 0.0
 
     def run(self) -> None:
-        """From the first process to the last."""
+        """Run from the first process to the last."""
         processes.become_subreaper()
         self.groups.make(self.limit_bytes, self.node["cores"])
         limit_bytes = self.spec.get("output_bytes", output.LIMIT_BYTES)
@@ -155,7 +155,7 @@ class Supervisor:
         self.look()
 
     def wait(self, seconds: float) -> None:
-        """Until a signal comes, which is dealt with, or time is up."""
+        """Wait until a signal comes, which is dealt with, or time is up."""
         told = signal.sigtimedwait(HEARD, max(0.0, seconds))
         if told is None:
             return
@@ -165,7 +165,7 @@ class Supervisor:
             self.asked, self.kill_at_s, self.overdue = True, 0, None
 
     def look(self) -> None:
-        """Whether somebody wants it to end."""
+        """See whether somebody wants it to end."""
         stop = self.stop_record()
         if stop is not None and stop["until_monotonic_s"] < self.kill_at_s:
             self.asked, self.kill_at_s, self.overdue = (

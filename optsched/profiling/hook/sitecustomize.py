@@ -35,7 +35,7 @@ class Report:
         self.lines = 0
 
     def line(self, *parts: object) -> None:
-        """One line; what cannot be written is not, the command goes on."""
+        """Write one line; what cannot be written is not, the command goes on."""
         if self.lines >= MOST_LINES:
             return
         try:
@@ -111,7 +111,7 @@ def install(torch: ModuleType) -> None:
 
 
 def size(file: Any) -> int | None:
-    """Bytes of a file given by name or open, None where that cannot be told."""
+    """Return bytes of a file given by name or open, None where that cannot be told."""
     try:
         if hasattr(file, "fileno"):
             file.flush()
@@ -142,7 +142,7 @@ class Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None for all but torch."""
+        """Return None for all but torch."""
         if name != "torch":
             return None
         for finder in sys.meta_path:

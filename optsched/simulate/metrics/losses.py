@@ -115,8 +115,8 @@ def _lost(rows: Record, worked: Floats) -> tuple[Floats, dict[Ending, float]]:
 
 
 def starts_by_cause(stays: Stays, setup: Floats) -> tuple[float, dict[Ending, float]]:
-    """Set-up GPU-seconds of first starts, and of those after each cause; `setup` is that of each
-    row."""
+    """Return the set-up GPU-seconds of first starts, and of those after each cause; `setup` is that
+    of each row."""
     of_stay = sums(stays.of_row, setup, len(stays.job))
     again = {cause: float(of_stay[stays.before == cause].sum()) for cause in CAUSES}
     return float(of_stay[stays.before < 0].sum()), again

@@ -140,7 +140,8 @@ def _first_start_s(instance: Instance, rows: Record, stay: Stays) -> Floats:
 
 
 def _preemptions(instance: Instance, stay: Stays, count: int) -> Ints:
-    """Stays that ended in a preemption, and those of jobs that ran at `now_s` and left at once."""
+    """Return stays that ended in a preemption, and those of jobs that ran at `now_s` and left at
+    once."""
     preemptions = counts(stay.job[stay.ending == Ending.PREEMPTED], count)
     if instance.running:
         first = np.append(True, stay.job[1:] != stay.job[:-1])

@@ -50,7 +50,7 @@ class Stays:
 
 
 def stays(rows: Record) -> Stays:
-    """Joins rows that are in the order of `by_job`."""
+    """Join rows that are in the order of `by_job`."""
     count = rows.rows
     new_job = np.ones(count, dtype=bool)
     new_job[1:] = rows.job[1:] != rows.job[:-1]
@@ -100,7 +100,7 @@ def _before_now(rows: Record, jobs: Ints, first_row: Ints) -> Ints:
 
 
 def positions(instance: Instance) -> dict[str, int]:
-    """Position of each job in `instance.jobs`, by id."""
+    """Return the position of each job in `instance.jobs`, by id."""
     return {job.id: i for i, job in enumerate(instance.jobs)}
 
 

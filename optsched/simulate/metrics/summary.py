@@ -85,7 +85,7 @@ def _fairness(values: Floats) -> dict[str, float | None]:
 
 
 def _use(metrics: Metrics, until_s: float) -> dict[str, Any]:
-    """Shares held of what was there until an instant."""
+    """Return shares held of what was there until an instant."""
     held_s = gpu_seconds(metrics.rows, until_s)
     there_s, _ = gpu_capacity_s(metrics.instance, until_s)
     cores_s, all_cores_s = core_seconds(metrics.rows, until_s)

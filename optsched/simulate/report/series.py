@@ -58,8 +58,8 @@ def shown_s(metrics: Metrics) -> float:
 
 
 def edges(metrics: Metrics, most: int) -> Floats:
-    """Instants, on the instance's clock, that cut the simulation into steps, equal ones where it is
-    shown at first."""
+    """Return instants, on the instance's clock, that cut the simulation into steps, equal ones
+    where it is shown at first."""
     now_s, last_s = metrics.instance.now_s, float(metrics.completion_s.max())
     until_s = now_s + shown_s(metrics)
     if until_s >= last_s:
@@ -98,7 +98,7 @@ def _there(metrics: Metrics, at_s: Floats) -> Floats:
 
 
 def jobs_waiting(metrics: Metrics) -> Curves:
-    """Waiting jobs by the size of their gang, and those that wait for other jobs."""
+    """Return waiting jobs by the size of their gang, and those that wait for other jobs."""
     stays = metrics.stays
     at_s = edges(metrics, STEPS)
     size = size_of(metrics.gpus)[stays.job]
@@ -128,9 +128,10 @@ def distribution(values: Floats) -> tuple[Floats, Floats]:
 
 
 def thinned(metrics: Metrics) -> dict[str, Any]:
-    """Curves for figures of many simulations, of at most `THINNED` points each: `jct_s`, quantiles
-    that cut the jobs into equal parts, the last of them the largest; `gpus_held`, the share of the
-    GPUs there that is held between `edges_s` (seconds from now), None without GPUs or jobs."""
+    """Return curves for figures of many simulations, of at most `THINNED` points each: `jct_s`,
+    quantiles that cut the jobs into equal parts, the last of them the largest; `gpus_held`, the
+    share of the GPUs there that is held between `edges_s` (seconds from now), None without GPUs or
+    jobs."""
     ordered = np.sort(metrics.jct_s)
     count = len(ordered)
     parts_of = min(count, THINNED)
@@ -146,13 +147,13 @@ def thinned(metrics: Metrics) -> dict[str, Any]:
 
 
 def _short(values: Floats) -> list[float]:
-    """Six digits are more than a picture shows."""
+    """Round to six digits, more than a picture shows."""
     return [float(f"{value:.6g}") for value in values.tolist()]
 
 
 def waiting_by_size(metrics: Metrics) -> tuple[list[str], list[int], NDArray[np.float64]]:
-    """Names of the sizes that occur and `all`, how many jobs each has, and its mean wait for each
-    reason in seconds."""
+    """Return names of the sizes that occur and `all`, how many jobs each has, and its mean wait for
+    each reason in seconds."""
     size = size_of(metrics.gpus)
     there = [k for k in range(len(SIZES)) if (size == k).any()]
     names, masks = [SIZES[k] for k in there], [size == k for k in there]

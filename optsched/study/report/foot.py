@@ -16,8 +16,8 @@ MOST_MADE = 4
 
 
 def foot(study: Study, path: Path, again: str, results: Sequence[Result]) -> tuple[str, ...]:
-    """Two lines, from what was written down with the runs: they do not depend on who draws the
-    figure. `again` is the command line of the study."""
+    """Return two lines, from what was written down with the runs: they do not depend on who draws
+    the figure. `again` is the command line of the study."""
     versions: dict[str, dict[str, None]] = {}
     for result in results:
         for name, value in result.made_on.items():

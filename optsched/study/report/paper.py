@@ -65,8 +65,8 @@ def draw(chart: Chart, foot: Sequence[str]) -> Any:
 
 
 def _legend(figure: Any, places: list[Any]) -> None:
-    """One for all panels, to the right of them; curves are drawn the worst first, and listed the
-    best first."""
+    """Add one legend for all panels, to the right of them; curves are drawn the worst first, and
+    listed the best first."""
     there: dict[str, Any] = {}
     for ax in places:
         handles, names = ax.get_legend_handles_labels()

@@ -79,8 +79,8 @@ def _counts(pairs: int) -> Floats:
 
 
 def paired_bootstrap(first: Floats, second: Floats) -> Difference:
-    """`first` minus `second`, pair by pair, by the percentile bootstrap (Efron and Tibshirani,
-    1993, chapter 13).
+    """Return `first` minus `second`, pair by pair, by the percentile bootstrap (Efron and
+    Tibshirani, 1993, chapter 13).
 
     `p` is two-sided, and never below what turning the signs of so few differences could give, 2 /
     2^n: the bootstrap of a handful of numbers that agree would be all too sure. Always the same

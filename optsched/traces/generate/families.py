@@ -37,7 +37,7 @@ class Family:
 
     @property
     def rate(self) -> dict[str, float]:
-        """Rate by GPU type."""
+        """Return the rate by GPU type."""
         return {"a100": 1.0, "v100": self.v100, "p100": self.p100}
 
     def profile(self, overheads: bool) -> Profile:

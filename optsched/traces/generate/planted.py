@@ -28,8 +28,8 @@ Piece = tuple[int, int]
 
 
 def generate(*, jobs: int, gpus: int, seed: int, gpus_per_node: int = 8) -> Instance:
-    """An instance whose least makespan is `HORIZON_S`: `jobs` pieces of `gpus` GPUs, in whole
-    nodes.
+    """Return an instance whose least makespan is `HORIZON_S`: `jobs` pieces of `gpus` GPUs, in
+    whole nodes.
 
     Raises InputError for arguments out of range, and where the cluster cannot be cut into so few or
     so many jobs.
@@ -60,7 +60,7 @@ def generate(*, jobs: int, gpus: int, seed: int, gpus_per_node: int = 8) -> Inst
 
 
 def _cut(nodes: int, per_node: int, jobs: int, rng: np.random.Generator) -> list[Piece]:
-    """Pieces that fill the rectangle; larger ones are cut more often."""
+    """Return pieces that fill the rectangle; larger ones are cut more often."""
     gpus, minutes = nodes * per_node, HORIZON_S // UNIT_S
     binary = per_node & (per_node - 1) == 0
     pieces = _powers_of_two(gpus, minutes) if binary else [(gpus, minutes)]

@@ -13,8 +13,8 @@ usual one."""
 
 
 def with_shared_uplinks(instance: Instance, gbps: float) -> Instance:
-    """The instance with uplinks of `gbps` Gbit/s from every rack, shared by all gangs that cross
-    them.
+    """Return the instance with uplinks of `gbps` Gbit/s from every rack, shared by all gangs that
+    cross them.
 
     What a gang loses when it is spread over racks is taken for the time that it communicates: its
     `network_duty` is the share of the step by which it is then longer. Gangs that lose nothing, or

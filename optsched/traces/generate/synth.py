@@ -78,7 +78,7 @@ def generate(
     gpu_types: int = 3,
     overheads: bool = True,
 ) -> Instance:
-    """A random instance of `gpus` GPUs at time 0.
+    """Return a random instance of `gpus` GPUs at time 0.
 
     `gpu_types` 1 gives A100 nodes only, 2 A100 and V100. `arrivals` "batch" submits all jobs at 0,
     "poisson" at exponential intervals such that they offer `load` times the work the cluster can do
@@ -163,7 +163,8 @@ def _largest(shares: Mapping[NodeClass, int]) -> Ints:
 
 
 def _gangs(rng: np.random.Generator, family: Ints, like: Like, largest: Ints) -> Ints:
-    """GPU counts; the ones that fit no class their family may use are drawn again until they do."""
+    """Return GPU counts; the ones that fit no class their family may use are drawn again until they
+    do."""
     gang = rng.choice(GANG_SIZES, size=len(family), p=GANG_SHARES[like])
     while (unfit := np.flatnonzero(gang > largest[family])).size:
         gang[unfit] = rng.choice(GANG_SIZES, size=unfit.size, p=GANG_SHARES[like])
@@ -246,8 +247,8 @@ def _with_running(
 def _running(
     instance: Instance, job: Job, kind: NodeClass, held: dict[int, int], rng: np.random.Generator
 ) -> Running:
-    """A job part way through, with the most cores per GPU that leave every other GPU of its nodes
-    as many."""
+    """Return a job part way through, with the most cores per GPU that leave every other GPU of its
+    nodes as many."""
     assert isinstance(job.gpus, int) and job.duration_s is not None
     level = max(n for n in job.profile.cpus_per_gpu if n <= kind.cpus // kind.gpus)
     mode = Mode(gpu_type=kind.gpu_type, gpus=job.gpus, cpus_per_gpu=level)

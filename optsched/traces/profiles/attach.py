@@ -36,7 +36,7 @@ have."""
 
 
 def attach(instance: Instance, seed: int, *, overheads: bool = True) -> Instance:
-    """The instance with a measured profile for every job on GPUs that does not list modes.
+    """Return the instance with a measured profile for every job on GPUs that does not list modes.
 
     Jobs of one user and command get one family, whatever the order of jobs. What a job's own
     profile says is kept. Equal profiles are one object. `overheads` False leaves saving, loading
@@ -65,7 +65,7 @@ READ, WRITE = (
 
 
 def _with_profile(job: Job, profile: Profile) -> Job:
-    """`replace(job, profile=profile)`, three times as fast: traces have a million jobs."""
+    """Return `replace(job, profile=profile)`, three times as fast: traces have a million jobs."""
     made = object.__new__(Job)
     for write, value in zip(WRITE, (*READ(job), profile), strict=True):
         write(made, value)
@@ -89,8 +89,8 @@ def _group(job: Job) -> object:
 
 
 def _groups(instance: Instance) -> dict[object, tuple[int, int, int]]:
-    """For each group the largest gang, and the seconds and number of its jobs: whole numbers, so
-    order is nothing."""
+    """Return for each group the largest gang, and the seconds and number of its jobs: whole
+    numbers, so order is nothing."""
     groups: dict[object, tuple[int, int, int]] = {}
     for job in filter(_is_open, instance.jobs):
         key = _group(job)
@@ -107,7 +107,7 @@ class _Weighted:
     cumulative: tuple[float, ...]
 
     def pick(self, draw: bytes) -> Family:
-        """The family at `draw`, eight random bytes."""
+        """Return the family at `draw`, eight random bytes."""
         at = bisect_right(self.cumulative, int.from_bytes(draw) / 2**64 * self.cumulative[-1])
         return self.families[min(at, len(self.families) - 1)]
 
@@ -240,8 +240,8 @@ class _Profiles:
         return self.equal.setdefault(made, made)
 
     def _reference(self, own: Profile, family: Family, kinds: tuple[_Kind, ...]) -> str | None:
-        """The type on which the duration was observed: the cluster's reference, or the fastest the
-        job could use."""
+        """Return the type on which the duration was observed: the cluster's reference, or the
+        fastest the job could use."""
         able = [kind.gpu_type for kind in kinds]
         elsewhere = not own.rate and all(kind.gpu_type != self.reference for kind in self.kinds)
         if self.reference is not None and (elsewhere or self.reference in able):
@@ -250,7 +250,8 @@ class _Profiles:
 
 
 def _speed(family: Family, gpu_type: str | None) -> float:
-    """Rate relative to a V100; a type of which nothing is known is taken to be as fast."""
+    """Return the rate relative to a V100; a type of which nothing is known is taken to be as
+    fast."""
     known = None if gpu_type is None else known_type(gpu_type)
     return 1.0 if known is None else family.rate[known]
 
@@ -278,8 +279,8 @@ def _rates_by_gpus(family: Family, gpus: Elastic) -> dict[int, float]:
 
 
 def _cores(family: Family, kinds: tuple[_Kind, ...], reference: str | None) -> dict[int, float]:
-    """Rate by cores for each GPU, 1 with 3 or with as many as the reference nodes have; none where
-    cores do not bind.
+    """Return the rate by cores for each GPU, 1 with 3 or with as many as the reference nodes have;
+    none where cores do not bind.
 
     No more are kept than some nodes have for all of their GPUs, so that a full node can use what it
     has.

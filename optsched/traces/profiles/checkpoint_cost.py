@@ -7,8 +7,8 @@ from ...model.profile import Profile
 
 
 def with_checkpoint_cost(instance: Instance, seconds: float) -> Instance:
-    """The instance whose jobs take `seconds` to save and as long again to restore, whatever was
-    measured of them; what starting them costs stays."""
+    """Return the instance whose jobs take `seconds` to save and as long again to restore, whatever
+    was measured of them; what starting them costs stays."""
     changed: dict[Profile, Profile] = {}
     jobs = []
     for job in instance.jobs:

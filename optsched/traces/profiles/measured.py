@@ -141,13 +141,14 @@ FAMILIES: dict[str, Family] = {name: _family(name) for name in LARGEST_GANG}
 
 
 def family_of(model: str | None) -> Family | None:
-    """The family that a profile or a public trace calls `model`; None where it is not known."""
+    """Return the family that a profile or a public trace calls `model`; None where it is not
+    known."""
     return None if model is None else FAMILIES.get(MODELS.get(model.lower(), model.lower()))
 
 
 def known_type(gpu_type: str) -> str | None:
-    """The GPU type of the tables that `gpu_type` names (`V100M32`, `NVIDIA A100-SXM4-80GB`); None
-    where none does."""
+    """Return the GPU type of the tables that `gpu_type` names (`V100M32`, `NVIDIA A100-SXM4-80GB`);
+    None where none does."""
     for word in re.findall("[a-z0-9]+", gpu_type.lower()):
         for known in sorted([*BOARD_W, *TYPES], key=len, reverse=True):
             if word.startswith(known):

@@ -82,7 +82,7 @@ class Request:
 
     @property
     def empty(self) -> bool:
-        """Neither a GPU nor a core."""
+        """Return whether it has neither a GPU nor a core."""
         return not self.gpus and self.cores <= 0
 
 
@@ -113,8 +113,8 @@ def job(
 
 @cache
 def _profile(request: Request) -> Profile:
-    """A fraction of a GPU is the share of time for which the job keeps it busy; the rest may serve
-    another job."""
+    """Return a profile. A fraction of a GPU is the share of time for which the job keeps it busy;
+    the rest may serve another job."""
     if not request.gpus:
         return UNMEASURED
     cores = _cores(request.cores / request.gpus)

@@ -28,9 +28,9 @@ class Limits:
     largest_local: int
 
     def divisions(self, gpus: int) -> tuple[Ints, Ints]:
-        """Ways to divide batches among `gpus` GPUs: the batch of a GPU in one pass, and how many
-        passes a step makes before the one that synchronises. Empty where even the largest batch is
-        too small for so many.
+        """Return ways to divide batches among `gpus` GPUs: the batch of a GPU in one pass, and how
+        many passes a step makes before the one that synchronises. Empty where even the largest
+        batch is too small for so many.
 
         One GPU makes at least two passes for more than the smallest batch: with a single one the
         gradient's variance cannot be told.

@@ -13,7 +13,7 @@ ACCORDION_HEAD: dict[str, int] = _TABLES["accordion"]
 
 
 def batch_size(model: str, first: int, gpus: int, rule: str, epoch: int) -> int:
-    """The batch of each GPU in an epoch counted from 0.
+    """Return the batch of each GPU in an epoch counted from 0.
 
     `static` never changes. `accordion` (Agarwal et al., MLSys 2021) uses the largest outside
     critical regimes: the first epochs, for ResNet-18 also 150 to 159 and 250 to 259, for ResNet-50
@@ -43,11 +43,11 @@ def _critical(model: str, first: int, epoch: int) -> bool:
 
 
 def phases(model: str, first: int, gpus: int, rule: str, epochs: int) -> list[tuple[int, int]]:
-    """(batch, epochs) one after the other."""
+    """Return (batch, epochs) one after the other."""
     sizes = (batch_size(model, first, gpus, rule, epoch) for epoch in range(epochs))
     return [(size, len(list(same))) for size, same in groupby(sizes)]
 
 
 def steps_of_epoch(model: str, batch: int) -> int:
-    """Steps that go once through the samples."""
+    """Return the steps that go once through the samples."""
     return -(-SAMPLES[model] // batch)

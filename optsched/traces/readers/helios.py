@@ -120,7 +120,7 @@ def _log_in(folder: Path) -> Path:
 
 
 def _site(path: Path) -> str | None:
-    """The cluster whose name is in that of the file, else of its folder."""
+    """Return the cluster whose name is in that of the file, else of its folder."""
     for name in (path.name, path.absolute().parent.name):
         for site in SITES:
             if site in name.lower():

@@ -27,12 +27,12 @@ class Role(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """Whole GPUs of all instances."""
+        """Return the number of whole GPUs of all instances."""
         return self.instances * math.ceil(self.gpu_percent / 100 - ROUNDING)
 
 
 def request_of(roles: list[Role], gpu_type: str | None) -> Request:
-    """The request of roles that all have GPUs, or none of which has."""
+    """Return the request of roles that all have GPUs, or none of which has."""
     gpus = sum(role.gpus for role in roles)
     shared = gpus and all(role.gpu_percent < 100 for role in roles)
     return Request(

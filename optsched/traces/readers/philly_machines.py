@@ -82,6 +82,6 @@ def _cluster(nodes: Mapping[str, Node], source: str) -> Cluster:
 
 
 def _by_number(name: str) -> tuple[int, str]:
-    """m9 before m10."""
+    """Return a key that puts m9 before m10."""
     digits = name.lstrip("m")
     return (int(digits), name) if digits.isdecimal() else (-1, name)

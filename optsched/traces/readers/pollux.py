@@ -147,8 +147,8 @@ def _profile(
     per_node: int,
     elastic: bool,
 ) -> tuple[Profile, float, int]:
-    """The profile of a job of this batch size (None: of the best one), its run time on `gpus` GPUs,
-    packed, and the most GPUs on which it can run."""
+    """Return the profile of a job of this batch size (None: of the best one), its run time on
+    `gpus` GPUs, packed, and the most GPUs on which it can run."""
     run_s = application.adaptive_run_s if batch is None else partial(application.run_s, batch)
     duration_s = run_s(packed(gpus, per_node))
     most_gpus = application.most_gpus(application.largest_batch if batch is None else batch)
@@ -171,13 +171,14 @@ def _profile(
 
 
 def packed(gpus: int, per_node: int) -> Shape:
-    """The shape of a gang on the fewest nodes."""
+    """Return the shape of a gang on the fewest nodes."""
     full, rest = divmod(gpus, per_node)
     return (per_node,) * full + ((rest,) if rest else ())
 
 
 def _spread_rate(run_s: Callable[[Shape], float], counts: range, per_node: int) -> float:
-    """Rate of gangs that fit on one node when they are spread over several, relative to packed."""
+    """Return the rate of gangs that fit on one node when they are spread over several, relative to
+    packed."""
     means = []
     for count in (count for count in counts if 1 < count <= per_node):
         alone_s = run_s((count,))
@@ -187,7 +188,8 @@ def _spread_rate(run_s: Callable[[Shape], float], counts: range, per_node: int) 
 
 
 def _shapes(gpus: int, largest: int) -> Iterator[Shape]:
-    """Every way to spread a gang with at most `largest` GPUs on a node, the fullest nodes first."""
+    """Yield every way to spread a gang with at most `largest` GPUs on a node, the fullest nodes
+    first."""
     if gpus == 0:
         yield ()
     for first in range(min(gpus, largest), 0, -1):

@@ -63,7 +63,8 @@ class Application:
         self.smallest_batch, self.largest_batch = min(self._epochs), max(self._epochs)
 
     def most_gpus(self, batch: int) -> int:
-        """The most GPUs among which a batch can be divided without leaving what was measured."""
+        """Return the most GPUs among which a batch can be divided without leaving what was
+        measured."""
         return batch // self.smallest_local
 
     @property
@@ -72,8 +73,8 @@ class Application:
         return len(self._progress)
 
     def run_s(self, batch: int, shape: Shape) -> float:
-        """Seconds from the first step to the end of the last epoch with a batch of at least
-        `batch`."""
+        """Return the seconds from the first step to the end of the last epoch with a batch of at
+        least `batch`."""
         gpus = sum(shape)
         local, accumulated = self._division(batch, gpus)
         step_s, sync_s = self._step(shape, local)
@@ -82,20 +83,20 @@ class Application:
 
     @cached_property
     def limits(self) -> Limits:
-        """The batch sizes between which it was measured."""
+        """Return the batch sizes between which it was measured."""
         return Limits(
             self.smallest_batch, self.largest_batch, self.smallest_local, self.largest_local
         )
 
     def adaptive_run_s(self, shape: Shape) -> float:
-        """Seconds from the first step to the end of the last epoch when each epoch has the batch
-        size of the best goodput for its gradient noise, on as many of the GPUs as are best for it:
-        early epochs gain nothing from the large batches that many GPUs need."""
+        """Return the seconds from the first step to the end of the last epoch when each epoch has
+        the batch size of the best goodput for its gradient noise, on as many of the GPUs as are
+        best for it: early epochs gain nothing from the large batches that many GPUs need."""
         epochs = [self._adaptive_epochs(fewer) for fewer in _within(shape)]
         return float(np.minimum.reduce(epochs).sum())
 
     def _adaptive_epochs(self, shape: Shape) -> Floats:
-        """Seconds of each epoch on all GPUs of a placement."""
+        """Return the seconds of each epoch on all GPUs of a placement."""
         if shape not in self._adaptive_s:
             self._adaptive_s[shape] = self._adaptive(shape)
         return self._adaptive_s[shape]
@@ -121,7 +122,7 @@ class Application:
         return needed
 
     def _gradients(self, batch: Ints) -> tuple[Floats, Floats]:
-        """Squared norm and variance of the gradient, by epoch and batch size."""
+        """Return the squared norm and variance of the gradient, by epoch and batch size."""
         sizes = sorted(self._epochs)
         tables = np.array([self._epochs[size][: self.epochs] for size in sizes])
         gradients = [
@@ -133,8 +134,8 @@ class Application:
         return gradients[0], gradients[1]
 
     def _division(self, batch: int, gpus: int) -> tuple[int, int]:
-        """Batch of one GPU in one pass, and how many passes a step makes before the one that
-        synchronises."""
+        """Return the batch of one GPU in one pass, and how many passes a step makes before the one
+        that synchronises."""
         own = math.ceil(batch / gpus)
         accumulated = math.ceil(own / self.largest_local) - 1
         if gpus == 1 and batch > self.smallest_batch:
@@ -146,7 +147,7 @@ class Application:
 
     @cached_property
     def _progress(self) -> list[float]:
-        """Progress by the end of each epoch."""
+        """Return progress by the end of each epoch."""
         progress = [
             min(epoch[0] for epoch in epochs)
             for epochs in zip(*self._epochs.values(), strict=False)
@@ -161,8 +162,8 @@ class Application:
         return progress
 
     def _step(self, shape: Shape, local: int) -> Times:
-        """Times of one pass and its synchronisation: measured for the shape, else for as many nodes
-        and GPUs."""
+        """Return times of one pass and its synchronisation: measured for the shape, else for as
+        many nodes and GPUs."""
         turns = ("".join(map(str, shape[i:] + shape[:i])) for i in range(len(shape)))
         name = min(turns)  # a ring looks the same from each of its nodes
         if name in self._shapes:
@@ -182,7 +183,7 @@ class Application:
 
 
 def _within(shape: Shape) -> list[Shape]:
-    """The placement, and those of fewer of its GPUs on the fewest of its nodes."""
+    """Return the placement, and those of fewer of its GPUs on the fewest of its nodes."""
     placements = []
     for gpus in range(1, sum(shape) + 1):
         left, fewer = gpus, []
@@ -195,7 +196,8 @@ def _within(shape: Shape) -> list[Shape]:
 
 
 def _between(points: Mapping[int, Times], at: float) -> Times:
-    """Linear between the points; beyond the first and the last what was measured there."""
+    """Interpolate linearly between the points; beyond the first and the last what was measured
+    there."""
     if at in points:
         return points[int(at)]
     known = sorted(points)
@@ -209,7 +211,7 @@ def _between(points: Mapping[int, Times], at: float) -> Times:
 
 
 def _by_size(shapes: Mapping[str, ByBatch]) -> dict[int, dict[int, ByBatch]]:
-    """Times by nodes and GPUs: the mean over the shapes."""
+    """Return times by nodes and GPUs: the mean over the shapes."""
     alike: dict[tuple[int, int, int], list[Times]] = defaultdict(list)
     for shape, measured in shapes.items():
         for local, times in measured.items():

@@ -48,7 +48,7 @@ class _Lines:
 
     @property
     def at(self) -> At:
-        """The line read last."""
+        """Return the line read last."""
         return At(self.source, self.position)
 
     def next(self, expected: str, start: str = "") -> str:

@@ -147,7 +147,7 @@ def _id(number: int) -> str:
 
 
 def _after_earlier_ones(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-    """The jobs, each after those before it only: order then has no cycle."""
+    """Return the jobs, each after those before it only: order then has no cycle."""
     seen: set[str] = set()
     ordered: list[Job] = []
     for job in jobs:

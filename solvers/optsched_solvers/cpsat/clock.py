@@ -24,7 +24,7 @@ class Budget:
         self.met_clock = False
 
     def left_s(self) -> float:
-        """Wall seconds left; 0 also where the counted work is used up."""
+        """Return the wall seconds left; 0 also where the counted work is used up."""
         left_s = self.limit_s - (time.monotonic() - self.begun_s)
         if self.work is not None and self.work <= 0:
             return 0.0

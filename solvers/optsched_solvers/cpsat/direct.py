@@ -173,8 +173,8 @@ def _racers(progress: Progress, level: int) -> list[cp_model.CpSolver]:
 
 
 def _proved(expression: LevelExpression, bound: float) -> float:
-    """The bound on the value that follows from CP-SAT's on the integer objective, which comes as a
-    double."""
+    """Return the bound on the value that follows from CP-SAT's on the integer objective, which
+    comes as a double."""
     return expression.value(math.ceil(bound - 1e-6 - 1e-15 * abs(bound)))
 
 

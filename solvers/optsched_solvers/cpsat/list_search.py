@@ -39,7 +39,7 @@ class List:
 
 
 def by_type(activity: Activity, gpu_type: str | None) -> tuple[int, ...]:
-    """The alternatives of an activity on one GPU type."""
+    """Return the alternatives of an activity on one GPU type."""
     return tuple(
         i
         for i, a in enumerate(activity.alternatives)
@@ -95,7 +95,8 @@ class ListSearch:
         self.progress.offer(schedule)
 
     def _waiting(self) -> List:
-        """One job waits until it would start or end with a change of what use costs, or no more."""
+        """Make one job wait until it would start or end with a change of what use costs, or no
+        more."""
         problem = self.problem
         activity = self.rng.choice(problem.activities)
         change_s = self.rng.choice(problem.changes_s)
@@ -104,14 +105,14 @@ class ListSearch:
         return replace(self.list, waits=waits)
 
     def _moved(self) -> list[float]:
-        """One job just before or after another."""
+        """Move one job just before or after another."""
         priority = list(self.list.priority)
         i, j = self.rng.randrange(len(priority)), self.rng.randrange(len(priority))
         priority[i] = priority[j] + self.rng.choice((-1, 1)) * self.rng.random() * 1e-3
         return priority
 
     def _swapped(self) -> list[float]:
-        """Two jobs near each other in the list trade places."""
+        """Swap two jobs that are near each other in the list."""
         priority = list(self.list.priority)
         i = self.rng.randrange(len(priority))
         near = sorted(range(len(priority)), key=lambda k: (abs(priority[k] - priority[i]), k))[1:12]
@@ -121,8 +122,8 @@ class ListSearch:
         return priority
 
     def _other_way(self) -> List:
-        """One job kept to another GPU type, to none, or a running one preempted or left to
-        continue."""
+        """Return the list with one job kept to another GPU type, to none, or a running one
+        preempted or left to continue."""
         activity = self.problem.activities[self.rng.randrange(len(self.list.priority))]
         j = activity.index
         if activity.hold is not None and self.rng.random() < 0.5:

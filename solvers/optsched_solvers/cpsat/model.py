@@ -67,8 +67,8 @@ class Model:
         return length.up if self.constrained else length.down
 
     def _horizon(self) -> int:
-        """No active schedule is longer than all lengths in a row after the last release and the
-        last change of what use costs."""
+        """Return the horizon: no active schedule is longer than all lengths in a row after the last
+        release and the last change of what use costs."""
         ends = [a.release_up for a in self.problem.activities]
         ends += [self.problem.tick.ceil(change_s) for change_s in self.problem.changes_s]
         total = sum(
@@ -139,7 +139,7 @@ class Model:
             self.load["row", row].append((interval, amount))
 
     def _add_one_node(self, activity: Activity, a: int, interval: Any) -> None:
-        """A gang on one node: a literal for each."""
+        """Add a gang on one node: a literal for each."""
         j, alternative = activity.index, activity.alternatives[a]
         mode, on = alternative.mode, []
         for n, _ in alternative.rooms:
@@ -154,7 +154,7 @@ class Model:
             self.cp.add(sum(on) == self.chosen[j][a])
 
     def _add_split(self, activity: Activity, a: int, interval: Any) -> None:
-        """A gang in parts: GPUs on each node add up to the gang, within one rack where it must
+        """Add a gang in parts: GPUs on each node add up to the gang, within one rack where it must
         be."""
         cp, j, alternative = self.cp, activity.index, activity.alternatives[a]
         literal, mode = self.chosen[j][a], alternative.mode
@@ -178,7 +178,7 @@ class Model:
                 cp.add(part == 0)
 
     def _hold(self, activity: Activity, interval: Any, held: Alternative) -> None:
-        """Known demands of a running job on its nodes, for as long as `interval`."""
+        """Hold the known demands of a running job on its nodes, for as long as `interval`."""
         self._draw(interval, self.problem.demands(activity, held, held.rooms))
         if activity.index in self.problem.partner:
             return
@@ -205,8 +205,8 @@ class Model:
             self._add_cumulative(load, float(capacity))
 
     def _in_integers(self, amounts: Sequence[float], capacity: float) -> tuple[list[int], int]:
-        """Amounts and capacity in whole units: as they are, or in thousandths (coarser where they
-        are huge).
+        """Return amounts and capacity in whole units: as they are, or in thousandths (coarser where
+        they are huge).
 
         Rounding relaxes the row where the model is a relaxation and tightens it where it is a
         restriction; `exact_amounts` says whether any was needed.

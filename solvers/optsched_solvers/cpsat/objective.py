@@ -240,11 +240,11 @@ class _Builder:
                 )
 
     def _late_ticks(self, cost: JobCost) -> int:
-        """First tick that is not before the cost's origin."""
+        """Return the first tick that is not before the cost's origin."""
         return self.problem.tick.ceil(cost.origin_s - self.problem.instance.now_s)
 
     def _least_end(self, index: int) -> int:
-        """No schedule ends an activity before this tick."""
+        """Return a tick before which no schedule ends an activity."""
         activity = self.problem.activities[index]
         return activity.release_down + min(map(self.model_ticks, activity.alternatives))
 
@@ -297,7 +297,7 @@ class _Builder:
         self.exact = self.exact and unit == 1
 
     def _rate(self, amount: float, end: Any, least_end: int, since: int) -> None:
-        """At most minus `amount` / (end - since): by division, or by the chord where its ends
+        """Add at most minus `amount` / (end - since): by division, or by the chord where its ends
         differ so little, after a long past, that it is the finer of the two (it lies below, as the
         curve is concave)."""
         shortest, longest = (

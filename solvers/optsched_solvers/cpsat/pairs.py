@@ -22,7 +22,7 @@ def kept_literal(model: "Model", activity: Activity) -> Any:
 
 
 def add_pair(model: "Model", a: Activity, b: Activity) -> None:
-    """Of two jobs that share GPUs both continue, one does, or none; then the GPUs are held until
+    """Add two jobs that share GPUs: both continue, one does, or none; then the GPUs are held until
     both have left."""
     both, neither = model.chosen[a.index][0], model.cp.new_bool_var(f"neither_{a.index}_{b.index}")
     model.cp.add(model.chosen[b.index][0] == both)

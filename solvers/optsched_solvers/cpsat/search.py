@@ -90,8 +90,8 @@ def _constrained(progress: Progress, constrain: Constrain, start: Plan | None) -
 
 
 def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
-    """The schedule of a plan with every start moved to the grid, in the plan's order and on its
-    nodes."""
+    """Return the schedule of a plan with every start moved to the grid, in the plan's order and on
+    its nodes."""
     read = schedule_of(problem, plan)
     if read is None or problem.tick.exact:
         return read
@@ -125,7 +125,7 @@ def _intervals(problem: Problem) -> int:
 
 
 def _priorities(problem: Problem) -> Iterator[list[float]]:
-    """Orders for list schedules: WSPT by area, by run time, by both; shortest first; earliest
+    """Yield orders for list schedules: WSPT by area, by run time, by both; shortest first; earliest
     deadline; arrival."""
 
     def area(activity: Activity) -> float:

@@ -35,7 +35,7 @@ class Variables(Mapping[str, JobVariables]):
 
     @property
     def tick_s(self) -> float:
-        """Seconds of one tick of the model's clock."""
+        """Return the seconds of one tick of the model's clock."""
         return self._model.problem.tick.length_s
 
     def tick(self, instant_s: float, *, down: bool = False) -> int:
@@ -74,7 +74,8 @@ class Variables(Mapping[str, JobVariables]):
 
     @cached_property
     def _uses(self) -> dict[int, dict[str, list[tuple[Any, int]]]]:
-        """For each activity and node the variables that put it there, with the GPUs of one unit."""
+        """Return for each activity and node the variables that put it there, with the GPUs of one
+        unit."""
         model = self._model
         nodes = model.problem.instance.cluster.nodes
         uses: dict[int, dict[str, list[tuple[Any, int]]]] = {j: {} for j in self._index.values()}

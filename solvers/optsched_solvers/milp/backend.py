@@ -103,7 +103,7 @@ def _is_there(name: str) -> bool:
 
 
 def _make(name: str, wanted: dict[str, Any]) -> Any:
-    """A PuLP solver object with those of the wanted settings that it knows."""
+    """Return a PuLP solver object with those of the wanted settings that it knows."""
     import pulp
 
     if name == DEFAULT:
@@ -167,7 +167,7 @@ def run(
 
 
 def _cbc_bound(log: Path) -> float | None:
-    """The bound of a search that CBC did not complete."""
+    """Return the bound of a search that CBC did not complete."""
     found = re.findall(r"^Lower bound:\s+(\S+)", log.read_text(errors="replace"), re.MULTILINE)
     try:
         bound = float(found[-1])
@@ -177,7 +177,7 @@ def _cbc_bound(log: Path) -> float | None:
 
 
 def _own_bound(solver_model: Any) -> float | None:
-    """The bound kept by the Python objects of Gurobi, HiGHS, SCIP and CPLEX; None from any
+    """Return the bound kept by the Python objects of Gurobi, HiGHS, SCIP and CPLEX; None from any
     other."""
     readers: tuple[Callable[[Any], Any], ...] = (
         lambda model: model.ObjBound,

@@ -30,12 +30,12 @@ class LevelModel:
     whole: bool
 
     def value(self, expression_value: float) -> float:
-        """The level's value where the expression has this one."""
+        """Return the level's value where the expression has this one."""
         return self.constant + expression_value / self.scale
 
 
 def scale_of(coefficients: list[float]) -> float:
-    """1 where all are whole and not too large, else what makes the largest `LARGEST`."""
+    """Return 1 where all are whole and not too large, else what makes the largest `LARGEST`."""
     largest = max((abs(c) for c in coefficients), default=0.0)
     if largest == 0.0 or (largest <= 1e7 and all(c == int(c) for c in coefficients)):
         return 1.0
@@ -43,7 +43,8 @@ def scale_of(coefficients: list[float]) -> float:
 
 
 def build_level(model: Model, level: Level, number: int) -> LevelModel:
-    """The expression of a weighted sum of terms, with the rows that maxima and quantiles need."""
+    """Return the expression of a weighted sum of terms, with the rows that maxima and quantiles
+    need."""
     parts: list[tuple[float, Expression]] = []
     constant = 0.0
     for i, (weight, term) in enumerate(level):
@@ -67,7 +68,7 @@ def build_level(model: Model, level: Level, number: int) -> LevelModel:
 
 
 def _term(model: Model, term: Term, name: str) -> tuple[float, Expression, float]:
-    """(least value, expression, scale): value of the term = least + expression / scale."""
+    """Return (least value, expression, scale): value of the term = least + expression / scale."""
     costs = _costs(model, term)
     if not costs:
         return 0.0, {}, 1.0

@@ -58,11 +58,11 @@ class Model:
         self.problem += pulp.LpConstraint(pulp.LpAffineExpression(expression), which, rhs=limit)
 
     def continuous(self, name: str) -> Any:
-        """A new variable of at least 0."""
+        """Return a new variable of at least 0."""
         return self.problem.add_variable(name, lowBound=0)
 
     def binary(self, name: str) -> Any:
-        """A new variable of 0 or 1."""
+        """Return a new variable of 0 or 1."""
         return self.problem.add_variable(name, cat="Binary")
 
     def chosen(self) -> list[Start] | None:
@@ -141,7 +141,7 @@ class Model:
                 self._each_tick(before, after)
 
     def _each_tick(self, before: list[tuple[Start, Any]], after: list[tuple[int, Any]]) -> None:
-        """At no tick is the first yet to end and the second begun."""
+        """Forbid ticks at which the first is yet to end and the second has begun."""
         latest = max(start.end for start, _ in before)
         for tau in sorted({tick for tick, _ in after if tick < latest}):
             row: Expression = {var: 1.0 for start, var in before if start.end > tau}

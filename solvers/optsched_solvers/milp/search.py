@@ -125,7 +125,7 @@ class Search:
 
 
 def _bound(built: LevelModel, outcome: backend.Outcome, found: float | None) -> float | None:
-    """The level's bound: a whole expression is rounded up to its next whole value."""
+    """Return the level's bound: a whole expression is rounded up to its next whole value."""
     if outcome.status == "optimal" and found is not None:
         return found if built.whole else _lowered(built, found)
     if outcome.bound is None:
@@ -136,8 +136,8 @@ def _bound(built: LevelModel, outcome: backend.Outcome, found: float | None) -> 
 
 
 def _lowered(built: LevelModel, value: float) -> float:
-    """A value of the level less what the solver's tolerances may hide of it, which is never below
-    its constant."""
+    """Return a value of the level less what the solver's tolerances may hide of it, which is never
+    below its constant."""
     return max(
         built.constant, value - MARGIN * (value - built.constant) - TOLERANCES[0] / built.scale
     )

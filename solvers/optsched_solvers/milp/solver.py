@@ -54,8 +54,8 @@ class MilpSolver:
         max_variables: Annotated[int, Ge(1), "Most binary variables of a model."] = MAX_VARIABLES
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        """At most `MAX_JOBS` jobs, none of which share GPUs now, use the uplinks of racks or exceed
-        a node's memory bandwidth."""
+        """Support at most `MAX_JOBS` jobs, none of which share GPUs now, use the uplinks of racks
+        or exceed a node's memory bandwidth."""
         if len(instance.jobs) > MAX_JOBS:
             return (
                 f"it has {len(instance.jobs)} jobs, a time-indexed model is for at most {MAX_JOBS}"

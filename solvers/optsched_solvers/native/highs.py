@@ -73,7 +73,7 @@ def maximise(
 
 
 def _scale(program: Program) -> float:
-    """HiGHS takes what is better by less than 1e-6 for no better, whatever the size of the values.
-    A power of two loses no digit."""
+    """Return the scale of the values. HiGHS takes what is better by less than 1e-6 for no better,
+    whatever the size of the values. A power of two loses no digit."""
     largest = float(np.abs(program.value).max(initial=0.0))
     return 2.0 ** round(math.log2(LARGEST / largest)) if largest > 0 else 1.0

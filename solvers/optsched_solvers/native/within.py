@@ -18,8 +18,8 @@ on meanwhile."""
 
 
 def within(seconds: float, call: Callable[[], Found]) -> Found | None:
-    """The result of `call`, or None if it takes longer: its thread is then left alone, and what it
-    raises is lost.
+    """Return the result of `call`, or None if it takes longer: its thread is then left alone, and
+    what it raises is lost.
 
     Raises what `call` raises in time.
     """
@@ -46,7 +46,7 @@ def within(seconds: float, call: Callable[[], Found]) -> Found | None:
 
 @contextlib.contextmanager
 def _prints_nowhere() -> Iterator[None]:
-    """HiGHS has a line that it prints whatever its settings."""
+    """Hide what is printed: HiGHS has a line that it prints whatever its settings."""
     try:
         sys.stdout.flush()
         saved = os.dup(1)

@@ -31,7 +31,7 @@ class VirtualMachine:
         self._arrived = 0
 
     def add(self, job_id: str, work_s: float) -> None:
-        """A job arrives now with so much work."""
+        """Add a job that arrives now with so much work."""
         heappush(self._left, (work_s, self._arrived, job_id))
         self._arrived += 1
 

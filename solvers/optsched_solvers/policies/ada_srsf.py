@@ -60,8 +60,8 @@ class LeastLoaded:
 
 
 def worth_contending(new: float, old: float, eta: float = 0.0) -> bool:
-    """AdaDUAL: whether a transfer of size `new` should start while one with `old` left is on the
-    link, to keep the sum of their completion times low: new / old < 1 / (2 (1 + eta)).
+    """Return whether, by AdaDUAL, a transfer of size `new` should start while one with `old` left
+    is on the link, to keep the sum of their completion times low: new / old < 1 / (2 (1 + eta)).
 
     `eta` is the extra time that contention costs per byte, as a multiple of the time per byte
     alone: two transfers together take 2 + eta times as long per byte. With new <= old, starting now
@@ -106,7 +106,8 @@ class AdaSrsf(ListScheduling):
         self._loaded: LeastLoaded | None = None
 
     def rank(self, world: World, job_id: str) -> float:
-        """GPU-seconds to completion in the fastest option, start-up and restore included."""
+        """Return the GPU-seconds to completion in the fastest option, start-up and restore
+        included."""
         return world.service_gpus(job_id) * world.fastest_finish_s(job_id)
 
     def decide(self, world: World) -> None:
@@ -136,7 +137,7 @@ class AdaSrsf(ListScheduling):
         return started
 
     def facts(self) -> dict[str, float]:
-        """Starts onto a contended uplink, and refusals of the gate."""
+        """Return starts onto a contended uplink, and refusals of the gate."""
         return {"contended_starts": self._contended, "gate_refusals": self._refused}
 
     def _may_start(self, world: World, job_id: str, option: Option, placement: Placement) -> bool:
@@ -167,6 +168,6 @@ class AdaSrsf(ListScheduling):
         return self._traffic(world, job_id, alone_s)
 
     def _traffic(self, world: World, job_id: str, alone_s: float) -> float:
-        """Gbit that a job still sends in so many seconds alone."""
+        """Return the Gbit that a job still sends in so many seconds alone."""
         profile = world.job(job_id).profile
         return profile.network_gbps * profile.network_duty * alone_s

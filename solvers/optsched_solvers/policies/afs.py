@@ -69,7 +69,7 @@ class Afs(ElasticReallocation):
     Options = ReallocationOptions
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
-        """Everybody's first step in the order of length, then step by step to whoever the
+        """Grant everybody's first step in the order of length, then step by step to whoever the
         comparison names."""
         grants, jobs = self.set_apart(world, movable, pool)
         shares = []

@@ -60,8 +60,8 @@ class NodeCount:
     used: list[int] = field(default_factory=list)
 
     def step(self, used: int, expected: list[float] | None = None) -> int:
-        """One more step in which at most so many nodes were in use; how many stay on. `expected`
-        are those of this and the coming steps (default: `forecast`)."""
+        """Take one more step in which at most so many nodes were in use; return how many stay on.
+        `expected` are those of this and the coming steps (default: `forecast`)."""
         own, i = self.constants, len(self.used)
         self.used.append(used)
         if i < own.begin:
@@ -159,8 +159,8 @@ class Ces:
             self._delay_s += world.now_s - self._delayed_s.pop(job_id)
 
     def facts(self) -> dict[str, float]:
-        """Node-hours powered (booting included), the share saved, nodes woken, and seconds that
-        jobs waited for them."""
+        """Return node-hours powered (booting included), the share saved, nodes woken, and seconds
+        that jobs waited for them."""
         return {
             "powered_node_h": self._powered_s / 3600,
             "saved_share": 1 - self._powered_s / self._all_s if self._all_s else 0.0,
@@ -180,8 +180,8 @@ class Ces:
     # -- steps
 
     def _catch_up(self, world: World, count: NodeCount, busy: dict[str, None]) -> None:
-        """Nothing has changed since the last decision, so that the steps in between can be made
-        now."""
+        """Catch up. Nothing has changed since the last decision, so that the steps in between can
+        be made now."""
         while self._step_s <= world.now_s:
             self._account(self._step_s)
             stay = count.step(self._peak)

@@ -107,7 +107,8 @@ def _iteration(world: World, job_id: str) -> Iteration | None:
 
 
 def _matching(weights: dict[tuple[str, str], float]) -> list[tuple[str, str]]:
-    """Pairs of the largest total weight, the waiting jobs in the order in which they come."""
+    """Return pairs of the largest total weight, the waiting jobs in the order in which they
+    come."""
     import networkx as nx
 
     if len(weights) <= 1:

@@ -47,8 +47,8 @@ class DelayTimers:
         return sum(waits) / len(waits) if waits else self._first_s[level]
 
     def accepted(self, gpus: int, level: Span, wait_s: float) -> None:
-        """A gang of this size has got a place of this level after such a wait; one over racks
-        teaches nothing."""
+        """Note that a gang of this size has got a place of this level after such a wait; one over
+        racks teaches nothing."""
         if level != "cluster":
             self._waits.setdefault((gpus, level), deque(maxlen=self._history)).append(wait_s)
 
@@ -125,7 +125,7 @@ class Dally:
         wake(world, min(self._recheck_s, self._review_at_s if reviews else math.inf))
 
     def facts(self) -> dict[str, float]:
-        """Timers, how starts of gangs were consolidated, offers declined and jobs moved."""
+        """Return timers, how starts of gangs were consolidated, offers declined and jobs moved."""
         starts = sum(self._taken.values())
         shares = {
             f"share_{name}": round(self._taken[level] / starts, 6) if starts else 0.0
@@ -183,7 +183,7 @@ class Dally:
             self._timers.accepted(option.mode.gpus, level, wait_s)
 
     def _note_spread(self, world: World, job_id: str) -> None:
-        """Reviews look only at jobs whose place may hurt them."""
+        """Note a job whose place may hurt it: reviews look only at these."""
         if (
             len(world.hold(job_id).placement) > 1
             and world.options(job_id)

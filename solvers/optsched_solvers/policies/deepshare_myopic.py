@@ -31,7 +31,7 @@ class Utilisation:
         self._sum = self._weight = 0.0
 
     def add(self, share: float, samples: int = 1) -> None:
-        """So many samples of one value."""
+        """Add so many samples of one value."""
         for _ in range(min(samples, MOST_SAMPLES)):
             self._sum = share + self._sum * (1 - 2 / (SPAN + 1))
             self._weight = 1.0 + self._weight * (1 - 2 / (SPAN + 1))
@@ -45,7 +45,7 @@ class Utilisation:
 def reward(
     lost: float, jobs: int, utilisation: float, contention_weight: float, utilisation_weight: float
 ) -> float:
-    """-w_c x mean over running jobs of (1 - shared / isolated throughput) + w_u x averaged
+    """Return -w_c x mean over running jobs of (1 - shared / isolated throughput) + w_u x averaged
     utilisation; 0 where nobody runs. `lost` is the sum over jobs of what each loses."""
     if jobs == 0:
         return 0.0
@@ -107,11 +107,11 @@ class DeepShareMyopic:
         self._share = _used(world) / max(1, world.cluster.total_gpus)
 
     def facts(self) -> dict[str, float]:
-        """Starts, and decisions at which every start would have lowered the reward."""
+        """Return starts, and decisions at which every start would have lowered the reward."""
         return {"starts": self._started, "declined": self._declined}
 
     def _sample(self, world: World) -> None:
-        """The utilisation since the last decision, at each interval that has passed."""
+        """Sample the utilisation since the last decision, at each interval that has passed."""
         due = math.floor((world.now_s - world.instance.now_s) / self._interval_s)
         if due > self._sampled:
             self._average.add(self._share, due - self._sampled)
@@ -152,8 +152,8 @@ class DeepShareMyopic:
         return None if best is None else (best[1], best[2], best[3], best[0][1] - none)
 
     def _places(self, world: World, job_id: str) -> list[Fit]:
-        """All that differ in what they share; the fastest without contention will do for a gang of
-        one size."""
+        """Return all that differ in what they share; the fastest without contention will do for a
+        gang of one size."""
         profile = world.job(job_id).profile
         sizes = {option.mode.gpus for option in world.options(job_id)}
         if (

@@ -91,7 +91,7 @@ class Gadget(PlacedReallocation):
     # the slot
 
     def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
-        """Rings by marginal utility, then whoever fits beside them."""
+        """Place rings by marginal utility, then whoever fits beside them."""
         free = set(movable)
         self._gbps = defaultdict(float)
         for job_id in world.running:
@@ -214,7 +214,7 @@ class Gadget(PlacedReallocation):
     def rate(
         self, world: World, job_id: str, option: Option, placement: Placement, crowding: float
     ) -> float:
-        """Reference work per second of the ring, by the model."""
+        """Return the reference work per second of the ring, by the model."""
         return self._rate_at(world, job_id, option, span(world.cluster, placement), crowding)
 
     def _rate_at(

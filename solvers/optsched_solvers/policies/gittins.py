@@ -26,9 +26,9 @@ class ServiceDistribution:
         self._sums = [0.0, *accumulate(self._sorted)]
 
     def index(self, attained_gpu_s: float, step_gpu_s: float) -> float:
-        """P(S - a <= step | S > a) / E[min(S - a, step) | S > a] of a job that has had a: how
-        likely it is to complete for each GPU-second that it gets. 0 where no job took longer than
-        a, or none ends within the step."""
+        """Return P(S - a <= step | S > a) / E[min(S - a, step) | S > a] of a job that has had a:
+        how likely it is to complete for each GPU-second that it gets. 0 where no job took longer
+        than a, or none ends within the step."""
         first = bisect_right(self._sorted, attained_gpu_s)
         beyond = bisect_right(self._sorted, attained_gpu_s + step_gpu_s)
         if first == len(self._sorted) or beyond == first:
@@ -65,7 +65,7 @@ class Gittins(Preemptive):
         self._ranks: list[float] = []
 
     def rank(self, world: World, job_id: str) -> float:
-        """GPU-seconds for each expected completion: one over the index."""
+        """Return the GPU-seconds for each expected completion: one over the index."""
         return self._rank_of(self._steps(world, job_id))
 
     def rise_s(self, world: World, job_id: str) -> float:

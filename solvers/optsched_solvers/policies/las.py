@@ -37,11 +37,11 @@ class Las(Preemptive):
 
 
 def level(attained_gpu_s: float) -> int:
-    """0 below one GPU-hour, 1 below two, 2 below four, and so on."""
+    """Return 0 below one GPU-hour, 1 below two, 2 below four, and so on."""
     hours = (attained_gpu_s + LEVEL_TOLERANCE_GPU_S) / FIRST_LEVEL_GPU_S
     return 0 if hours < 1 else math.frexp(hours)[1]
 
 
 def threshold_gpu_s(level_: int) -> float:
-    """Service at which a job leaves `level_`."""
+    """Return the service at which a job leaves `level_`."""
     return math.ldexp(FIRST_LEVEL_GPU_S, level_)

@@ -85,7 +85,7 @@ class InterferenceModel:
         self.observations = 0
 
     def observe(self, place: Features, slowdown: float) -> None:
-        """A job at such a place is slowed down so much."""
+        """Observe that a job at such a place is slowed down so much."""
         self._seen.append((place, slowdown))
         self._count(place, slowdown, 1.0)
         if len(self._seen) > self._history:
@@ -93,7 +93,8 @@ class InterferenceModel:
         self.observations += 1
 
     def _count(self, place: Features, slowdown: float, times: float) -> None:
-        """Sums of the normal equations: fitting then costs the same however much was seen."""
+        """Update the sums of the normal equations: fitting then costs the same however much was
+        seen."""
         row = np.array(place)
         self._squares += times * np.outer(row, row)
         self._products += times * slowdown * row
@@ -165,8 +166,8 @@ class MarlPartition(ListScheduling):
         return option, placement
 
     def facts(self) -> dict[str, float]:
-        """Observations, the mean absolute error of predictions when first checked, and where jobs
-        went."""
+        """Return observations, the mean absolute error of predictions when first checked, and where
+        jobs went."""
         error = round(self._errors / self._checked, 6) if self._checked else 0.0
         return {
             "partitions": len(self._parts),

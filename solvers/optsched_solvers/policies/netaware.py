@@ -56,7 +56,7 @@ class DurationModel:
             _forest_of_sklearn()  # says at once if it is missing
 
     def learn(self, features: Floats, ratio: float) -> None:
-        """One job is done: it ran `ratio` times as long as its work."""
+        """Learn that one job is done: it ran `ratio` times as long as its work."""
         target = math.log(min(max(ratio, 1e-3), 1e3))
         self.samples += 1
         if self.kind == "ridge":
@@ -251,7 +251,7 @@ class NetAware(ByScore):
 
 
 def _nothing() -> list[float]:
-    """Sum and count."""
+    """Return a sum and count of nothing."""
     return [0.0, 0.0]
 
 

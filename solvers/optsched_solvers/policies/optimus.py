@@ -38,7 +38,7 @@ class Optimus(Reallocation):
     Options = ReallocationOptions
 
     def remaining_work_s(self, world: World, job_id: str) -> float:
-        """Reference work by which a job's gain is measured."""
+        """Return the reference work by which a job's gain is measured."""
         return world.remaining_work_s(job_id)
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:

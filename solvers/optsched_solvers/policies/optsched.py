@@ -295,7 +295,7 @@ class Optsched:
             self._start(world, job_id, *found)
 
     def _kept(self, world: World) -> set[str]:
-        """Running jobs that may not be preempted now, or must not be."""
+        """Return the running jobs that may not be preempted now, or must not be."""
         if self._unripe is None:
             self._unripe = set(world.running)
         self._unripe = {
@@ -321,7 +321,7 @@ class Optsched:
         )
 
     def _claimed(self, world: World) -> list[Claimed]:
-        """The places of claims, and until when their jobs will hold them."""
+        """Return the places of claims, and until when their jobs will hold them."""
         return [
             (placement, world.now_s + world.fastest_finish_s(job_id))
             for job_id, (_, placement) in world.claims.items()
@@ -380,8 +380,8 @@ class Optsched:
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:
-    """The option of a mode that the round chose for a job as it is `known`: its listed modes are as
-    long as it is believed to be."""
+    """Return the option of a mode that the round chose for a job as it is `known`: its listed modes
+    are as long as it is believed to be."""
     options = world.options(job_id)
     if mode.duration_s is None:
         return next(one for one in options if one.mode == mode)

@@ -47,7 +47,7 @@ class QueueingDelay:
         self._delay_s: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def advance(self, now_s: float, held: Counter[str | None]) -> None:
-        """Until `now_s` tenants have held so many GPUs since the last step."""
+        """Advance to `now_s`; tenants have held so many GPUs since the last step."""
         if self._last_s is not None and now_s > self._last_s:
             for (tenant, gpus), count in self._waiting.items():
                 quota = None if tenant is None else self._quotas.get(tenant)
@@ -58,17 +58,17 @@ class QueueingDelay:
         self._last_s = now_s
 
     def comes(self, group: Group) -> None:
-        """One more job of the group waits."""
+        """Count one more waiting job of the group."""
         self._waiting[group] += 1
 
     def goes(self, group: Group) -> None:
-        """One job of the group waits no more."""
+        """Count one waiting job of the group less."""
         self._waiting[group] -= 1
         if not self._waiting[group]:
             del self._waiting[group]
 
     def facts(self) -> dict[str, float]:
-        """Both delays, in total and by gang size class."""
+        """Return both delays, in total and by gang size class."""
         found: dict[str, float] = {}
         for kind in ("fair_share", "fragmentation"):
             found[f"{kind}_delay_s"] = sum((self._delay_s[kind, name] for name in CLASSES), 0.0)
@@ -142,8 +142,8 @@ class Philly:
             wake(world, self._opens[0][0])
 
     def facts(self) -> dict[str, float]:
-        """Fair-share and fragmentation delay, in total and by gang size class, and jobs preempted
-        to reclaim GPUs."""
+        """Return fair-share and fragmentation delay, in total and by gang size class, and jobs
+        preempted to reclaim GPUs."""
         delays = {} if self._delay is None else self._delay.facts()
         return {**delays, "reclaimed_jobs": self._reclaimed}
 

@@ -56,7 +56,7 @@ def exact(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> Choice:
 
 
 def greedy(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> tuple[int, ...]:
-    """Every job, the shortest first, gets its most efficient way; then one step at a time, more
+    """Give every job, the shortest first, its most efficient way; then one step at a time, more
     GPUs or a higher clock, goes to whoever saves the most seconds for what it draws more."""
     left = list(room)
     chosen = [len(ways) for ways in jobs]
@@ -88,7 +88,7 @@ def greedy(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> tuple[int, ...
 
 
 def _efficiency(way: Way) -> tuple[float, int, float]:
-    """Energy of the rest of the job, then GPUs, then time."""
+    """Return the energy of the rest of the job, then GPUs, then time."""
     return way.drawn * way.run_s, way.gpus, way.run_s
 
 

@@ -48,7 +48,7 @@ class RollingGpuTime:
         self._names: dict[str, None] = {}
 
     def completed(self, job: Job, run_s: float) -> None:
-        """One more job, which ran for `run_s`."""
+        """Learn from one more job, which ran for `run_s`."""
         groups: list[Group] = [("all", None, None, None), ("user", job.user, None, None)]
         if job.command is not None:
             self._names.pop(job.command, None)
@@ -64,7 +64,8 @@ class RollingGpuTime:
             found.total_s += run_s
 
     def gpu_s(self, job: Job) -> float | None:
-        """GPU-seconds that a job is expected to take; None while nothing has completed."""
+        """Return the GPU-seconds that a job is expected to take; None while nothing has
+        completed."""
         run_s = self._run_s(job)
         return None if run_s is None else run_s * _gpus(job)
 
@@ -161,7 +162,8 @@ class Qssf:
         }
 
     def _expect(self, world: World, job_id: str) -> float:
-        """GPU-seconds that a job is expected to take; the same as long as it is there."""
+        """Return the GPU-seconds that a job is expected to take; the same as long as it is
+        there."""
         if job_id not in self.expected_gpu_s:
             job = world.job(job_id)
             rolling_gpu_s = self.rolling.gpu_s(job)
@@ -177,7 +179,7 @@ class Qssf:
         return self.expected_gpu_s[job_id]
 
     def _learn(self, world: World, job_id: str) -> None:
-        """A job has completed."""
+        """Learn from a job that has completed."""
         job, held_gpu_s = world.job(job_id), world.attained_gpu_s(job_id)
         expected = self.expected_gpu_s.pop(job_id)
         if held_gpu_s <= 0:

@@ -66,8 +66,8 @@ def plan(
     round_s: float,
     fewest: Sequence[int] | None = None,
 ) -> list[int] | None:
-    """Rounds of the window for each job at the best welfare, with the GPUs of all rounds together
-    as the limit; None where not all can have their `fewest`."""
+    """Return rounds of the window for each job at the best welfare, with the GPUs of all rounds
+    together as the limit; None where not all can have their `fewest`."""
     from ortools.sat.python import cp_model
 
     model: Any = cp_model.CpModel()
@@ -112,7 +112,7 @@ class Fair:
     since_s: float = 0.0
 
     def note(self, now_s: float, finish_s: float) -> None:
-        """A new estimate holds from now on."""
+        """Note that a new estimate holds from now on."""
         self.total_s += self.last_s * (now_s - self.since_s)
         self.weight_s += now_s - self.since_s
         self.last_s, self.since_s = finish_s, now_s

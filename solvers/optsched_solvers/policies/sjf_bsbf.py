@@ -10,9 +10,9 @@ from .parts.pair_sharing import PairPolicy, fits_memory, slowdowns
 def mean_finish_shared_s(
     new_s: float, running_s: float, new_slowdown: float, running_slowdown: float
 ) -> float:
-    """Mean of the finish times of two jobs that share GPUs until one of them is done: `new_s` and
-    `running_s` are their run times alone, the slowdowns how many times as long each takes beside
-    the other."""
+    """Return the mean of the finish times of two jobs that share GPUs until one of them is done:
+    `new_s` and `running_s` are their run times alone, the slowdowns how many times as long each
+    takes beside the other."""
     new_shared_s, running_shared_s = new_slowdown * new_s, running_slowdown * running_s
     if new_shared_s >= running_shared_s:
         return 0.5 * new_s + (1 - 1 / (2 * new_slowdown)) * running_shared_s

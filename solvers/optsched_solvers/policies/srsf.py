@@ -17,7 +17,8 @@ class Srsf(Preemptive):
     reserves = True
 
     def rank(self, world: World, job_id: str) -> float:
-        """GPU-seconds to completion in the fastest option, start-up and restore included."""
+        """Return the GPU-seconds to completion in the fastest option, start-up and restore
+        included."""
         return world.service_gpus(job_id) * world.fastest_finish_s(job_id)
 
     def rise_s(self, world: World, job_id: str) -> float:

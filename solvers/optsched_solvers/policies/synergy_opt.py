@@ -137,8 +137,8 @@ class SynergyOpt(SynergyTune):
 
 
 def most_throughput(jobs: list[CoreWays], cores: int) -> list[int]:
-    """Cores per GPU of each job, with the largest sum of rates relative to the proportional share
-    and none below it.
+    """Return the cores per GPU of each job, with the largest sum of rates relative to the
+    proportional share and none below it.
 
     Exact, by dynamic programming over the cores in all: O(jobs x core counts x cores). Of equal
     sums the one with fewer cores for the later jobs. Where not even the shares are within `cores`,
@@ -163,8 +163,8 @@ def most_throughput(jobs: list[CoreWays], cores: int) -> list[int]:
 
 
 def _choices(ways: CoreWays) -> list[tuple[int, float, int]]:
-    """(cores in all, relative rate, cores per GPU) of the counts that are not below the share, the
-    fewest first."""
+    """Return (cores in all, relative rate, cores per GPU) of the counts that are not below the
+    share, the fewest first."""
     rates, fair = ways.rates(), ways.fair_rate
     return [
         (ways.gpus * cpus, rates[cpus] / fair, cpus)

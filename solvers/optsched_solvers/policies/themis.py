@@ -134,8 +134,8 @@ class Themis:
             wake(world, self._round_s)
 
     def facts(self) -> dict[str, float]:
-        """Auctions, the share of leases that winners kept on average, and the finish-time fairness
-        of jobs."""
+        """Return auctions, the share of leases that winners kept on average, and the finish-time
+        fairness of jobs."""
         return {
             "auctions": self._auctions,
             "mean_kept_share": self._kept / self._won if self._won else 1.0,
@@ -173,7 +173,7 @@ class Themis:
         return max(TIME_TOLERANCE_S, world.believed_work_s(job_id) / rate * gpus / share)
 
     def rho(self, world: World, job_id: str, later_s: float = 0.0) -> float:
-        """Finish-time fairness of a job that gets its GPUs `later_s` from now."""
+        """Return the finish-time fairness of a job that gets its GPUs `later_s` from now."""
         shared_s = world.now_s - world.order(job_id)[0] + later_s + world.fastest_finish_s(job_id)
         return shared_s / self._ideal_s[job_id]
 
@@ -235,7 +235,8 @@ class Themis:
                 del self._winners[job_id]
 
     def _lease(self, world: World, job_id: str) -> None:
-        """Until all leases end, or so much earlier as a winner has paid; for a quarter at least."""
+        """Lease until all leases end, or so much earlier as a winner has paid; for a quarter at
+        least."""
         assert self._begin_s is not None
         part_s = self.lease_s / PARTS
         leases = math.floor((world.now_s - self._begin_s + TIME_TOLERANCE_S) / self.lease_s) + 1

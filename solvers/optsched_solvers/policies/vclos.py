@@ -16,9 +16,9 @@ ROUNDING = 1e-9
 
 
 def fewest_racks(free: list[int], gpus: int) -> list[int] | None:
-    """Racks (by position) that together have `gpus`: as few as possible, of these with the fewest
-    GPUs left over, of equals the first; None where all together have too few. Exact, by the sums
-    that so many racks can have."""
+    """Return racks (by position) that together have `gpus`: as few as possible, of these with the
+    fewest GPUs left over, of equals the first; None where all together have too few. Exact, by the
+    sums that so many racks can have."""
     reached: list[dict[int, tuple[int, ...]]] = [{0: ()}]
     for r, count in enumerate(free):
         if count <= 0:

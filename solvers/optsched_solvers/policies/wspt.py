@@ -17,7 +17,7 @@ class Wspt(ListScheduling):
     title = "highest weight / (GPUs x run time) first, without preemption"
 
     def rank(self, world: World, job_id: str) -> float:
-        """GPU-seconds in the fastest option for each unit of weight."""
+        """Return the GPU-seconds in the fastest option for each unit of weight."""
         weight = world.job(job_id).weight
         service = world.service_gpus(job_id) * world.fastest_finish_s(job_id)
         return service / weight if weight > 0 else math.inf

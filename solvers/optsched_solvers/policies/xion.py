@@ -32,12 +32,12 @@ class Victim(NamedTuple):
 
     @property
     def costs(self) -> bool:
-        """Whether a preemption takes any time at all."""
+        """Return whether a preemption takes any time at all."""
         return self.pause_s + self.load_s > 0
 
 
 def fewest(world: World, job_id: str, soon: Outlook, victims: list[Victim]) -> int:
-    """No set with which the job fits has fewer members; at least one."""
+    """Return a lower bound: no set with which the job fits has fewer members; at least one."""
     missing = min(need.gpus - soon.room.pool_gpus[need.pool] for need in world.demand(job_id).needs)
     return max(
         1, _count([(victim, world.hold(victim.job).need.gpus) for victim in victims], missing)
@@ -56,7 +56,7 @@ def _count(here: list[tuple[Victim, int]], missing: int) -> int:
 
 
 def at_least_s(count: int, victims: list[Victim], finish_s: float) -> float:
-    """No set of `count` or more of the victims costs less."""
+    """Return a lower bound: no set of `count` or more of the victims costs less."""
     if not all(victim.delayed for victim in victims):
         return 0.0
     pause_s = min(victim.pause_s for victim in victims)

@@ -38,7 +38,7 @@ class XonarStyle(PairPolicy):
         self.reserve_gib = options.reserve_gib
 
     def rank(self, world: World, job_id: str) -> float:
-        """Remaining run time in which the GPU is active."""
+        """Return the remaining run time in which the GPU is active."""
         active = duty(world, job_id)
         return world.fastest_finish_s(job_id) * (1.0 if active is None else active)
 
@@ -61,8 +61,8 @@ class XonarStyle(PairPolicy):
                     waiting = self._waiting(world, gpus)
 
     def _waiting(self, world: World, gpus: int) -> list[tuple[float, str]]:
-        """GPU-active share of the first waiting jobs of each kind that may run on so many GPUs, in
-        order."""
+        """Return the GPU-active share of the first waiting jobs of each kind that may run on so
+        many GPUs, in order."""
         return [
             (active, job_id)
             for job_id in self._queue.first()

@@ -78,7 +78,8 @@ class ZeroLaxity(Preemptive):
             world.wake_at(wake_s)
 
     def rank(self, world: World, job_id: str) -> float:
-        """Laxity, far below 0, of an urgent job, else GPU-seconds left for each unit of weight."""
+        """Return laxity, far below 0, of an urgent job, else GPU-seconds left for each unit of
+        weight."""
         job, left_s = world.job(job_id), _left_s(world, job_id)
         pause_s = job.profile.checkpoint_s + setup_s(job, True) if job_id in world.running else 0.0
         laxity_s = self.due_s(world, job_id) - world.now_s - left_s

@@ -22,9 +22,9 @@ class Core:
 
 
 def core(model: RoundModel, reduced: Floats, difference: float) -> Core:
-    """Reduced-cost fixing: an option whose reduced value is further from its job's best than
-    `difference` (bound less the value in hand) is in no better solution, and a job whose best
-    reduced value is above it must run."""
+    """Return the core of reduced-cost fixing: an option whose reduced value is further from its
+    job's best than `difference` (bound less the value in hand) is in no better solution, and a job
+    whose best reduced value is above it must run."""
     job = model.options.job
     best = np.maximum.reduceat(reduced, model.options.first[:-1])
     floor = np.where(model.must, best, np.maximum(best, 0.0))

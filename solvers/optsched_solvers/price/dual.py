@@ -50,8 +50,8 @@ class _Cut:
 
 
 def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:
-    """Lagrangian bound at `prices`, its slope (capacity less usage) and the option each job
-    takes."""
+    """Return the Lagrangian bound at `prices`, its slope (capacity less usage) and the option each
+    job takes."""
     reduced = model.reduced_values(prices)
     chosen = best_options(model, reduced)
     taken = chosen[chosen >= 0]
@@ -121,9 +121,9 @@ def _volume(
     tolerance: float,
     floor: float,
 ) -> Prices:
-    """Subgradient steps along an average of slopes (the volume algorithm of Barahona and Anbil,
-    Mathematical Programming 87, 2000). The same average of the relaxed solutions tends to the
-    solution of the linear relaxation."""
+    """Take subgradient steps along an average of slopes (the volume algorithm of Barahona and
+    Anbil, Mathematical Programming 87, 2000). The same average of the relaxed solutions tends to
+    the solution of the linear relaxation."""
     unit = 1.0 / np.sqrt(np.maximum(model.rows.capacity, 1.0))
     bound, slope, chosen = relaxed(model, prices)
     size = stake(model, bound, floor)
@@ -169,10 +169,10 @@ def _cutting_planes(
     tolerance: float,
     floor: float,
 ) -> Prices | None:
-    """Kelley's cutting planes in a trust region: each relaxed solution gives a cut; a small linear
-    program over the prices finds where all cuts are lowest within the region; the region grows
-    where the cuts were right and shrinks where they were not. None where that program cannot be
-    solved."""
+    """Run Kelley's cutting planes in a trust region: each relaxed solution gives a cut; a small
+    linear program over the prices finds where all cuts are lowest within the region; the region
+    grows where the cuts were right and shrinks where they were not. None where that program cannot
+    be solved."""
     from ortools.linear_solver import pywraplp
 
     count = len(model.rows.limits)
@@ -237,7 +237,7 @@ def _cutting_planes(
 
 
 def _weights(model: RoundModel, duals: Floats, cuts: list[_Cut]) -> Floats:
-    """Convex weights of the cuts that support the lowest point, spread over the options they
+    """Return convex weights of the cuts that support the lowest point, spread over the options they
     take."""
     total = np.zeros(len(model.options.value))
     if duals.sum() <= 0:

@@ -9,9 +9,9 @@ from optsched.round.model import RoundModel, Row, Rows
 
 
 def with_guest_rows(model: RoundModel) -> RoundModel:
-    """The model with further rows, after its own, that every round satisfies: a job whose GPUs
-    others may share has one guest at most, and only if it is kept; of two that share, the second
-    stays alone only if the first leaves."""
+    """Return the model with further rows, after its own, that every round satisfies: a job whose
+    GPUs others may share has one guest at most, and only if it is kept; of two that share, the
+    second stays alone only if the first leaves."""
     options, rows = model.options, model.rows
     hosted, alone = np.flatnonzero(options.host >= 0), np.flatnonzero(options.rival >= 0)
     if not len(hosted) + len(alone):

@@ -53,7 +53,7 @@ class PriceSolver:
     needs = ("ortools",)
 
     def supports(self, model: RoundModel) -> str | None:
-        """Every round."""
+        """Support every round."""
         return None
 
     @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ class PriceSolver:
         ] = CORE_OPTIONS
 
     def solve(self, request: RoundRequest) -> None:
-        """Anytime: a bound and the plan that keeps all come first, and both only get better until
-        the gap is the one that was asked for."""
+        """Solve anytime: a bound and the plan that keeps all come first, and both only get better
+        until the gap is the one that was asked for."""
         _Search(request, (request.options or self.Options()).core).run()
 
 
@@ -80,7 +80,7 @@ class _Search:
         self._packing_s = 0.0
 
     def run(self) -> None:
-        """First prices that are good enough for the gap, then exact ones, then exact programs.
+        """Find first prices that are good enough for the gap, then exact ones, then exact programs.
         Prices are sought, and what they say is tried once, even where the plan that keeps all would
         be enough."""
         request, options = self._request, len(self._model.options.value)
@@ -103,7 +103,8 @@ class _Search:
             self._cores(self._priced.reduced_values(found.prices), found.bound)
 
     def _keep_all(self) -> None:
-        """Of two plans of equal value the one that keeps all stays, as it comes first."""
+        """Offer the plan that keeps all: of two plans of equal value it stays, as it comes
+        first."""
         left_s = self._request.left_s()
         packing = keep_all(self._model, self._request.deadline)
         self._request.report_packing(packing)
@@ -169,9 +170,9 @@ class _Search:
         return gap * value
 
     def _cores(self, reduced: Floats, proved: float) -> None:
-        """Exact programs over what the prices leave open, which prove a bound; where that is too
-        much, over what is nearest to the margin, which only finds better plans, and so leaves less
-        open."""
+        """Solve exact programs over what the prices leave open, which prove a bound; where that is
+        too much, over what is nearest to the margin, which only finds better plans, and so leaves
+        less open."""
         for _ in range(CORES):
             difference = proved - self._value
             part = core(self._model, reduced, difference)
@@ -214,7 +215,7 @@ class _Search:
 
 
 def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:
-    """Last round's prices, where there are any for these rows."""
+    """Return last round's prices, where there are any for these rows."""
     if not any(row.name in known for row in model.rows.limits):
         return None
     return np.array([known.get(row.name, 0.0) for row in model.rows.limits])

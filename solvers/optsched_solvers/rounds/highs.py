@@ -21,13 +21,13 @@ class HighsRoundSolver:
     needs = ("ortools",)
 
     def supports(self, model: RoundModel) -> str | None:
-        """At most `MOST_OPTIONS` options."""
+        """Support at most `MOST_OPTIONS` options."""
         if len(model.options.value) > MOST_OPTIONS:
             return f"it has {len(model.options.value)} options, more than the {MOST_OPTIONS} that HiGHS can take at once"  # noqa: E501
         return None
 
     def solve(self, request: RoundRequest) -> None:
-        """The plan that keeps all, then the best that the program and the nodes allow."""
+        """Offer the plan that keeps all, then the best that the program and the nodes allow."""
         from ..native.highs import maximise
 
         model = request.model

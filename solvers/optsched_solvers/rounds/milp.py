@@ -91,14 +91,14 @@ class MilpRoundSolver:
         )
 
     def supports(self, model: RoundModel) -> str | None:
-        """At most `MOST_OPTIONS` options."""
+        """Support at most `MOST_OPTIONS` options."""
         count = len(model.options.value)
         if count > MOST_OPTIONS:
             return f"it has {count} options, a PuLP model is for at most {MOST_OPTIONS}"
         return None
 
     def solve(self, request: RoundRequest) -> None:
-        """The plan that keeps all, then the best that the model and the nodes allow. Raises
+        """Offer the plan that keeps all, then the best that the model and the nodes allow. Raises
         SolverUnavailableError for a back end that is absent or fails."""
         name = backend.choose((request.options or self.Options()).backend)
         model = request.model
@@ -131,7 +131,7 @@ class MilpRoundSolver:
 
 
 def _plain(name: str) -> str:
-    """A name that every file format of every back end takes."""
+    """Return a name that every file format of every back end takes."""
     return re.sub(r"[^A-Za-z0-9_.]", "_", name)[:100]
 
 

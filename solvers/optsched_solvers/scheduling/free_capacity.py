@@ -36,8 +36,8 @@ class Row:
         return k
 
     def earliest(self, not_before: int, length: int, amount: float, latest: int = FAR) -> int:
-        """First start at or after `not_before` from which `amount` is free for `length`; any
-        instant after `latest` where there is none until then.
+        """Return the first start at or after `not_before` from which `amount` is free for `length`;
+        any instant after `latest` where there is none until then.
 
         Remembers for each amount before when it never was free, which only taking more cannot
         change.
@@ -70,12 +70,12 @@ class Row:
                 return start
 
     def least(self, start: int, end: int) -> float:
-        """The least that is free at any instant of [start, end)."""
+        """Return the least that is free at any instant of [start, end)."""
         k = bisect_right(self.times, start) - 1
         return min(self.free[k : max(bisect_left(self.times, end), k + 1)])
 
     def next_change(self, after: int) -> int | None:
-        """First instant after `after` at which something changes."""
+        """Return the first instant after `after` at which something changes."""
         k = bisect_right(self.times, after)
         return self.times[k] if k < len(self.times) else None
 
@@ -130,8 +130,8 @@ class FreeCapacity:
     def settle(
         self, start: int, length: int, demands: Sequence[tuple[int, float]], latest: int = FAR
     ) -> int:
-        """First start from which all `demands` are free together for `length`; anything later than
-        `latest` where there is none until then."""
+        """Return the first start from which all `demands` are free together for `length`; anything
+        later than `latest` where there is none until then."""
         if len(demands) == 1:
             return self.rows[demands[0][0]].earliest(start, length, demands[0][1], latest)
         agreed = 0
@@ -153,8 +153,8 @@ class FreeCapacity:
         not_before: int,
         before: int,
     ) -> tuple[int, Split] | None:
-        """Earliest on any single node; among equal starts the node with the fewest GPUs left
-        over."""
+        """Return the earliest start on any single node; among equal starts the node with the fewest
+        GPUs left over."""
         gpus, length = chosen.mode.gpus, chosen.up
         best_start, best_node, best_left = before, -1, 0.0
         if chosen.shared:
@@ -184,8 +184,8 @@ class FreeCapacity:
         not_before: int,
         before: int,
     ) -> tuple[int, Split] | None:
-        """Earliest split over several nodes: the fewest nodes that have enough, within a rack where
-        it must be."""
+        """Return the earliest split over several nodes: the fewest nodes that have enough, within a
+        rack where it must be."""
         gpus, length = chosen.mode.gpus, chosen.up
         if sum(most for _, most in rooms) < gpus:
             return None
@@ -213,7 +213,7 @@ class FreeCapacity:
     def _rooms_now(
         self, needs: list[tuple[int, int, list[tuple[int, float]]]], start: int, length: int
     ) -> list[tuple[int, int]]:
-        """(GPUs free for `length`, node) of the nodes that have any."""
+        """Return (GPUs free for `length`, node) of the nodes that have any."""
         found = []
         for node, most, demands in needs:
             room = most
@@ -244,7 +244,7 @@ class FreeCapacity:
 
 
 def _take_largest(rooms: list[tuple[int, int]], gpus: int) -> Split | None:
-    """Whole largest rooms first; the last part goes where it leaves least. `rooms` are (GPUs,
+    """Take whole largest rooms first; the last part goes where it leaves least. `rooms` are (GPUs,
     node)."""
     if sum(room for room, _ in rooms) < gpus:
         return None

@@ -76,8 +76,8 @@ class PriceBound:
     # dual function
 
     def _tabulate(self) -> None:
-        """One row for each job and alternative worth pricing, one column for each candidate
-        start."""
+        """Tabulate one row for each job and alternative worth pricing, one column for each
+        candidate start."""
         problem, cells = self.problem, len(self.cells_s)
         rows = list(self._rows())
         self.job: Ints = np.array([activity.index for activity, _, _ in rows], dtype=np.int64)
@@ -131,7 +131,7 @@ class PriceBound:
                 yield activity, alternative, max(earliest_s, ready_s)
 
     def _costs(self, rows: list[tuple[Activity, Alternative, float]]) -> Floats:
-        """Cost of each row at each candidate start, without prices."""
+        """Return the cost of each row at each candidate start, without prices."""
         problem, instance = self.problem, self.problem.instance
         costs = np.zeros_like(self.starts_s)
         for weight, term in problem.objective.levels[0]:
@@ -155,8 +155,8 @@ class PriceBound:
         return costs
 
     def _locate(self, at_s: Floats) -> tuple[Ints, Floats]:
-        """Cell of each instant (the last one after the grid) and the seconds since the cell
-        began."""
+        """Return the cell of each instant (the last one after the grid) and the seconds since the
+        cell began."""
         cell = np.clip(np.searchsorted(self.grid_s, at_s, side="right") - 1, 0, len(self.cells_s))
         return cell, np.maximum(at_s - self.grid_s[cell], 0.0)
 
@@ -172,8 +172,8 @@ class PriceBound:
             self._hold.append((rows, kind, float(activity.hold.mode.gpus), activity.hold.seconds))
 
     def evaluate(self, prices: Floats) -> tuple[float, Floats]:
-        """Value of the dual above `certain` at `prices` (type x cell, per GPU-second), and
-        GPU-seconds used beyond capacity."""
+        """Return the value of the dual above `certain` at `prices` (type x cell, per GPU-second),
+        and GPU-seconds used beyond capacity."""
         types = len(prices)
         slope = np.concatenate([prices, np.zeros((types, 1))], axis=1)
         integral = np.concatenate(
@@ -201,7 +201,7 @@ class PriceBound:
         return value, self._excess(chosen, column)
 
     def _chosen(self, best: Floats, cheapest: Floats) -> Ints:
-        """The first row of each job that attains its minimum."""
+        """Return the first row of each job that attains its minimum."""
         hits = np.flatnonzero(best == cheapest[self.job])
         _, first = np.unique(self.job[hits], return_index=True)
         return hits[first]
@@ -225,8 +225,8 @@ class PriceBound:
     # ascent
 
     def start_prices(self, schedule: Schedule) -> Floats:
-        """Prices read off a schedule: going back in time, each completion adds what a GPU-second of
-        that job earns.
+        """Return prices read off a schedule: going back in time, each completion adds what a
+        GPU-second of that job earns.
 
         On one machine of speed m served in WSPT order these prices are optimal.
         """
@@ -276,8 +276,8 @@ class PriceBound:
         return islice(ascend(self.evaluate, self.cells_s, None, target, prices, PACE), 1, None)
 
     def suggestion(self) -> tuple[list[float], list[int | None]]:
-        """Mean start of every job over the last evaluations, and the index of the GPU type it took
-        most often.
+        """Return the mean start of every job over the last evaluations, and the index of the GPU
+        type it took most often.
 
         The mean of the relaxed solutions along the ascent tends to a primal one (Barahona and
         Anbil, Mathematical Programming 87, 2000).
@@ -291,7 +291,7 @@ class PriceBound:
 
 
 def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:
-    """Alternatives that differ in what is priced: the shortest for each GPU type, count and
+    """Return alternatives that differ in what is priced: the shortest for each GPU type, count and
     clock."""
     kept: dict[object, Alternative] = {}
     free: list[Alternative] = []

@@ -73,7 +73,7 @@ class Activity:
 
     @property
     def shortest_s(self) -> float:
-        """Length of its shortest alternative."""
+        """Return the length of its shortest alternative."""
         return min(alternative.seconds for alternative in self.alternatives)
 
     def ready_s(self, alternative: int) -> float:
@@ -145,8 +145,8 @@ class Problem:
         """Index of the activity with which each one that shares GPUs now shares them."""
 
     def _types_with_enough_cores(self) -> frozenset[str | None]:
-        """GPU types whose nodes can give every GPU the most cores any job takes, so that cores
-        never bind."""
+        """Return GPU types whose nodes can give every GPU the most cores any job takes, so that
+        cores never bind."""
         cluster = self.instance.cluster
         most: dict[str | None, int] = {}
         cpu_only = False
@@ -213,14 +213,14 @@ class Problem:
 
     @cached_property
     def in_order(self) -> list[Activity]:
-        """Activities, each after its predecessors."""
+        """Return activities, each after its predecessors."""
         before = {activity.index: activity.before for activity in self.activities}
         return [self.activities[i] for i in TopologicalSorter(before).static_order()]
 
     @cached_property
     def earliest_s(self) -> list[float]:
-        """The earliest start of each job in seconds from now: its release, or the end of a chain of
-        predecessors. One that runs holds its nodes whatever becomes of those."""
+        """Return the earliest start of each job in seconds from now: its release, or the end of a
+        chain of predecessors. One that runs holds its nodes whatever becomes of those."""
         earliest_s = [activity.wait_s for activity in self.activities]
         for activity in self.in_order:
             if activity.running is None:
@@ -283,7 +283,7 @@ class Problem:
         return choose_tick(seconds, MAX_TICKS, latest_s + total_s, instance.now_s)
 
     def _ways(self, job: Job) -> list[tuple[Option | None, float]]:
-        """Every way to run what is left of a job with its length in seconds; None is to
+        """Return every way to run what is left of a job with its length in seconds; None is to
         continue."""
         instance = self.instance
         running = instance.running_job.get(job.id)
@@ -371,12 +371,12 @@ class Problem:
         return choice.start + self.activities[index].alternatives[choice.alternative].up
 
     def couples(self) -> list[tuple[Activity, Activity]]:
-        """The activities that share GPUs now, each pair once."""
+        """Return the activities that share GPUs now, each pair once."""
         return [(self.activities[i], self.activities[k]) for i, k in self.partner.items() if i < k]
 
     def with_matching_alternatives(self, schedule: Schedule) -> Schedule:
-        """The schedule with each pair's alternatives in accord, and no job of one preempted to go
-        on where it was.
+        """Return the schedule with each pair's alternatives in accord, and no job of one preempted
+        to go on where it was.
 
         Who goes on instead ends no later, and so does its partner.
         """
@@ -447,7 +447,7 @@ class Problem:
         return sum(gpus * self.gpu_cost_per_s(term, activity, mode, node) for node, gpus in split)
 
     def end_s(self, activity: Activity, choice: Choice) -> float:
-        """Completion of a choice in seconds."""
+        """Return the completion of a choice in seconds."""
         start_s = self.instance.now_s + choice.start * self.tick.length_s
         return start_s + activity.alternatives[choice.alternative].seconds
 

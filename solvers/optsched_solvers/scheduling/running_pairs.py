@@ -25,7 +25,8 @@ class Stay:
 
 
 def pairs(instance: Instance) -> list[tuple[Running, Running]]:
-    """Running jobs that share their GPUs, each pair once, in the order of `instance.running`."""
+    """Return running jobs that share their GPUs, each pair once, in the order of
+    `instance.running`."""
     entries = instance.running_job
     found: dict[frozenset[str], tuple[Running, Running]] = {}
     for entry in instance.running:
@@ -53,13 +54,13 @@ def stay(
 
 
 def _beside(instance: Instance, entry: Running, kept: bool) -> float:
-    """Seconds until a job leaves if its partner stays beside it."""
+    """Return the seconds until a job leaves if its partner stays beside it."""
     job = instance.job[entry.job]
     return continue_s(instance, job) if kept else hold_to_save_s(job)
 
 
 def segments(instance: Instance, entry: Running, left: Stay) -> Iterator[Segment]:
-    """The stay as segments: beside the partner, then alone."""
+    """Yield the stay as segments: beside the partner, then alone."""
     now_s, ends_s = instance.now_s, instance.now_s + left.seconds
     parts_s = now_s + left.beside_s
     if ends_s - parts_s <= TIME_TOLERANCE_S:

@@ -23,7 +23,8 @@ def generate(
     nodes: Mapping[int, Mapping[int, int]] | None = None,
     not_before: Mapping[int, int] | None = None,
 ) -> Schedule | None:
-    """Serial schedule generation: lowest `priority` first among jobs whose predecessors are placed.
+    """Generate a schedule serially: lowest `priority` first among jobs whose predecessors are
+    placed.
 
     Running jobs continue unless their index is in `preempted`. `ways` limits a job to some of its
     alternatives, `nodes` to some nodes with at most so many GPUs of each, `not_before` has it wait.

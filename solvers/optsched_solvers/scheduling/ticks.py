@@ -61,16 +61,16 @@ class Tick:
     clock_ulp_s: float = 0.0
 
     def floor(self, seconds: float) -> int:
-        """Whole ticks in `seconds`, rounded down; 2.999999999999999 ticks count as 3."""
+        """Return the whole ticks in `seconds`, rounded down; 2.999999999999999 ticks count as 3."""
         return math.floor((seconds + self._slack(seconds)) / self.length_s)
 
     def ceil(self, seconds: float) -> int:
-        """Whole ticks that cover `seconds`, but for what the verifier forgives; 3.000000000000001
-        ticks count as 3."""
+        """Return the whole ticks that cover `seconds`, but for what the verifier forgives;
+        3.000000000000001 ticks count as 3."""
         return math.ceil((seconds - min(self._slack(seconds), self._forgiven())) / self.length_s)
 
     def seconds(self, ticks: int) -> float:
-        """Length of `ticks` ticks."""
+        """Return the length of `ticks` ticks."""
         return ticks * self.length_s
 
     def _slack(self, seconds: float) -> float:
@@ -90,8 +90,8 @@ class Tick:
 def choose_tick(
     seconds: Iterable[float], max_ticks: int, horizon_s: float | None = None, now_s: float = 0.0
 ) -> Tick:
-    """The longest tick of which all `seconds` are multiples, if the horizon has at most `max_ticks`
-    of them.
+    """Return the longest tick of which all `seconds` are multiples, if the horizon has at most
+    `max_ticks` of them.
 
     Times are taken in whole milliseconds; the horizon is their sum where none is given. Otherwise
     the shortest length of `NICE_S` (or whole days) that keeps the horizon within `max_ticks`; it is

@@ -41,8 +41,8 @@ def generate(
     quotas: bool = False,
     cluster: Cluster | None = None,
 ) -> Instance:
-    """A workload like that of the cluster `kind` (a name in `MODELS`), on its nodes scaled to about
-    `gpus` GPUs.
+    """Return a workload like that of the cluster `kind` (a name in `MODELS`), on its nodes scaled
+    to about `gpus` GPUs.
 
     `cluster` takes the place of the model's nodes. The last job is submitted such that all offer
     `load` times the work that the GPUs can do until then (`offered_load`), or after `days`; by
@@ -108,8 +108,8 @@ def _check_span(span_s: float) -> None:
 
 
 def offered_load(instance: Instance) -> float | None:
-    """GPU-seconds of work, that of failing attempts included, over what the GPUs can do until the
-    last submission.
+    """Return the GPU-seconds of work, that of failing attempts included, over what the GPUs can do
+    until the last submission.
 
     A GPU type counts at the jobs' mean rate on it, weighted by work, 0 for jobs it cannot hold.
     None where all jobs are submitted at once, or none uses a GPU.
@@ -131,8 +131,8 @@ def offered_load(instance: Instance) -> float | None:
 
 
 def _fitting(model: Model, nodes: Cluster) -> tuple[Row, ...]:
-    """The rows that the cluster can hold: gangs of one GPU type, on one node where they cannot be
-    split."""
+    """Return the rows that the cluster can hold: gangs of one GPU type, on one node where they
+    cannot be split."""
     most = max(_gpus_by_type(nodes).values(), default=0)
     if not most:
         raise InputError("generate: the cluster has no GPUs; give it some")
@@ -217,7 +217,7 @@ def _job(id: str, row: Row, command: int, user: int, duration_s: float, **more: 
 def _tenants(
     model: Model, nodes: Cluster, jobs: tuple[Job, ...], quotas: bool
 ) -> tuple[Tenant, ...]:
-    """Virtual clusters; quotas add up to the cluster's GPUs, unless a gang needs more."""
+    """Return virtual clusters; quotas add up to the cluster's GPUs, unless a gang needs more."""
     total = sum(group.gpus for group in model.groups)
 
     def quota(group: Group) -> int:
@@ -231,8 +231,8 @@ def _tenants(
 
 
 def _gpu_seconds(gangs: Ints, run_s: Floats, attempts: list[Attempt]) -> Floats:
-    """GPU-seconds of each job on the reference GPU: all that it does, and what failing attempts
-    lose."""
+    """Return the GPU-seconds of each job on the reference GPU: all that it does, and what failing
+    attempts lose."""
     seconds = run_s.astype(float)
     np.add.at(
         seconds,
@@ -243,8 +243,8 @@ def _gpu_seconds(gangs: Ints, run_s: Floats, attempts: list[Attempt]) -> Floats:
 
 
 def _capacity(nodes: Cluster, which: Ints, profiles: list[Profile], work: Floats) -> float:
-    """Reference GPU-seconds that the cluster does per second, its types at the jobs' mean rates;
-    job `i` has the profile `which[i]`."""
+    """Return the reference GPU-seconds that the cluster does per second, its types at the jobs'
+    mean rates; job `i` has the profile `which[i]`."""
     weight = np.bincount(which, weights=work, minlength=len(profiles))
     total = 0.0
     for gpu_type, gpus in _gpus_by_type(nodes).items():

@@ -13,7 +13,8 @@ HOUR_S, DAY_S = 3600.0, 86400.0
 
 
 def relative_gaps(rhythm: Rhythm, jobs: int, rng: np.random.Generator) -> Floats:
-    """The interval before each job, in mean intervals, as it would be if all hours were alike.
+    """Return the interval before each job, in mean intervals, as it would be if all hours were
+    alike.
 
     Bursts: the rank of an interval follows a slow first-order autoregression, its values the fitted
     distribution.
@@ -28,8 +29,8 @@ def relative_gaps(rhythm: Rhythm, jobs: int, rng: np.random.Generator) -> Floats
 
 
 def submit_times(rhythm: Rhythm, gaps: Floats, span_s: float, rng: np.random.Generator) -> Floats:
-    """Instants of submission, whole seconds, the last at `span_s`; second 0 is midnight before a
-    Monday."""
+    """Return instants of submission, whole seconds, the last at `span_s`; second 0 is midnight
+    before a Monday."""
     edges_s, passed = _clock(rhythm, span_s, rng)
     done = np.cumsum(gaps)
     return np.asarray(
@@ -38,8 +39,8 @@ def submit_times(rhythm: Rhythm, gaps: Floats, span_s: float, rng: np.random.Gen
 
 
 def stratified(score: Floats, rng: np.random.Generator) -> Floats:
-    """Levels between 0 and 1 in the order of the scores, one in each of as many equal strata as
-    there are scores."""
+    """Return levels between 0 and 1 in the order of the scores, one in each of as many equal strata
+    as there are scores."""
     levels = np.empty(len(score))
     levels[np.argsort(score, kind="stable")] = (
         np.arange(len(score)) + rng.random(len(score))
@@ -48,7 +49,7 @@ def stratified(score: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _clock(rhythm: Rhythm, span_s: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Edges of the hours, and how many jobs (up to a factor) are due by each."""
+    """Return edges of the hours, and how many jobs (up to a factor) are due by each."""
     hours = np.arange(max(1, math.ceil(span_s / HOUR_S)))
     edges_s = np.append(hours * HOUR_S, span_s)
     days = hours // HOURS
@@ -65,8 +66,8 @@ def _clock(rhythm: Rhythm, span_s: float, rng: np.random.Generator) -> tuple[Flo
 
 
 def _autoregression(noise: Floats, memory: float) -> Floats:
-    """A stationary first-order autoregression of variance 1 with this correlation from one value to
-    the next."""
+    """Return a stationary first-order autoregression of variance 1 with this correlation from one
+    value to the next."""
     noise[1:] *= math.sqrt(1 - memory**2)
     return np.fromiter(
         accumulate(noise.tolist(), lambda level, new: memory * level + new), float, len(noise)

@@ -46,7 +46,7 @@ class Columns:
 
 
 def of_instance(instance: Instance) -> Columns:
-    """The columns of a generated workload."""
+    """Return the columns of a generated workload."""
     jobs = instance.jobs
     after_s: dict[str, list[float]] = {}
     for failure in instance.failures:
@@ -119,8 +119,8 @@ def _openb(data: Path) -> Columns | None:
 
 
 def _helios(data: Path) -> Columns | None:
-    """Only the minutes in which the jobs of three virtual clusters of Earth became more, in May
-    2020."""
+    """Return only the minutes in which the jobs of three virtual clusters of Earth became more, in
+    May 2020."""
     paths = [data / "helios_acme" / f"Earth_vc{name}_cluster_sequence.csv.gz" for name in EARTH]
     if not all(path.is_file() for path in paths):
         return None
@@ -151,7 +151,8 @@ def _cyclic(instants: Floats, period: int) -> Floats:
 
 
 def _by_weekday(submit_s: Floats) -> Floats | None:
-    """Submissions of a day by weekday, as shares; only of whole weeks, None where there is none."""
+    """Return submissions of a day by weekday, as shares; only of whole weeks, None where there is
+    none."""
     weeks = int(submit_s[-1] // WEEK_S)
     whole = submit_s[submit_s < weeks * WEEK_S]
     return _cyclic(whole // DAY_S, WEEKDAYS) if len(whole) else None

@@ -22,7 +22,7 @@ class Quantiles:
     values: tuple[float, ...]
 
     def at(self, level: Floats) -> Floats:
-        """The values at each level."""
+        """Return the values at each level."""
         return np.asarray(np.exp(np.interp(level, self.levels, np.log(self.values))))
 
     @property
@@ -31,13 +31,13 @@ class Quantiles:
 
 
 def quantiles(levels: Sequence[float], values: Sequence[float]) -> Quantiles:
-    """Quantiles, both ascending; the values above 0."""
+    """Return quantiles, both ascending; the values above 0."""
     return Quantiles(tuple(levels), tuple(values))
 
 
 def lognormal(median: float, sigma: float, longest: float, shortest: float = 1.0) -> Quantiles:
-    """The log-normal distribution with this median and this standard deviation of the logarithm,
-    cut to a range."""
+    """Return the log-normal distribution with this median and this standard deviation of the
+    logarithm, cut to a range."""
     normal = NormalDist()
     scores = np.linspace(-NORMAL_END, NORMAL_END, NORMAL_STEPS)
     values = np.clip(median * np.exp(sigma * scores), shortest, longest)
@@ -46,6 +46,6 @@ def lognormal(median: float, sigma: float, longest: float, shortest: float = 1.0
 
 
 def sigma_of(median: float, mean: float) -> float:
-    """The standard deviation of the logarithm with which a log-normal distribution has this median
-    and mean."""
+    """Return the standard deviation of the logarithm with which a log-normal distribution has this
+    median and mean."""
     return float(np.sqrt(2 * np.log(mean / median)))

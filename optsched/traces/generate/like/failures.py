@@ -28,8 +28,8 @@ class Attempt(NamedTuple):
 def failing_attempts(
     failing: Failing, gpus: Ints, run_s: Floats, rng: np.random.Generator
 ) -> list[Attempt]:
-    """The failing attempts of a workload, by job, those of one job in order; jobs without GPUs have
-    none.
+    """Return the failing attempts of a workload, by job, those of one job in order; jobs without
+    GPUs have none.
 
     Within a bucket of gang sizes causes are drawn by the jobs that they hit, run times to failure
     from the cause. They are then given, the longest first, to jobs drawn from those that run at
@@ -60,7 +60,7 @@ def failing_attempts(
 def _long_enough(
     after_s: list[float], jobs: Ints, run_s: Floats, rng: np.random.Generator
 ) -> Iterator[int]:
-    """For each run time to failure, longest first, a job that runs at least so long, each job
+    """Yield for each run time to failure, longest first, a job that runs at least so long, each job
     once."""
     waiting = jobs[np.argsort(run_s[jobs], kind="stable")].tolist()  # the longest is last
     able: list[int] = []
@@ -78,8 +78,8 @@ def _long_enough(
 def _attempts(
     cause: Cause, job: int, run_s: float, level: float, rng: np.random.Generator
 ) -> Iterator[Attempt]:
-    """The failing attempts of one job: all for one cause, after about the same time, as often as is
-    drawn."""
+    """Yield the failing attempts of one job: all for one cause, after about the same time, as often
+    as is drawn."""
     left_s = run_s
     for level_now in _levels(level, int(rng.geometric(1 / cause.attempts)), rng):
         after_s = float(cause.after_s.at(np.array([level_now]))[0])
@@ -94,6 +94,7 @@ def _attempts(
 
 
 def _levels(level: float, count: int, rng: np.random.Generator) -> list[float]:
-    """The level of the first attempt, and near it those of the others, reflected at 0 and 1."""
+    """Return the level of the first attempt, and near it those of the others, reflected at 0 and
+    1."""
     others = np.abs(level + ATTEMPT_SPREAD * rng.standard_normal(count - 1))
     return [level, *np.where(others > 1, 2 - others, others).tolist()]

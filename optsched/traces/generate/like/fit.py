@@ -35,7 +35,7 @@ class Distance:
 
 
 def kolmogorov_smirnov(a: Floats, b: Floats) -> float:
-    """The largest difference of two empirical distribution functions."""
+    """Return the largest difference of two empirical distribution functions."""
     a, b = np.sort(a), np.sort(b)
     at = np.unique(np.concatenate([a, b]))
     return float(
@@ -46,7 +46,8 @@ def kolmogorov_smirnov(a: Floats, b: Floats) -> float:
 
 
 def total_variation(a: Mapping[str, float], b: Mapping[str, float]) -> float:
-    """Half the sum of the differences of two sets of counts or shares, each divided by its sum."""
+    """Return half the sum of the differences of two sets of counts or shares, each divided by its
+    sum."""
     total_a, total_b = sum(a.values()), sum(b.values())
     return sum(abs(a.get(key, 0) / total_a - b.get(key, 0) / total_b) for key in {**a, **b}) / 2
 
@@ -97,7 +98,7 @@ def _to_trace(made: Columns, real: Columns) -> Iterator[Distance]:
 
 
 def published_causes(model: Model) -> dict[str, float]:
-    """Published counts of failed attempts by cause, over all gang sizes."""
+    """Return published counts of failed attempts by cause, over all gang sizes."""
     return {cause.kind: float(sum(cause.trials)) for cause in model.failing.causes}
 
 
@@ -107,7 +108,7 @@ def gang_class(gpus: Ints, smallest: int, largest: int) -> NDArray[np.bool_]:
 
 
 def class_name(smallest: int, largest: int) -> str:
-    """The range in words."""
+    """Return the range in words."""
     if largest > 1 << 20:
         return f"over {smallest - 1} GPUs"
     return (
@@ -118,7 +119,7 @@ def class_name(smallest: int, largest: int) -> str:
 
 
 def gap_ratios(submit_s: Floats) -> Floats:
-    """Intervals between submissions in mean intervals."""
+    """Return intervals between submissions in mean intervals."""
     gaps = np.diff(submit_s)
     return np.asarray(gaps / max(gaps.mean(), 1e-9))
 
@@ -134,7 +135,7 @@ def sizes(gpus: Ints) -> dict[str, float]:
 
 
 def _top_users(instance: Instance, model: Model) -> float:
-    """The share of the GPU time that the users with the most of it take."""
+    """Return the share of the GPU time that the users with the most of it take."""
     seconds: Counter[str | None] = Counter()
     for job in instance.jobs:
         seconds[job.user] += gang(job) * job.work_s  # type: ignore[assignment]

@@ -36,7 +36,7 @@ def write(instance: Instance, kind: str, path: Path) -> None:
 
 
 def data_folder() -> Path | None:
-    """The folder of the public data, where OPTSCHED_DATA names one."""
+    """Return the folder of the public data, where OPTSCHED_DATA names one."""
     named = os.environ.get("OPTSCHED_DATA")
     return Path(named) if named else None
 

@@ -120,5 +120,5 @@ class Model:
 
     @property
     def gpus(self) -> int:
-        """GPUs of the real cluster."""
+        """Return the number of GPUs of the real cluster."""
         return sum(kind.count * kind.gpus for kind in self.nodes)

@@ -6,7 +6,7 @@ from .model import Model, NodeKind
 
 
 def scaled(model: Model, gpus: int) -> Cluster:
-    """A cluster of `gpus` GPUs with the model's kinds of nodes in its proportions.
+    """Return a cluster of `gpus` GPUs with the model's kinds of nodes in its proportions.
 
     Whole nodes but for the last of one kind, which may be smaller; racks hold eight nodes of one
     kind. Kinds that a small cluster has no room for are left out, machines without GPUs come in
@@ -35,7 +35,8 @@ def scaled(model: Model, gpus: int) -> Cluster:
 
 
 def _nodes(number: int, kind: NodeKind, count: int, last: int) -> list[Node]:
-    """Nodes of one kind; the last of them has `last` GPUs, and cores and memory in proportion."""
+    """Return nodes of one kind; the last of them has `last` GPUs, and cores and memory in
+    proportion."""
     stem = f"{kind.gpu_type or 'cpu'}-{chr(ord('a') + number)}"
     sizes = [kind.gpus] * (count - 1) + [last] * min(count, 1)
     shares = [size / kind.gpus if kind.gpus else 1.0 for size in sizes]

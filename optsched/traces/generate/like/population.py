@@ -36,15 +36,15 @@ class Population:
 
     @property
     def row(self) -> Ints:
-        """The row of each job."""
+        """Return the row of each job."""
         return self.row_of[self.command]
 
 
 def populate(
     model: Model, rows: tuple[Row, ...], gaps: Floats, rng: np.random.Generator
 ) -> Population:
-    """Jobs close to the one before repeat it; others are drawn: virtual cluster, user (Zipf),
-    command (Simon).
+    """Draw the population. Jobs close to the one before repeat it; others are drawn: virtual
+    cluster, user (Zipf), command (Simon).
 
     Commands get rows such that the shares of jobs come as close to the rows' as whole commands
     allow.
@@ -76,9 +76,9 @@ def run_times(rows: tuple[Row, ...], population: Population, rng: np.random.Gene
 
 
 def _users(model: Model, batches: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """The user of each batch, and the virtual cluster of each user. A virtual cluster has users by
-    the square root of its share of jobs; the k-th of them submits in proportion to 1 / k **
-    user_skew."""
+    """Return the user of each batch, and the virtual cluster of each user. A virtual cluster has
+    users by the square root of its share of jobs; the k-th of them submits in proportion to 1 / k
+    ** user_skew."""
     shares = np.array([float(group.share) for group in model.groups] or [1.0])
     shares /= shares.sum()
     roots = np.sqrt(shares)
@@ -94,8 +94,8 @@ def _users(model: Model, batches: int, rng: np.random.Generator) -> tuple[Ints, 
 
 
 def _commands(user: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """The command of each batch, and the user of each command: a new one, or one of a batch the
-    user had before."""
+    """Return the command of each batch, and the user of each command: a new one, or one of a batch
+    the user had before."""
     history: dict[int, list[int]] = {}
     commands: list[int] = []
     owner: list[int] = []
@@ -112,7 +112,8 @@ def _commands(user: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
 
 
 def _rows(rows: tuple[Row, ...], sizes: Ints) -> Ints:
-    """A row for each command, the largest command first, each where most jobs are still missing."""
+    """Return a row for each command, the largest command first, each where most jobs are still
+    missing."""
     shares = np.array([row.share for row in rows])
     missing = [
         (-share, i) for i, share in enumerate((shares / shares.sum() * sizes.sum()).tolist())

@@ -136,7 +136,8 @@ def _by_mean_gang(raw: dict[str, Any]) -> Failing:
     small, middle, large = raw["mean_gangs"]
 
     def trials(count: float, gang: float) -> tuple[float, ...]:
-        """The count over the two classes around a mean gang, such that the mean comes out."""
+        """Return the count over the two classes around a mean gang, such that the mean comes
+        out."""
         if gang >= middle:
             part = min(1.0, (gang - middle) / (large - middle))
             return 0.0, count * (1 - part), count * part

@@ -47,8 +47,8 @@ class LpRounds(Rounds):
         self._sharers: Sharers | None = None
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """Shares of these jobs, one row of the program each. What it gives where a job cannot run
-        does not count."""
+        """Return shares of these jobs, one row of the program each. What it gives where a job
+        cannot run does not count."""
         raise NotImplementedError
 
     def allocation(self, world: World, active: Active, kinds: Kinds) -> Allocation:
@@ -77,7 +77,7 @@ class LpRounds(Rounds):
 
 
 def remaining_s(world: World, jobs: list[str]) -> Floats:
-    """Reference work that each job has left, never quite none."""
+    """Return the reference work that each job has left, never quite none."""
     work_s = np.array([world.remaining_work_s(job_id) for job_id in jobs])
     left_s: Floats = np.maximum(work_s, max(1e-6 * float(work_s.max()), 1e-9))
     return left_s

@@ -37,5 +37,5 @@ class GavelMaxMin(LpRounds):
 
 
 def normalised(program: Program, weight: Floats) -> Floats:
-    """Rates in units of the proportional share, times GPUs, over weight."""
+    """Return rates in units of the proportional share, times GPUs, over weight."""
     return program.rate * program.gpus / (program.equal_rate() * weight)[:, None]

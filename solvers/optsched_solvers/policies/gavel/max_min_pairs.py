@@ -83,7 +83,7 @@ class Shares(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """(bound - value) / value."""
+        """Return (bound - value) / value."""
         return (self.bound - self.value) / self.value
 
 
@@ -123,8 +123,8 @@ def solve(problem: SharingProblem, gap: float = 1e-6) -> Shares:
 
 
 def equal_share_rate(problem: SharingProblem) -> Floats:
-    """Rate of each kind if its time is spread over the GPU types as the GPUs are: what throughput
-    is divided by."""
+    """Return the rate of each kind if its time is spread over the GPU types as the GPUs are: what
+    throughput is divided by."""
     rate: Floats = problem.rate @ (problem.workers / problem.workers.sum())
     return rate
 

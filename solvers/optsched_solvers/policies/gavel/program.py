@@ -34,13 +34,13 @@ class Program:
     pairs: SharingProblem | None = None
 
     def equal_rate(self) -> Floats:
-        """Rate of each job if its time is spread over the GPU types as the GPUs are."""
+        """Return the rate of each job if its time is spread over the GPU types as the GPUs are."""
         rate: Floats = self.rate @ (self.workers / self.workers.sum())
         return rate
 
     def isolated_rate(self) -> Floats:
-        """Rate of each job on an equal part of each GPU type, which a job that has more time than
-        all of it wastes."""
+        """Return the rate of each job on an equal part of each GPU type, which a job that has more
+        time than all of it wastes."""
         part = self.workers / len(self.rate) / np.maximum(self.gpus, 1.0)
         part /= np.maximum(1.0, part.sum(axis=1, keepdims=True))
         rate: Floats = (self.rate * part).sum(axis=1)

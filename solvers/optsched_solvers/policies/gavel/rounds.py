@@ -107,7 +107,7 @@ class Rounds:
     # -- rounds
 
     def decide(self, world: World) -> None:
-        """At a round choose anew who runs; in between start those whose GPUs have come free."""
+        """Choose anew who runs at a round; in between start those whose GPUs have come free."""
         if self._kinds is None:
             self._kinds = Kinds(world)
             self._active = Active(self._kinds.columns)
@@ -136,7 +136,7 @@ class Rounds:
             world.wake_at(self._due_s)
 
     def _take_over(self, world: World, job_id: str, kinds: Kinds) -> None:
-        """A job that runs already when the simulation starts."""
+        """Take over a job that runs already when the simulation starts."""
         active = self._active
         active.add(world.job(job_id), kinds.of(world, job_id), self.round_s / 2)
         held = [slot.node for slot in world.hold(job_id).placement if slot.gpus]

@@ -25,7 +25,7 @@ class GavelSjf(LpRounds):
     Options = HeterogeneityOption
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
-        """1 on the type of each job that has one."""
+        """Return 1 on the type of each job that has one."""
         return alone(shortest_first(program, remaining_s(world, jobs)))
 
 

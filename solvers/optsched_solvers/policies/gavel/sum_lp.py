@@ -29,7 +29,8 @@ TOLERANCE = 1e-7
 
 
 def largest_sum(program: Program, price: Floats, need: Floats | None = None) -> Allocation | None:
-    """Shares with the largest sum of throughput / price; None where the needs cannot all be met."""
+    """Return shares with the largest sum of throughput / price; None where the needs cannot all be
+    met."""
     master = _Master(program, price, np.zeros(len(program.kind)) if need is None else need)
     return master.allocation() if master.solve() else None
 

@@ -25,7 +25,7 @@ class HadarE(Hadar):
     title = "hadar, with copies of elastic jobs on GPUs of any type that would stay idle"
 
     def share_out(self, world: World, now: Round, order: list[str]) -> None:
-        """Every job its smallest count by payoff, then copies in the same order."""
+        """Give every job its smallest count by payoff, then copies in the same order."""
         for job_id in order:
             if not self._shrinks(world, now, job_id):
                 self.take_best(world, now, job_id)

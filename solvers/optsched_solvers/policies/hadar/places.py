@@ -84,7 +84,7 @@ def best_rate(world: World, job_id: str) -> float:
 
 
 def prices(world: World, jobs: Iterable[str], eta: float, utility: Utility) -> Prices:
-    """Prices by what the jobs that want GPUs gain from each.
+    """Return prices by what the jobs that want GPUs gain from each.
 
     The highest price of a type is the largest utility of a job for each of its GPUs if it ran there
     at once, the lowest the least of a job that ran there after all others, divided by 4 eta: an
@@ -176,7 +176,7 @@ class Shelves:
             self._put(name)
 
     def changed(self, placement: Placement) -> None:
-        """GPUs were taken or given back there."""
+        """Note that GPUs were taken or given back there."""
         for slot in placement:
             if slot.gpus:
                 name = slot.node

@@ -217,7 +217,7 @@ class Hadar:
         return found
 
     def _keeping(self, world: World, now: Round, job_id: str) -> Share | None:
-        """Staying where it runs, if nobody took that."""
+        """Return the share that stays where it runs, if nobody took that."""
         if job_id not in world.running:
             return None
         hold = world.hold(job_id)
@@ -228,8 +228,8 @@ class Hadar:
         return Share(None, hold.placement, self.utility.of(world, job_id, done_s) - cost, done_s)
 
     def _density(self, world: World, job_id: str) -> float:
-        """Utility for each GPU if the job were at once in its fastest option, or goes on where it
-        is."""
+        """Return the utility for each GPU if the job were at once in its fastest option, or goes on
+        where it is."""
         done_s = world.fastest_finish_s(job_id)
         if job_id in world.running:
             done_s = min(done_s, world.expected_release_s(job_id) - world.now_s)

@@ -26,8 +26,8 @@ class ByScore(ListScheduling):
         return self.choose(world, job_id, places) if places else fitted
 
     def places(self, world: World, job_id: str, fitted: Option) -> list[Fit]:
-        """Every node on which the job fits now alone, under the options that `alike` says are as
-        good as `fitted`."""
+        """Return every node on which the job fits now alone, under the options that `alike` says
+        are as good as `fitted`."""
         found: list[Fit] = []
         taken = 0
         for option in self.alike(world, job_id, fitted):

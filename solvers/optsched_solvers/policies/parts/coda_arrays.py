@@ -38,13 +38,13 @@ class Arrays:
         self._found += 1
 
     def cores_kept(self, share: float) -> float:
-        """Cores kept for each idle GPU: the mean of those found so far, before that the
+        """Return the cores kept for each idle GPU: the mean of those found so far, before that the
         proportional share."""
         return self._cores / self._found if self._found else share
 
     def nodes(self, world: World, queue: str, *, alone: bool) -> tuple[int, ...]:
-        """Masks of nodes for a queue, the preferred first. Small gangs use the other array only
-        where `alone`."""
+        """Return masks of nodes for a queue, the preferred first. Small gangs use the other array
+        only where `alone`."""
         total = sum(self._asked.values())
         share = (
             self._wide
@@ -62,7 +62,7 @@ class Arrays:
 
 
 def _split(world: World, share: float) -> tuple[int, int]:
-    """Masks of the nodes for small gangs and of those for wide ones."""
+    """Return masks of the nodes for small gangs and of those for wide ones."""
     nodes, wide, left = world.cluster.nodes, 0, share * world.cluster.total_gpus
     for i in reversed(range(len(nodes))):
         if nodes[i].gpus >= WIDE_GPUS and left >= nodes[i].gpus:
@@ -89,8 +89,8 @@ class CoreSearch:
         self._found: dict[tuple[str, int], int] = {}
 
     def cores(self, category: str, gpus: int, rates: Mapping[int, float], first: float) -> int:
-        """Cores for each GPU; `rates` by measured count, `first` where to begin without a
-        history."""
+        """Return the cores for each GPU; `rates` by measured count, `first` where to begin without
+        a history."""
         counts = sorted(rates)
         begin = self._found.get((category, gpus), first)
         i = max((k for k, count in enumerate(counts) if count <= begin), default=0)

@@ -37,7 +37,7 @@ class CoreWays(NamedTuple):
 
     @property
     def fair_rate(self) -> float:
-        """The rate with the proportional share of cores."""
+        """Return the rate with the proportional share of cores."""
         return self.fair[0].rate
 
     def rates(self) -> dict[int, float]:

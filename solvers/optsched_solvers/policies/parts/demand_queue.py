@@ -14,7 +14,7 @@ Entry = tuple[Key, str]
 
 
 def arrival_key(world: World, job_id: str, rank: float = 0.0) -> Key:
-    """Priority first (higher earlier), then `rank` (lower earlier), then arrival."""
+    """Return a key: priority first (higher earlier), then `rank` (lower earlier), then arrival."""
     return (-world.job(job_id).priority, rank, *world.order(job_id))
 
 

@@ -38,8 +38,8 @@ class GangWeights:
         return replace(instance, jobs=tuple(jobs))
 
     def _factor(self, world: World, job_id: str) -> float:
-        """1 + so many times the share of the GPUs of one type that the job takes, where that is
-        least."""
+        """Return 1 + so many times the share of the GPUs of one type that the job takes, where that
+        is least."""
         if not self._gpus:
             for node in world.cluster.nodes:
                 self._gpus[node.gpu_type] = self._gpus.get(node.gpu_type, 0) + node.gpus

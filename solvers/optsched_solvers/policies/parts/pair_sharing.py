@@ -60,14 +60,14 @@ class Singles:
                     self.started(world, partner)
 
     def started(self, world: World, job_id: str) -> None:
-        """The job now has GPUs of its own."""
+        """Note that the job now has GPUs of its own."""
         if gpus := world.hold(job_id).need.gpus:
             self._size[job_id] = gpus
             self.latest += 1
             self._of_size.setdefault(gpus, {})[job_id] = self.latest
 
     def joined(self, job_id: str, partner: str) -> None:
-        """The job was started beside `partner`."""
+        """Note that the job was started beside `partner`."""
         self._drop(partner)
         self._partner[job_id], self._partner[partner] = partner, job_id
 

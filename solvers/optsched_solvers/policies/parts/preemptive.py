@@ -49,11 +49,11 @@ class Preemptive:
         return math.inf
 
     def given_back(self, world: World, released: list[str]) -> None:
-        """Jobs (and nodes) that have come free since the last decision, for rules that learn from
-        those that are done."""
+        """Note jobs (and nodes) that have come free since the last decision, for rules that learn
+        from those that are done."""
 
     def moment(self, world: World) -> "Moment":
-        """One decision: who gives way for whom."""
+        """Return one decision: who gives way for whom."""
         return Moment(self, world)
 
     def decide(self, world: World) -> None:
@@ -193,7 +193,7 @@ class Moment:
             queue.push(key, job_id, world.demand(job_id))
 
     def fit(self, job_id: str, room: Room) -> Fit | None:
-        """`World.fit`, beside what is kept for another job."""
+        """Fit as `World.fit` does, beside what is kept for another job."""
         return self.rule.reservations.fit(self.world, job_id, room)
 
     def look_ahead(self) -> Outlook:

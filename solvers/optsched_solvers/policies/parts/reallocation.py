@@ -133,7 +133,7 @@ def types_of(world: World, job_id: str) -> list[GangCounts]:
 
 
 def held(world: World, job_id: str) -> tuple[str | None, int]:
-    """GPU type and count of a running job."""
+    """Return GPU type and count of a running job."""
     placement = world.hold(job_id).placement
     gpus = sum(slot.gpus for slot in placement)
     return (world.cluster.node[placement[0].node].gpu_type if gpus else None), gpus

@@ -25,7 +25,8 @@ class Growth:
 
 
 def restart_factor(world: World, job_id: str, delay_s: float) -> float:
-    """max(age - restarts x delay, 0) / (age + delay), with the seconds since submission as age.
+    """Return max(age - restarts x delay, 0) / (age + delay), with the seconds since submission as
+    age.
 
     Source: A. Qiao et al., Pollux, OSDI'21, section 4.2.1; S. Jayaram Subramanya et al., Sia,
     SOSP'23, section 3.3.

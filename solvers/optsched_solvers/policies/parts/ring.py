@@ -26,8 +26,8 @@ class Ring:
     gbps: dict[Span, float | None]
 
     def step_s(self, workers: int, spread: Span, crowding: float = 1.0) -> float:
-        """compute + 2 m (w - 1) / (w B): each worker sends and receives the gradient twice but for
-        its own part.
+        """Return compute + 2 m (w - 1) / (w B): each worker sends and receives the gradient twice
+        but for its own part.
 
         `crowding` is by how much what all take of the slowest link exceeds its capacity, at least
         1.
@@ -82,7 +82,7 @@ Choice = tuple[str | None, int, float]
 def most_utility(
     choices: Sequence[Sequence[Choice]], gpus: dict[str | None, int]
 ) -> list[int | None]:
-    """At most one choice for each job, with the largest sum of gains within the GPUs of each
+    """Return at most one choice for each job, with the largest sum of gains within the GPUs of each
     type."""
     best = [max(range(len(choice)), key=lambda i: choice[i][2], default=None) for choice in choices]
     wanted = Counter[str | None]()

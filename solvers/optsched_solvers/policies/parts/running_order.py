@@ -28,7 +28,7 @@ class RunningOrder:
         self._new: dict[str, None] = {}
 
     def add(self, job_id: str) -> None:
-        """A job has started. It is looked at when someone may have to give way."""
+        """Note that a job has started. It is looked at when someone may have to give way."""
         self._new[job_id] = None
 
     def catch_up(self, world: World) -> None:

@@ -67,7 +67,7 @@ class _Model:
             self.model.Add(_sum(row) <= most)
 
     def _job(self, j: int, way: Ways) -> None:
-        """A job keeps what it holds, or gets a fresh gang of some size, or nothing."""
+        """Let a job keep what it holds, or get a fresh gang of some size, or nothing."""
         model, now = self.model, self.state.jobs[j].now
         choices: Row = []
         gpus: Row = []

@@ -60,7 +60,7 @@ class State(NamedTuple):
         return sum(self.cost(job, parts) for job, parts in zip(self.jobs, given, strict=True))
 
     def fitness(self, given: Sequence[Parts]) -> float:
-        """Pollux's objective: the power mean of exponent -1 of the jobs' speedups."""
+        """Return Pollux's objective: the power mean of exponent -1 of the jobs' speedups."""
         return len(self.jobs) / self.total(given)
 
     def is_sound(self, given: Sequence[Parts]) -> bool:

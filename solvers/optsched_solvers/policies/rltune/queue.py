@@ -126,7 +126,7 @@ class PickedFirst:
         self._picked: str | None = None
 
     def scores(self, world: World, moment: Moment, visible: list[str]) -> Floats:
-        """One for each visible job."""
+        """Return one score for each visible job."""
         raise NotImplementedError
 
     def decide(self, world: World) -> None:

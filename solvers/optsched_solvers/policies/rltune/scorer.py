@@ -43,9 +43,9 @@ class Present(NamedTuple):
 def features(
     present: Present, waits_s: Floats, gpus: Floats, tiers: Sequence[tuple[int, int]]
 ) -> Floats:
-    """One row a visible job: waiting time, GPUs, demand over supply, availability in the near
-    future, fragmentation, ways to schedule, can be scheduled now. `tiers` has the number of ways of
-    tiers 1 and 2 of each."""
+    """Return one row a visible job: waiting time, GPUs, demand over supply, availability in the
+    near future, fragmentation, ways to schedule, can be scheduled now. `tiers` has the number of
+    ways of tiers 1 and 2 of each."""
     rows = np.empty((len(gpus), FEATURES))
     rows[:, 0] = np.minimum(waits_s / MOST_WAIT_S, NEARLY)
     rows[:, 1] = np.minimum(gpus / present.per_node, NEARLY)
@@ -77,7 +77,7 @@ class Scorer:
         return (rows @ weights + bias)[:, 0]
 
     def vector(self) -> Floats:
-        """All parameters, layer by layer."""
+        """Return all parameters, layer by layer."""
         return np.concatenate([part.ravel() for layer in self.layers for part in layer])
 
     def rounded(self) -> "Scorer":
@@ -119,7 +119,7 @@ def from_vector(vector: Floats) -> Scorer:
 
 
 def untrained(seed: int) -> Scorer:
-    """Random weights (He), no biases."""
+    """Return a scorer of random weights (He), no biases."""
     rng = np.random.default_rng(seed)
     layers = tuple(
         (rng.normal(0.0, math.sqrt(2.0 / inputs), (inputs, outputs)), np.zeros(outputs))

@@ -118,13 +118,14 @@ def score(instance: Instance, policy: Policy, objective: str) -> float:
 
 
 def reward(base: float, learned: float) -> float:
-    """RLTune's reward of a batch, from the scores of the base rule and of the learned one."""
+    """Return RLTune's reward of a batch, from the scores of the base rule and of the learned
+    one."""
     return (base - learned) / max(base, learned, 1)
 
 
 def batch(instance: Instance, first: int, count: int) -> Instance:
-    """So many jobs from the one at `first` on, in order of arrival, on an idle cluster that knows
-    of no incidents."""
+    """Return so many jobs from the one at `first` on, in order of arrival, on an idle cluster that
+    knows of no incidents."""
     jobs = sorted(instance.jobs, key=lambda job: job.submit_s)[first : first + count]
     known = {job.id for job in jobs}
     jobs = [replace(job, after=tuple(name for name in job.after if name in known)) for job in jobs]
@@ -260,8 +261,8 @@ def train(
 def judge(
     scorer: Scorer, held_out: Sequence[Instance], objective: str, base: str
 ) -> list[tuple[float, float, float]]:
-    """Scores of the base rule and of the scorer on batches that had no part in learning, and the
-    reward."""
+    """Return scores of the base rule and of the scorer on batches that had no part in learning, and
+    the reward."""
     found = []
     for instance in held_out:
         plain, learned = (
@@ -273,7 +274,7 @@ def judge(
 
 
 def _shaped(fitness: Floats) -> Floats:
-    """Ranks from -0.5 to 0.5, equal ones alike, so that only the order of rewards counts."""
+    """Return ranks from -0.5 to 0.5, equal ones alike, so that only the order of rewards counts."""
     below = (fitness[None, :] < fitness[:, None]).sum(axis=1)
     equal = (fitness[None, :] == fitness[:, None]).sum(axis=1) - 1
     ranks: Floats = (below + equal / 2) / max(1, len(fitness) - 1) - 0.5

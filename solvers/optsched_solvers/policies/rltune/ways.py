@@ -50,9 +50,9 @@ Tiers = tuple[tuple[Shape, ...], tuple[Shape, ...]]
 
 @lru_cache(maxsize=1 << 15)
 def shapes(counts: Counts, gpus: int, per_node: int) -> Tiers:
-    """All shapes of a gang on nodes of `per_node` GPUs: those on as few nodes as its size allows
-    (tier 1), and those on one more that do not raise the number of fragmented nodes (tier 2; a
-    single GPU has none).
+    """Return all shapes of a gang on nodes of `per_node` GPUs: those on as few nodes as its size
+    allows (tier 1), and those on one more that do not raise the number of fragmented nodes (tier 2;
+    a single GPU has none).
 
     Source: find_gpu_assignments of RLTune's public allocation_score.py.
     """
@@ -86,8 +86,8 @@ def _patterns(counts: Counts, i: int, left: int, most: int) -> Iterator[Pattern]
 
 
 def _splits(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """`total` in so many parts of at least 1 and at most `largest`, each no larger than the one
-    before."""
+    """Yield `total` in so many parts of at least 1 and at most `largest`, each no larger than the
+    one before."""
     if parts == 0:
         if total == 0:
             yield ()
