@@ -150,10 +150,10 @@ class Training:
         self._report()
 
     def _restore(self) -> None:
-        found = self._checkpoints()
-        if not found or self._load is None:
+        checkpoints = self._checkpoints()
+        if not checkpoints or self._load is None:
             return
-        step, path = max(found)
+        step, path = max(checkpoints)
         began_s = time.monotonic()
         self._load(path)
         self.step = step
@@ -164,8 +164,8 @@ class Training:
             names = os.listdir(self._folder)
         except FileNotFoundError:
             return []
-        found = [(CHECKPOINT.fullmatch(name), name) for name in names]
-        return [(int(match.group(1)), self._folder / name) for match, name in found if match]
+        matches = [(CHECKPOINT.fullmatch(name), name) for name in names]
+        return [(int(match.group(1)), self._folder / name) for match, name in matches if match]
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = True

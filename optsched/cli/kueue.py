@@ -121,19 +121,19 @@ def _summary(decided: "Pass", dry_run: bool) -> str:
         return "nothing to decide: no Workload waits or runs in these queues"
     changed = len(decided.changed)
     what = f"boost{'s' * (changed != 1)} {'to be ' * dry_run}changed"
-    found = decided.round
-    gap = f"; gap of the round {percent(found.gap)}" if found.gap < float("inf") else ""
-    fallback = f"; {found.fallback}" if found.fallback else ""
+    solution = decided.round
+    gap = f"; gap of the round {percent(solution.gap)}" if solution.gap < float("inf") else ""
+    fallback = f"; {solution.fallback}" if solution.fallback else ""
     return f"{changed} {what} of {len(decided.order)}{gap}{fallback}"
 
 
 def _plain(decided: "Pass", dry_run: bool) -> dict[str, Any]:
     names = ("value", "bound", "solver", "fallback", "wall_s")
-    found = decided.round
+    solution = decided.round
     return {
         "at_s": decided.at_s,
         "dry_run": dry_run,
-        "round": None if found is None else {name: getattr(found, name) for name in names},
+        "round": None if solution is None else {name: getattr(solution, name) for name in names},
         "workloads": [
             {
                 "namespace": ranked.workload.namespace,

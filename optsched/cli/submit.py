@@ -161,12 +161,12 @@ def command(client: Client, words: tuple[str, ...], wait: bool, out: Out, **aske
     except KeyboardInterrupt:
         click.echo(f"optsched: {name} goes on; stop it by: optsched cancel {name}", err=True)
         raise
-    found = ended(client, name)
+    answer = ended(client, name)
     if out.as_json:
-        click.echo(json.dumps(found))
-    elif found["status"] != "completed":
-        click.echo(f"optsched: {name} {said(found)}", err=True)
-    return exit_status(found)
+        click.echo(json.dumps(answer))
+    elif answer["status"] != "completed":
+        click.echo(f"optsched: {name} {said(answer)}", err=True)
+    return exit_status(answer)
 
 
 def said(job: dict[str, Any]) -> str:
@@ -198,13 +198,13 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _environment(variables: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     for variable in variables:
         name, equals, value = variable.partition("=")
         if not equals and name not in os.environ:
             raise InputError(f"--env {name}: this shell has no such variable; write {name}=VALUE")
-        found[name] = value if equals else os.environ[name]
-    return found
+        environment[name] = value if equals else os.environ[name]
+    return environment
 
 
 def _near(labels: tuple[str, ...]) -> dict[str, str]:

@@ -53,24 +53,24 @@ class Deciding(Acting):
         self._leave_out(left_out)
         if commands is None:
             return
-        found, seen = commands.solution, commands.seen
-        self.last_round, self.last_instance, self.blocked = found, seen.instance, seen.blocked
+        solution, seen = commands.solution, commands.seen
+        self.last_round, self.last_instance, self.blocked = solution, seen.instance, seen.blocked
         stay = {attempt.key.job for attempt in self.state.live_attempts()} - commands.stop
         number = self.journal.last_round() + 1
         event = RoundDecided(
             round=number, claims=commands.claims, stay=tuple(sorted(stay)), blocked=seen.blocked
         )
         text = dump_instance(seen.instance, self._texts)
-        decided = dump_round(replace(found, instance_hash=text_hash(text)), self._round_texts)
+        decided = dump_round(replace(solution, instance_hash=text_hash(text)), self._round_texts)
         listed = RoundEntry(
             number=number,
             at_s=now_s,
-            jobs=len(found.jobs),
-            value=found.value,
-            bound=found.bound,
+            jobs=len(solution.jobs),
+            value=solution.value,
+            bound=solution.bound,
             wall_s=time.monotonic() - self._begun_s,
-            solver=found.solver,
-            fallback=found.fallback,
+            solver=solution.solver,
+            fallback=solution.fallback,
         )
         self.journal.add_round(listed, text, decided, [event])
         self.round_s = time.monotonic() - self._begun_s
@@ -86,7 +86,9 @@ class Deciding(Acting):
         fails. Raises whatever it fails with where no round can be decided at all.
         """
         self._suspects = {
-            name: one for name, one in self._suspects.items() if now_s - one[0] < SUSPECT_S
+            name: suspect
+            for name, suspect in self._suspects.items()
+            if now_s - suspect[0] < SUSPECT_S
         }
         left_out = {
             name: why for name, (_, why) in self._suspects.items() if name in self.state.open
@@ -191,9 +193,9 @@ class Deciding(Acting):
         """Drop claims whose place will not come free by itself: what it lacks is up to the next
         round."""
         going = (
-            one
-            for one in self.state.live_attempts()
-            if one.leaving or one.key.job not in self.state.stay
+            attempt
+            for attempt in self.state.live_attempts()
+            if attempt.leaving or attempt.key.job not in self.state.stay
         )
         leaving = {slot.node for attempt in going for slot in attempt.placement}
         usable = {status.node.name for status in self.statuses if status.usable}

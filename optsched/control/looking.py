@@ -46,7 +46,9 @@ class Looking(ControllerCore):
         self._looked_s = self.clock.now_s()
         try:
             self.statuses = sound(self.executor.inventory(), self._sound)
-            self.observed = {one.key: one for one in self.executor.observe()}
+            self.observed = {
+                observation.key: observation for observation in self.executor.observe()
+            }
             self._take_arrivals()
         except (NoAnswerError, OSError) as error:
             self._silent(str(error))

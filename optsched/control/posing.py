@@ -96,7 +96,7 @@ def only(instance: Instance, names: Collection[str]) -> Instance:
 
 
 def _named(instance: Instance, faults: list[Fault]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for fault in faults:
         at = NAMED.match(fault.path)
         if at is None:
@@ -108,8 +108,10 @@ def _named(instance: Instance, faults: list[Fault]) -> dict[str, str]:
             name = instance.running[i].job if field == "running" else instance.suspended[i].job
         said = fault.problem.removeprefix(f"job {name}: ").removeprefix(f"job {name} ")
         rest = fault.path[at.end() :].lstrip(".")
-        found.setdefault(name, said if said != fault.problem or not rest else f"its {rest} {said}")
-    return found
+        sentences.setdefault(
+            name, said if said != fault.problem or not rest else f"its {rest} {said}"
+        )
+    return sentences
 
 
 def _overfull(instance: Instance) -> dict[str, str]:
@@ -147,12 +149,12 @@ def _alone(instance: Instance) -> dict[str, str]:
     """Return the jobs that are faulty by themselves, for faults that do not say whose they are."""
     if _fault(only(instance, set())) is not None:
         return {}  # it is no job's
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for job in instance.jobs:
         why = _fault(only(instance, {job.id}))
         if why is not None:
-            found[job.id] = why
-    return found
+            reasons[job.id] = why
+    return reasons
 
 
 def _fault(instance: Instance) -> str | None:
@@ -174,7 +176,7 @@ def sound(statuses: Sequence[NodeStatus], known: dict[Node, str | None]) -> tupl
     }
     known.clear()
     known.update(faults)
-    found: dict[str, NodeStatus] = {}
+    nodes: dict[str, NodeStatus] = {}
     for status in statuses:
         name, fault = status.node.name, faults[status.node]
         if fault is not None:
@@ -182,8 +184,8 @@ def sound(statuses: Sequence[NodeStatus], known: dict[Node, str | None]) -> tupl
                 node=Node(name=name), usable=False, reason=f"what is said of it cannot be: {fault}"
             )
         if fault != UNNAMED:
-            found.setdefault(name, status)
-    return tuple(found.values())
+            nodes.setdefault(name, status)
+    return tuple(nodes.values())
 
 
 def _is_one(name: str) -> bool:

@@ -95,7 +95,7 @@ def present(
                 suspended.append(as_suspended(live_job))
     taken = beneath(taken, amounts(claim.placement for claim in state.claims.values()))
     amounts(strangers, taken)
-    amounts((one.live.placement for one in aside if one.live is not None), taken)
+    amounts((holder.live.placement for holder in aside if holder.live is not None), taken)
     _leave_out(state, statuses, running, taken)
     _close(statuses, running, taken)
     _cut(nodes, running, taken)
@@ -230,14 +230,14 @@ def _less(tenants: tuple[Tenant, ...], aside: Sequence[LiveJob]) -> tuple[Tenant
     for job in aside:
         held[job.submission.job.tenant] += 0 if job.live is None else job.live.mode.gpus
     return tuple(
-        one
-        if one.gpu_quota is None or not held[one.name]
+        tenant
+        if tenant.gpu_quota is None or not held[tenant.name]
         else replace(
-            one,
-            gpu_quota=max(0, one.gpu_quota - held[one.name]),
-            borrow_gpus=max(0, one.borrow_gpus - max(0, held[one.name] - one.gpu_quota)),
+            tenant,
+            gpu_quota=max(0, tenant.gpu_quota - held[tenant.name]),
+            borrow_gpus=max(0, tenant.borrow_gpus - max(0, held[tenant.name] - tenant.gpu_quota)),
         )
-        for one in tenants
+        for tenant in tenants
     )
 
 

@@ -29,15 +29,19 @@ class RoomNow:
         self._nodes = [status.node for status in snapshot.statuses]
         self._free = {node.name: node.gpus for node in self._usable}
         self._coming: list[tuple[float, str, int]] = []
-        for one in snapshot.state.live_attempts():
-            job = snapshot.state.jobs[one.key.job]
+        for attempt in snapshot.state.live_attempts():
+            job = snapshot.state.jobs[attempt.key.job]
             until_s = float("inf")
-            if one.stop_s is not None:
-                until_s = max(0.0, one.stop_s + one.grace_s - snapshot.now_s)
-            elif one.lost is None and all(slot.node in self._free for slot in one.placement):
-                _, entry = as_running(job, one, snapshot.progress.get(one.key), snapshot.now_s)
-                until_s = entry.setup_s + entry.remaining_s / one.rate
-            for slot in one.placement:
+            if attempt.stop_s is not None:
+                until_s = max(0.0, attempt.stop_s + attempt.grace_s - snapshot.now_s)
+            elif attempt.lost is None and all(
+                slot.node in self._free for slot in attempt.placement
+            ):
+                _, entry = as_running(
+                    job, attempt, snapshot.progress.get(attempt.key), snapshot.now_s
+                )
+                until_s = entry.setup_s + entry.remaining_s / attempt.rate
+            for slot in attempt.placement:
                 if slot.node in self._free:
                     self._free[slot.node] -= slot.gpus
                     self._coming.append((until_s, slot.node, slot.gpus))
@@ -51,7 +55,7 @@ class RoomNow:
 
     def free(self, able: Sequence[Option]) -> Free:
         """Return the GPUs that some of the options can use."""
-        kinds = {one.mode.gpu_type for one in able}
+        kinds = {option.mode.gpu_type for option in able}
         free = [max(0, self._free[node.name]) for node in _of(self._usable, kinds)]
         return Free(
             sum(free),
@@ -63,8 +67,8 @@ class RoomNow:
     def soonest_s(self, able: Sequence[Option]) -> float | None:
         """Return in how many seconds some option finds its GPUs if nobody else gets any; None for
         never, or without GPUs. Cores and memory are not looked at."""
-        found = [self._when_s(one) for one in able if one.mode.gpus]
-        return min((one for one in found if one is not None), default=None)
+        waits_s = [self._when_s(option) for option in able if option.mode.gpus]
+        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def _when_s(self, option: Option) -> float | None:
         free = {

@@ -183,8 +183,8 @@ class Settings(Part):
 
     def table(self, executor: str) -> Any:
         """Return what the table of an executor says, its defaults where there is none."""
-        found = self._tables.get(executor)
-        return registry.options_of("executors", executor)() if found is None else found
+        options = self._tables.get(executor)
+        return registry.options_of("executors", executor)() if options is None else options
 
     @property
     def attempts(self) -> Path:

@@ -83,7 +83,7 @@ class Layout:
     def alone(self, i: int, gpus: int, cpus: int) -> Placement:
         """Return a placement on one node; equal ones are one object."""
         key = (i, gpus, cpus)
-        found = self._alone.get(key)
-        if found is None:
-            found = self._alone[key] = (Slot(node=self.names[i], gpus=gpus, cpus=cpus),)
-        return found
+        placement = self._alone.get(key)
+        if placement is None:
+            placement = self._alone[key] = (Slot(node=self.names[i], gpus=gpus, cpus=cpus),)
+        return placement

@@ -58,7 +58,9 @@ def may_mix(view: ClusterView, job_id: str, like: Option) -> bool:
     """Return whether the job may run like that on GPUs of any type: not where it lists its modes,
     and for one type only."""
     mode, listed = like.mode, view.job(job_id).modes
-    return mode.gpus > 0 and (not listed or any(_is_of(one, mode) for one in listed))
+    return mode.gpus > 0 and (
+        not listed or any(_is_of(listed_mode, mode) for listed_mode in listed)
+    )
 
 
 def _is_of(listed: Mode, mode: Mode) -> bool:

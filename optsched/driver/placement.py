@@ -84,18 +84,18 @@ class Room:
         )
         return new
 
-    def meet(self, one: "Room", other: "Room", placement: Placement) -> None:
+    def meet(self, first: "Room", second: "Room", placement: Placement) -> None:
         """Fill this room with what is free in both, on the nodes of `placement` and of what all
         share; O(nodes of it)."""
         self.changes += 1
-        self.left = list(map(min, one.left, other.left))
-        self.domains = one.domains.overlap(other.domains)
+        self.left = list(map(min, first.left, second.left))
+        self.domains = first.domains.overlap(second.domains)
         for slot in placement:
             i = self.layout.order[slot.node]
             self._freed.append(i)
-            self._set_gpus(i, min(one._gpus[i], other._gpus[i]))
-            self._cpus[i] = min(one._cpus[i], other._cpus[i])
-            self._memory[i] = min(one._memory[i], other._memory[i])
+            self._set_gpus(i, min(first._gpus[i], second._gpus[i]))
+            self._cpus[i] = min(first._cpus[i], second._cpus[i])
+            self._memory[i] = min(first._memory[i], second._memory[i])
 
     def _bare(self) -> "Room":
         """Return a room of the same layout, to be filled in."""

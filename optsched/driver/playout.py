@@ -39,7 +39,7 @@ class Playouts:
         self.place = {job_id: i for i, job_id in enumerate(jobs)}
         self._levels = [
             [
-                (weight, term, *term.costs(world.instance, [world.job(one) for one in jobs]))
+                (weight, term, *term.costs(world.instance, [world.job(job_id) for job_id in jobs]))
                 for weight, term in level
                 if not isinstance(term, Usage)
             ]

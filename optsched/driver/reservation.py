@@ -81,26 +81,26 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
             ends.append(
                 (end_s, "", (slot.node, *outlook.room.seize(slot.node, slot.gpus, slot.cpus)))
             )
-    for one in (*world.running, *world.saving):
-        end_s = world.expected_release_s(one)
+    for holder in (*world.running, *world.saving):
+        end_s = world.expected_release_s(holder)
         if until_s:
             end_s = max(
-                [end_s, *(until_s.get(slot.node, 0.0) for slot in world.hold(one).placement)]
+                [end_s, *(until_s.get(slot.node, 0.0) for slot in world.hold(holder).placement)]
             )
-        ends.append((end_s, one, None))
+        ends.append((end_s, holder, None))
     ends.sort(key=lambda end: end[:2])
-    found, due_s = world.fit(job_id, outlook.room), world.now_s
-    for i, (end_s, one, seized) in enumerate(ends):
-        if found is not None or end_s == math.inf:
+    fit, due_s = world.fit(job_id, outlook.room), world.now_s
+    for i, (end_s, holder, seized) in enumerate(ends):
+        if fit is not None or end_s == math.inf:
             break
         if seized is None:
-            outlook.release(one, finished=one in world.running)
+            outlook.release(holder, finished=holder in world.running)
         else:
             outlook.room.let_go(*seized)
         if i + 1 < len(ends) and ends[i + 1][0] == end_s:
             continue
-        found, due_s = world.fit(job_id, outlook.room), end_s
-    return None if found is None else Reservation(job_id, found[0], found[1], due_s)
+        fit, due_s = world.fit(job_id, outlook.room), end_s
+    return None if fit is None else Reservation(job_id, fit[0], fit[1], due_s)
 
 
 class _Ripening:
@@ -256,15 +256,15 @@ class Reservations:
     ) -> tuple[Option, Placement] | None:
         """Fit as `World.fit` does, without what is kept for another job of no lower priority,
         unless this one is believed to have left by then."""
-        found, kept = world.fit(job_id, room), self.current
-        if found is None or kept is None or kept.job == job_id:
-            return found
+        fit, kept = world.fit(job_id, room), self.current
+        if fit is None or kept is None or kept.job == job_id:
+            return fit
         if world.job(job_id).priority > world.job(kept.job).priority:
-            return found
-        if world.now_s + world.expected_run_s(job_id, *found) <= kept.due_s + TIME_TOLERANCE_S:
-            return found
+            return fit
+        if world.now_s + world.expected_run_s(job_id, *fit) <= kept.due_s + TIME_TOLERANCE_S:
+            return fit
         room = world.free if room is None else room
         aside = room.set_aside(world.need(kept.job, kept.option), kept.placement)
-        found = world.fit(job_id, room)
+        fit = world.fit(job_id, room)
         room.take_back(aside)
-        return found
+        return fit

@@ -263,9 +263,9 @@ class ClusterView:
     def slowed_by(self, job_id: str, option: Option, placement: Placement) -> dict[str, float]:
         """Return how many times as long as now each running job would take that a start of a
         waiting job there slowed down."""
-        found: dict[str, float] = {}
+        slowdowns: dict[str, float] = {}
         if self._channels is None:
-            return found
+            return slowdowns
         loads = channel_loads(self.cluster, self._state[job_id].job, option.mode, placement)
         for index in {index: None for channel in loads for index in self._channels.users(channel)}:
             state = self._states[index]
@@ -275,8 +275,8 @@ class ClusterView:
                     index, profile
                 )
                 if times > 1.0:
-                    found[state.job.id] = times
-        return found
+                    slowdowns[state.job.id] = times
+        return slowdowns
 
     def hold(self, job_id: str) -> Hold:
         """Return what a running or saving job holds."""
@@ -289,10 +289,10 @@ class ClusterView:
         state = self._state[job_id]
         if room is None:
             room = self.free
-        found = state.demand.fit(room)
-        if found is None:
+        fit = state.demand.fit(room)
+        if fit is None:
             return None
-        i, placement = found
+        i, placement = fit
         if room is self.free:
             self._fitted = job_id, state.options[i], placement, room.changes, state.demand.needs[i]
         return state.options[i], placement

@@ -55,7 +55,7 @@ class World(ClusterView):
             state.ran_before, state.preemptions = True, entry.preemptions
             if state.options:
                 state.attained_gpu_s = _service_of_work(state, state.options[0].mode)
-        for running in sorted(self.instance.running, key=lambda one: self._state[one.job].rank):
+        for running in sorted(self.instance.running, key=lambda held: self._state[held.job].rank):
             self._go_on(running)
 
     def _open(self) -> None:
@@ -78,8 +78,8 @@ class World(ClusterView):
     def take_arrived(self) -> list[str]:
         """Return the jobs that came to wait since this was last asked: newly released, or preempted
         and saved."""
-        found, self._arrived = self._arrived, []
-        return found
+        arrived, self._arrived = self._arrived, []
+        return arrived
 
     def has_arrived(self, job_id: str) -> bool:
         """Return whether `take_arrived` would name the job."""
@@ -88,8 +88,8 @@ class World(ClusterView):
     def take_released(self) -> list[str]:
         """Return the jobs that gave back what they held since this was last asked, and nodes that
         came back."""
-        found, self._released = self._released, []
-        return found
+        released, self._released = self._released, []
+        return released
 
     def start(self, job_id: str, option: Option, placement: Placement) -> None:
         """Start a waiting job, or resume one that was preempted. Raises PolicyError where it cannot

@@ -132,8 +132,10 @@ def check_instance(
     except ValidationError as error:
         faults = list(shape_faults(error.errors(include_url=False), instance, ()))
     else:
-        found = find_faults(instance, accept_never=accept_never, sound=sound)
-        faults = [*_ranges_of_names(instance), *found]
+        faults = [
+            *_ranges_of_names(instance),
+            *find_faults(instance, accept_never=accept_never, sound=sound),
+        ]
     if faults:
         raise FaultyFileError(instance.name, faults)
     if sound is not None:

@@ -72,7 +72,7 @@ def find_faults(
     What is known to be `sound` is not looked at again.
     """
     sound = sound or Sound()
-    found = [*_duplicates(instance), *_cluster(instance)]
+    all_faults = [*_duplicates(instance), *_cluster(instance)]
     unsound: set[int] = set()
     for i, job in enumerate(instance.jobs):
         if job in sound.jobs:
@@ -81,14 +81,14 @@ def find_faults(
         faults = [*_references(instance, path, job), *_job(path, job)]
         if faults:
             unsound.add(i)
-            found.extend(faults)
+            all_faults.extend(faults)
     for look in (_held, _failures, _outages, _cycles):
-        found.extend(look(instance))
+        all_faults.extend(look(instance))
     if not accept_never:
-        found.extend(_never_run(instance, unsound))
-    if not found:
-        found.extend(_overfull_now(instance, sound))
-    return found
+        all_faults.extend(_never_run(instance, unsound))
+    if not all_faults:
+        all_faults.extend(_overfull_now(instance, sound))
+    return all_faults
 
 
 def _duplicates(instance: Instance) -> Iterator[Fault]:

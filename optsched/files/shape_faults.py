@@ -151,12 +151,12 @@ class _Doubled(dict[str, Any]):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
-        found = _Doubled(found)
-        found.keys_twice = tuple(dict.fromkeys(name for name in names if names.count(name) > 1))
-    return found
+        members = _Doubled(members)
+        members.keys_twice = tuple(dict.fromkeys(name for name in names if names.count(name) > 1))
+    return members
 
 
 def duplicate_keys(data: bytes | str) -> list[Fault]:

@@ -35,21 +35,21 @@ def boosts(order: Sequence[Place]) -> list[int]:
     depths = _depths(order)
     # With each place raised by how far below the first it must be, "falls as it must" is "does not
     # rise".
-    raised = [one.base + one.boost + depth for one, depth in zip(order, depths, strict=True)]
-    natural = [one.base + depth for one, depth in zip(order, depths, strict=True)]
+    raised = [place.base + place.boost + depth for place, depth in zip(order, depths, strict=True)]
+    natural = [place.base + depth for place, depth in zip(order, depths, strict=True)]
     kept = _longest_falling(raised)
-    found = _between(raised, natural, kept)
-    wanted = [value - place for value, place in zip(found, natural, strict=True)]
+    values = _between(raised, natural, kept)
+    wanted = [value - base for value, base in zip(values, natural, strict=True)]
     if any(abs(boost) > MOST for boost in wanted):
         middle = sorted(natural)[len(natural) // 2]
-        wanted = [max(-MOST, min(MOST, middle - place)) for place in natural]
+        wanted = [max(-MOST, min(MOST, middle - base)) for base in natural]
     return wanted
 
 
 def _depths(order: Sequence[Place]) -> list[int]:
     depths = [0]
-    for one in order[1:]:
-        depths.append(depths[-1] + one.below)
+    for place in order[1:]:
+        depths.append(depths[-1] + place.below)
     return depths
 
 
@@ -66,23 +66,23 @@ def _longest_falling(values: Sequence[int]) -> list[int]:
         else:
             tops[pile], at[pile] = -value, i
         before[i] = at[pile - 1] if pile else -1
-    found = [at[-1]]
-    while before[found[-1]] >= 0:
-        found.append(before[found[-1]])
-    return found[::-1]
+    chain = [at[-1]]
+    while before[chain[-1]] >= 0:
+        chain.append(before[chain[-1]])
+    return chain[::-1]
 
 
 def _between(raised: Sequence[int], natural: Sequence[int], kept: Sequence[int]) -> list[int]:
     """Return the values that never rise, those of `kept` as they are: no boost for the others where
     the order allows that."""
-    found = list(raised)
+    values = list(raised)
     first, last = kept[0], kept[-1]
     for i in range(first - 1, -1, -1):
-        found[i] = natural[i] if natural[i] >= found[i + 1] else found[i + 1] + SPACE
+        values[i] = natural[i] if natural[i] >= values[i + 1] else values[i + 1] + SPACE
     for i in range(last + 1, len(raised)):
-        found[i] = natural[i] if natural[i] <= found[i - 1] else found[i - 1] - SPACE
+        values[i] = natural[i] if natural[i] <= values[i - 1] else values[i - 1] - SPACE
     for above, below in pairwise(kept):
-        gap, count = found[above] - found[below], below - above
+        gap, count = values[above] - values[below], below - above
         for i in range(above + 1, below):
-            found[i] = found[above] - gap * (i - above) // count
-    return found
+            values[i] = values[above] - gap * (i - above) // count
+    return values

@@ -42,7 +42,7 @@ class Pass:
 
     @property
     def changed(self) -> list[Ranked]:
-        return [one for one in self.order if one.changed]
+        return [entry for entry in self.order if entry.changed]
 
 
 class Handover:
@@ -79,14 +79,16 @@ class Handover:
         )
         seen = view(site, now_s)
         faults = {
-            one.id: one.faults for one in workloads if one.faults and one.queue in site.steered
+            workload.id: workload.faults
+            for workload in workloads
+            if workload.faults and workload.queue in site.steered
         }
         if not seen.instance.jobs:
             return Pass(at_s=now_s, left_out=seen.left_out, faults=faults)
         instance = seen.instance
         check_instance(instance, accept_never=True)
         objective, round_s = parse(given.objective), float(given.length)
-        found = decide(
+        solution = decide(
             instance,
             objective,
             round_s=round_s,
@@ -94,16 +96,16 @@ class Handover:
             budget_s=float(given.budget),
             last=self._last,
         )
-        self._last = found
+        self._last = solution
         never = dict.fromkeys(
-            found.never, "its queue has too little quota for it, all that it may borrow included"
+            solution.never, "its queue has too little quota for it, all that it may borrow included"
         )
         return Pass(
             at_s=now_s,
-            order=ranked(site, seen, found, objective, round_s),
+            order=ranked(site, seen, solution, objective, round_s),
             left_out={**seen.left_out, **never},
             faults=faults,
-            round=found,
+            round=solution,
         )
 
     def write(self, decided: Pass) -> None:
@@ -113,6 +115,9 @@ class Handover:
         nobody is above another meanwhile, who was not before and is not to be.
         """
         changed = decided.changed
-        rise = [one for one in changed if one.boost > one.workload.boost]
-        for one in (*rise, *(one for one in reversed(changed) if one.boost <= one.workload.boost)):
-            self._kueue.boost(one.workload, one.boost)
+        rise = [entry for entry in changed if entry.boost > entry.workload.boost]
+        for entry in (
+            *rise,
+            *(entry for entry in reversed(changed) if entry.boost <= entry.workload.boost),
+        ):
+            self._kueue.boost(entry.workload, entry.boost)

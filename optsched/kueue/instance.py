@@ -58,21 +58,23 @@ def view(site: Site, now_s: float) -> View:
     left_out: dict[str, str] = {}
     decided: list[Workload] = []
     others: list[Workload] = []
-    for one in site.workloads:
-        why = _why_not(site, one, now_s)
+    for workload in site.workloads:
+        why = _why_not(site, workload, now_s)
         if why is None:
-            decided.append(one)
-        elif one.queue in site.steered:
-            left_out[one.id] = why
-        if why is not None and one.held is not None and not one.evicted:
-            others.append(one)
-    capacity = _Capacity(site, others, [one for one in decided if one.held is not None])
+            decided.append(workload)
+        elif workload.queue in site.steered:
+            left_out[workload.id] = why
+        if why is not None and workload.held is not None and not workload.evicted:
+            others.append(workload)
+    capacity = _Capacity(
+        site, others, [workload for workload in decided if workload.held is not None]
+    )
     weights = _weights(decided, site.step)
     jobs, running, suspended = [], [], []
-    for one in decided:
-        job, entry = capacity.job(one, weights[one.priority], now_s)
+    for workload in decided:
+        job, entry = capacity.job(workload, weights[workload.priority], now_s)
         if not job.modes:
-            left_out[one.id] = "no flavor of its queue has all that it asks for"
+            left_out[workload.id] = "no flavor of its queue has all that it asks for"
             continue
         jobs.append(job)
         if isinstance(entry, Running):
@@ -92,18 +94,18 @@ def view(site: Site, now_s: float) -> View:
     )
 
 
-def _why_not(site: Site, one: Workload, now_s: float) -> str | None:
-    queue = site.queues.get(one.queue)
-    if queue is None or one.queue not in site.steered:
+def _why_not(site: Site, workload: Workload, now_s: float) -> str | None:
+    queue = site.queues.get(workload.queue)
+    if queue is None or workload.queue not in site.steered:
         return "its queue is not among those to be decided on"
-    if one.evicted and one.held is not None:
+    if workload.evicted and workload.held is not None:
         return "is being evicted"
-    if one.held is None:
+    if workload.held is None:
         if queue.stopped:
             return f"queue {queue.name} is stopped"
-        if one.again_s is not None and one.again_s > now_s:
+        if workload.again_s is not None and workload.again_s > now_s:
             return "waits until Kueue tries it again"
-    elif len({flavor for flavor, resource in one.held if resource == site.gpu}) > 1:
+    elif len({flavor for flavor, resource in workload.held if resource == site.gpu}) > 1:
         return "holds GPUs of several flavors"
     return None
 
@@ -111,7 +113,7 @@ def _why_not(site: Site, one: Workload, now_s: float) -> str | None:
 def _weights(workloads: Iterable[Workload], step: float) -> dict[int, float]:
     """Return the weight of each priority: `step` times that of the next lower one that somebody
     has."""
-    present = sorted({one.priority for one in workloads})
+    present = sorted({workload.priority for workload in workloads})
     return {priority: min(MOST_WEIGHT, step**rank) for rank, priority in enumerate(present)}
 
 
@@ -173,30 +175,36 @@ class _Capacity:
         return Cluster(nodes=tuple(nodes), resources=resources)
 
     def job(
-        self, one: Workload, weight: float, now_s: float
+        self, workload: Workload, weight: float, now_s: float
     ) -> tuple[Job, Running | Suspended | None]:
         """Return a Workload as a job, without modes where it cannot run, and what it holds or did
         before."""
         site = self._site
-        queue = site.queues[one.queue]
-        believed_s = one.duration_s or site.runs_s
-        every_s = one.checkpoint_every_s
+        queue = site.queues[workload.queue]
+        believed_s = workload.duration_s or site.runs_s
+        every_s = workload.checkpoint_every_s
         ran_s = (
-            0.0 if one.held is None or one.admitted_s is None else max(0.0, now_s - one.admitted_s)
+            0.0
+            if workload.held is None or workload.admitted_s is None
+            else max(0.0, now_s - workload.admitted_s)
         )
-        past_s = 0.0 if every_s is None else max(0.0, one.past_s - every_s * max(1, one.evictions))
+        past_s = (
+            0.0
+            if every_s is None
+            else max(0.0, workload.past_s - every_s * max(1, workload.evictions))
+        )
         left_s = max(believed_s - past_s - ran_s, OVERRUN * ran_s, LEAST_WORK_S)
         work_s = max(believed_s, left_s)
-        modes = [self._mode(queue, usage, work_s) for usage in self._ways(queue, one)]
-        current = None if one.held is None else self._mode(queue, one.held, work_s)
+        modes = [self._mode(queue, usage, work_s) for usage in self._ways(queue, workload)]
+        current = None if workload.held is None else self._mode(queue, workload.held, work_s)
         if current is not None:
             modes = [current, *(mode for mode in modes if mode != current)]
         else:
-            weight = min(MOST_WEIGHT, weight * _impatience(one, left_s, now_s))
+            weight = min(MOST_WEIGHT, weight * _impatience(workload, left_s, now_s))
         job = Job(
-            id=one.id,
-            submit_s=min(one.created_s, now_s),
-            user=one.namespace,
+            id=workload.id,
+            submit_s=min(workload.created_s, now_s),
+            user=workload.namespace,
             weight=weight,
             modes=tuple(modes),
             preemptible=queue.preempts and (every_s is not None or site.preempt_unsaved),
@@ -204,8 +212,8 @@ class _Capacity:
         )
         if current is None:
             again = (
-                Suspended(job=one.id, remaining_s=left_s, preemptions=one.evictions)
-                if one.evictions
+                Suspended(job=workload.id, remaining_s=left_s, preemptions=workload.evictions)
+                if workload.evictions
                 else None
             )
             return job, again
@@ -215,22 +223,22 @@ class _Capacity:
         )
         placement = (Slot(node=str(current.gpu_type), gpus=current.gpus),) if current.gpus else ()
         return job, Running(
-            job=one.id,
+            job=workload.id,
             mode=current,
             placement=placement,
             started_s=started_s,
             remaining_s=left_s,
             last_checkpoint_s=saved_s if saved_s > started_s else None,
-            preemptions=one.evictions,
+            preemptions=workload.evictions,
         )
 
-    def _ways(self, queue: Queue, one: Workload) -> list[dict[Share, float]]:
+    def _ways(self, queue: Queue, workload: Workload) -> list[dict[Share, float]]:
         """Return what it can hold, one flavor for each group of resources. Resources of which the
         queue has no quota do not count, except GPUs."""
         asks = (
-            {what: amount for what, amount in one.asks.items() if amount > 0}
-            if one.held is None
-            else _summed(one)
+            {what: amount for what, amount in workload.asks.items() if amount > 0}
+            if workload.held is None
+            else _summed(workload)
         )
         covered = {resource for resources, _ in queue.groups for resource in resources}
         if self._site.gpu in asks and self._site.gpu not in covered:
@@ -238,7 +246,7 @@ class _Capacity:
         groups = [
             (
                 [what for what in resources if what in asks],
-                [name for name in flavors if one.fits(self._site.flavors.get(name))],
+                [name for name in flavors if workload.fits(self._site.flavors.get(name))],
             )
             for resources, flavors in queue.groups
         ]
@@ -277,16 +285,16 @@ def _usage(
 ) -> dict[tuple[str, Share], float]:
     """Return the quota held by pool, or where there are none by queue."""
     total: dict[tuple[str, Share], float] = defaultdict(float)
-    for one in workloads:
-        where = one.queue if pools is None else pools.get(one.queue, "")
-        for share, amount in (one.held or {}).items():
+    for workload in workloads:
+        where = workload.queue if pools is None else pools.get(workload.queue, "")
+        for share, amount in (workload.held or {}).items():
             total[where, share] += amount
     return total
 
 
-def _summed(one: Workload) -> dict[str, float]:
+def _summed(workload: Workload) -> dict[str, float]:
     total: dict[str, float] = defaultdict(float)
-    for (_, what), amount in (one.held or {}).items():
+    for (_, what), amount in (workload.held or {}).items():
         total[what] += amount
     return {what: amount for what, amount in total.items() if amount > 0}
 
@@ -295,7 +303,7 @@ def _resource(where: str, share: Share) -> str:
     return f"{share[1]} of {where}/{share[0]}"
 
 
-def _impatience(one: Workload, left_s: float, now_s: float) -> float:
+def _impatience(workload: Workload, left_s: float, now_s: float) -> float:
     """Return the impatience of a job that waits in a live cluster: nobody waits for ever."""
-    over_s = now_s - one.created_s - one.past_s - PATIENCE_S - PATIENCE_RUNS * left_s
+    over_s = now_s - workload.created_s - workload.past_s - PATIENCE_S - PATIENCE_RUNS * left_s
     return float(2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S)))

@@ -117,8 +117,8 @@ class Workload:
 
 def amount(resource: str, text: str | float) -> float:
     """Return a quantity in the units used here. Raises ValueError."""
-    found = quantity(str(text))
-    return found / GIB if resource in BYTES or resource.startswith("hugepages-") else found
+    number = quantity(str(text))
+    return number / GIB if resource in BYTES or resource.startswith("hugepages-") else number
 
 
 def read_queue(given: Mapping[str, Any]) -> Queue:
@@ -132,14 +132,14 @@ def read_queue(given: Mapping[str, Any]) -> Queue:
             (tuple(group["coveredResources"]), tuple(flavor["name"] for flavor in group["flavors"]))
         )
         for flavor in group["flavors"]:
-            for one in flavor["resources"]:
-                name = one["name"]
+            for resource in flavor["resources"]:
+                name = resource["name"]
                 limits = {
-                    "borrowing": one.get("borrowingLimit"),
-                    "lending": one.get("lendingLimit"),
+                    "borrowing": resource.get("borrowingLimit"),
+                    "lending": resource.get("lendingLimit"),
                 }
                 quotas[flavor["name"], name] = Quota(
-                    nominal=amount(name, one["nominalQuota"]),
+                    nominal=amount(name, resource["nominalQuota"]),
                     **{
                         what: None if text is None else amount(name, text)
                         for what, text in limits.items()
@@ -174,7 +174,9 @@ def read_workload(
     tells the ClusterQueue of each LocalQueue (namespace, name)."""
     metadata, spec, status = given["metadata"], given["spec"], given.get("status") or {}
     conditions = {
-        one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"
+        entry["type"]: entry
+        for entry in status.get("conditions") or ()
+        if entry["status"] == "True"
     }
     admission = status.get("admission")
     if "Finished" in conditions or (admission is None and _never(spec, metadata)):
@@ -186,8 +188,8 @@ def read_workload(
     faults: list[str] = []
     annotations = metadata.get("annotations") or {}
     sets = spec.get("podSets") or ()
-    pods = [one["template"].get("spec") or {} for one in sets]
-    said = [(one["template"].get("metadata") or {}).get("annotations") or {} for one in sets]
+    pods = [entry["template"].get("spec") or {} for entry in sets]
+    said = [(entry["template"].get("metadata") or {}).get("annotations") or {} for entry in sets]
     evictions = (status.get("schedulingStats") or {}).get("evictions") or ()
     again = (status.get("requeueState") or {}).get("requeueAt")
     limit = spec.get("maximumExecutionTimeSeconds")
@@ -211,7 +213,7 @@ def read_workload(
             or status.get("accumulatedPastExexcutionTimeSeconds")
             or 0
         ),  # as v1beta1 spells it
-        evictions=sum(int(one["count"]) for one in evictions if one["reason"] == "Preempted"),
+        evictions=sum(int(entry["count"]) for entry in evictions if entry["reason"] == "Preempted"),
         again_s=None if again is None else _instant(again),
         duration_s=float(limit) if duration_s is None and limit is not None else duration_s,
         checkpoint_every_s=_time(CHECKPOINT_EVERY, (annotations, *said), faults),
@@ -228,16 +230,17 @@ def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[
     """Return what it asks for as Kueue worked it out, where it has looked at the Workload
     already."""
     considered = {
-        one["name"]: one.get("resources") or {} for one in status.get("resourceRequests") or ()
+        entry["name"]: entry.get("resources") or {}
+        for entry in status.get("resourceRequests") or ()
     }
     total: dict[str, float] = defaultdict(float)
-    for one in sets:
-        count = int(one.get("count", 1))
-        name = one.get("name", "main")
+    for entry in sets:
+        count = int(entry.get("count", 1))
+        name = entry.get("name", "main")
         if name in considered:
             each = {what: amount(what, text) for what, text in considered[name].items()}
         else:
-            asked = requests(one["template"].get("spec") or {})
+            asked = requests(entry["template"].get("spec") or {})
             each = {what: amount(what, number) * count for what, number in asked.items()}
         for what, number in {PODS: float(count), **each}.items():
             total[what] += number
@@ -248,9 +251,9 @@ def _held(admission: Mapping[str, Any] | None) -> dict[Share, float] | None:
     if admission is None:
         return None
     total: dict[Share, float] = defaultdict(float)
-    for one in admission.get("podSetAssignments") or ():
-        flavors = one.get("flavors") or {}
-        for what, text in (one.get("resourceUsage") or {}).items():
+    for assignment in admission.get("podSetAssignments") or ():
+        flavors = assignment.get("flavors") or {}
+        for what, text in (assignment.get("resourceUsage") or {}).items():
             if what in flavors:
                 total[flavors[what], what] += amount(what, text)
     return total

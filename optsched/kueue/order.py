@@ -42,44 +42,44 @@ def ranked(
 ) -> list[Ranked]:
     """Return all Workloads that were decided on, pool by pool from the top down, with their new
     boosts."""
-    by_id = {one.id: one for one in site.workloads}
+    by_id = {workload.id: workload for workload in site.workloads}
     worth = worths(seen.instance, objective, round_s)
     tiers = _tiers(by_id, decided)
     pools: dict[str, list[Ranked]] = {}
     for entry in decided.jobs:
-        one = by_id[entry.id]
-        pool = site.queues[one.queue].pool
+        workload = by_id[entry.id]
+        pool = site.queues[workload.queue].pool
         gpus = round(
-            sum(amount for (_, what), amount in one.held.items() if what == site.gpu)
-            if one.held is not None
-            else one.asks.get(site.gpu, 0)
+            sum(amount for (_, what), amount in workload.held.items() if what == site.gpu)
+            if workload.held is not None
+            else workload.asks.get(site.gpu, 0)
         )
         pools.setdefault(pool, []).append(
             Ranked(
-                workload=one,
+                workload=workload,
                 pool=pool,
-                tier=tiers[one.id],
-                worth=worth.get(one.id, 0.0),
+                tier=tiers[workload.id],
+                worth=worth.get(workload.id, 0.0),
                 gpus=gpus,
                 why=entry.decision,
             )
         )
-    found: list[Ranked] = []
+    ordered: list[Ranked] = []
     for pool in sorted(pools):
         equal = any(queue.preempts_equal for queue in site.queues.values() if queue.pool == pool)
-        found += _boosted(pools[pool], equal)
-    return found
+        ordered += _boosted(pools[pool], equal)
+    return ordered
 
 
 def worths(instance: Instance, objective: Objective, round_s: float) -> dict[str, float]:
     """Return what each job is worth per GPU in its best option, as rounds value it."""
     model = build(instance, objective, round_s)
-    found = {}
+    values = {}
     for j, job in enumerate(model.jobs):
         options = model.options.of(j)
         gpus = np.maximum(1.0, model.patterns.gpus[model.options.pattern[options]])
-        found[job.id] = float((model.options.value[options] / gpus).max(initial=0.0))
-    return found
+        values[job.id] = float((model.options.value[options] / gpus).max(initial=0.0))
+    return values
 
 
 def _tiers(by_id: Mapping[str, Workload], decided: RoundSolution) -> dict[str, int]:
@@ -90,13 +90,13 @@ def _tiers(by_id: Mapping[str, Workload], decided: RoundSolution) -> dict[str, i
     }
     tiers = {}
     for entry in decided.jobs:
-        one = by_id[entry.id]
-        if one.held is not None:
-            tiers[one.id] = (
-                LATER if entry.decision == "preempt" and one.queue in starts else GOES_ON
+        workload = by_id[entry.id]
+        if workload.held is not None:
+            tiers[workload.id] = (
+                LATER if entry.decision == "preempt" and workload.queue in starts else GOES_ON
             )
         else:
-            tiers[one.id] = LATER if entry.decision == "wait" else NEXT
+            tiers[workload.id] = LATER if entry.decision == "wait" else NEXT
     return tiers
 
 
@@ -104,48 +104,50 @@ def _boosted(pool: Sequence[Ranked], equal: bool) -> list[Ranked]:
     """Return the pool in its order, boosted; `equal` says that somebody of it may preempt newer
     ones of the same priority."""
 
-    def effective(one: Ranked) -> int:
-        return one.workload.priority + one.workload.boost
+    def effective(entry: Ranked) -> int:
+        return entry.workload.priority + entry.workload.boost
 
     order = sorted(
         pool,
-        key=lambda one: (
-            one.tier,
-            -effective(one) if one.tier == GOES_ON else -one.worth,
-            one.workload.created_s,
-            one.workload.id,
+        key=lambda entry: (
+            entry.tier,
+            -effective(entry) if entry.tier == GOES_ON else -entry.worth,
+            entry.workload.created_s,
+            entry.workload.id,
         ),
     )
     places = [
         Place(
-            base=one.workload.priority,
-            boost=one.workload.boost,
-            below=before is None or _below(before, one, equal),
+            base=entry.workload.priority,
+            boost=entry.workload.boost,
+            below=before is None or _below(before, entry, equal),
         )
-        for before, one in zip([None, *order], order, strict=False)
+        for before, entry in zip([None, *order], order, strict=False)
     ]
     wanted = boosts(places)
-    waiting = sum(one.workload.held is None for one in order)
-    found, number = [], 0
-    for one, boost in zip(order, wanted, strict=True):
-        number += one.workload.held is None
-        found.append(replace(one, boost=boost, why=_why(one, number, waiting)))
-    return found
+    waiting = sum(entry.workload.held is None for entry in order)
+    boosted, number = [], 0
+    for entry, boost in zip(order, wanted, strict=True):
+        number += entry.workload.held is None
+        boosted.append(replace(entry, boost=boost, why=_why(entry, number, waiting)))
+    return boosted
 
 
-def _below(before: Ranked, one: Ranked, equal: bool) -> bool:
+def _below(before: Ranked, entry: Ranked, equal: bool) -> bool:
     """Return whether its priority must be less than that of the one before it. Kueue preempts
     those of lower priority, and of equals admits the one that was created first."""
     if before.tier == GOES_ON:
-        return equal and one.tier != GOES_ON
-    return one.workload.held is not None or not before.workload.created_s < one.workload.created_s
+        return equal and entry.tier != GOES_ON
+    return (
+        entry.workload.held is not None or not before.workload.created_s < entry.workload.created_s
+    )
 
 
-def _why(one: Ranked, number: int, waiting: int) -> str:
-    if one.workload.held is not None:
-        if one.tier == LATER:
+def _why(entry: Ranked, number: int, waiting: int) -> str:
+    if entry.workload.held is not None:
+        if entry.tier == LATER:
             return "gives way: what starts in its place is worth more, its lost work counted"
         return "goes on"
-    if one.tier == NEXT:
+    if entry.tier == NEXT:
         return "is to be admitted now"
     return f"waits: number {number} of {waiting} in line"

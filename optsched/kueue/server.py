@@ -28,8 +28,8 @@ class KueueServer(KubernetesApi):
         queues = self._all("clusterqueues", read_queue)
         flavors = self._all("resourceflavors", read_flavor)
         local = dict(self._all("localqueues", _local_queue))
-        found = self._all("workloads", lambda given: read_workload(given, local))
-        return queues, flavors, [one for one in found if one is not None]
+        workloads = self._all("workloads", lambda given: read_workload(given, local))
+        return queues, flavors, [workload for workload in workloads if workload is not None]
 
     def boost(self, workload: Workload, boost: int) -> None:
         """Write a boost, or remove it where it is 0; nothing if the Workload is gone. Raises
@@ -50,7 +50,7 @@ class KueueServer(KubernetesApi):
 
     def _served(self) -> str:
         try:
-            versions = [one["version"] for one in self._ask("GET", GROUP)["versions"]]
+            versions = [entry["version"] for entry in self._ask("GET", GROUP)["versions"]]
         except RejectedError as error:
             if error.status == NOT_FOUND:
                 raise InputError(
@@ -59,26 +59,26 @@ class KueueServer(KubernetesApi):
             raise NoAnswerError(
                 f"the API server at {self.address} does not tell its versions of Kueue: {error}"
             ) from None
-        found = next((version for version in VERSIONS if version in versions), None)
-        if found is None:
+        served = next((version for version in VERSIONS if version in versions), None)
+        if served is None:
             raise InputError(
                 f"Kueue at {self.address} has {', '.join(versions)}; known are "
                 f"{', '.join(VERSIONS)}"
             )
-        return found
+        return served
 
     def _all(self, what: str, read: Callable[[Mapping[str, Any]], Read]) -> list[Read]:
         items, _ = self._list(f"{GROUP}/{self._version}/{what}", f"Kueue's {what}")
-        found = []
+        objects = []
         for given in items:
             try:
-                found.append(read(given))
+                objects.append(read(given))
             except (KeyError, TypeError, ValueError) as error:
                 name = (given.get("metadata") or {}).get("name")
                 raise NoAnswerError(
                     f"{what} {name} is not as Kueue's API says: {type(error).__name__} {error}"
                 ) from None
-        return found
+        return objects
 
 
 def _local_queue(given: Mapping[str, Any]) -> tuple[tuple[str, str], str]:

@@ -60,7 +60,8 @@ def _wrong(value: object, expected: type, what: str) -> str | None:
         elif name in INSIDE:
             owner = f"job {getattr(value, 'id', '')}" if expected is JobPlan else what
             faults = (
-                _wrong(one, INSIDE[name], f"{name}[{i}] of {owner}") for i, one in enumerate(inner)
+                _wrong(part, INSIDE[name], f"{name}[{i}] of {owner}")
+                for i, part in enumerate(inner)
             )
             fault = next((fault for fault in faults if fault is not None), None)
         if fault is not None:

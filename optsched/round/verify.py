@@ -36,32 +36,34 @@ def verify_round(
 
     `blocked` is held by jobs that are being saved.
     """
-    found: list[Violation] = []
+    violations: list[Violation] = []
     seen: set[str] = set()
     for entry in jobs:
         if entry.id not in instance.job:
-            found.append(
+            violations.append(
                 Violation("unknown job", f"job {entry.id} is not in the instance", entry.id)
             )
         elif entry.id in seen:
-            found.append(Violation("duplicate job", f"job {entry.id} is decided twice", entry.id))
+            violations.append(
+                Violation("duplicate job", f"job {entry.id} is decided twice", entry.id)
+            )
         elif not _goes_on_as_before(instance, entry):
-            found.extend(_job(instance, entry))
+            violations.extend(_job(instance, entry))
         seen.add(entry.id)
-    if not found:
+    if not violations:
         for running in instance.running:
             if running.job not in seen and not may_preempt(instance, running):
-                found.append(
+                violations.append(
                     Violation("preemption", f"job {running.job} may not be preempted", running.job)
                 )
         holding = [entry for entry in jobs if entry.mode is not None]
-        found.extend(_too_much_of_nodes(instance, holding, blocked))
+        violations.extend(_too_much_of_nodes(instance, holding, blocked))
         if _may_meet(instance, holding):
             plan = _as_plan(instance.now_s, holding)
             planned = _with_planned_uplinks(instance)
             for check in TOGETHER:
-                found.extend(check(planned, plan))
-    return tuple(found)
+                violations.extend(check(planned, plan))
+    return tuple(violations)
 
 
 def _goes_on_as_before(instance: Instance, entry: JobRound) -> bool:

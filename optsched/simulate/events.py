@@ -70,12 +70,12 @@ class Events:
             time_s = heap[0][0]
         else:
             return []
-        found = []
+        events = []
         while heap and heap[0][0] == time_s:
-            found.append(heappop(heap))
-        ended = len(found)
+            events.append(heappop(heap))
+        ended = len(events)
         while arrivals and arrivals[-1][0] == time_s:
-            found.append(arrivals.pop())
-        if 0 < ended < len(found):
-            found.sort()
-        return found
+            events.append(arrivals.pop())
+        if 0 < ended < len(events):
+            events.sort()
+        return events

@@ -53,7 +53,7 @@ def check_directory(path: Path) -> None:
         return
     if not os.access(path, os.W_OK):
         raise InputError(f"-o {path}: no permission to write there")
-    there = sorted(one.name for one in path.iterdir())
+    there = sorted(entry.name for entry in path.iterdir())
     foreign = [name for name in there if name not in (SUMMARY, *OTHERS)]
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
@@ -70,14 +70,14 @@ def check_directory(path: Path) -> None:
 
 def _is_summary(path: Path) -> bool:
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return False
-    return isinstance(found, dict) and found.get("format") == SUMMARY_FORMAT
+    return isinstance(content, dict) and content.get("format") == SUMMARY_FORMAT
 
 
 def write(
-    path: Path, found: Metrics, total: dict[str, Any], solution: Solution, rounds: list[Any]
+    path: Path, metrics: Metrics, total: dict[str, Any], solution: Solution, rounds: list[Any]
 ) -> list[str]:
     """Write summary, jobs, plan, rounds and the page; what an earlier simulation left goes.
 
@@ -95,17 +95,17 @@ def write(
     # The summary comes first: it says whose directory this is, should a later file find the disk
     # full.
     files.write_text(path / SUMMARY, json.dumps(total, indent=1, allow_nan=False) + "\n")
-    table = columns(found)
+    table = columns(metrics)
     files.write_text(path / "jobs.csv", as_csv(table))
     data = as_parquet(table)
     if data is not None:
         files.write_bytes(path / "jobs.parquet", data)
-    files.write_text(path / "rounds.csv", rounds_csv(found.rows, rounds))
+    files.write_text(path / "rounds.csv", rounds_csv(metrics.rows, rounds))
     text = files.dump_plan(solution)
     files.write_text(path / ("plan.json.gz" if len(text) > LARGE else "plan.json"), text)
     from .report import page
 
-    files.write_text(path / "report.html", page(found, total, solution.plan))
+    files.write_text(path / "report.html", page(metrics, total, solution.plan))
     there = [name for name in (SUMMARY, *OTHERS) if (path / name).exists()]
     return [f"written to {path}: {', '.join(there)}"]
 
@@ -115,9 +115,9 @@ def rounds_csv(record: Record, rounds: list[Any]) -> str:
     policy recorded of it."""
     own: dict[float, list[dict[str, Any]]] = defaultdict(list)
     names: list[str] = []
-    for one in rounds:
-        if is_dataclass(one) and not isinstance(one, type):
-            fields = asdict(one)
+    for entry in rounds:
+        if is_dataclass(entry) and not isinstance(entry, type):
+            fields = asdict(entry)
             own[fields.get("now_s", 0.0)].append(fields)
             names = names or [name for name in fields if name not in OF_RECORD]
     lines: list[list[Any]] = [["time_s", "wall_s", *names]]
@@ -134,8 +134,8 @@ def rounds_total(rounds: list[Any]) -> dict[str, Any] | None:
     recorded no gaps."""
     gaps = [
         gap
-        for one in rounds
-        if (gap := getattr(one, "gap", None)) is not None and math.isfinite(gap)
+        for entry in rounds
+        if (gap := getattr(entry, "gap", None)) is not None and math.isfinite(gap)
     ]
     if not gaps:
         return None

@@ -89,14 +89,14 @@ class Record:
                 )
             )
         entries = []
-        for job, found in zip(self.instance.jobs, segments, strict=True):
-            if len(found) == 1 and job.id not in self.instance.running_job:
-                waits = found[0].start_s > self.instance.now_s + TIME_TOLERANCE_S
+        for job, own_segments in zip(self.instance.jobs, segments, strict=True):
+            if len(own_segments) == 1 and job.id not in self.instance.running_job:
+                waits = own_segments[0].start_s > self.instance.now_s + TIME_TOLERANCE_S
                 begins: Decision = "resume" if job.id in self.instance.suspended_job else "start"
                 decision: Decision = "wait" if waits else begins
             else:
-                decision = decision_now(self.instance, job, tuple(found))
-            entries.append(JobPlan(id=job.id, decision=decision, segments=tuple(found)))
+                decision = decision_now(self.instance, job, tuple(own_segments))
+            entries.append(JobPlan(id=job.id, decision=decision, segments=tuple(own_segments)))
         return Plan(jobs=tuple(entries))
 
 
@@ -189,8 +189,10 @@ class Rows:
             mode=mode,
             partner=np.array(self.partner, dtype=np.int64),
             gpu_type=of_mode(self._gpu_types),
-            gpus=of_mode([one.gpus for one in modes]),
-            cpus=of_mode([one.gpus * one.cpus_per_gpu if one.gpus else one.cpus for one in modes]),
+            gpus=of_mode([used.gpus for used in modes]),
+            cpus=of_mode(
+                [used.gpus * used.cpus_per_gpu if used.gpus else used.cpus for used in modes]
+            ),
             overhead_s=np.array(self.overhead_s),
             work_s=np.array(self.work_s),
             lost_s=np.array(self.lost_s),

@@ -116,8 +116,8 @@ class Simulation:
     def restored(saved: bytes) -> "Simulation":
         """Return a simulation as it stood when it was saved. What is saved is code as well as data:
         never take it from strangers."""
-        found: Simulation = pickle.loads(saved)
-        return found
+        simulation: Simulation = pickle.loads(saved)
+        return simulation
 
 
 def simulate(

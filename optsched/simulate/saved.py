@@ -74,7 +74,7 @@ def take_up(path: Path, asked: dict[str, Any]) -> Simulation:
     one asked for."""
     try:
         head, _, state = path.read_bytes().partition(b"\n")
-        found = json.loads(head)
+        header = json.loads(head)
     except FileNotFoundError:
         raise InputError(
             f"{path}: there is no interrupted simulation; leave --resume out to begin one"
@@ -85,8 +85,8 @@ def take_up(path: Path, asked: dict[str, Any]) -> Simulation:
         ) from None
     wanted = {"format": STATE_FORMAT, "version": __version__, **json.loads(json.dumps(asked))}
     for name, value in wanted.items():
-        if not isinstance(found, dict) or found.get(name) != value:
-            was = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(header, dict) or header.get(name) != value:
+            was = header.get(name) if isinstance(header, dict) else None
             raise InputError(
                 f"{path}: the interrupted simulation had {name} {json.dumps(was)}, this is "
                 f"{json.dumps(value)}; "

@@ -65,8 +65,8 @@ class Out:
         """Print what `plain` returns, as JSON on one line where it is no text yet, or the lines and
         tables of `parts`."""
         if self.as_json:
-            found = plain()
-            text = found.rstrip("\n") if isinstance(found, str) else json.dumps(found)
+            data = plain()
+            text = data.rstrip("\n") if isinstance(data, str) else json.dumps(data)
             click.echo(text, err=err)
         elif not self.quiet:
             said = [*parts()]

@@ -31,8 +31,8 @@ def explained(service: Service, caller: Caller, name: str) -> Explained:
     """Return why a job is where it is. Jobs that the caller does not see are counted, not named."""
     now = service.ask(snapshot)
     visible(now.state, caller, name)
-    found = explain_job(now, name, names=caller.all_jobs)
-    return replace(found, facts=_finite(found.facts))
+    explanation = explain_job(now, name, names=caller.all_jobs)
+    return replace(explanation, facts=_finite(explanation.facts))
 
 
 def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:

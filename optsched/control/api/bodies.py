@@ -176,7 +176,7 @@ def parse_body(kind: type, data: bytes) -> Any:
     """Return the body of a request. Raises HttpError: 400 for what is no JSON, 422 for faulty
     fields."""
     try:
-        found = adapter(kind, BODIES).validate_json(data)
+        body = adapter(kind, BODIES).validate_json(data)
     except ValidationError as error:
         faults = error.errors(include_url=False)
         if faults[0]["type"] == "json_invalid":
@@ -185,7 +185,7 @@ def parse_body(kind: type, data: bytes) -> Any:
     twice = duplicate_keys(data)
     if twice:
         raise HttpError(422, str(twice[0]))
-    return found
+    return body
 
 
 def parse_query(kind: type, pairs: Iterable[tuple[str, str]]) -> Any:

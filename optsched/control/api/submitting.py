@@ -154,14 +154,14 @@ def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | N
     tenants = controller.settings.tenants
     if body.tenant is None:
         return next((tenant.name for tenant in tenants if caller.name in tenant.users), None)
-    found = next((tenant for tenant in tenants if tenant.name == body.tenant), None)
-    if found is None:
+    wanted = next((tenant for tenant in tenants if tenant.name == body.tenant), None)
+    if wanted is None:
         names = ", ".join(tenant.name for tenant in tenants[:20])
         remedy = f"there are {names}" if names else "leave it out"
         raise HttpError(422, f"there is no tenant {body.tenant!r}; {remedy}")
-    if found.users and caller.name not in found.users and not caller.all_jobs:
-        raise HttpError(403, f"{caller.name} is not among the users of tenant {found.name}")
-    return found.name
+    if wanted.users and caller.name not in wanted.users and not caller.all_jobs:
+        raise HttpError(403, f"{caller.name} is not among the users of tenant {wanted.name}")
+    return wanted.name
 
 
 def _check_limits(

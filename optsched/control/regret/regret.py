@@ -185,8 +185,8 @@ def _kept_s(journal: Journal) -> float | None:
 
 
 def _bound(instance: Instance, reached: float, steps: int | None) -> tuple[float, str]:
-    found, _ = priced_bound(instance, parse(WCT), steps, target=reached)
-    return found.value, found.source
+    bound, _ = priced_bound(instance, parse(WCT), steps, target=reached)
+    return bound.value, bound.source
 
 
 def _cluster(journal: Journal, spent: Sequence[Spent]) -> Cluster:

@@ -145,5 +145,5 @@ def list_of(problem: Problem, schedule: Schedule) -> Guide:
     def way(activity: Activity, choice: Choice) -> tuple[int, ...]:
         return by_type(activity, activity.alternatives[choice.alternative].mode.gpu_type)
 
-    ways = {a.index: found for a in problem.activities if (found := way(a, schedule[a.index]))}
+    ways = {a.index: pick for a in problem.activities if (pick := way(a, schedule[a.index]))}
     return [float(choice.start) for choice in schedule], ways

@@ -145,11 +145,11 @@ class _Builder:
 
     def costs(self, term: SumOfJobs | RankOfJobs) -> list[tuple[JobCost, int]]:
         """Return the costs of the jobs that count, with the indices of their activities."""
-        found = (
+        pairs = (
             (term.cost(self.problem.instance, activity.job), activity.index)
             for activity in self.problem.activities
         )
-        return [(cost, index) for cost, index in found if cost is not None]
+        return [(cost, index) for cost, index in pairs if cost is not None]
 
     def add(self, weight: float, term: Term) -> None:
         """Add `weight` times a term."""

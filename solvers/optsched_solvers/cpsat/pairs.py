@@ -30,10 +30,12 @@ def add_pair(model: "Model", a: Activity, b: Activity) -> None:
         (both, max(model.ticks(a.alternatives[0]), model.ticks(b.alternatives[0]))),
         (neither, max(model.ticks(a.hold), model.ticks(b.hold))),
     ]
-    for one, other in ((a, b), (b, a)):
-        for literal, alternative in zip(model.chosen[one.index], one.alternatives, strict=True):
+    for activity, partner in ((a, b), (b, a)):
+        for literal, alternative in zip(
+            model.chosen[activity.index], activity.alternatives, strict=True
+        ):
             if alternative.alone:
-                cases.append((literal, max(model.ticks(alternative), model.ticks(other.hold))))
+                cases.append((literal, max(model.ticks(alternative), model.ticks(partner.hold))))
     model.cp.add_exactly_one([literal for literal, _ in cases])
     for literal, length in cases:
         interval = model.cp.new_optional_fixed_size_interval_var(0, length, literal, "")

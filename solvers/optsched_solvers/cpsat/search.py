@@ -184,8 +184,8 @@ def _price(progress: Progress) -> Guide:
     ways: Ways = {}
     for activity in problem.activities:
         kind = kinds[activity.index]
-        if kind is not None and (found := by_type(activity, prices.types[kind])):
-            ways[activity.index] = found
+        if kind is not None and (of_type := by_type(activity, prices.types[kind])):
+            ways[activity.index] = of_type
     preempted = preempted_in(problem, progress.schedule)
     guided: Schedule | None = generate(problem, order, preempted, ways)
     free = generate(problem, order, preempted)

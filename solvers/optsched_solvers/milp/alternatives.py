@@ -89,8 +89,8 @@ def find_ways(problem: Problem) -> Ways:
     none."""
     *finer, coarsest = partitions(problem)
     limits = [(*bins, MAX_SPLITS) for bins in finer] + [(*coarsest, math.inf)]
-    found = (_over(problem, bins, exact, limit) for bins, exact, limit in limits)
-    return next(ways for ways in found if ways is not None)
+    tries = (_over(problem, bins, exact, limit) for bins, exact, limit in limits)
+    return next(ways for ways in tries if ways is not None)
 
 
 def _over(problem: Problem, bins: tuple[Bin, ...], exact: bool, limit: float) -> Ways | None:

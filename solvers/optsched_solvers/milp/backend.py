@@ -168,9 +168,9 @@ def run(
 
 def _cbc_bound(log: Path) -> float | None:
     """Return the bound of a search that CBC did not complete."""
-    found = re.findall(r"^Lower bound:\s+(\S+)", log.read_text(errors="replace"), re.MULTILINE)
+    bounds = re.findall(r"^Lower bound:\s+(\S+)", log.read_text(errors="replace"), re.MULTILINE)
     try:
-        bound = float(found[-1])
+        bound = float(bounds[-1])
     except (IndexError, ValueError):
         return None
     return bound - CBC_ROUNDING if abs(bound) < 1e20 else None

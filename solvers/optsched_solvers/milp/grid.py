@@ -92,7 +92,7 @@ class _Windows:
 
     def starts(self, tick: Tick, own: Sequence[Way]) -> list[Start]:
         """Return all starts of a job."""
-        found = []
+        starts = []
         for way in own:
             begins_s = max(self.earliest_s[way.activity.index], way.ready_s)
             if way.alternative.fixed:
@@ -100,8 +100,8 @@ class _Windows:
             length, done_s = tick.floor(way.seconds), self.problem.instance.now_s + way.seconds
             for at in self.range(tick, way):
                 completion_s = max(tick.seconds(at), begins_s) + done_s
-                found.append(Start(way, at, at + length, completion_s))
-        return found
+                starts.append(Start(way, at, at + length, completion_s))
+        return starts
 
     def _latest_before_successors(self) -> None:
         for activity in reversed(self.problem.in_order):

@@ -72,13 +72,13 @@ def _term(model: Model, term: Term, name: str) -> tuple[float, Expression, float
     costs = _costs(model, term)
     if not costs:
         return 0.0, {}, 1.0
-    least = [min(found) for found in costs.values()]
+    least = [min(job_costs) for job_costs in costs.values()]
     match term:
         case SumOfJobs() | Usage():
             expression = {
                 var: cost - low
-                for (j, found), low in zip(costs.items(), least, strict=True)
-                for (_, var), cost in zip(model.starts[j], found, strict=True)
+                for (j, job_costs), low in zip(costs.items(), least, strict=True)
+                for (_, var), cost in zip(model.starts[j], job_costs, strict=True)
             }
             return math.fsum(least), expression, 1.0
         case RankOfJobs():
@@ -91,14 +91,16 @@ def _rank(
     model: Model, term: RankOfJobs, name: str, costs: dict[int, list[float]], low: float
 ) -> tuple[float, Expression, float]:
     """Return the same for a maximum or a quantile, which is at least `low`."""
-    above = {j: [max(0.0, cost - low) for cost in found] for j, found in costs.items()}
-    scale = scale_of([cost for found in above.values() for cost in found])
+    above = {j: [max(0.0, cost - low) for cost in job_costs] for j, job_costs in costs.items()}
+    scale = scale_of([cost for job_costs in above.values() for cost in job_costs])
     top = model.continuous(f"top_{name}")
     spared: Expression = {}
     may_exceed = len(costs) - term.rank(len(costs))
-    for j, found in above.items():
+    for j, job_costs in above.items():
         row = {
-            var: cost * scale for (_, var), cost in zip(model.starts[j], found, strict=True) if cost
+            var: cost * scale
+            for (_, var), cost in zip(model.starts[j], job_costs, strict=True)
+            if cost
         }
         if not row:
             continue

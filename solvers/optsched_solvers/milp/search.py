@@ -66,15 +66,15 @@ class Search:
                     self.report.infeasible("the time-indexed model, a relaxation, has no solution")
                 return True
             chosen = model.chosen() if outcome.status in ("optimal", "feasible") else None
-            found = None if chosen is None else level_of(model, level, chosen)
-            bound = _bound(built, outcome, found)
+            reached = None if chosen is None else level_of(model, level, chosen)
+            bound = _bound(built, outcome, reached)
             if bound is not None and number == 0 and self.incumbent is not None:
                 # The windows leave out plans that are worse than the incumbent.
                 bound = min(bound, level_value(level, instance, self.incumbent))
             if bound is not None and proved and bound > self._bounds.get(number, -math.inf):
                 self._bounds[number] = bound
                 self.report.bound(number, bound, f"time-indexed model ({self.name})")
-            if chosen is None or found is None:
+            if chosen is None or reached is None:
                 return True
             plan = _realise(model, chosen)
             if plan is not None:
@@ -84,7 +84,7 @@ class Search:
                 return True
             # Later bounds hold among plans that keep this level's value: that of the plan, not of
             # the grid.
-            kept = found if plan is None else max(found, level_value(level, instance, plan))
+            kept = reached if plan is None else max(reached, level_value(level, instance, plan))
             yardstick = self._yardsticks[number]
             proved = proved and plan is not None and yardstick.is_closed(kept, bound)
             most = (yardstick.keeps(kept) - built.constant) * built.scale
@@ -96,9 +96,9 @@ class Search:
         """Make a better plan the incumbent: the next grid's windows rest on it, so it must be a
         true plan."""
         instance, objective = self.request.instance, self.request.objective
-        found = verify(instance, plan, objective).values
-        if found is not None and (
-            self.incumbent is None or found < values(objective, instance, self.incumbent)
+        reached = verify(instance, plan, objective).values
+        if reached is not None and (
+            self.incumbent is None or reached < values(objective, instance, self.incumbent)
         ):
             self.incumbent = plan
 
@@ -124,15 +124,15 @@ class Search:
         )
 
 
-def _bound(built: LevelModel, outcome: backend.Outcome, found: float | None) -> float | None:
+def _bound(built: LevelModel, outcome: backend.Outcome, reached: float | None) -> float | None:
     """Return the level's bound: a whole expression is rounded up to its next whole value."""
-    if outcome.status == "optimal" and found is not None:
-        return found if built.whole else _lowered(built, found)
+    if outcome.status == "optimal" and reached is not None:
+        return reached if built.whole else _lowered(built, reached)
     if outcome.bound is None:
         return None
     expression = math.ceil(outcome.bound - 1e-3) if built.whole else outcome.bound
     value = _lowered(built, built.value(expression))
-    return value if found is None else min(value, found)
+    return value if reached is None else min(value, reached)
 
 
 def _lowered(built: LevelModel, value: float) -> float:

@@ -23,12 +23,12 @@ def within(seconds: float, call: Callable[[], Found]) -> Found | None:
 
     Raises what `call` raises in time.
     """
-    found: list[Found] = []
+    results: list[Found] = []
     raised: list[BaseException] = []
 
     def run() -> None:
         try:
-            found.append(call())
+            results.append(call())
         except BaseException as error:
             raised.append(error)
 
@@ -38,8 +38,8 @@ def within(seconds: float, call: Callable[[], Found]) -> Found | None:
         thread.join(max(0.0, seconds))
     if raised:
         raise raised[0]
-    if found:
-        return found[0]
+    if results:
+        return results[0]
     atexit.register(thread.join, LAST_S)
     return None
 

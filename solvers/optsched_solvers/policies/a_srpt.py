@@ -131,12 +131,12 @@ class ASrpt:
             patience = self._for_one_node if heavy else ANYWHERE
             opens_s = min(opens_s, self._gate.opens_s(world, job_id, patience, wait_s))
             alike = world.demand(job_id).number, heavy, wait_s >= self.tau_s - TIME_TOLERANCE_S
-            found = None if alike in refused else self._gate.find(world, job_id, patience, wait_s)
-            if found is None:
+            fit = None if alike in refused else self._gate.find(world, job_id, patience, wait_s)
+            if fit is None:
                 refused.add(alike)
                 passed += 1
                 continue
-            world.start(job_id, *found)
+            world.start(job_id, *fit)
             del self._queue[passed]
         return opens_s
 

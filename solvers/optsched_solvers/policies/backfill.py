@@ -97,22 +97,22 @@ class Backfill:
                 demand in only_short and world.fastest_finish_s(job_id) > window_s
             ):
                 continue
-            found = world.fit(job_id)
-            if found is None:
+            fit = world.fit(job_id)
+            if fit is None:
                 too_big.add(demand)
                 continue
-            run_s = world.expected_run_s(job_id, *found)
+            run_s = world.expected_run_s(job_id, *fit)
             long = run_s > window_s
             if known is not None and beside is not None and long:
-                found = world.fit(job_id, beside)
-                if found is None:
+                fit = world.fit(job_id, beside)
+                if fit is None:
                     only_short.add(demand)
                     continue
-                run_s = world.expected_run_s(job_id, *found)
-                need = world.need(job_id, found[0])
-                known.beside.take(need, found[1])
-                beside.take(need, found[1])
-            world.start(job_id, *found)
+                run_s = world.expected_run_s(job_id, *fit)
+                need = world.need(job_id, fit[0])
+                known.beside.take(need, fit[1])
+                beside.take(need, fit[1])
+            world.start(job_id, *fit)
             started.add(job_id)
             if known is not None:
                 known.releases_s[job_id] = world.now_s + run_s
@@ -131,8 +131,8 @@ def reserve(world: World, head: str) -> Reservation | None:
         outlook.release(job_id, finished=job_id in world.running)
         if i + 1 < len(ends) and ends[i + 1][0] == end_s:
             continue
-        found = world.fit(head, outlook.room)
-        if found is not None:
-            outlook.room.take(world.need(head, found[0]), found[1])
+        fit = world.fit(head, outlook.room)
+        if fit is not None:
+            outlook.room.take(world.need(head, fit[0]), fit[1])
             return Reservation(head, end_s, outlook.room, {name: time_s for time_s, name in ends})
     return None

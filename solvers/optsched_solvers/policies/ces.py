@@ -213,7 +213,7 @@ class Ces:
         left_out = dict(self._off)
         for name in left_out:
             soon.lose(name)
-        found: dict[str, None] = {}
+        lacking: dict[str, None] = {}
         tried: set[object] = set()
         for job_id in in_order(world, world.waiting)[:LOOKED_AT]:
             demand = world.demand(job_id)
@@ -231,14 +231,14 @@ class Ces:
             ]
             if nodes:
                 self._delayed_s.setdefault(job_id, world.now_s)
-            found.update(dict.fromkeys(nodes))
+            lacking.update(dict.fromkeys(nodes))
             every.take(need, fit[1])
             for slot in fit[1]:
                 if slot.node in left_out:  # it is to come on as well
                     del left_out[slot.node]
                     soon.regain(slot.node)
             soon.take(need, fit[1])
-        return list(found)
+        return list(lacking)
 
     def _wake(self, world: World, lacking: list[str]) -> None:
         """Boot the nodes that are lacking and a few more."""

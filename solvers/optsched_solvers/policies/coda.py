@@ -97,8 +97,8 @@ class Coda:
             everybody = True
         if not (world.running or world.saving):
             for _, job_id in sorted(entry for queue in self._queues.values() for entry in queue):
-                if (found := world.fit(job_id)) is not None:
-                    self._start(world, job_id, found)
+                if (fit := world.fit(job_id)) is not None:
+                    self._start(world, job_id, fit)
             self._drop_started(world)
 
     # --------------------------------------------------------------------------------------------
@@ -120,18 +120,18 @@ class Coda:
         """Return the options with the core counts found; those without GPUs as they are."""
         job = world.job(job_id)
         category = job.profile.name or job.command or job.user or ""
-        found: list[Option] = []
+        slim: list[Option] = []
         for ways in core_ways(options, core_shares(world.cluster)):
             rates = ways.rates()
             if len(rates) > 1:
                 cores = self.search.cores(
                     category, ways.gpus, rates, ways.fair[0].mode.cpus_per_gpu
                 )
-                found.extend(ways.with_cores(cores))
+                slim.extend(ways.with_cores(cores))
                 self.arrays.found(cores)
             else:
-                found.extend(ways.every)
-        return (*found, *(option for option in options if not option.mode.gpus))
+                slim.extend(ways.every)
+        return (*slim, *(option for option in options if not option.mode.gpus))
 
     def _drop_started(self, world: World) -> None:
         for name, queue in self._queues.items():

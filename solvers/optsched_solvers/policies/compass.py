@@ -79,18 +79,22 @@ class Compass:
                     self._after.setdefault(before, []).append(job.id)
         stack = [job_id]
         while stack:
-            one = stack[-1]
+            current = stack[-1]
             following = [
-                name for name in self._after.get(one, ()) if world.job(name).submit_s <= world.now_s
+                name
+                for name in self._after.get(current, ())
+                if world.job(name).submit_s <= world.now_s
             ]
             missing = [name for name in following if name not in self._rank_s]
             if missing:
                 stack.extend(missing)
                 continue
             stack.pop()
-            options = world.options(one)
-            own_s = world.believed_work_s(one) / options[0].rate if options else 0.0
-            self._rank_s[one] = own_s + max((self._rank_s[name] for name in following), default=0.0)
+            options = world.options(current)
+            own_s = world.believed_work_s(current) / options[0].rate if options else 0.0
+            self._rank_s[current] = own_s + max(
+                (self._rank_s[name] for name in following), default=0.0
+            )
         return self._rank_s[job_id]
 
     def _place(self, world: World) -> None:
@@ -186,7 +190,7 @@ def on_one_gpu_node(world: World, job_id: str) -> bool:
 
 def first_by_type(world: World, job_id: str) -> list[Option]:
     """Return the fastest option of each GPU type."""
-    found: dict[str | None, Option] = {}
+    first: dict[str | None, Option] = {}
     for option in world.options(job_id):
-        found.setdefault(option.mode.gpu_type, option)
-    return list(found.values())
+        first.setdefault(option.mode.gpu_type, option)
+    return list(first.values())

@@ -24,16 +24,16 @@ class Iteration(NamedTuple):
         return self.compute_s + self.communicate_s
 
 
-def period_s(one: Iteration, other: Iteration) -> float:
+def period_s(first: Iteration, second: Iteration) -> float:
     """Return seconds in which two jobs that take turns on their GPUs do one iteration each: both
     computations, or the longer iteration where the other's computation fits into its
     communication."""
-    return max(one.compute_s + other.compute_s, one.alone_s, other.alone_s)
+    return max(first.compute_s + second.compute_s, first.alone_s, second.alone_s)
 
 
-def gain(one: Iteration, other: Iteration) -> float:
+def gain(first: Iteration, second: Iteration) -> float:
     """Return how many times as much two jobs do together as in turn."""
-    return (one.alone_s + other.alone_s) / period_s(one, other)
+    return (first.alone_s + second.alone_s) / period_s(first, second)
 
 
 class Crossover(PairPolicy):
@@ -65,19 +65,19 @@ class Crossover(PairPolicy):
     def _pair(self, world: World, gpus: int) -> bool:
         """Start the best pairs among the first jobs; whether there were any."""
         partners = [
-            (one, iteration)
-            for one in self._singles.of(gpus)
-            if (iteration := _iteration(world, one)) is not None
+            (name, iteration)
+            for name in self._singles.of(gpus)
+            if (iteration := _iteration(world, name)) is not None
         ][:MOST_MATCHED]
         if not partners:
             return False
         waiting = [
-            (one, iteration)
-            for one in self._queue.first(len(partners))
-            if (iteration := _iteration(world, one)) is not None
-            and any(option.mode.gpus == gpus for option in world.options(one))
+            (name, iteration)
+            for name in self._queue.first(len(partners))
+            if (iteration := _iteration(world, name)) is not None
+            and any(option.mode.gpus == gpus for option in world.options(name))
         ][:MOST_MATCHED]
-        names = tuple(one for one, _ in waiting), tuple(one for one, _ in partners)
+        names = tuple(name for name, _ in waiting), tuple(name for name, _ in partners)
         if self._hopeless.get(gpus) == names:
             return False
         gaining = {
@@ -117,8 +117,8 @@ def _matching(weights: dict[tuple[str, str], float]) -> list[tuple[str, str]]:
     for (job_id, partner), weight in weights.items():
         graph.add_edge((0, job_id), (1, partner), weight=weight)
     mate: dict[str, str] = {}
-    for one, other in nx.max_weight_matching(graph):
-        (_, job_id), (_, partner) = sorted((one, other))
+    for first, second in nx.max_weight_matching(graph):
+        (_, job_id), (_, partner) = sorted((first, second))
         mate[job_id] = partner
     return [
         (job_id, mate[job_id])

@@ -157,8 +157,8 @@ class Dally:
                 queue.pop()
                 continue
             wait_s, patience = world.now_s - self._since_s[job_id], self._patience(world, job_id)
-            found = self._gate.find(world, job_id, patience, wait_s, room)
-            if found is None:
+            fit = self._gate.find(world, job_id, patience, wait_s, room)
+            if fit is None:
                 queue.block()
                 self._declined += (
                     self._gate.find(world, job_id, Patience(rack_s=0, cluster_s=0), 0, room)
@@ -170,8 +170,8 @@ class Dally:
                 continue
             queue.pop()
             if room is not None:
-                room.take(world.need(job_id, found[0]), found[1])
-            self._start(world, job_id, *found)
+                room.take(world.need(job_id, fit[0]), fit[1])
+            self._start(world, job_id, *fit)
 
     def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
         wait_s = world.now_s - self._since_s.pop(job_id)
@@ -243,8 +243,8 @@ class Dally:
         def find() -> Fit | None:
             return self._gate.find(world, job_id, patience, 0.0, outlook.room)
 
-        found, victims = find(), list[str]()
-        if found is None:
+        fit, victims = find(), list[str]()
+        if fit is None:
             own = _exposure(world, job_id)
             others = sorted(
                 (exposure, world.held_gpus(other), world.order(other), other)
@@ -258,8 +258,8 @@ class Dally:
             victims, _ = outlook.release_until(
                 lambda: find() is not None, (other for *_, other in others)
             )
-            found = find()
-        if found is None or span(world.cluster, found[1]) == span(world.cluster, hold.placement):
+            fit = find()
+        if fit is None or span(world.cluster, fit[1]) == span(world.cluster, hold.placement):
             return False
         for other in victims[:-1]:  # the last was needed
             outlook.put_back(other)
@@ -267,20 +267,20 @@ class Dally:
             if again is None:
                 outlook.release(other)
             else:
-                found = again
+                fit = again
                 victims.remove(other)
-        if not self._pays(world, job_id, found, victims):
+        if not self._pays(world, job_id, fit, victims):
             return False
         for other in (job_id, *victims):
             self._sensitivity[other] = self._sensed(world, other)
             world.preempt(other)
-        self._claims[job_id] = found
+        self._claims[job_id] = fit
         self._moved += 1
         return True
 
-    def _pays(self, world: World, job_id: str, found: Fit, victims: list[str]) -> bool:
+    def _pays(self, world: World, job_id: str, fit: Fit, victims: list[str]) -> bool:
         """Return whether the GPU time saved is more than what all the pauses take."""
-        left_s, option = world.remaining_work_s(job_id), found[0]
+        left_s, option = world.remaining_work_s(job_id), fit[0]
         held = world.held_gpus(job_id)
         now = left_s / world.rate_now(job_id) * held
         then = left_s / option.rate * option.mode.gpus

@@ -159,16 +159,14 @@ class DeepShareMyopic:
         if (
             len(sizes) == 1
             and not profile.memory_gbps
-            and (found := world.fit(job_id)) is not None
-            and (not profile.network_gbps or world.slowdown_on(job_id, *found) == 1.0)
+            and (fit := world.fit(job_id)) is not None
+            and (not profile.network_gbps or world.slowdown_on(job_id, *fit) == 1.0)
         ):
-            return [found]
-        found_all: list[Fit] = []
+            return [fit]
+        fits: list[Fit] = []
         for option in world.options(job_id):
-            found_all.extend(
-                (option, placement) for placement in spread_choices(world, job_id, option)
-            )
-        return found_all
+            fits.extend((option, placement) for placement in spread_choices(world, job_id, option))
+        return fits
 
     def _reward(self, lost: float, jobs: int, share: float) -> float:
         return reward(lost, jobs, self._average.after(share), self._contention, self._utilisation)

@@ -57,13 +57,13 @@ class Idle(NamedTuple):
 def typical(tasks: Counter[Task], share: float) -> tuple[tuple[Task, float], ...]:
     """Return the most popular tasks that together make up the share of all, each with its
     probability among them."""
-    total, found, counted = sum(tasks.values()), [], 0
+    total, frequent, counted = sum(tasks.values()), [], 0
     for task, count in tasks.most_common():
         if counted >= share * total:
             break
-        found.append((task, count))
+        frequent.append((task, count))
         counted += count
-    return tuple((task, count / counted) for task, count in found)
+    return tuple((task, count / counted) for task, count in frequent)
 
 
 def fragmentation(idle: Idle, i: int, workload: Iterable[tuple[Task, float]]) -> float:
@@ -79,13 +79,13 @@ def fragmentation(idle: Idle, i: int, workload: Iterable[tuple[Task, float]]) ->
     every = sum(idle.gpus)
     if not every:
         return 0.0
-    found = 0.0
+    expectation = 0.0
     for task, probability in workload:
         if not task.gpus or not task.nodes >> i & 1 or not idle.holds(task):
-            found += probability * every
+            expectation += probability * every
         else:
-            found += probability * sum(left for left in idle.gpus if left < task.part)
-    return found
+            expectation += probability * sum(left for left in idle.gpus if left < task.part)
+    return expectation
 
 
 def expected(nodes: Sequence[tuple[int, Idle]], workload: Sequence[tuple[Task, float]]) -> float:

@@ -97,7 +97,9 @@ class Gadget(PlacedReallocation):
         for job_id in world.running:
             if job_id not in free:
                 self._load(world, job_id, world.hold(job_id).placement, 1)
-        sizes = {job_id: found for job_id in movable if (found := by_size(world.options(job_id)))}
+        sizes = {
+            job_id: own_sizes for job_id in movable if (own_sizes := by_size(world.options(job_id)))
+        }
         placements = Placements(world, room, ())
         if self.exact:
             self._place_exactly(world, placements, sizes)
@@ -171,16 +173,16 @@ class Gadget(PlacedReallocation):
             gpus[node.gpu_type] += placements.room.gpus_on(node.name)
         for priority in sorted({world.job(job_id).priority for job_id in sizes}, reverse=True):
             own = {
-                job_id: found
-                for job_id, found in sizes.items()
+                job_id: own_sizes
+                for job_id, own_sizes in sizes.items()
                 if world.job(job_id).priority == priority
             }
             choices: list[list[Choice]] = [
                 [
                     (kind, workers, self._hoped(world, job_id, options[0]))
-                    for (kind, workers), options in found.items()
+                    for (kind, workers), options in own_sizes.items()
                 ]
-                for job_id, found in own.items()
+                for job_id, own_sizes in own.items()
             ]
             picked = []
             for job_id, choice, k in zip(own, choices, most_utility(choices, gpus), strict=True):

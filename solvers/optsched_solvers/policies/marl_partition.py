@@ -103,8 +103,8 @@ class InterferenceModel:
         """Fit anew; of equally good fits the one with the smallest weights."""
         if len(self._seen) < LEAST_SEEN:
             return
-        found = np.linalg.lstsq(self._squares, self._products, rcond=SINGULAR)[0]
-        self._weights = tuple(float(weight) for weight in found)
+        weights = np.linalg.lstsq(self._squares, self._products, rcond=SINGULAR)[0]
+        self._weights = tuple(float(weight) for weight in weights)
 
     def predict(self, place: Features) -> float:
         """Return the slow-down at such a place, at least 1."""

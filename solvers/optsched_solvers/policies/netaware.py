@@ -145,17 +145,17 @@ class NetAware(ByScore):
 
     def alike(self, world: World, job_id: str, fitted: Option) -> tuple[Option, ...]:
         """Return for each GPU type and spread the fastest option with as many GPUs."""
-        found: dict[object, Option] = {}
+        fastest: dict[object, Option] = {}
         for option in world.options(job_id):
             if option.mode.gpus == fitted.mode.gpus:
-                found.setdefault((option.mode.gpu_type, option.spread), option)
-        return tuple(found.values())
+                fastest.setdefault((option.mode.gpu_type, option.spread), option)
+        return tuple(fastest.values())
 
     def places(self, world: World, job_id: str, fitted: Option) -> list[Fit]:
         """Return nodes; for a gang that fits on none, racks and what best fit finds."""
-        found = super().places(world, job_id, fitted)
-        if found or fitted.mode.gpus < 2:
-            return _least_loaded(world, found)
+        fits = super().places(world, job_id, fitted)
+        if fits or fitted.mode.gpus < 2:
+            return _least_loaded(world, fits)
         placements: dict[Placement, Option] = {}
         for option in self.alike(world, job_id, fitted):
             need = world.need(job_id, option)

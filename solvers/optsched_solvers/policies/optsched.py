@@ -190,15 +190,15 @@ class Optsched:
         if step.decided is None:
             return
         self._last, self.decided = step.decided[1], step.decided
-        found = self._last
+        solution = self._last
         self.rounds.append(
             RoundRecord(
-                found.now_s,
-                len(found.jobs),
-                found.value,
-                found.bound,
-                found.gap,
-                found.wall_s or 0.0,
+                solution.now_s,
+                len(solution.jobs),
+                solution.value,
+                solution.bound,
+                solution.gap,
+                solution.wall_s or 0.0,
             )
         )
 
@@ -219,7 +219,7 @@ class Optsched:
         posed = (
             self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
         )
-        found = decide(
+        solution = decide(
             posed,
             self.objective,
             round_s=self.round_s,
@@ -232,10 +232,10 @@ class Optsched:
             last=self._last,
             options=self._options,
         )
-        self._last = found
+        self._last = solution
         trial = Trial(world)
-        self._carry_out(trial, posed, found)
-        return Step(trial, (replace(now, instance=posed, pinned=pinned), found))
+        self._carry_out(trial, posed, solution)
+        return Step(trial, (replace(now, instance=posed, pinned=pinned), solution))
 
     def _xion(self, world: World, pinned: set[str]) -> Step:
         """Return what Xion would do now beside what is claimed, and claim what its victims leave
@@ -286,24 +286,26 @@ class Optsched:
             room.lose(node)
         full: set[Demand] = set()
         for job_id in sorted(
-            waiting, key=lambda one: (-self._density(world, one), world.order(one))
+            waiting, key=lambda name: (-self._density(world, name), world.order(name))
         ):
             demand = world.demand(job_id)
             if demand in full:
                 continue
-            found = self.reservations.fit(world, job_id, room)
-            if found is None:
+            fit = self.reservations.fit(world, job_id, room)
+            if fit is None:
                 full.add(demand)
                 continue
-            room.take(world.need(job_id, found[0]), found[1])
-            self._start(world, job_id, *found)
+            room.take(world.need(job_id, fit[0]), fit[1])
+            self._start(world, job_id, *fit)
 
     def _kept(self, world: World) -> set[str]:
         """Return the running jobs that may not be preempted now, or must not be."""
         if self._unripe is None:
             self._unripe = set(world.running)
         self._unripe = {
-            one for one in self._unripe if one in world.running and not world.may_preempt(one)
+            job_id
+            for job_id in self._unripe
+            if job_id in world.running and not world.may_preempt(job_id)
         }
         return self._unripe | world.protected.intersection(world.running)
 
@@ -353,15 +355,15 @@ class Optsched:
             self._start(world, kept.job, kept.option, kept.placement)
             world.protected.add(kept.job)
 
-    def _carry_out(self, world: Trial, known: Instance, found: RoundSolution) -> None:
+    def _carry_out(self, world: Trial, known: Instance, solution: RoundSolution) -> None:
         ends: set[str] = set()  # of whom the round could not know that they end this very instant
-        for entry in found.jobs:
+        for entry in solution.jobs:
             if entry.decision in ("preempt", "migrate", "resize"):
                 if world.may_preempt(entry.id):
                     world.preempt(entry.id)
                 else:
                     ends.add(entry.id)
-        for entry in found.jobs:
+        for entry in solution.jobs:
             if entry.mode is None or entry.decision == "continue" or entry.id in ends:
                 continue
             if entry.mode.share_with is not None:
@@ -388,7 +390,9 @@ def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:
     are as long as it is believed to be."""
     options = world.options(job_id)
     if mode.duration_s is None:
-        return next(one for one in options if one.mode == mode)
+        return next(option for option in options if option.mode == mode)
     wanted_s = mode.duration_s * world.job(job_id).work_s / known.job[job_id].work_s
-    alike = [one for one in options if replace(one.mode, duration_s=mode.duration_s) == mode]
-    return min(alike, key=lambda one: abs((one.mode.duration_s or 0.0) - wanted_s))
+    alike = [
+        option for option in options if replace(option.mode, duration_s=mode.duration_s) == mode
+    ]
+    return min(alike, key=lambda option: abs((option.mode.duration_s or 0.0) - wanted_s))

@@ -69,12 +69,12 @@ class QueueingDelay:
 
     def facts(self) -> dict[str, float]:
         """Return both delays, in total and by gang size class."""
-        found: dict[str, float] = {}
+        facts: dict[str, float] = {}
         for kind in ("fair_share", "fragmentation"):
-            found[f"{kind}_delay_s"] = sum((self._delay_s[kind, name] for name in CLASSES), 0.0)
+            facts[f"{kind}_delay_s"] = sum((self._delay_s[kind, name] for name in CLASSES), 0.0)
             for name in CLASSES:
-                found[f"{kind}_delay_{name}_gpus_s"] = float(self._delay_s[kind, name])
-        return found
+                facts[f"{kind}_delay_{name}_gpus_s"] = float(self._delay_s[kind, name])
+        return facts
 
 
 class Philly:
@@ -213,14 +213,14 @@ class Philly:
         if job_id not in world.waiting or self._queue.group() != self._group[job_id]:
             return True
         within = self._within(world, job_id)
-        found = self._find(world, job_id) if borrow or within else None
-        if found is not None:
-            self._start(world, job_id, found)
+        fit = self._find(world, job_id) if borrow or within else None
+        if fit is not None:
+            self._start(world, job_id, fit)
         elif within:
             self._refused[self._group[job_id]] = job_id
         else:
             self._over = True
-        return found is not None
+        return fit is not None
 
     def _find(self, world: World, job_id: str, room: Outlook | None = None) -> Fit | None:
         wait_s = world.now_s - self._since_s[job_id]
@@ -228,10 +228,10 @@ class Philly:
             world, job_id, self._patience, wait_s, None if room is None else room.room
         )
 
-    def _start(self, world: World, job_id: str, found: Fit) -> None:
+    def _start(self, world: World, job_id: str, fit: Fit) -> None:
         assert self._delay is not None
         self._delay.goes(_group(world, job_id))
-        world.start(job_id, *found)
+        world.start(job_id, *fit)
         self._takes(world, job_id)
 
     def _within(self, world: World, job_id: str) -> bool:

@@ -98,8 +98,8 @@ def _steps(ways: Sequence[Way], now: Way) -> list[int]:
     same = [i for i, way in enumerate(ways) if way.gpu_type == now.gpu_type]
     larger = [i for i in same if ways[i].clock == now.clock and ways[i].gpus > now.gpus]
     faster = [i for i in same if ways[i].gpus == now.gpus and ways[i].clock > now.clock]
-    found = [min(larger, key=lambda i: ways[i].gpus)] if larger else []
-    return found + ([min(faster, key=lambda i: ways[i].clock)] if faster else [])
+    steps = [min(larger, key=lambda i: ways[i].gpus)] if larger else []
+    return steps + ([min(faster, key=lambda i: ways[i].clock)] if faster else [])
 
 
 def _fits(use: Use, instead: Use, left: list[int]) -> bool:
@@ -165,9 +165,9 @@ class PowerFlow(SolvedReallocation):
         ways = [self._ways(world, rows, i, job_id, limit_row) for i, job_id in enumerate(jobs)]
         bare = [[way for way, _ in own] for own in ways]
         if self.solve == "exact":
-            found = exact(bare, room)
-            chosen = found.chosen
-            self.solved(found.proven)
+            solution = exact(bare, room)
+            chosen = solution.chosen
+            self.solved(solution.proven)
         else:
             chosen = greedy(bare, room)
         for job_id, own, i in zip(jobs, ways, chosen, strict=True):
@@ -221,7 +221,7 @@ class PowerFlow(SolvedReallocation):
             if mode.gpus == fewest or mode.gpus & (mode.gpus - 1) == 0:
                 alike.setdefault((mode.gpu_type, mode.gpus, mode.clock_mhz), []).append(option)
         clocks = sorted({mhz for _, _, mhz in alike if mhz is not None})
-        found = []
+        ways = []
         for (gpu_type, gpus, mhz), same in alike.items():
             run_s = work_s / same[0].rate
             drawn = power_w(job, same[0].mode, gpu_type, gpus)
@@ -235,7 +235,7 @@ class PowerFlow(SolvedReallocation):
             fewer = [key for key in alike if key[0] == gpu_type and key[2] == mhz and key[1] < gpus]
             smaller = sorted(fewer, key=lambda key: -key[1])
             grant = (*same, *(option for key in smaller for option in alike[key]))
-            found.append(
+            ways.append(
                 (Way(run_s, rows.types.index(gpu_type), gpus, rank, parts, tuple(use)), grant)
             )
-        return found
+        return ways

@@ -59,9 +59,9 @@ class RollingGpuTime:
                 ("name", job.user, job.command, _gpus(job)),
             ]
         for group in dict.fromkeys(groups):
-            found = self._means.setdefault(group, _Mean())
-            found.count += 1
-            found.total_s += run_s
+            mean = self._means.setdefault(group, _Mean())
+            mean.count += 1
+            mean.total_s += run_s
 
     def gpu_s(self, job: Job) -> float | None:
         """Return the GPU-seconds that a job is expected to take; None while nothing has
@@ -73,18 +73,18 @@ class RollingGpuTime:
         names = self._like(job.command)
         if names:
             for user, gpus in ((job.user, _gpus(job)), (job.user, None), (None, None)):
-                found = self._mean([("name", user, name, gpus) for name in names])
-                if found is not None:
-                    return found
+                mean_s = self._mean([("name", user, name, gpus) for name in names])
+                if mean_s is not None:
+                    return mean_s
         own_s = None if job.user is None else self._mean([("user", job.user, None, None)])
         return self._mean([("all", None, None, None)]) if own_s is None else own_s
 
     def _mean(self, groups: list[Group]) -> float | None:
         """Return the mean over the groups together, which have no job in common."""
-        found = [mean for group in groups if (mean := self._means.get(group)) is not None]
+        means = [mean for group in groups if (mean := self._means.get(group)) is not None]
         return (
-            sum(mean.total_s for mean in found) / sum(mean.count for mean in found)
-            if found
+            sum(mean.total_s for mean in means) / sum(mean.count for mean in means)
+            if means
             else None
         )
 

@@ -49,9 +49,9 @@ class Sia(SolvedReallocation):
         self._growth.note(world, jobs)
         rows = Rows(world, jobs, pool)
         ways = [self._ways(world, rows, i, job_id) for i, job_id in enumerate(jobs)]
-        found = choose([[way for way, _ in own] for own in ways], rows.room)
-        self.solved(found.proven)
-        for job_id, own, i in zip(jobs, ways, found.chosen, strict=True):
+        solution = choose([[way for way, _ in own] for own in ways], rows.room)
+        self.solved(solution.proven)
+        for job_id, own, i in zip(jobs, ways, solution.chosen, strict=True):
             grant = own[i][1]
             if grant:
                 grants[job_id] = grant
@@ -72,7 +72,7 @@ class Sia(SolvedReallocation):
         factor = (
             restart_factor(world, job_id, delay_s) if now is not None and age_s >= delay_s else 1.0
         )
-        found: list[tuple[Configuration, Grant]] = []
+        ways: list[tuple[Configuration, Grant]] = []
         for gangs in counts:
             most = self._growth.limit(job_id, gangs.gpus(0))
             for step in self._steps(world, gangs):
@@ -83,19 +83,19 @@ class Sia(SolvedReallocation):
                 if gpus > most or goodput <= 0:
                     continue
                 use = rows.use(i, gangs.gpu_type, gpus)
-                found.append((Configuration(goodput**POWER, tuple(use)), gangs.down_from(step)))
-        found.append((Configuration(NO_ALLOCATION), ()))
-        return found
+                ways.append((Configuration(goodput**POWER, tuple(use)), gangs.down_from(step)))
+        ways.append((Configuration(NO_ALLOCATION), ()))
+        return ways
 
     def _steps(self, world: World, counts: GangCounts) -> list[int]:
         """Return the counts that are configurations, as positions."""
         largest = max(node.gpus for node in world.cluster.nodes if node.gpu_type == counts.gpu_type)
-        found = [
+        steps = [
             step
             for step in range(len(counts.options))
             if _is_configuration(counts.gpus(step), largest)
         ]
-        return found or [0]
+        return steps or [0]
 
 
 def _is_configuration(gpus: int, per_node: int) -> bool:

@@ -74,14 +74,14 @@ class SjfBsbf(PairPolicy):
             if self._singles.has(partner)
         ]
         new = [(partner, gpus) for gpus in sizes for partner in self._singles.newer(gpus, seen)]
-        found = []
+        candidates = []
         for partner, gpus in dict.fromkeys((*again, *new)):
             shared_s = self._worth_it(world, job_id, sizes[gpus], partner)
             if shared_s is not None:
-                found.append((shared_s, partner, gpus))
+                candidates.append((shared_s, partner, gpus))
         self._seen[job_id] = self._singles.latest
-        self._good[job_id] = tuple((partner, gpus) for _, partner, gpus in found)
-        return [(shared_s, partner) for shared_s, partner, _ in sorted(found)]
+        self._good[job_id] = tuple((partner, gpus) for _, partner, gpus in candidates)
+        return [(shared_s, partner) for shared_s, partner, _ in sorted(candidates)]
 
     def _worth_it(self, world: World, job_id: str, option: Option, partner: str) -> float | None:
         """Return the mean finish of the pair if it is earlier than in turn."""

@@ -71,7 +71,7 @@ def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit]
     solver, _ = solved(model, EFFORT)
     if solver is None:
         return None
-    found: dict[str, Fit] = {}
+    placed: dict[str, Fit] = {}
     trial = room.copy()
     for (job_id, i), at in here.items():
         if solver.value(at):
@@ -85,8 +85,8 @@ def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit]
             if not trial.holds(need, (slot,)):  # host memory, a quota or a budget is short
                 return None
             trial.take(need, (slot,))
-            found[job_id] = option, (slot,)
-    return found
+            placed[job_id] = option, (slot,)
+    return placed
 
 
 class SynergyOpt(SynergyTune):

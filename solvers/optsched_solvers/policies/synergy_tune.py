@@ -127,7 +127,7 @@ class SynergyTune(PlacedReallocation):
             if job_id not in free and world.hold(job_id).partner not in counted:
                 counted.add(job_id)
                 pool.hold(job_id, *held(world, job_id))
-        found: Chosen = {}
+        chosen: Chosen = {}
         for job_id in self._in_order(world, movable):
             if not any(count > 0 for count in pool.gpus.values()):
                 break
@@ -136,9 +136,9 @@ class SynergyTune(PlacedReallocation):
                 self.ways(world, job_id), key=lambda option: (option.gpu_type, option.gpus) != own
             ):
                 if pool.take(job_id, ways.gpu_type, ways.gpus):
-                    found[job_id] = ways
+                    chosen[job_id] = ways
                     break
-        return found
+        return chosen
 
     def _in_order(self, world: World, movable: list[str]) -> list[str]:
         if self.order == "fifo":

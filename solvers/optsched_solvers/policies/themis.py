@@ -72,10 +72,10 @@ def _with(best: NDArray[np.float64], bid: Bid) -> NDArray[np.float64]:
     """Return the largest sum of gains for each number of GPUs, with one more bid."""
     if bid.gpus >= len(best):
         return best
-    found = best.copy()
+    sums = best.copy()
     taken = best[: len(best) - bid.gpus] + bid.gain
-    np.maximum(found[bid.gpus :], taken, out=found[bid.gpus :])
-    return found
+    np.maximum(sums[bid.gpus :], taken, out=sums[bid.gpus :])
+    return sums
 
 
 class Themis:
@@ -214,9 +214,9 @@ class Themis:
             outlook.put_back(other)
         granted: dict[str, Fit] = {}
         for other in self._winners:
-            if other in world.waiting and (found := world.fit(other, outlook.room)) is not None:
-                granted[other] = found
-                outlook.room.take(world.need(other, found[0]), found[1])
+            if other in world.waiting and (match := world.fit(other, outlook.room)) is not None:
+                granted[other] = match
+                outlook.room.take(world.need(other, match[0]), match[1])
         for other in self._worst_first(world, [other for other in ended if other not in stay]):
             hold = world.hold(other)
             if hold.partner is None and outlook.room.holds(hold.need, hold.placement):

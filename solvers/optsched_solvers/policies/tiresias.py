@@ -226,13 +226,13 @@ class _Moment:
         """Take a place for the job, one that is free already before one that is still being
         left."""
         room = self._soon.room
-        found = (
+        fit = (
             self._world.fit(job_id, self._world.free.overlap(room)) if self._world.saving else None
         )
-        found = found or self._world.fit(job_id, room)
-        if found is None:
+        fit = fit or self._world.fit(job_id, room)
+        if fit is None:
             return False
-        option, placement = found
+        option, placement = fit
         if emptiest is not None:
             placement = emptiest.place(job_id, option, room) or placement
             emptiest.take(placement)

@@ -64,10 +64,10 @@ class Vclos(ListScheduling):
 
     def find(self, world: World, job_id: str) -> Fit | None:
         """Return a place of its own."""
-        found = self._gate.find(world, job_id, UP_TO_A_RACK, 0.0)
-        if found is not None and _has_uplinks(world, job_id, found[1]):
-            self._stages[min(1, len(found[1]) - 1) if found[1] else 0] += 1
-            return found
+        fit = self._gate.find(world, job_id, UP_TO_A_RACK, 0.0)
+        if fit is not None and _has_uplinks(world, job_id, fit[1]):
+            self._stages[min(1, len(fit[1]) - 1) if fit[1] else 0] += 1
+            return fit
         for option in world.options(job_id):
             if option.spread != "cluster" or option.mode.gpus < 2:
                 continue
@@ -75,10 +75,10 @@ class Vclos(ListScheduling):
             if placement is not None:
                 self._stages[2] += 1
                 return option, placement
-        found = world.fit(job_id)
-        if found is not None and _has_uplinks(world, job_id, found[1]):
+        fit = world.fit(job_id)
+        if fit is not None and _has_uplinks(world, job_id, fit[1]):
             self._stages[2] += 1
-            return found
+            return fit
         return None
 
 

@@ -86,16 +86,18 @@ def cheapest(
         need = world.need(job_id, option)
         if not need.gpus:
             continue
-        found = _on_one_node(world, soon, need, victims, finish_s)
-        if need.spread != "node" and (found is None or cost_s(found, victims, finish_s) > least_s):
-            found = _on_several(world, soon, need, victims, finish_s) or found
-        if found is None:
+        chosen = _on_one_node(world, soon, need, victims, finish_s)
+        if need.spread != "node" and (
+            chosen is None or cost_s(chosen, victims, finish_s) > least_s
+        ):
+            chosen = _on_several(world, soon, need, victims, finish_s) or chosen
+        if chosen is None:
             continue
-        for other in found:
+        for other in chosen:
             soon.release(other)
         if world.fit(job_id, soon.room) is not None:
-            return found
-        for other in found:
+            return chosen
+        for other in chosen:
             soon.put_back(other)
     return None
 
@@ -316,10 +318,10 @@ class _Moment(Moment):
     def _preemptible(self) -> list[tuple[Entry, Victim]]:
         if self._known is None:
             world = self.world
-            found = []
+            entries = []
             for other in world.running:
                 if world.may_preempt(other):
-                    found.append(
+                    entries.append(
                         (
                             (arrival_key(world, other, self.rule.rank(world, other)), other),
                             _victim(world, other),
@@ -327,7 +329,7 @@ class _Moment(Moment):
                     )
                 elif world.now_s < (at_s := world.preemptible_at_s(other)):
                     self.recheck_s = min(self.recheck_s, at_s)
-            self._known = sorted(found, key=lambda entry: entry[0], reverse=True)
+            self._known = sorted(entries, key=lambda entry: entry[0], reverse=True)
         return self._known
 
 

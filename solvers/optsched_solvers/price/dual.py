@@ -101,9 +101,9 @@ def optimise(
     """
     prices = first_prices(model) if start is None else start
     if len(model.rows.limits) <= MANY_ROWS:
-        found = _cutting_planes(model, prices, out_of_time, tolerance, floor)
-        if found is not None:
-            return found
+        improved = _cutting_planes(model, prices, out_of_time, tolerance, floor)
+        if improved is not None:
+            return improved
     return _volume(model, prices, out_of_time, tolerance, floor)
 
 

@@ -92,15 +92,15 @@ class _Search:
         self._keep_all()
         finest = FINE if options > TINY_OPTIONS else COARSE
         tolerances = dict.fromkeys((max(finest, GAP_SHARE * request.gap), finest))
-        found = None
+        latest = None
         for tolerance in tolerances:
-            if (found is not None and self._is_done()) or request.left_s() < 1.5 * self._packing_s:
+            if (latest is not None and self._is_done()) or request.left_s() < 1.5 * self._packing_s:
                 return
-            found = self._prices(prices, tolerance)
-            prices = found.prices
-            self._round(found)
-        if found is not None and not self._is_done():
-            self._cores(self._priced.reduced_values(found.prices), found.bound)
+            latest = self._prices(prices, tolerance)
+            prices = latest.prices
+            self._round(latest)
+        if latest is not None and not self._is_done():
+            self._cores(self._priced.reduced_values(latest.prices), latest.bound)
 
     def _keep_all(self) -> None:
         """Offer the plan that keeps all: of two plans of equal value it stays, as it comes
@@ -114,19 +114,19 @@ class _Search:
     def _prices(self, start: Floats, tolerance: float) -> Prices:
         left_s = self._request.left_s
         enough_s = max((1 - PRICES_SHARE) * left_s(), 3 * self._packing_s)
-        found = optimise(
+        improved = optimise(
             self._priced, start, lambda: left_s() < enough_s, tolerance, max(0.0, self._value)
         )
-        if found.bound <= self._bound:
-            self._request.report_prices(found.prices[: len(self._model.rows.limits)])
-        self._prove(found.bound, "prices")
-        return found
+        if improved.bound <= self._bound:
+            self._request.report_prices(improved.prices[: len(self._model.rows.limits)])
+        self._prove(improved.bound, "prices")
+        return improved
 
-    def _round(self, found: Prices) -> None:
+    def _round(self, prices: Prices) -> None:
         """Put on nodes what prices say of each job, and what the relaxed solutions take most
         often."""
         model, request = self._model, self._request
-        reduced = self._priced.reduced_values(found.prices)
+        reduced = self._priced.reduced_values(prices.prices)
         for by_prices in (True, False):
             if (not by_prices and self._is_done()) or request.left_s() < 1.5 * self._packing_s:
                 return
@@ -134,7 +134,7 @@ class _Search:
                 wish = one_guest_each(model, best_options(model, reduced), reduced)
                 wish = round_choice(model, wish, reduced, request.deadline)
             else:
-                wish = heaviest(model, found.weights)
+                wish = heaviest(model, prices.weights)
             tries = FEW_TRIES if len(model.options.value) > FEW_OPTIONS else MORE_TRIES
             self._realise(wish, reduced, tries)
 

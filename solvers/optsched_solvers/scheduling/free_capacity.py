@@ -214,7 +214,7 @@ class FreeCapacity:
         self, needs: list[tuple[int, int, list[tuple[int, float]]]], start: int, length: int
     ) -> list[tuple[int, int]]:
         """Return (GPUs free for `length`, node) of the nodes that have any."""
-        found = []
+        rooms = []
         for node, most, demands in needs:
             room = most
             for row, amount in demands:
@@ -224,8 +224,8 @@ class FreeCapacity:
                 if room <= 0:
                     break
             else:
-                found.append((room, node))
-        return found
+                rooms.append((room, node))
+        return rooms
 
     def _fewest(self, chosen: Alternative, gpus: int, rooms: list[tuple[int, int]]) -> Split | None:
         if chosen.spread == "cluster":

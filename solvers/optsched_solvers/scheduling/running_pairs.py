@@ -28,14 +28,14 @@ def pairs(instance: Instance) -> list[tuple[Running, Running]]:
     """Return running jobs that share their GPUs, each pair once, in the order of
     `instance.running`."""
     entries = instance.running_job
-    found: dict[frozenset[str], tuple[Running, Running]] = {}
+    couples: dict[frozenset[str], tuple[Running, Running]] = {}
     for entry in instance.running:
         if entry.mode.share_with is not None:
-            found.setdefault(
+            couples.setdefault(
                 frozenset((entry.job, entry.mode.share_with)),
                 (entry, entries[entry.mode.share_with]),
             )
-    return list(found.values())
+    return list(couples.values())
 
 
 def stay(

@@ -35,7 +35,7 @@ def failing_attempts(
     from the cause. They are then given, the longest first, to jobs drawn from those that run at
     least so long; where none is left, to the longest, cut to its length.
     """
-    found: list[Attempt] = []
+    attempts: list[Attempt] = []
     bucket = np.searchsorted(np.array(failing.edges), gpus)
     for b, chance in enumerate(failing.chance):
         (mine,) = np.nonzero((bucket == b) & (gpus > 0))
@@ -51,10 +51,10 @@ def failing_attempts(
         order = np.argsort(-after_s, kind="stable").tolist()
         jobs = _long_enough(after_s[order].tolist(), mine, run_s, rng)
         for i, job in zip(order, jobs, strict=True):
-            found.extend(
+            attempts.extend(
                 _attempts(failing.causes[why[i]], job, float(run_s[job]), float(level[i]), rng)
             )
-    return sorted(found, key=lambda attempt: attempt.job)
+    return sorted(attempts, key=lambda attempt: attempt.job)
 
 
 def _long_enough(

@@ -42,7 +42,7 @@ def data_folder() -> Path | None:
 
 
 def _page(instance: Instance, model: Model, made: Columns, real: Columns | None) -> str:
-    found = distances(model, made, real)
+    measured = distances(model, made, real)
     drawn = figures(model, made, real)
     small = [i for i, (_, _, figure) in enumerate(drawn) if figure.layout.height == HEIGHT_PX]
     wide = small[-1] if len(small) % 2 else None
@@ -51,10 +51,10 @@ def _page(instance: Instance, model: Model, made: Columns, real: Columns | None)
         f"<h1>{escape(instance.name)}</h1>"
         f"<p>generated like {escape(model.title)} &middot; {_against(model, real)}</p>"
     )
-    body = f"""{tiles(_tiles(instance, found))}
+    body = f"""{tiles(_tiles(instance, measured))}
 <section class="key bare">{_key(real)}</section>
 <section class="figures">{"".join(parts)}</section>
-<section class="tables">{_distances(found)}{_totals(model, instance)}</section>
+<section class="tables">{_distances(measured)}{_totals(model, instance)}</section>
 {folding("Where the numbers are from", f"<pre>{escape(model.sources.strip())}</pre>")}"""
     return document(f"{instance.name}: how it fits", header, body, GRID_STYLE)
 
@@ -104,7 +104,7 @@ def _div(number: int, figure: Figure, wide: bool) -> str:
     return f'<div class="figure{" wide" if wide else ""}"><h2>{escape(title)}</h2>{html}</div>'
 
 
-def _distances(found: list[Distance]) -> str:
+def _distances(measured: list[Distance]) -> str:
     lines = [
         (
             escape(distance.marginal),
@@ -113,7 +113,7 @@ def _distances(found: list[Distance]) -> str:
             escape(distance.against),
             f"{distance.count:,}" if distance.count else "",
         )
-        for distance in found
+        for distance in measured
     ]
     if not lines:
         return ""

@@ -78,13 +78,13 @@ def _published(
     waiting = deque(
         i for i, job_id in enumerate(active.ids) if job_id not in before and not able[i, -1]
     )
-    found: dict[int, int] = {}
+    placed: dict[int, int] = {}
     for job_id, k in before.items():
         row = active.row.get(job_id)
         if row is None and waiting and able[waiting[0], k] and gang[waiting[0]] <= free[k]:
             row = waiting.popleft()
         if row is not None:
-            found[row] = k
+            placed[row] = k
             free[k] -= gang[row]
     open_types = [k for k in names if free[k] > 0]
     while waiting and open_types:
@@ -96,11 +96,11 @@ def _published(
         usable = [k for k in open_types if able[row, k]]
         if usable:
             k = usable[-1]
-            found[row] = k
+            placed[row] = k
             free[k] -= gang[row]
             if free[k] == 0:
                 del open_types[drawn]
-    return {active.ids[row]: found[row] for row in sorted(found)}
+    return {active.ids[row]: placed[row] for row in sorted(placed)}
 
 
 def _fastest(rate: Floats, gpus: Floats, workers: Floats) -> list[int]:

@@ -132,8 +132,8 @@ class _Levels:
         for g in rising.tolist():
             self.lift[g].SetUb(float(most[g]))
         self._maximise([self.lift[g] for g in rising.tolist()])
-        found = np.array([self.lift[g].solution_value() for g in rising.tolist()])
-        share: Floats = found / most[rising]
+        lifts = np.array([self.lift[g].solution_value() for g in rising.tolist()])
+        share: Floats = lifts / most[rising]
         return share
 
     def _maximise(self, variables: list[Any]) -> None:
@@ -146,8 +146,8 @@ class _Levels:
 
     def share(self) -> Floats:
         """Return the shares of the last solution."""
-        found = np.zeros_like(self.groups.worth)
+        shares = np.zeros_like(self.groups.worth)
         for g, own in self.x.items():
             for k, x in own.items():
-                found[g, k] = max(0.0, x.solution_value())
-        return found
+                shares[g, k] = max(0.0, x.solution_value())
+        return shares

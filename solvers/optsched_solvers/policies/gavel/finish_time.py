@@ -34,8 +34,8 @@ def fairest(program: Program, age_s: Floats, alone_s: Floats, work_s: Floats) ->
     one of their own. The search for F = 1 goes along the line through the last point on either side
     in logarithms, or halves where that is slow.
     """
-    found = most(program, work_s / alone_s).allocation
-    rho = at = _rho(program, found, age_s, alone_s, work_s)
+    allocation = most(program, work_s / alone_s).allocation
+    rho = at = _rho(program, allocation, age_s, alone_s, work_s)
     bound = float((age_s / alone_s).max())
     sides: dict[bool, tuple[float, float]] = {}
     for _ in range(MOST_ROUNDS):
@@ -46,7 +46,7 @@ def fairest(program: Program, age_s: Floats, alone_s: Floats, work_s: Floats) ->
         bound = max(bound, at / max(1.0, tried.bound))
         reached = _rho(program, tried.allocation, age_s, alone_s, work_s)
         if reached < rho:
-            found, rho = tried.allocation, reached
+            allocation, rho = tried.allocation, reached
         sides[tried.value >= 1] = math.log(at), math.log(max(tried.value, 1e-300))
         at = math.sqrt(bound * rho)
         if len(sides) == 2 and rho / bound < wide**HALVED:
@@ -54,7 +54,7 @@ def fairest(program: Program, age_s: Floats, alone_s: Floats, work_s: Floats) ->
             at = min(
                 max(math.exp(x - y * (other_x - x) / (other_y - y)), bound**0.99 * rho**0.01), rho
             )
-    return Fairest(found, rho, bound)
+    return Fairest(allocation, rho, bound)
 
 
 def _rho(

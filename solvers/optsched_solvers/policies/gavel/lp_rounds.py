@@ -69,10 +69,14 @@ class LpRounds(Rounds):
             pairs = self._sharers.among(world, active, kinds, rows.tolist(), used)
             seen = pairs.rate[pairs.kind_of_job]
         program = Program(active.kind[rows], seen, gpus[block], kinds.workers[used], pairs)
-        found = self.allocate(world, [active.ids[i] for i in rows.tolist()], program)
-        share[block] = np.where(rate[block] > 0, found.share, 0.0)
+        allotted = self.allocate(world, [active.ids[i] for i in rows.tolist()], program)
+        share[block] = np.where(rate[block] > 0, allotted.share, 0.0)
         return Allocation(
-            share, rows[found.first], rows[found.second], used[found.column], found.fraction
+            share,
+            rows[allotted.first],
+            rows[allotted.second],
+            used[allotted.column],
+            allotted.fraction,
         )
 
 

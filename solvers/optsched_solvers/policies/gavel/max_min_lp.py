@@ -172,11 +172,11 @@ class _Search:
         right = np.empty(size + 1)
         right[:size] = plus(self.load * y, axis=1) + pull.v / self.ratio.v
         right[size] = self.lean @ plus(self.r * y) - self.count @ pull.u
-        found = self.system @ right
-        rise = float(found[size])
+        solution = self.system @ right
+        rise = float(solution[size])
         move = _Point(np.empty_like(change), size)
         x = move.x
-        x[:] = y - self._solve(self.g * found[:size, None]) + self.towards * rise
+        x[:] = y - self._solve(self.g * solution[:size, None]) + self.towards * rise
         move.s[:] = -plus(x)
         move.u[:] = plus(self.r * x) - rise
         move.v[:] = -plus(self.load * x, axis=1)

@@ -169,9 +169,9 @@ def deal_out(
             members[first], members[second] if second >= 0 else None, first == second
         )
         parts.append((jobs, partners, np.full(len(jobs), gpu_type), amount * part))
-    one, other, gpu_types, fraction = (np.concatenate(part) for part in zip(*parts, strict=True))
-    job = np.where(other < 0, one, np.minimum(one, other))
-    return job, np.where(other < 0, -1, np.maximum(one, other)), gpu_types, fraction
+    left, right, gpu_types, fraction = (np.concatenate(part) for part in zip(*parts, strict=True))
+    job = np.where(right < 0, left, np.minimum(left, right))
+    return job, np.where(right < 0, -1, np.maximum(left, right)), gpu_types, fraction
 
 
 def _measured(

@@ -135,8 +135,8 @@ class Master(PairLp):
         )
         others = groups.pair_rate[gpu_type, second, first]
         lists = (first, second, gpu_type, own, others, groups.gpus[first])
-        for one, two, k, *rates, gpus in zip(*(part.tolist() for part in lists), strict=True):
-            self.enter((one, two, k), rates, gpus)
+        for i, j, k, *rates, gpus in zip(*(part.tolist() for part in lists), strict=True):
+            self.enter((i, j, k), rates, gpus)
 
     def solve(self) -> tuple[float, Prices]:
         """Return its optimum z, and prices scaled so that those of throughput sum to 1 over the

@@ -59,16 +59,16 @@ class Allocation(NamedTuple):
 
     def throughput(self, program: Program) -> Floats:
         """Work per second of each job."""
-        found: Floats = (program.rate * self.share).sum(axis=1)
+        throughput: Floats = (program.rate * self.share).sum(axis=1)
         if program.pairs is not None:
             own, other = (
                 program.pairs.kind_of_job[self.first],
                 program.pairs.kind_of_job[self.second],
             )
             rate, column = program.pairs.pair_rate, self.column
-            np.add.at(found, self.first, rate[own, other, column] * self.fraction)
-            np.add.at(found, self.second, rate[other, own, column] * self.fraction)
-        return found
+            np.add.at(throughput, self.first, rate[own, other, column] * self.fraction)
+            np.add.at(throughput, self.second, rate[other, own, column] * self.fraction)
+        return throughput
 
 
 NOBODY: Ints = np.zeros(0, dtype=np.int64)
@@ -105,14 +105,14 @@ def most(program: Program, unit: Floats) -> Most:
     pairs = program.pairs
     equal = equal_share_rate(pairs)
     weight = unit * (pairs.gpus / np.where(equal > 0, equal, 1.0))[pairs.kind_of_job]
-    found = solve_pairs(replace(pairs, weight=weight), PAIRS_GAP)
-    dealt = found.job, found.partner, found.gpu_type, found.fraction
-    return Most(allocation(dealt, program.rate.shape), found.value, found.bound)
+    solution = solve_pairs(replace(pairs, weight=weight), PAIRS_GAP)
+    dealt = solution.job, solution.partner, solution.gpu_type, solution.fraction
+    return Most(allocation(dealt, program.rate.shape), solution.value, solution.bound)
 
 
 def most_alone(program: Program, worth: Floats) -> Most:
     """Return the same without pairs, where a job's time is worth `worth[j, k]` in column k."""
     first, group, count = grouped(program.kind, worth)
-    found = max_min_lp.solve(worth[first], program.gpus[first], count, program.workers)
-    share = np.where(program.rate[first] > 0, found.share, 0.0)
-    return Most(alone(share[group]), found.value, found.bound)
+    solution = max_min_lp.solve(worth[first], program.gpus[first], count, program.workers)
+    share = np.where(program.rate[first] > 0, solution.share, 0.0)
+    return Most(alone(share[group]), solution.value, solution.bound)

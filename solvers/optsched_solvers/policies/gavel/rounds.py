@@ -197,25 +197,25 @@ class Rounds:
             active.ledger.settle(passed_s, self.round_s / 2)
             self._together.settle(passed_s, self.round_s / 2)
         active.ledger.time_s[:] = self.round_s / 2
-        found = self.allocation(world, active, kinds)
-        active.ledger.share = np.ascontiguousarray(found.share.T)
+        allocation = self.allocation(world, active, kinds)
+        active.ledger.share = np.ascontiguousarray(allocation.share.T)
         if self.paired:
-            self._pair_up(found, kinds.columns)
+            self._pair_up(allocation, kinds.columns)
         active.known[:] = True
         self._changed, self._lines = False, None
         self._reset_s = now_s
         return True
 
-    def _pair_up(self, found: Allocation, columns: int) -> None:
+    def _pair_up(self, allocation: Allocation, columns: int) -> None:
         """Take over the shares of pairs, with what earlier ones owe the same pairs."""
         ids = self._active.ids
         owed = dict(zip(self._pairs, self._together.deficit_s.T, strict=True))
-        rows = zip(found.first.tolist(), found.second.tolist(), strict=True)
+        rows = zip(allocation.first.tolist(), allocation.second.tolist(), strict=True)
         pairs = [(ids[first], ids[second]) for first, second in rows]
         number = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
         share = np.zeros((columns, len(number)))
         numbers = np.array([number[pair] for pair in pairs], dtype=np.int64)
-        np.add.at(share, (found.column, numbers), found.fraction)
+        np.add.at(share, (allocation.column, numbers), allocation.fraction)
         deficit_s = np.zeros_like(share)
         for pair, i in number.items():
             deficit_s[:, i] = owed.get(pair, 0.0)
@@ -301,7 +301,7 @@ class Rounds:
         chosen, mate, picked = [IDLE] * len(active.ids), [IDLE] * len(active.ids), list[int]()
         pinned = self._pin(world, chosen, mate, left)
         row = active.row
-        pairs = [(row.get(one, IDLE), row.get(two, IDLE)) for one, two in self._pairs]
+        pairs = [(row.get(first, IDLE), row.get(second, IDLE)) for first, second in self._pairs]
         for k, order in enumerate(orders):
             free, need = left[k], lines[k].gpus
             limited = k < len(orders) - 1 and not pairs
@@ -400,9 +400,9 @@ class Rounds:
         if self.paired:
             refused = set()
             self._mate = {
-                one: two
-                for one, two in self._mate.items()
-                if one in world.running and two in world.running
+                first: second
+                for first, second in self._mate.items()
+                if first in world.running and second in world.running
             }
         started = False
         for k, order in enumerate(orders):

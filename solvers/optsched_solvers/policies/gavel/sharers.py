@@ -88,7 +88,8 @@ class Sharers:
             able = (self._alone[new] > 0) & (self._alone[old] > 0)
             able &= profile.gpu_memory_gib + other.gpu_memory_gib <= self._memory_gib
             able &= np.array(
-                [one == two for one, two in zip(clocks, self._clocks[old], strict=True)], dtype=bool
+                [clock == known for clock, known in zip(clocks, self._clocks[old], strict=True)],
+                dtype=bool,
             )
             grown[new, old] = np.where(able, mine * self._alone[new], 0.0)
             grown[old, new] = np.where(able, others * self._alone[old], 0.0)

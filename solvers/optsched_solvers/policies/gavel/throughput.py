@@ -60,9 +60,9 @@ class GavelThroughput(LpRounds):
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """Return the optimal shares."""
-        found = largest_sum(program, self.price(world, tuple(world.cluster.gpu_types)))
-        assert found is not None
-        return found
+        allocation = largest_sum(program, self.price(world, tuple(world.cluster.gpu_types)))
+        assert allocation is not None
+        return allocation
 
 
 class GavelSlo(GavelThroughput):
@@ -94,11 +94,11 @@ class GavelSlo(GavelThroughput):
             if deadline_s is not None and deadline_s > world.now_s:
                 need[i] = left_s / (deadline_s - world.now_s)
         price = self.price(world, tuple(world.cluster.gpu_types))
-        found = largest_sum(program, price, need)
-        if found is None:
+        allocation = largest_sum(program, price, need)
+        if allocation is None:
             self._dropped += 1
             return super().allocate(world, jobs, program)
-        return found
+        return allocation
 
     def facts(self) -> dict[str, float | str]:
         """Return how often the deadlines could not all be met."""

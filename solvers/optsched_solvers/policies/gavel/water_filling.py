@@ -33,8 +33,8 @@ class GavelWaterFilling(LpRounds):
         """Return the shares of the last round of filling."""
         weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
         first, group, count = grouped(program.kind, weight)
-        found = fill(_groups(program, first, count), lambda saturated: weight[first])
-        return alone(found.share[group])
+        filled = fill(_groups(program, first, count), lambda saturated: weight[first])
+        return alone(filled.share[group])
 
 
 @declared_options
@@ -78,11 +78,11 @@ class GavelHierarchical(GavelWaterFilling):
             return alone(fill(_groups(program, first, count), weigh).share)
         weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
         first, group, count = grouped(program.kind, weight, entity)
-        found = fill(
+        filled = fill(
             _groups(program, first, count),
             Divided(entity[first], entity_weight, weight[first], count),
         )
-        return alone(found.share[group])
+        return alone(filled.share[group])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,10 +97,10 @@ class Divided:
     def __call__(self, saturated: Bools) -> Floats:
         rising = np.where(saturated, 0.0, self.weight)
         total = np.bincount(self.entity, rising * self.count, len(self.entity_weight))
-        found: Floats = (
+        weights: Floats = (
             self.entity_weight[self.entity] * rising / np.where(total > 0, total, 1.0)[self.entity]
         )
-        return found
+        return weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,11 +112,11 @@ class InOrder:
     entity_weight: Floats
 
     def __call__(self, saturated: Bools) -> Floats:
-        found = np.zeros(len(self.entity))
+        weights = np.zeros(len(self.entity))
         rest = (~saturated).nonzero()[0]
         _, at = np.unique(self.entity[rest], return_index=True)
-        found[rest[at]] = self.entity_weight[self.entity[rest[at]]]
-        return found
+        weights[rest[at]] = self.entity_weight[self.entity[rest[at]]]
+        return weights
 
 
 def _groups(program: Program, first: Ints, count: Floats) -> Groups:

@@ -35,11 +35,11 @@ class HadarE(Hadar):
 
     def ways(self, world: World, now: Round, job_id: str) -> tuple[Way, ...]:
         """Return the ways of the smallest count."""
-        found = super().ways(world, now, job_id)
+        ways = super().ways(world, now, job_id)
         if not _may_grow(world.job(job_id)):
-            return found
-        fewest = min(way.gpus for way in found)
-        return tuple(way for way in found if way.gpus == fewest)
+            return ways
+        fewest = min(way.gpus for way in ways)
+        return tuple(way for way in ways if way.gpus == fewest)
 
     def _shrinks(self, world: World, now: Round, job_id: str) -> bool:
         """Keep the place of the smallest count among the GPUs that a running job holds, if it has
@@ -78,9 +78,9 @@ class HadarE(Hadar):
         }  # of one count the fastest
         for gpus in sorted(gang_sizes(job), reverse=True):
             way = ways.get(gpus) or with_gpus(next(iter(ways.values())), gpus)
-            for one, _ in self.places(world, now, job_id, way, free=True):
-                if one.done_s * LATER < best.done_s:
-                    best = one
+            for larger, _ in self.places(world, now, job_id, way, free=True):
+                if larger.done_s * LATER < best.done_s:
+                    best = larger
         self.take(world, now, job_id, best)
 
 

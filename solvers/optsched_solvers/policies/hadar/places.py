@@ -133,13 +133,13 @@ class Way(NamedTuple):
 def ways_of(world: World, job_id: str) -> tuple[Way, ...]:
     """Return the ways of a job, the fastest first."""
     job = world.job(job_id)
-    found: dict[object, list[Option]] = {}
+    groups: dict[object, list[Option]] = {}
     for option in world.options(job_id):
         mode = option.mode
-        found.setdefault((mode.size, mode.duration_s, tuple(mode.budgets.items())), []).append(
+        groups.setdefault((mode.size, mode.duration_s, tuple(mode.budgets.items())), []).append(
             option
         )
-    return tuple(_way(world, job, tuple(alike)) for alike in found.values())
+    return tuple(_way(world, job, tuple(alike)) for alike in groups.values())
 
 
 def _way(world: World, job: Job, options: tuple[Option, ...]) -> Way:
@@ -220,14 +220,14 @@ def offers(world: World, room: Room, shelves: Shelves, job_id: str, way: Way) ->
     faster: list[list[Offered]] = []
     for gpu_type in way.types:
         own = shelves.by_type[gpu_type]
-        found = [next(({name: way.gpus} for _, _, name in own if able(name) >= way.gpus), None)]
+        choices = [next(({name: way.gpus} for _, _, name in own if able(name) >= way.gpus), None)]
         if way.gpus > 1:
             for pool in ([own], [*faster, own]) if way.mixes and faster and own else ([own],):
                 if job.profile.locality is not None:
-                    found.append(_in_a_rack(world, way.gpus, pool, able))
-                found.append(_cheapest(way.gpus, merge(*pool), able))
+                    choices.append(_in_a_rack(world, way.gpus, pool, able))
+                choices.append(_cheapest(way.gpus, merge(*pool), able))
         faster.append(own)
-        for gpus_on in found:
+        for gpus_on in choices:
             offer = None if gpus_on is None else _offer(world, room, job_id, way, gpus_on)
             if offer is not None and gpus_on is not None:
                 yield *offer, sum(shelves.cost[name] * gpus for name, gpus in gpus_on.items())
@@ -237,14 +237,14 @@ def _cheapest(
     gpus: int, pool: Iterable[Offered], able: Callable[[str], int]
 ) -> dict[str, int] | None:
     """Return the first GPUs of a pool of nodes that make a gang; None where there are too few."""
-    left, found = gpus, {}
+    left, gang = gpus, {}
     for _, _, name in pool:
         most = able(name)
         if most:
-            found[name] = min(left, most)
-            left -= found[name]
+            gang[name] = min(left, most)
+            left -= gang[name]
             if not left:
-                return found
+                return gang
     return None
 
 
@@ -276,9 +276,9 @@ def _offer(world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, i
             for alike in way.options
             if alike.mode.gpu_type in types and WIDEST_FIRST.index(alike.spread) <= wide
         )
-        found = next(own, None)
-        if found is not None:
-            option = found
+        match = next(own, None)
+        if match is not None:
+            option = match
         elif (
             way.mixes
         ):  # the type has too few GPUs for the gang, or a narrower spread than it could have

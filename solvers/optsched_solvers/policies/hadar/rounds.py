@@ -209,12 +209,12 @@ class Hadar:
     ) -> list[tuple[Share, float]]:
         """Return what a job could get in one way, each with its cost."""
         saves_s = hold_to_save_s(world.job(job_id)) if job_id in world.running else 0.0
-        found = []
+        shares = []
         for option, placement, cost in offers(world, now.room, now.shelves, job_id, way):
             done_s = saves_s + world.expected_run_s(job_id, option, placement)
             payoff = self.utility.of(world, job_id, done_s) - (0.0 if free else cost)
-            found.append((Share(option, placement, payoff, done_s), cost))
-        return found
+            shares.append((Share(option, placement, payoff, done_s), cost))
+        return shares
 
     def _keeping(self, world: World, now: Round, job_id: str) -> Share | None:
         """Return the share that stays where it runs, if nobody took that."""

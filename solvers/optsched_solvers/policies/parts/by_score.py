@@ -28,7 +28,7 @@ class ByScore(ListScheduling):
     def places(self, world: World, job_id: str, fitted: Option) -> list[Fit]:
         """Return every node on which the job fits now alone, under the options that `alike` says
         are as good as `fitted`."""
-        found: list[Fit] = []
+        fits: list[Fit] = []
         taken = 0
         for option in self.alike(world, job_id, fitted):
             need = world.need(job_id, option)
@@ -46,9 +46,9 @@ class ByScore(ListScheduling):
                     i, need.gpus, need.cpus or need.gpus * need.cpus_per_gpu
                 )
                 if world.free.holds(need, placement):
-                    found.append((option, placement))
+                    fits.append((option, placement))
                     taken |= bit
-        return found
+        return fits
 
     def alike(self, world: World, job_id: str, fitted: Option) -> tuple[Option, ...]:
         """Return the options as fast as the one that best fit found, the fastest that fits."""

@@ -95,12 +95,12 @@ def by_course(
         picks.append(pick)
         least = after
     left = room
-    found = []
+    choice = []
     for ways, pick in zip(jobs[::-1], picks[::-1], strict=True):
         i = int(pick[left])
-        found.append(i)
+        choice.append(i)
         left -= sum(amount for _, amount in ways[i].use)
-    return tuple(found[::-1])
+    return tuple(choice[::-1])
 
 
 class Core:

@@ -16,12 +16,12 @@ from .gang_counts import by_size
 def core_shares(cluster: Cluster) -> Mapping[str | None, float]:
     """Return for each GPU type the whole cores of each GPU on the node that has the fewest;
     infinite where one does not model them."""
-    found: dict[str | None, float] = {}
+    shares: dict[str | None, float] = {}
     for node in cluster.nodes:
         if node.gpus:
             own = math.inf if node.cpus is None else node.cpus // node.gpus
-            found[node.gpu_type] = min(own, found.get(node.gpu_type, math.inf))
-    return found
+            shares[node.gpu_type] = min(own, shares.get(node.gpu_type, math.inf))
+    return shares
 
 
 class CoreWays(NamedTuple):
@@ -57,7 +57,7 @@ def core_ways(
 ) -> tuple[CoreWays, ...]:
     """Return a job's ways by GPU type and count, the fastest first; those without GPUs are not
     among them."""
-    found = []
+    ways = []
     for (gpu_type, gpus), every in by_size(options).items():
         share = max(
             shares.get(gpu_type, math.inf), min(option.mode.cpus_per_gpu for option in every)
@@ -66,7 +66,7 @@ def core_ways(
         fair = next(
             option.mode.cpus_per_gpu for option in every if option.mode.cpus_per_gpu <= share
         )
-        found.append(
+        ways.append(
             CoreWays(
                 gpu_type,
                 gpus,
@@ -75,4 +75,4 @@ def core_ways(
                 fair=tuple(option for option in every if option.mode.cpus_per_gpu == fair),
             )
         )
-    return tuple(found)
+    return tuple(ways)

@@ -71,22 +71,22 @@ class Allotment:
 
 def by_size(options: tuple[Option, ...]) -> dict[tuple[str | None, int], tuple[Option, ...]]:
     """Return the options with GPUs by type and count."""
-    found: dict[tuple[str | None, int], list[Option]] = {}
+    groups: dict[tuple[str | None, int], list[Option]] = {}
     for option in options:
         if option.mode.gpus:
-            found.setdefault((option.mode.gpu_type, option.mode.gpus), []).append(option)
-    return {size: tuple(alike) for size, alike in found.items()}
+            groups.setdefault((option.mode.gpu_type, option.mode.gpus), []).append(option)
+    return {size: tuple(alike) for size, alike in groups.items()}
 
 
 @lru_cache(maxsize=4096)
 def by_type(options: tuple[Option, ...]) -> tuple[GangCounts, ...]:
     """Return a job's options (the fastest first) by GPU type and count; options without GPUs are a
     type None of count 0."""
-    found: dict[str | None, dict[int, list[Option]]] = {}
+    groups: dict[str | None, dict[int, list[Option]]] = {}
     for option in options:
         gpu_type = option.mode.gpu_type if option.mode.gpus else None
-        found.setdefault(gpu_type, {}).setdefault(option.mode.gpus, []).append(option)
+        groups.setdefault(gpu_type, {}).setdefault(option.mode.gpus, []).append(option)
     return tuple(
         GangCounts(gpu_type, tuple(tuple(by_count[count]) for count in sorted(by_count)))
-        for gpu_type, by_count in found.items()
+        for gpu_type, by_count in groups.items()
     )

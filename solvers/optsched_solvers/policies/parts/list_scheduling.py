@@ -46,10 +46,10 @@ class ListScheduling:
 
     def start(self, world: World, job_id: str) -> bool:
         """Start a waiting job if it finds a place; return whether it has."""
-        found = self.find(world, job_id)
-        if found is not None:
-            world.start(job_id, *found)
-        return found is not None
+        fit = self.find(world, job_id)
+        if fit is not None:
+            world.start(job_id, *fit)
+        return fit is not None
 
     def decide(self, world: World) -> None:
         """Start every job that finds a place, in order."""

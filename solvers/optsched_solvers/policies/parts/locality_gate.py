@@ -99,7 +99,7 @@ class LocalityGate:
         return self._ways_of[key]
 
     def _make(self, world: World, job: Job) -> tuple[_Way, ...]:
-        found: list[tuple[float, int, _Way]] = []
+        ranked: list[tuple[float, int, _Way]] = []
         options, catalogue = world.options(job.id), Catalogue.of(world.cluster)
         for option in options:
             narrower = [
@@ -116,9 +116,9 @@ class LocalityGate:
                     continue  # not even in the empty cluster
                 alone = not spreads or level == able[0]
                 way = _Way(option, kept_within(need, level), level, alone)
-                found.append((-rate(job, mode, mode.gpu_type, level), LEVELS.index(level), way))
-        found.sort(key=lambda entry: entry[:2])
-        return tuple(way for _, _, way in found)
+                ranked.append((-rate(job, mode, mode.gpu_type, level), LEVELS.index(level), way))
+        ranked.sort(key=lambda entry: entry[:2])
+        return tuple(way for _, _, way in ranked)
 
 
 @lru_cache(maxsize=5000)

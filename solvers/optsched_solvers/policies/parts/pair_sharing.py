@@ -81,8 +81,8 @@ class Singles:
 
     def newer(self, gpus: int, than: int) -> list[str]:
         """Return those that came to be one after `latest` was `than`, the last first."""
-        found = self._of_size.get(gpus, {})
-        return list(takewhile(lambda job_id: found[job_id] > than, reversed(found)))
+        members = self._of_size.get(gpus, {})
+        return list(takewhile(lambda job_id: members[job_id] > than, reversed(members)))
 
     def has(self, job_id: str) -> bool:
         """Return whether the job is one of them."""
@@ -90,7 +90,7 @@ class Singles:
 
     def sizes(self) -> list[int]:
         """Return the numbers of GPUs that any of them has, ascending."""
-        return sorted(gpus for gpus, found in self._of_size.items() if found)
+        return sorted(gpus for gpus, members in self._of_size.items() if members)
 
 
 def joins(world: World, job_id: str, singles: Singles, *, heedless: bool = False) -> Iterator[Join]:

@@ -90,11 +90,11 @@ class Preemptive:
         while True:
             if kept.renew(world):
                 self.queue.unblock()
-            found = kept.place(world)
-            if found is None or kept.current is None:
+            fit = kept.place(world)
+            if fit is None or kept.current is None:
                 return
             job_id = kept.current.job
-            world.start(job_id, *found)
+            world.start(job_id, *fit)
             world.protected.add(job_id)
             self.order.add(job_id)
 
@@ -104,12 +104,12 @@ class Preemptive:
         job_id = next(iter(world.waiting))
         if not world.has_arrived(job_id):
             return False
-        found = world.fit(job_id)
-        if found is None:
+        fit = world.fit(job_id)
+        if fit is None:
             return False
         world.take_arrived()
         world.protected.discard(job_id)
-        world.start(job_id, *found)
+        world.start(job_id, *fit)
         self.order.add(job_id)
         return True
 
@@ -163,27 +163,27 @@ class Moment:
                 queue.pop()  # it has started on the place kept for it
                 continue
             room = self._startable(bool(claimed))
-            found = self.fit(job_id, room)
-            if found is not None:
+            fit = self.fit(job_id, room)
+            if fit is not None:
                 queue.pop()
                 started.append(job_id)
                 if self.soon is None and room is world.free:
-                    world.start(job_id, *found)
+                    world.start(job_id, *fit)
                     continue
-                need = world.need(job_id, found[0])
-                world.start(job_id, *found)
+                need = world.need(job_id, fit[0])
+                world.start(job_id, *fit)
                 if self.soon is not None:
-                    self.soon.room.take(need, found[1])
+                    self.soon.room.take(need, fit[1])
                 if room is not world.free:
-                    room.take(need, found[1])
+                    room.take(need, fit[1])
                 continue
-            found = None if self.soon is None else self.fit(job_id, self.soon.room)
-            if found is not None and self.soon is not None:
+            fit = None if self.soon is None else self.fit(job_id, self.soon.room)
+            if fit is not None and self.soon is not None:
                 queue.pop()
-                self.soon.room.take(world.need(job_id, found[0]), found[1])
-                self._claimed.append(found[1])
+                self.soon.room.take(world.need(job_id, fit[0]), fit[1])
+                self._claimed.append(fit[1])
                 if self._room is not None:
-                    self._room.meet(world.free, self.soon.room, found[1])
+                    self._room.meet(world.free, self.soon.room, fit[1])
                 claimed.append(entry)
             elif not self.evict_for(entry):
                 queue.block()

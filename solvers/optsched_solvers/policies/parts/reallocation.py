@@ -100,11 +100,11 @@ class Reallocation:
             grant = self._grants[job_id]
             if world.saving:  # what is still being saved may soon be the place for the full count
                 grant = tuple(option for option in grant if option.mode.gpus == grant[0].mode.gpus)
-            found = _place(world, job_id, grant, emptiest)
-            if found is not None:
-                world.start(job_id, *found)
+            fit = _place(world, job_id, grant, emptiest)
+            if fit is not None:
+                world.start(job_id, *fit)
                 if emptiest is not None:
-                    emptiest.take(found[1])
+                    emptiest.take(fit[1])
         if not (
             world.running or world.saving
         ):  # only what was not granted is within the budgets, say
@@ -128,8 +128,8 @@ def types_of(world: World, job_id: str) -> list[GangCounts]:
     """Return the job's counts by GPU type: the type it runs on first, then the fastest."""
     own = held(world, job_id)[0] if job_id in world.running else None
     waits = job_id in world.waiting
-    found = by_type(world.options(job_id))
-    return sorted(found, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))
+    types = by_type(world.options(job_id))
+    return sorted(types, key=lambda counts: (waits or counts.gpu_type != own, -counts.rate(0)))
 
 
 def held(world: World, job_id: str) -> tuple[str | None, int]:

@@ -118,12 +118,12 @@ def best(state: State, quotas: tuple[Quota, ...] = ()) -> Best:
 
 
 def _ways(state: State, job: Candidate) -> Ways:
-    found = Ways()
+    ways = Ways()
     if job.now and all(gpus <= state.nodes[node].gpus for node, gpus in job.now):
-        found.keep = state.cost(job, job.now)
+        ways.keep = state.cost(job, job.now)
     for kind, values, room in (
-        (found.alone, job.alone, state.by_type(max)),
-        (found.spread, job.spread, state.by_type(sum)),
+        (ways.alone, job.alone, state.by_type(max)),
+        (ways.spread, job.spread, state.by_type(sum)),
     ):
         cheapest: dict[int, float] = {}
         for (gpu_type, gpus), value in sorted(values.items()):
@@ -131,10 +131,10 @@ def _ways(state: State, job: Candidate) -> Ways:
             if (
                 gpus <= room.get(gpu_type, 0)
                 and cost < cheapest.get(gpu_type, 1 / LEAST_SPEEDUP)
-                and (kind is found.alone or gpus > 1)
+                and (kind is ways.alone or gpus > 1)
             ):
                 kind[gpu_type, gpus] = cheapest[gpu_type] = cost
-    return found
+    return ways
 
 
 def _keeps(way: Ways) -> bool:
@@ -170,13 +170,13 @@ class _Counts:
     def cheapest(self) -> list[tuple[int, bool]]:
         """Return GPUs of each job at the least cost, and whether it keeps what it holds."""
         left = int(self.first[-1].argmin())
-        found = []
+        picks = []
         for before, options in zip(self.first[-2::-1], self.sizes[::-1], strict=True):
             fitting = [gpus for gpus in options if gpus <= left]
             gpus = min(fitting, key=lambda gpus: (before[left - gpus] + options[gpus][0], gpus))
-            found.append((gpus, options[gpus][1]))
+            picks.append((gpus, options[gpus][1]))
             left -= gpus
-        return found[::-1]
+        return picks[::-1]
 
     def drop_dearer(self, limit: float) -> None:
         """Take away what no allocation of at most this cost has."""
@@ -200,11 +200,11 @@ class _Counts:
 
 def _sizes(way: Ways, held: int) -> dict[int, tuple[float, bool]]:
     """Return the least cost of a job by GPU count, and whether it keeps for it what it holds."""
-    found = {0: (1 / LEAST_SPEEDUP, False)}
+    sizes = {0: (1 / LEAST_SPEEDUP, False)}
     for kind in (way.alone, way.spread):
         for (_, gpus), cost in kind.items():
-            if gpus not in found or cost < found[gpus][0]:
-                found[gpus] = cost, False
-    if way.keep is not None and (held not in found or way.keep <= found[held][0]):
-        found[held] = way.keep, True
-    return dict(sorted(found.items()))
+            if gpus not in sizes or cost < sizes[gpus][0]:
+                sizes[gpus] = cost, False
+    if way.keep is not None and (held not in sizes or way.keep <= sizes[held][0]):
+        sizes[held] = way.keep, True
+    return dict(sorted(sizes.items()))

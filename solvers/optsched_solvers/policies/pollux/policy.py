@@ -62,10 +62,10 @@ class Pollux(SolvedReallocation):
             view.nodes(jobs),
             tuple(self._candidate(world, view, job_id, len(jobs)) for job_id in jobs),
         )
-        found = best(state, quotas(world, jobs))
-        self.solved(found.proven)
+        solution = best(state, quotas(world, jobs))
+        self.solved(solution.proven)
         self._planned = {}
-        for job_id, job, parts in zip(jobs, state.jobs, found.given, strict=True):
+        for job_id, job, parts in zip(jobs, state.jobs, solution.given, strict=True):
             if not parts:
                 continue
             gpu_type = view.types[state.nodes[parts[0][0]].gpu_type]

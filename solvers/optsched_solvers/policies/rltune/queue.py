@@ -58,8 +58,8 @@ class Moment:
         second: list[Way] = []
         option_of: dict[Assignment, Option] = {}
         for option, free, tiers in self._pools(job_id):
-            for tier, found in zip((first, second), tiers, strict=True):
-                ways = [on_nodes(shape, free) for shape in found]
+            for tier, tier_shapes in zip((first, second), tiers, strict=True):
+                ways = [on_nodes(shape, free) for shape in tier_shapes]
                 tier.extend(ways)
                 option_of.update((way.assignment, option) for way in ways)
         if first or second:
@@ -159,12 +159,12 @@ class PickedFirst:
         picked = self._picked
         assert picked is not None
         following = visible[1] if len(visible) > 1 else visible[0]
-        found = moment.place(picked, requested_gpus(world, following), self.first_only)
-        if found is None:
+        fit = moment.place(picked, requested_gpus(world, following), self.first_only)
+        if fit is None:
             return False
         self._gangs.remove((arrival_key(world, picked), picked))
         self._picked = None
-        world.start(picked, *found)
+        world.start(picked, *fit)
         return True
 
     def _fill(self, world: World, visible: list[str]) -> None:
@@ -175,12 +175,10 @@ class PickedFirst:
         for job_id in visible:
             if job_id == self._picked or world.now_s + world.fastest_finish_s(job_id) >= fits_s:
                 continue
-            found = Moment(world).place(
-                job_id, requested_gpus(world, self._picked), self.first_only
-            )
-            if found is not None and world.now_s + world.expected_run_s(job_id, *found) < fits_s:
+            fit = Moment(world).place(job_id, requested_gpus(world, self._picked), self.first_only)
+            if fit is not None and world.now_s + world.expected_run_s(job_id, *fit) < fits_s:
                 self._gangs.remove((arrival_key(world, job_id), job_id))
-                world.start(job_id, *found)
+                world.start(job_id, *fit)
 
 
 def rows_of(world: World, moment: Moment, visible: list[str]) -> Floats:

@@ -94,7 +94,8 @@ class Scorer:
         layers = []
         for weights, bias in self.layers:
             rows = ",\n".join(
-                f"      {json.dumps([round(float(one), DIGITS) for one in row])}" for row in weights
+                f"      {json.dumps([round(float(weight), DIGITS) for weight in row])}"
+                for row in weights
             )
             biases = json.dumps([round(float(number), DIGITS) for number in bias])
             layers.append(f'    {{"weights": [\n{rows}],\n     "bias": {biases}}}')
@@ -131,15 +132,15 @@ def untrained(seed: int) -> Scorer:
 def read(path: str | Path) -> Scorer:
     """Return the scorer in a weights file. Raises InputError for anything else."""
     try:
-        found = json.loads(Path(path).read_text())
+        content = json.loads(Path(path).read_text())
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise InputError(f"{path}: is no weights file: {error}") from None
     if (
-        not isinstance(found, dict)
-        or found.get("format") != FORMAT
-        or found.get("policy") != "rltune"
+        not isinstance(content, dict)
+        or content.get("format") != FORMAT
+        or content.get("policy") != "rltune"
     ):
         raise InputError(
             f'{path}: is no weights file of rltune, which has "format": "{FORMAT}", "policy": '
@@ -148,7 +149,7 @@ def read(path: str | Path) -> Scorer:
     try:
         layers = tuple(
             (np.array(layer["weights"], dtype=float), np.array(layer["bias"], dtype=float))
-            for layer in found["layers"]
+            for layer in content["layers"]
         )
     except (KeyError, TypeError, ValueError):
         raise InputError(
@@ -165,6 +166,6 @@ def read(path: str | Path) -> Scorer:
     if len(layers) != len(LAYERS) - 1:
         raise InputError(f"{path}: has {len(layers)} layers, expected {len(LAYERS) - 1}")
     about = {
-        key: value for key, value in found.items() if key not in ("format", "policy", "layers")
+        key: value for key, value in content.items() if key not in ("format", "policy", "layers")
     }
     return Scorer(layers, about)

@@ -166,9 +166,9 @@ def parts(instance: Instance) -> Parts:
     return Parts(size, range(trained - size + 1), cut(trained, selected), cut(selected, jobs))
 
 
-def base_score(base: str, objective: str, one: Instance) -> float:
+def base_score(base: str, objective: str, instance: Instance) -> float:
     """Return what the base rule makes of a batch."""
-    return score(one, Rule(base) if base in RULES else registry.policy(base), objective)
+    return score(instance, Rule(base) if base in RULES else registry.policy(base), objective)
 
 
 def _rewarded(objective: str, task: tuple[Floats, Instance, float]) -> float:
@@ -208,16 +208,18 @@ def train(
     scorer = untrained(seed)
     vector = scorer.vector()
     mean, square = np.zeros(len(vector)), np.zeros(len(vector))
-    selecting = [one for part in split for one in part.select]
+    selecting = [instance for part in split for instance in part.select]
     best: Trained | None = None
     with ProcessPoolExecutor(workers) if workers > 1 else nullcontext(builtins) as pool:
         rewarded = partial(_rewarded, objective)
         try:
             bases = list(pool.map(partial(base_score, base, objective), selecting))
             for generation in range(generations + 1):
-                judged = [(vector, one, own) for one, own in zip(selecting, bases, strict=True)]
-                found = list(pool.map(rewarded, judged))
-                selected = float(np.mean(found))
+                judged = [
+                    (vector, instance, own) for instance, own in zip(selecting, bases, strict=True)
+                ]
+                rewards = list(pool.map(rewarded, judged))
+                selected = float(np.mean(rewards))
                 if best is None or selected > best.selected:
                     best = Trained(from_vector(vector.copy()).rounded(), generation, selected)
                 if generation == generations:
@@ -231,9 +233,9 @@ def train(
                 own = list(pool.map(partial(base_score, base, objective), tries))
                 steps = np.concatenate((noise, -noise))
                 tasks = [
-                    (vector + SIGMA * step, one, score_)
+                    (vector + SIGMA * step, instance, score_)
                     for step in steps
-                    for one, score_ in zip(tries, own, strict=True)
+                    for instance, score_ in zip(tries, own, strict=True)
                 ]
                 fitness = (
                     np.array(list(pool.map(rewarded, tasks)))
@@ -254,7 +256,7 @@ def train(
                 raise
     assert best is not None
     return best, judge(
-        best.scorer, [one for part in split for one in part.held_out], objective, base
+        best.scorer, [instance for part in split for instance in part.held_out], objective, base
     )
 
 
@@ -263,14 +265,14 @@ def judge(
 ) -> list[tuple[float, float, float]]:
     """Return scores of the base rule and of the scorer on batches that had no part in learning, and
     the reward."""
-    found = []
+    scores = []
     for instance in held_out:
         plain, learned = (
             base_score(base, objective, instance),
             score(instance, Scoring(scorer), objective),
         )
-        found.append((plain, learned, reward(plain, learned)))
-    return found
+        scores.append((plain, learned, reward(plain, learned)))
+    return scores
 
 
 def _shaped(fitness: Floats) -> Floats:

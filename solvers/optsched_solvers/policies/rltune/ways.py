@@ -133,15 +133,15 @@ def on_nodes(shape: Shape, free: dict[int, list[int]]) -> Way:
 def best_ways(first: list[Way], second: list[Way]) -> list[Way]:
     """Return the best of each tier for fragmentation and for load balance, at most four, without
     repetition."""
-    found: dict[Assignment, Way] = {}
+    best: dict[Assignment, Way] = {}
     for tier in (first, second):
         if tier:
             for way in (
                 min(tier, key=lambda way: (way.shape.effect, way.size)),
                 min(tier, key=lambda way: (way.shape.balance, way.shape.effect, way.size)),
             ):
-                found.setdefault(way.assignment, way)
-    return list(found.values())
+                best.setdefault(way.assignment, way)
+    return list(best.values())
 
 
 ALPHA, BETA, GAMMA = 1.0, 0.3, 0.5
