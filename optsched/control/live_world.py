@@ -34,8 +34,6 @@ class LiveWorld(World):
     the cluster as if it had been done. No job shares GPUs with another.
     """
 
-    knows_run_times = False
-
     def __init__(self, instance: Instance, state: State) -> None:
         self._live = state
         self._taken: dict[str, tuple[int, int]] = {}
