@@ -156,7 +156,7 @@ class Reservations:
 
     def arrived(self, world: World, job_id: str) -> None:
         """Note that a job has come to wait."""
-        self._new.append((job_id, self._backlog_s(world)))
+        self._new.append((job_id, self.backlog_s(world)))
         world.protected.discard(job_id)
 
     def _look_at_new(self, world: World) -> None:
@@ -167,7 +167,7 @@ class Reservations:
                 self._late.add(world, job_id, backlog_s)
         self._new.clear()
 
-    def _backlog_s(self, world: World) -> float:
+    def backlog_s(self, world: World) -> float:
         """Return how long all GPUs together need for the jobs that are here, within `RECOUNT`."""
         jobs = len(world.waiting) + len(world.running)
         if abs(jobs - self._counted) > RECOUNT * self._counted:
