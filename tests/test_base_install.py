@@ -40,10 +40,7 @@ EXTRA = {
 BROUGHT = {"pydantic_core": "pydantic"}
 """Packages that a dependency always brings, in the version that fits it."""
 OPTIONAL = {
-    "learn": {
-        "optsched/estimates/learned.py",
-        "solvers/optsched_solvers/policies/parts/duration_model.py",
-    },
+    "learn": {"optsched/estimates/learned.py", "solvers/optsched_solvers/policies/netaware.py"},
     "ray": {"optsched/study/clusters.py"},
     "dask": {"optsched/study/clusters.py"},
     "testing": {"optsched/testing/executors.py"},

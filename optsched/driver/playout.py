@@ -160,7 +160,8 @@ class _Playout:
             if hold is None:
                 continue
             saved = job_id in self.saving
-            partner = hold.partner if hold.partner in self.holding else None
+            other = self.holding.get(hold.partner or "")
+            partner = hold.partner if other is not None and other.partner == job_id else None
             self.room.give(hold.need, hold.placement, finished=not saved, with_gpus=partner is None)
             if partner is not None:
                 self._leave_alone(partner)

@@ -14,7 +14,7 @@ from optsched.driver.world import World
 from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.model.job import Job
-from optsched.model.profile import Profile
+from optsched.model.profile import Profile, Sharing
 from optsched.objectives import parse
 from optsched.plugins import registry
 from optsched.simulate.run import Simulation, simulate
@@ -143,3 +143,26 @@ def test_optsched_is_no_worse_than_xion_where_saving_is_dear(seed: int) -> None:
         return sum(weight[entry.id] * entry.completion_s for entry in plan.jobs)
 
     assert total_s("optsched") <= 1.02 * total_s("xion")
+
+
+def test_a_pair_of_which_one_moves_is_a_pair_no_more() -> None:
+    """It starts again by itself while its partner still says that it shares."""
+    profile = Profile(sharing=Sharing(duty=0.6))
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n0", gpus=1), Node(name="n1", gpus=1))),
+        jobs=tuple(Job(id=name, duration_s=100.0, profile=profile) for name in ("a", "b", "c")),
+    )
+    world = VirtualWorld(instance)
+    world.advance()
+    option = world.fastest("a")
+    for name, node in (("a", 0), ("c", 1)):
+        world.start(name, option, world.free.layout.alone(node, 1, 0))
+    world.start_sharing("b", option, "a")
+    world.go_on_to(10.0)
+    trial = Trial(world)
+    trial.preempt("c")
+    trial.preempt("b")
+    assert trial.hold("a").partner == "b"
+    trial.start("b", option, world.free.layout.alone(1, 1, 0))
+    ends = Playouts(world, WCT).completions_s(trial)
+    assert np.isfinite(ends).all()

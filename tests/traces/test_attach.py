@@ -27,7 +27,8 @@ from optsched.traces.imported import Format, Imported
 from optsched.traces.profiles.attach import _with_profile, attach
 from optsched.traces.profiles.measured import FAMILIES
 
-MIXED = cluster_of("v100=64,p100=32,t4=32", 8, cpus_per_gpu=6)
+MIXED = cluster_of("v100=64,p100=32,t4=32", 8)
+MIXED = replace(MIXED, nodes=tuple(replace(node, cpus=6 * node.gpus) for node in MIXED.nodes))
 
 
 def job(number: int, **fields: Any) -> Job:

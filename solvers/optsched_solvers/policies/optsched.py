@@ -116,11 +116,15 @@ class Optsched:
             "Under wct the weight of a gang is raised by this times its share of all GPUs of a "
             "type.",
         ] = GANG
+        ahead: Annotated[
+            bool, "Where saving takes long, first steps are played forward before one is taken."
+        ] = True
 
     def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
         self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
         self.budget_s, self.gap, self.moves_s = options.budget_s, options.gap, options.moves_s
+        self.ahead = options.ahead
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         unhurried = self.budget_s >= NO_LIMIT_S and self.solver == "price"
         self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
@@ -163,7 +167,7 @@ class Optsched:
     def _best_step(self, world: World, waiting: list[str]) -> Step:
         """Return the first step that leads furthest, of equals the one that preempts least."""
         pinned = self._kept(world)
-        if not waiting or not self._preemptions_matter(world):
+        if not (self.ahead and waiting and self._preemptions_matter(world)):
             return self._priced(world, waiting, pinned, self.budget_s)
         keeping = pinned | {*world.running}
         steps = []
