@@ -61,7 +61,7 @@ class Refutation:
         return low, high
 
     def ascend(self, known: float) -> Iterator[tuple[float, Floats]]:
-        """Yields the largest value refuted so far and the prices that do it, after each step; ends
+        """Yield the largest value refuted so far and the prices that do it, after each step; ends
         only where no step leads on.
 
         The first prices are those of the worth of each type, from some instant on: the one that

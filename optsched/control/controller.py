@@ -25,7 +25,7 @@ class Controller(Deciding):
     """
 
     def step(self) -> float:
-        """Take one turn. Returns after how many seconds the next one is due if nothing happens
+        """Take one turn. Return after how many seconds the next one is due if nothing happens
         before."""
         self.journal.check_there()
         self._begun_s = time.monotonic()

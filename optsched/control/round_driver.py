@@ -118,8 +118,8 @@ class RoundDriver:
         closed: Collection[str],
         round_s: float,
     ) -> Commands | None:
-        """Have it decide on a checked instance of the present; None where there was nothing to
-        decide.
+        """Have it decide on a checked instance of the present; return None where there was nothing
+        to decide.
 
         Raises PolicyOvertimeError, PolicyError where it commands what cannot be, and whatever the
         policy raises.

@@ -26,8 +26,8 @@ class Channels:
         self._on: dict[int, Loads] = {}
 
     def join(self, index: int, loads: Loads) -> dict[int, None]:
-        """Count the `loads` that a job begins to take. Returns who else is now slowed down more
-        than before, perhaps."""
+        """Count the `loads` that a job begins to take. Return who else is now slowed down more than
+        before, perhaps."""
         if not loads:
             return {}
         self._on[index] = loads
@@ -38,7 +38,7 @@ class Channels:
         return affected
 
     def leave(self, index: int) -> dict[int, None]:
-        """Count no more what a job took. Returns who is now slowed down less, perhaps."""
+        """Count no more what a job took. Return who is now slowed down less, perhaps."""
         loads = self._on.pop(index, None)
         if loads is None:
             return {}

@@ -155,7 +155,7 @@ class Room:
         self._rack_gpus[pool][layout.rack[i]] += more
 
     def seize(self, node: str, gpus: int, cpus: int) -> tuple[int, int]:
-        """Take GPUs and cores of a node as far as they are free; how many it were."""
+        """Take GPUs and cores of a node as far as they are free; return how many there were."""
         i = self.layout.order[node]
         gpus, cpus = min(gpus, self._gpus[i]), max(0, min(cpus, self._cpus[i]))
         self.changes += 1

@@ -183,7 +183,7 @@ class Reservations:
         self, world: World, *, but: Iterable[str] = (), claimed: Iterable[Claimed] = ()
     ) -> bool:
         """Keep the reservation there is, or make one for who is entitled, but for those who have a
-        place already; whether it changed."""
+        place already; return whether it changed."""
         before = self.current
         if before is not None:
             if (

@@ -248,7 +248,7 @@ class JobState:
         return self.believed_s - done_s
 
     def stop(self, now_s: float) -> float:
-        """Preempt: what was not saved is lost. Returns when the GPUs come free, the checkpoint
+        """Preempt: what was not saved is lost. Return when the GPUs come free, the checkpoint
         taken."""
         run = self.run
         assert run is not None

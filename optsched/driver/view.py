@@ -88,7 +88,8 @@ class ClusterView:
         return self._state[job_id].job
 
     def order(self, job_id: str) -> tuple[float, int]:
-        """Sort key of arrival: submission, then the place in the order of `first_come`."""
+        """Return the sort key of arrival: submission, then the place in the order of
+        `first_come`."""
         state = self._state[job_id]
         return state.job.submit_s, state.rank
 

@@ -62,7 +62,7 @@ class Incumbent:
         return yardsticks(self.instance, self.objective, self.any_plan)
 
     def offer(self, plan: object, source: str, *, replay: bool = False) -> str | None:
-        """Verify a plan (`replay`: what happened) and keep it if it is better. Returns why it was
+        """Verify a plan (`replay`: what happened) and keep it if it is better. Return why it was
         rejected, or None."""
         fault = malformed(plan)
         if fault is not None:

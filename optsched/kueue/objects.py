@@ -170,8 +170,8 @@ def read_flavor(given: Mapping[str, Any]) -> Flavor:
 def read_workload(
     given: Mapping[str, Any], local_queues: Mapping[tuple[str, str], str]
 ) -> Workload | None:
-    """Read a Workload; None where it has finished, is not active, or is in no queue. `local_queues`
-    tells the ClusterQueue of each LocalQueue (namespace, name)."""
+    """Read a Workload; return None where it has finished, is not active, or is in no queue.
+    `local_queues` tells the ClusterQueue of each LocalQueue (namespace, name)."""
     metadata, spec, status = given["metadata"], given["spec"], given.get("status") or {}
     conditions = {
         entry["type"]: entry

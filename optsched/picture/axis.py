@@ -45,7 +45,7 @@ class NodeGroup:
         return self.position % every == 0
 
     def text(self, row_px: float, escape: Callable[[str], str]) -> str:
-        """Name, and what the node has where there is room for a second line."""
+        """Return the name, and what the node has where there is room for a second line."""
         name = escape(self.name if len(self.name) <= 16 else self.name[:7] + "…" + self.name[-8:])
         two_lines = self.rows * row_px >= 30 and self.what
         return f"<b>{name}</b><br>{escape(self.what)}" if two_lines else name

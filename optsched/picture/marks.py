@@ -139,7 +139,7 @@ def add_pauses(fig: Any, drawn: Chart, facts: list[JobFacts], unit: TimeUnit) ->
 
 
 def add_steps(fig: Any, drawn: Chart, unit: TimeUnit) -> None:
-    """Queue and GPUs in use, as stacked steps below the Gantt."""
+    """Add the queue and the GPUs in use, as stacked steps below the Gantt."""
     colours = {**QUEUE, **USE}
     for axis, legend, group in (("y2", "legend", drawn.queue), ("y3", "legend2", drawn.use)):
         for series in group:

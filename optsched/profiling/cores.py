@@ -89,7 +89,7 @@ def plateau(measured: Mapping[int, Sequence[float]]) -> CoreSweep:
 
 
 def check_counts(counts: Sequence[int], gpus: int, cores: int) -> None:
-    """Raises InputError for counts above the cores there are."""
+    """Raise InputError for counts above the cores there are."""
     for count in counts:
         needed = count * max(1, gpus)
         if needed > cores:

@@ -25,7 +25,7 @@ class HostSample:
 
 def sample(root: Any, at_s: float) -> tuple[HostSample, int] | None:
     """Look at the tree of `root`, a psutil.Process, and the largest peak that the kernel kept of
-    one process; None when it has ended."""
+    one process; return None when it has ended."""
     import psutil
 
     try:
@@ -49,7 +49,7 @@ def _peak_bytes(pid: int) -> int:
 
 
 def end_group(pid: int) -> None:
-    """SIGKILL to the process group of a command; nothing where none is left."""
+    """Send SIGKILL to the process group of a command; nothing where none is left."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

@@ -81,7 +81,7 @@ def failure(watched: Watched) -> str | None:
 
 
 def raise_if_failed(watched: Watched) -> None:
-    """Raises ProbeError where a command ended badly though nobody had asked it to end."""
+    """Raise ProbeError where a command ended badly though nobody had asked it to end."""
     fault = failure(watched)
     if fault is not None:
         raise ProbeError(fault)

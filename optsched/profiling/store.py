@@ -202,7 +202,7 @@ class Store:
 
 
 def check_name(name: str) -> None:
-    """Raises InputError for what cannot be the name of a profile."""
+    """Raise InputError for what cannot be the name of a profile."""
     if not NAME.fullmatch(name):
         raise InputError(
             f"{name!r} cannot name a profile; use up to 100 letters, digits, dots, dashes and "
@@ -289,7 +289,7 @@ def _with_edit(stored: Stored, path: Path) -> Stored:
 
 
 def _check(stored: Stored, name: str, path: Path) -> None:
-    """Raises InputError for what the shape of the file does not show."""
+    """Raise InputError for what the shape of the file does not show."""
     if stored.name != name:
         raise InputError(f"{path}: name is {stored.name!r}; write {name!r}, as the file is called")
     if not stored.versions:

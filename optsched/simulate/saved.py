@@ -102,7 +102,8 @@ def take_up(path: Path, asked: dict[str, Any]) -> Simulation:
 
 @contextmanager
 def _polite_stop() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C or SIGTERM; a second one has its usual effect."""
+    """Yield an event that is set by the first Ctrl-C or SIGTERM; a second one has its usual
+    effect."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -75,7 +75,8 @@ class VirtualWorld(World):
         self.now_s = time_s
 
     def _happen(self, batch: list[Event]) -> bool:
-        """Let all events of one instant happen; whether any of them still meant something."""
+        """Let all events of one instant happen; return whether any of them still meant
+        something."""
         self.now_s = batch[0][0]
         if len(batch) == 1:
             return self._happens(batch[0])

@@ -49,7 +49,7 @@ class Watch:
         self._empty_since_s: float | None = None
 
     def see(self, cores: int) -> None:
-        """Raises InputError where there were none for `EMPTY_S`."""
+        """Raise InputError where there were none for `EMPTY_S`."""
         now_s = time.monotonic()
         if cores:
             self._empty_since_s = None

@@ -280,7 +280,8 @@ def _stretch(
     whole_s: float,
     worked: list[tuple[float, float]],
 ) -> Iterator[Violation]:
-    """Work done in a stretch, added to `worked` piece by piece; ends at its first violation."""
+    """Check the work done in a stretch, added to `worked` piece by piece; ends at its first
+    violation."""
     start_s, end_s = stretch[0].start_s, stretch[-1].end_s
     from_s, until_s = (
         start_s + overhead_s,

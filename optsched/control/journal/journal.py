@@ -240,8 +240,8 @@ class Journal:
     ) -> Pruned | None:
         """Drop all events of `jobs`, which finished before `jobs_before_s`, what else is out of
         date from before then, and rounds decided before `rounds_before_s` with their events, the
-        last one excepted. Returns the event that says so, written with that, all or none; None
-        where there is nothing to drop.
+        last one excepted. Return the event that says so, written with that, all or none; None where
+        there is nothing to drop.
 
         Of each run of events that were dropped the numbers and the last hash stay, from which the
         next event's follows, and the event has a digest of all of these: so what is left can be

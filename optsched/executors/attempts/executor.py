@@ -154,7 +154,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
             self.hasten(attempt)
 
     def kill(self, key: AttemptKey) -> None:
-        """SIGKILL to all of an attempt; one that was never started never will be. Raises
+        """Send SIGKILL to all of an attempt; one that was never started never will be. Raises
         NoAnswerError."""
         if not KEY.fullmatch(str(key)):
             raise InputError(f"{str(key)!r} is no name of an attempt")

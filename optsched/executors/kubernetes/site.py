@@ -103,7 +103,7 @@ class Site(PluginOptions):
         return max(volumes, key=lambda volume: len(PurePosixPath(volume.mount).parts), default=None)
 
     def check(self, shared: str) -> None:
-        """Raises InputError for what no pod can be made of, or pods that would not have the folder
+        """Raise InputError for what no pod can be made of, or pods that would not have the folder
         `shared`."""
         mounts = [volume.mount for volume in self.volumes]
         twice = next((mount for mount in mounts if mounts.count(mount) > 1), None)

@@ -156,7 +156,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         attempt.signal(LOOK)
 
     def kill(self, key: AttemptKey) -> None:
-        """SIGKILL to all of an attempt, even where that cannot be recorded."""
+        """Send SIGKILL to all of an attempt, even where that cannot be recorded."""
         with self._lock:
             attempt = self._attempts.get(key)
             try:

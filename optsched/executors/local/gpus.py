@@ -133,7 +133,7 @@ def _too_few(wanted: int, listed: Sequence[Gpu], node: Node) -> str:
 
 
 def _check_kinds(real: Sequence[Node], kinds: Mapping[str, str]) -> None:
-    """Raises InputError where nodes of one GPU type would have GPUs of several kinds."""
+    """Raise InputError where nodes of one GPU type would have GPUs of several kinds."""
     of_type: dict[str | None, tuple[str, str]] = {}
     for node in real:
         if node.name in kinds:

@@ -73,7 +73,7 @@ class RaySupervisor(GangSupervisor):
         super().fail_gang()
 
     def clear(self) -> int:
-        """End what the command left behind; how many processes that were."""
+        """End what the command left behind; return how many processes that were."""
         left = super().clear()
         if self.abandoned and self.status == -signal.SIGKILL:
             self.status, self.reason = None, ENDED_BY_RAY

@@ -158,7 +158,7 @@ class SbatchExecutor(SlurmExecutor):
                 raise RefusedError(f"{error} (job {job.target})") from None
 
     def _check_time(self, order: Order, job: HeldJob) -> None:
-        """Raises DeclinedError where Slurm would not start it now: for a limit, or as its time
+        """Raise DeclinedError where Slurm would not start it now: for a limit, or as its time
         reaches into a reservation."""
         why = self._declines(job)
         if why is not None:

@@ -47,7 +47,7 @@ def _heartbeat(slurm: Site) -> Path:
 
 
 def _check_config(config: Mapping[str, str], slurm: Site) -> None:
-    """Raises InputError where Slurm certainly holds no jobs, or does not check the names that jobs
+    """Raise InputError where Slurm certainly holds no jobs, or does not check the names that jobs
     weigh by."""
     if "lua" not in config.get("JobSubmitPlugins", "lua").split(","):
         raise InputError(

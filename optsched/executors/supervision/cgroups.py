@@ -158,7 +158,7 @@ class Groups:
         return list(pids)
 
     def kill(self) -> None:
-        """SIGKILL to all processes of the group at once, where the kernel can."""
+        """Send SIGKILL to all processes of the group at once, where the kernel can."""
         if "kill" in self.folders:
             with suppress(OSError):  # before Linux 5.14, or the group is gone
                 _write(f"{self.folders['kill']}/cgroup.kill", "1")

@@ -30,7 +30,7 @@ class Watch:
         self.due_s = time.monotonic() + self._every_s
 
     def look(self, root: int) -> bool:
-        """Sample the descendants of `root`; whether they hold more than the limit."""
+        """Sample the descendants of `root`; return whether they hold more than the limit."""
         began_s = time.monotonic()
         pids = processes.descendants(root)
         if processes.resident_bytes(pids) > self.peak_bytes:

@@ -217,7 +217,7 @@ class Supervisor:
                 processes.send(tuple(record["shim"]), told)
 
     def clear(self) -> int:
-        """End what the command left behind; how many processes that were."""
+        """End what the command left behind; return how many processes that were."""
         end_s = time.monotonic()
         count, told = 0, False
         while self.reap():

@@ -140,7 +140,7 @@ def _axis(axis: Any, scale: Any, limit: Any, what: Axis) -> None:
 def _mark(
     figure: Any, ax: Any, mark: Mark, position: dict[str, int], left: list[float]
 ) -> list[float]:
-    """Draw it; the ends of the bars so far."""
+    """Draw it; return the ends of the bars so far."""
     match mark:
         case Line():
             ax.plot(

@@ -104,7 +104,8 @@ def _measured(path: Path) -> dict[str, Measured]:
 
 
 def _entry(entry: dict[str, Any]) -> Measured:
-    """Raises one of the errors that `_measured` words where the entry is not as it should be."""
+    """Return what an entry says. Raises one of the errors that `_measured` words where the entry is
+    not as it should be."""
     rates = [[float(rate) for rate in row] for row in entry["tput"]]
     seconds, spread = float(entry["iter_time"]), float(entry["placement_penalty"])
     columns = MEMORY_GB[-len(rates[0]) :]

@@ -33,7 +33,8 @@ class Budget:
         return max(0.0, left_s)
 
     def fraction_left(self) -> float:
-        """Share of the budget left, counted in work where the result must be reproducible."""
+        """Return the share of the budget left, counted in work where the result must be
+        reproducible."""
         if self.work is not None:
             return max(0.0, self.work / (WORK_PER_SECOND * self.limit_s))
         return self.left_s() / self.limit_s

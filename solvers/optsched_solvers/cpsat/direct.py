@@ -63,7 +63,7 @@ def solve_whole(
     constrain: Constrain | None = None,
     hint: Schedule | None = None,
 ) -> bool:
-    """Minimise every level in turn; returns whether all were proved in the model.
+    """Minimise every level in turn; return whether all were proved in the model.
 
     `hint` is a schedule to start from. Model times are rounded down, so its bound holds for the
     true problem; each solution is put on real nodes in exact time by serial schedule generation.

@@ -54,8 +54,8 @@ class Search:
         self._bounds: dict[int, float] = {}
 
     def over(self, model: Model) -> bool:
-        """Report a plan and a bound for each level over one grid; whether a finer grid would be of
-        no use."""
+        """Report a plan and a bound for each level over one grid; return whether a finer grid would
+        be of no use."""
         instance = self.request.instance
         proved = True
         for number, level in enumerate(self.request.objective.levels):

@@ -56,7 +56,7 @@ class VirtualMachine:
         return self._now_s + self._left[0][0] if self._left else math.inf
 
     def first(self) -> str | None:
-        """Take the job with the least left off the machine; None where it is idle."""
+        """Take the job with the least left off the machine; return None where it is idle."""
         return heappop(self._left)[2] if self._left else None
 
 

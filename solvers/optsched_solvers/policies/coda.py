@@ -293,7 +293,7 @@ class Coda:
 
     def _relieve(self, world: World, gangs: list[str]) -> bool:
         """Preempt CPU-only jobs beside the GPU jobs that have just started, the last started first,
-        until the memory bandwidth is enough; whether there were any."""
+        until the memory bandwidth is enough; return whether there were any."""
         nodes = dict.fromkeys(
             slot.node
             for job_id in gangs

@@ -63,7 +63,7 @@ class Crossover(PairPolicy):
                 pass
 
     def _pair(self, world: World, gpus: int) -> bool:
-        """Start the best pairs among the first jobs; whether there were any."""
+        """Start the best pairs among the first jobs; return whether there were any."""
         partners = [
             (name, iteration)
             for name in self._singles.of(gpus)

@@ -195,8 +195,8 @@ class Dally:
         return self._timers.patience(world.service_gpus(job_id))
 
     def _unclaimed(self, world: World) -> Room | None:
-        """Start those whose claimed place is free; what is free besides the claims of others, None
-        without any."""
+        """Start those whose claimed place is free; return what is free besides the claims of
+        others, None without any."""
         for job_id, fit in list(self._claims.items()):
             if is_free(world, job_id, fit):
                 del self._claims[job_id]
@@ -219,7 +219,7 @@ class Dally:
 
     def _move_the_most_hurt(self, world: World) -> bool:
         """Preempt the running job that its place hurts most and that a narrower one pays for, with
-        those in its way; whether there is one."""
+        those in its way; return whether there is one."""
         hurt = []
         for job_id in list(self._spread):
             if job_id not in world.running:

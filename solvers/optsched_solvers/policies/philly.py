@@ -248,8 +248,8 @@ class Philly:
             self._serve(world, borrow=False)
 
     def _reclaim(self, world: World) -> bool:
-        """Preempt borrowers for the first job within its quota for which that makes room; whether
-        there was one."""
+        """Preempt borrowers for the first job within its quota for which that makes room; return
+        whether there was one."""
         quotas = _quotas(world)
         over = {
             name: self._held[name] - quota

@@ -198,7 +198,7 @@ class _Moment:
         self.recheck_s = math.inf
 
     def decide(self) -> bool:
-        """Serve all jobs, then preempt and start; whether anybody was preempted."""
+        """Serve all jobs, then preempt and start; return whether anybody was preempted."""
         world = self._world
         for i, job_id in enumerate(self._order):
             if job_id in self._evicted:
@@ -242,7 +242,7 @@ class _Moment:
 
     def _give_anew(self, *, staying: str | None = None, emptiest: Emptiest | None = None) -> bool:
         """Place all over again those who were given a place, after letting the evicted job
-        `staying` have its own back; whether that could be done, else nothing changes."""
+        `staying` have its own back; return whether that could be done, else nothing changes."""
         before, self._given = self._given, {}
         self._change_room(before, give_back=True)
         back = staying is not None and self._is_left(staying)

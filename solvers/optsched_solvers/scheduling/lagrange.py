@@ -161,7 +161,7 @@ class PriceBound:
         return cell, np.maximum(at_s - self.grid_s[cell], 0.0)
 
     def _hold_rows(self) -> None:
-        """Price of the checkpoint that every alternative but to continue pays first."""
+        """Price the checkpoint that every alternative but to continue pays first."""
         self._hold: list[tuple[Ints, int, float, float]] = []
         for activity in self.problem.activities:
             if activity.hold is None or not activity.hold.mode.gpus or activity.hold.seconds <= 0:

@@ -162,7 +162,7 @@ a workload."""
 
 
 def totals(model: Model, instance: Instance) -> list[tuple[str, float, float]]:
-    """Name, published value and value of the generated workload."""
+    """Return name, published value and value of the generated workload."""
     return [
         (TOTALS[key][0], value, TOTALS[key][1](instance, model))
         for key, value in model.published.items()

@@ -58,7 +58,7 @@ class Allocation(NamedTuple):
     fraction: Floats
 
     def throughput(self, program: Program) -> Floats:
-        """Work per second of each job."""
+        """Return the work per second of each job."""
         throughput: Floats = (program.rate * self.share).sum(axis=1)
         if program.pairs is not None:
             own, other = (

@@ -122,7 +122,8 @@ def fits_memory(world: World, job_id: str, partner: str) -> bool:
 
 
 def duty(world: World, job_id: str) -> float | None:
-    """Share of a step in which the job keeps its GPUs busy; None where it was not measured."""
+    """Return the share of a step in which the job keeps its GPUs busy; None where it was not
+    measured."""
     sharing = world.job(job_id).profile.sharing
     return None if sharing is None else sharing.duty
 

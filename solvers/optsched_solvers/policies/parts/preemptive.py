@@ -213,8 +213,8 @@ class Moment:
         return self._room
 
     def evict_for(self, entry: Entry) -> bool:
-        """Preempt what must give way for the job to fit, now or once it is saved; whether that can
-        be done."""
+        """Preempt what must give way for the job to fit, now or once it is saved; return whether
+        that can be done."""
         key, job_id = entry
         world = self.world
         if self._nobody_gives_way or (

@@ -53,7 +53,7 @@ class RunningOrder:
         heappush(self._heap, (_reversed(key), job_id))
 
     def apply_rises(self, world: World) -> bool:
-        """Look again at the jobs whose rank has risen by now; whether there were any."""
+        """Look again at the jobs whose rank has risen by now; return whether there were any."""
         risen = False
         while self._rises and self._rises[0][0] <= world.now_s:
             rise_s, job_id = heappop(self._rises)

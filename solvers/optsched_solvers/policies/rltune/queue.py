@@ -155,7 +155,7 @@ class PickedFirst:
         return [job_id for key, job_id in self._gangs[:VISIBLE_JOBS] if key[0] == highest]
 
     def _start(self, world: World, moment: Moment, visible: list[str]) -> bool:
-        """Start the job that was picked; whether it has a place."""
+        """Start the job that was picked; return whether it has a place."""
         picked = self._picked
         assert picked is not None
         following = visible[1] if len(visible) > 1 else visible[0]
