@@ -3,17 +3,19 @@
     python -m benchmarks.preemption_cost [--case NAME ...] [--seeds 8] [--beliefs noisy:0.5]
 
 Each case draws a hundred and twenty jobs for GPUs of one type and asks the same seconds of saving
-and of restoring of every job. The table has the mean JCT of each policy over the seeds and how far
-`optsched` is from the best of the others, with the 95 % interval of the paired difference.
+and of restoring of every job. Each line has the mean JCT of each policy over the seeds and how far
+`optsched` is behind the best of the others, with half of the 95 % interval of that difference.
 """
 
 import argparse
+import json
 import math
 import random
 import statistics
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from optsched import simulate
 from optsched.model.cluster import Cluster, Node
@@ -119,45 +121,44 @@ def rows(
                 )
 
 
+def row(case: str, cost_s: float, jct_s: dict[str, list[float]]) -> dict[str, Any]:
+    """Return the means of one case and how far `optsched` is from the best of the others."""
+    means = {policy: statistics.fmean(values) for policy, values in jct_s.items()}
+    best = min((policy for policy in jct_s if policy != "optsched"), key=means.__getitem__)
+    behind = [own - other for own, other in zip(jct_s["optsched"], jct_s[best], strict=True)]
+    half = math.nan
+    if len(behind) > 1:
+        half = T_95.get(len(behind), 2.0) * statistics.stdev(behind) / math.sqrt(len(behind))
+    return {
+        "case": case,
+        "cost_s": cost_s,
+        **{f"{policy}_s": round(mean) for policy, mean in means.items()},
+        "best": best,
+        "behind": round(means["optsched"] / means[best] - 1.0, 4),
+        "interval": round(half / means[best], 4),
+    }
+
+
 def main() -> None:
-    """Print one row for each case and cost."""
+    """Print a JSON object for each case and cost."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--case", action="append", choices=CASES)
     parser.add_argument("--cost", action="append", type=float, help="seconds of saving")
-    parser.add_argument("--policy", action="append", help="a rival; those of the issue if left out")
+    parser.add_argument("--policy", action="append", help="a rival; four rules if left out")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--beliefs", default="oracle")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--beliefs", default="oracle", help="as --estimates of simulate")
+    parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args()
-    rivals = args.policy or list(RIVALS)
-    print("| case | save, s |", " | ".join([*rivals, "optsched", "against the best |"]))
-    print("|---" * (len(rivals) + 4) + "|")
-    seeds = range(args.first_seed, args.first_seed + args.seeds)
-    for case, cost_s, by_policy in rows(
+    for case, cost_s, jct_s in rows(
         args.case or list(CASES),
         args.cost or list(COSTS_S),
-        [*rivals, "optsched"],
-        seeds,
+        [*(args.policy or RIVALS), "optsched"],
+        range(args.first_seed, args.first_seed + args.seeds),
         args.beliefs,
-        args.jobs,
+        args.processes,
     ):
-        own = by_policy["optsched"]
-        best = min(rivals, key=lambda policy: statistics.fmean(by_policy[policy]))
-        base = statistics.fmean(by_policy[best])
-        lead = [mine - other for mine, other in zip(own, by_policy[best], strict=True)]
-        spread = (
-            T_95.get(len(seeds), 2.0) * statistics.stdev(lead) / math.sqrt(len(lead))
-            if len(lead) > 1
-            else math.nan
-        )
-        means = [f"{statistics.fmean(values):.0f}" for values in by_policy.values()]
-        print(
-            f"| {case} | {cost_s:g} |",
-            " | ".join(means),
-            f"| {statistics.fmean(lead) / base:+.2%} +- {spread / base:.2%} ({best}) |",
-            flush=True,
-        )
+        print(json.dumps(row(case, cost_s, jct_s)), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from ..driver.world import World
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
 from ..physics import TIME_TOLERANCE_S
-from ..physics.modes import Option
 from .journal.events import Claim
 from .journal.state import Attempt, LiveJob, State
 
@@ -33,6 +32,8 @@ class LiveWorld(World):
     What a policy commands is `started` and `stopped` until the next `follow`; meanwhile it sees
     the cluster as if it had been done. No job shares GPUs with another.
     """
+
+    shares_gpus = False
 
     def __init__(self, instance: Instance, state: State) -> None:
         self._live = state
@@ -94,11 +95,6 @@ class LiveWorld(World):
         super().preempt(job_id)
         self.started.pop(job_id, None)
         self.stopped.add(job_id)
-
-    def _why_not_share(
-        self, job_id: str, option: Option, partner_id: str, heedless: bool
-    ) -> str | None:
-        return "jobs do not share GPUs on live nodes"
 
     def _begin(
         self,

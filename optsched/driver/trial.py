@@ -23,7 +23,7 @@ class Trial(World):
 
     def __init__(self, world: World, pinned: Collection[str] = ()) -> None:
         self.__dict__.update(world.__dict__)
-        self.origin = world
+        self.origin, self.shares_gpus = world, world.shares_gpus
         self.pinned = pinned
         self.waiting, self.running = dict(world.waiting), dict(world.running)
         self.saving, self.free = dict(world.saving), world.free.copy()
@@ -70,13 +70,6 @@ class Trial(World):
         self._commands.append(
             lambda world: world.start_sharing(job_id, option, partner_id, heedless=heedless)
         )
-
-    def _why_not_share(
-        self, job_id: str, option: Option, partner_id: str, heedless: bool
-    ) -> str | None:
-        if job_id not in self.waiting or partner_id not in self.running:
-            return "one of them has gone"
-        return self.origin._why_not_share(job_id, option, partner_id, heedless)
 
     def preempt(self, job_id: str) -> None:
         if not self.may_preempt(job_id):

@@ -46,6 +46,8 @@ class ClusterView:
     policy tries things in copies of it.
     """
 
+    shares_gpus: bool = True
+
     def __init__(self, instance: Instance, estimates: Estimates | None = None) -> None:
         self.instance = instance
         self.estimates = estimates
@@ -316,6 +318,8 @@ class ClusterView:
     def _why_not_share(
         self, job_id: str, option: Option, partner_id: str, heedless: bool
     ) -> str | None:
+        if not self.shares_gpus:
+            return "jobs do not share GPUs on live nodes"
         if job_id not in self.waiting:
             return "it does not wait"
         if partner_id not in self.running:

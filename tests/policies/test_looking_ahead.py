@@ -166,3 +166,23 @@ def test_a_pair_of_which_one_moves_is_a_pair_no_more() -> None:
     trial.start("b", option, world.free.layout.alone(1, 1, 0))
     ends = Playouts(world, WCT).completions_s(trial)
     assert np.isfinite(ends).all()
+
+
+def test_what_a_trial_has_started_leaves_less_room_beside_others() -> None:
+    profile = Profile(sharing=Sharing(duty=0.5), cpus_per_gpu={2: 1.0})
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n0", gpus=2, cpus=5),)),
+        jobs=tuple(Job(id=name, duration_s=100.0, profile=profile) for name in ("a", "b", "c")),
+    )
+    world = VirtualWorld(instance)
+    world.advance()
+    option = world.fastest("a")
+    place = world.free.layout.alone(0, 1, 2)
+    world.start("a", option, place)
+    world.go_on_to(10.0)
+    trial = Trial(world)
+    assert trial.may_share("b", option, "a")
+    trial.start("c", option, place)
+    assert world.may_share("b", option, "a") and not trial.may_share("b", option, "a")
+    with pytest.raises(PolicyError, match="not enough room"):
+        trial.start_sharing("b", option, "a")
