@@ -58,7 +58,7 @@ class Trial(World):
         self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False
     ) -> None:
         reason = self._why_not_share(job_id, option, partner_id, heedless)
-        if reason is not None or partner_id in self._holds:
+        if reason is not None:
             raise PolicyError(f"job {job_id} cannot start beside {partner_id}: {reason}")
         partner = self.hold(partner_id)
         need, placement = self.need(job_id, option), sharing_placement(option, partner.placement)
@@ -71,6 +71,13 @@ class Trial(World):
             lambda world: world.start_sharing(job_id, option, partner_id, heedless=heedless)
         )
 
+    def _why_not_share(
+        self, job_id: str, option: Option, partner_id: str, heedless: bool
+    ) -> str | None:
+        if partner_id in self._holds:
+            return f"{partner_id} has only just started, or shares its GPUs already"
+        return super()._why_not_share(job_id, option, partner_id, heedless)
+
     def preempt(self, job_id: str) -> None:
         if not self.may_preempt(job_id):
             raise PolicyError(f"job {job_id} may not be preempted at {self.now_s:g} s")
@@ -81,8 +88,9 @@ class Trial(World):
             self.saving[job_id] = job
             return
         hold = self.hold(job_id)
-        alone = hold.partner is None or hold.partner in self.victims
-        self.free.give(hold.need, hold.placement, finished=False, with_gpus=alone)
+        stays = hold.partner in self.running or hold.partner in self.saving
+        shares = stays and hold.partner not in self.started
+        self.free.give(hold.need, hold.placement, finished=False, with_gpus=not shares)
         self.waiting[job_id] = job
         self._arrived.append(job_id)
         self._released.append(job_id)

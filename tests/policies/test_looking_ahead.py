@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optsched.driver import playout
 from optsched.driver.playout import Playouts
 from optsched.driver.trial import Trial
 from optsched.driver.view import PolicyError
@@ -186,3 +187,41 @@ def test_what_a_trial_has_started_leaves_less_room_beside_others() -> None:
     assert world.may_share("b", option, "a") and not trial.may_share("b", option, "a")
     with pytest.raises(PolicyError, match="not enough room"):
         trial.start_sharing("b", option, "a")
+
+
+def test_gpus_of_a_pair_are_free_when_both_have_left() -> None:
+    """One saves while the other, which has nothing to save, is gone at once."""
+    sharing = Sharing(duty=0.5)
+    slow, quick = Profile(sharing=sharing, checkpoint_s=60.0), Profile(sharing=sharing)
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
+        jobs=(
+            Job(id="slow", duration_s=100.0, profile=slow),
+            Job(id="quick", duration_s=100.0, profile=quick),
+        ),
+    )
+    world = VirtualWorld(instance)
+    world.advance()
+    world.start("slow", world.fastest("slow"), world.free.layout.alone(0, 1, 0))
+    world.start_sharing("quick", world.fastest("quick"), "slow")
+    world.go_on_to(10.0)
+    trial = Trial(world)
+    trial.preempt("slow")
+    trial.preempt("quick")
+    assert trial.free.gpus_on("n0") == 0
+    trial.carry_out()
+    assert world.free.gpus_on("n0") == 0
+    assert np.isfinite(Playouts(world, WCT).completions_s(Trial(world))).all()
+
+
+def test_beyond_many_starts_the_rest_is_costed_as_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing completes before its own run time, and the GPU time of all is there by the end."""
+    monkeypatch.setattr(playout, "MOST_STARTS", 5)
+    instance = drawn(3, 30.0, jobs=40)
+    world = VirtualWorld(instance)
+    world.advance()
+    ends = Playouts(world, WCT).completions_s(Trial(world))
+    runs = [world.fastest_finish_s(job) for job in world.waiting]
+    assert (ends >= np.array(runs) - 1e-6).all()
+    work = sum(run * world.service_gpus(job) for run, job in zip(runs, world.waiting, strict=True))
+    assert work / 16 <= ends.max() <= work / 16 + 2 * max(runs)

@@ -7,8 +7,6 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from optsched.driver.demand import Demand
-from optsched.driver.outlook import Outlook
 from optsched.driver.playout import Playouts
 from optsched.driver.reservation import Claimed, Reservations
 from optsched.driver.snapshot import Snapshot, snapshot
@@ -25,7 +23,8 @@ from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
 from .parts.gang_weights import GANG, GangWeights
-from .xion import Xion
+from .parts.starting import start_each
+from .xion import first_step
 
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
@@ -34,8 +33,6 @@ CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
-
-
 NEARLY_FREE = 0.01
 """Where saving and restoring take less than this share of what jobs have left, preemptions are
 decided by price alone."""
@@ -178,16 +175,16 @@ class Optsched:
             steps.append(self._priced(world, waiting, pinned, self.budget_s / 2))
         if not steps or steps[0].trial.victims:
             steps.insert(0, self._priced(world, waiting, keeping, self.budget_s / 4))
-        xion = self._xion(world, pinned)
-        if xion.trial.victims:
-            steps.append(xion)
+        xion = first_step(world, pinned, self.reservations)
+        if xion.victims:
+            steps.append(Step(xion, None))
         if len(steps) == 1:
             return steps[0]
         playouts = Playouts(world, self.objective)
         costs = [playouts.cost(step.trial) for step in steps]
         if self.objective.is_linear:
             costs = [
-                (cost[0] + self._charge(world, step.trial, xion.trial), *cost[1:])
+                (cost[0] + self._charge(world, step.trial, xion), *cost[1:])
                 for step, cost in zip(steps, costs, strict=True)
             ]
         return min(zip(costs, steps, strict=True), key=lambda pair: pair[0])[1]
@@ -262,66 +259,22 @@ class Optsched:
         self._carry_out(trial, posed, solution)
         return Step(trial, (replace(now, instance=posed, pinned=pinned), solution))
 
-    def _xion(self, world: World, pinned: set[str]) -> Step:
-        """Return what Xion would do now beside what is claimed, and claim what its victims leave
-        for the shortest."""
-        trial = Trial(world, pinned)
-        seized = [
-            (slot.node, *trial.free.seize(slot.node, slot.gpus, slot.cpus))
-            for _, placement in world.claims.values()
-            for slot in placement
-        ]
-        claiming = {
-            job_id: trial.waiting.pop(job_id) for job_id in world.claims if job_id in trial.waiting
-        }
-        trial.take_arrived()
-        if world.claims:  # what is being saved is theirs
-            trial.saving.clear()
-        rule = Xion()
-        rule.reservations = self.reservations
-        rule.put_in_order(trial, trial.waiting)
-        rule.decide(trial)
-        if trial.victims:
-            self._claim_what_they_leave(trial)
-        for taken in seized:
-            trial.free.let_go(*taken)
-        trial.waiting |= claiming
-        trial.saving = world.saving | trial.saving
-        return Step(trial, None)
-
-    def _claim_what_they_leave(self, trial: Trial) -> None:
-        outlook = Outlook(trial, [job_id for job_id in trial.victims if job_id in trial.saving])
-        full: set[Demand] = set()
-        for job_id in sorted(
-            trial.waiting, key=lambda job: (trial.fastest_finish_s(job), trial.order(job))
-        ):
-            demand = trial.demand(job_id)
-            fit = None if demand in full else trial.fit(job_id, outlook.room)
-            if fit is None:
-                full.add(demand)
-                continue
-            outlook.room.take(trial.need(job_id, fit[0]), fit[1])
-            trial.claim(job_id, *fit)
-
     def _fill(self, world: World, waiting: list[str]) -> None:
         """Start whatever fits beside what is claimed and reserved, the most weight per GPU and
         second first."""
         room = world.free.copy()
         for node in {slot.node for _, placement in world.claims.values() for slot in placement}:
             room.lose(node)
-        full: set[Demand] = set()
-        for job_id in sorted(
-            waiting, key=lambda name: (-self._density(world, name), world.order(name))
-        ):
-            demand = world.demand(job_id)
-            if demand in full:
-                continue
+
+        def start(job_id: str) -> bool:
             fit = self.reservations.fit(world, job_id, room)
-            if fit is None:
-                full.add(demand)
-                continue
-            room.take(world.need(job_id, fit[0]), fit[1])
-            self._start(world, job_id, *fit)
+            if fit is not None:
+                room.take(world.need(job_id, fit[0]), fit[1])
+                self._start(world, job_id, *fit)
+            return fit is not None
+
+        order = sorted(waiting, key=lambda name: (-self._density(world, name), world.order(name)))
+        start_each(world, order, start)
 
     def _kept(self, world: World) -> set[str]:
         """Return the running jobs that may not be preempted now, or must not be."""

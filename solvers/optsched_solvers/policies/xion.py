@@ -1,10 +1,13 @@
 """Xion: preempt only where it pays."""
 
 import math
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
+from optsched.driver.reservation import Reservations
+from optsched.driver.trial import Trial
 from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
@@ -12,6 +15,7 @@ from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, 
 from .parts.configuration_choice import solved
 from .parts.demand_queue import Entry, arrival_key
 from .parts.preemptive import Moment, Preemptive, gives_way
+from .parts.starting import start_each
 from .srtf import Srtf
 
 EFFORT = 0.5
@@ -348,4 +352,49 @@ def _victim(world: World, job_id: str) -> Victim:
         hold_to_save_s(job),
         setup_s(job, ran_before=True) + lost_s(job, unsaved_s(entry, world.now_s)),
         True,
+    )
+
+
+def first_step(world: World, pinned: Collection[str], reservations: Reservations) -> Trial:
+    """Return what Xion would do now beside what is claimed and reserved, if `pinned` go on; the
+    shortest jobs claim what its victims leave."""
+    trial = Trial(world, pinned)
+    seized = [
+        (slot.node, *trial.free.seize(slot.node, slot.gpus, slot.cpus))
+        for _, placement in world.claims.values()
+        for slot in placement
+    ]
+    claiming = {
+        job_id: trial.waiting.pop(job_id) for job_id in world.claims if job_id in trial.waiting
+    }
+    trial.take_arrived()
+    if world.claims:  # what is being saved is theirs
+        trial.saving.clear()
+    rule = Xion()
+    rule.reservations = reservations
+    rule.put_in_order(trial, trial.waiting)
+    rule.decide(trial)
+    if trial.victims:
+        _claim_what_they_leave(trial)
+    for taken in seized:
+        trial.free.let_go(*taken)
+    trial.waiting |= claiming
+    trial.saving = world.saving | trial.saving
+    return trial
+
+
+def _claim_what_they_leave(trial: Trial) -> None:
+    room = Outlook(trial, [job_id for job_id in trial.victims if job_id in trial.saving]).room
+
+    def claim(job_id: str) -> bool:
+        fit = trial.fit(job_id, room)
+        if fit is not None:
+            room.take(trial.need(job_id, fit[0]), fit[1])
+            trial.claim(job_id, *fit)
+        return fit is not None
+
+    start_each(
+        trial,
+        sorted(trial.waiting, key=lambda job: (trial.fastest_finish_s(job), trial.order(job))),
+        claim,
     )
