@@ -118,16 +118,16 @@ def _beside_excess(instance: Instance, claims: list[Claim]) -> list[Claim]:
     """Return the claims that draw on no quota, resource or uplink of which more is held than there
     is: the checker tells only who was the first to go beyond it."""
     cluster, table = instance.cluster, catalogue_of(instance).capacity
-    limit: dict[int | str, float] = {**cluster.rack_uplink_gbps}
+    limit: dict[object, float] = dict(cluster.rack_uplink_gbps.items())
     limit |= {number: row.capacity for number, row in enumerate(table.rows)}
 
-    def drawn(holder: Running | Claim) -> dict[int | str, float]:
+    def drawn(holder: Running | Claim) -> dict[object, float]:
         job, mode = instance.job[holder.job], holder.mode
         resources = held_resources(cluster, job, mode, mode.gpu_type)
         demand = table.together(job, replace(mode, resources=resources))
-        return {**dict(demand), **uplinks(cluster, job, holder.placement)}
+        return dict([*demand, *uplinks(cluster, job, holder.placement).items()])
 
-    held: Counter[int | str] = Counter()
+    held: Counter[object] = Counter()
     for entry in instance.running:
         held.update(drawn(entry))
     full = {row for row in held if held[row] > limit[row] * (1 + TOLERANCE)}

@@ -89,8 +89,8 @@ class RoomNow:
         room = self._room.copy()
         if demand.fit(room) is not None:
             return 0.0
-        for at_s, *freed in self._coming:
-            room.let_go(*freed)
+        for at_s, node, gpus, cpus in self._coming:
+            room.let_go(node, gpus, cpus)
             if at_s < inf and demand.fit(room) is not None:
                 return at_s
         return None
