@@ -3,10 +3,11 @@ rounds."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..driver.blocked import amounts
 from ..executors.base import AttemptKey, NodeStatus, Progress
+from ..frozen import record
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode
@@ -22,7 +23,7 @@ TOLERANCE = 1e-6
 """Share of a capacity by which it may be exceeded: the rounding of sums."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launchable:
     """A claim that can be started, and the rate at which it will run."""
 

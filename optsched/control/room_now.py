@@ -1,15 +1,15 @@
 """What is free on the live nodes now, and what comes free by itself when."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ..frozen import record
 from ..model.cluster import Node
 from ..physics.modes import Option
 from .present import as_running
 from .what_if.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Free:
     """GPUs of some kinds: `total` are free, on `nodes` nodes, at most `most` on one; `there` are so
     many."""

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..files.faults import REMAINING_TOLERANCE
+from ..frozen import record
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, first_come
@@ -13,7 +14,7 @@ from .view import PolicyError
 from .world import World
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """The present, and what is not there to be given away.
 

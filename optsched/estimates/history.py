@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..frozen import frozen
 from ..model.job import Job, gang
 from .commands import similar
 from .unknown import FIRST_GUESS_S
@@ -20,7 +21,7 @@ Group = tuple[str | int | None, ...]
 """Jobs that are taken to be alike."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Likeness:
     """By what jobs are told to be alike: who runs what on how many GPUs, and on what the belief
     before is based ("stated": what its user says it takes; "limit": when it is ended; None: nothing

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from ..errors import OptschedError
+from ..frozen import frozen
 from ..model.cluster import Node
 from ..model.instance import Placement
 from ..model.job import Job
@@ -41,7 +42,7 @@ class AttemptKey:
         return None if match is None else cls(match.group(1), int(match.group(2)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Order:
     """What is to be started: one command on each node of `placement`, all or none.
 
@@ -88,7 +89,7 @@ class AttemptState(StrEnum):
     UNREACHABLE = "unreachable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Progress:
     """What a command reports of itself, in Unix time and seconds.
 
@@ -140,7 +141,7 @@ MOST_REPORTED: dict[str, float] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Observation:
     """What is seen of an attempt: times are Unix times, None where not yet or unknown.
 
@@ -165,7 +166,7 @@ class Observation:
     retry_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodeStatus:
     """A node as the executor finds it: `usable` unless it is down, drained or reserved, for the
     reason given. `whole` is set where `node` is less than what there is, because the manager has
@@ -184,7 +185,7 @@ class NodeStatus:
         return self.whole or self.node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """What a user asked a cluster manager for: a `job` with its demands, whose id is the name it
     has there.
@@ -210,7 +211,7 @@ class Request:
     faults: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Arrival:
     """A job that a user gave to the cluster manager itself, which keeps it for a controller to
     start.

@@ -6,10 +6,10 @@ of which what all jobs use over the whole plan adds up. The verifiers do not rea
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from ..frozen import record
 from ..model.cluster import Cluster, Node, Tenant, gpu_caps, quota_pool
 from ..model.instance import Placement
 from ..model.job import Job, Mode
@@ -23,7 +23,7 @@ Demand = list[tuple[int, float]]
 """(row, amount), each row at most once for each node."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One capacity. `of` is its node, tenant, resource or budget; a quota of None is that of
     all tenants together."""
@@ -191,7 +191,7 @@ it are counted twice, as what others must not meet and as what others need: of t
 one will be, the one has the more of the first, the other the less of the second."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ties:
     """The ties of a job to others that hold something in the same node or rack: their traffic on
     the uplinks over which it would send `gbps`, and labels."""

@@ -1,14 +1,14 @@
 """How long jobs will be, from those that have ended."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ..duration import human
 from ..estimates.history import Ended, Likeness
 from ..estimates.unknown import FIRST_GUESS_S
+from ..frozen import frozen, record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Past:
     """A job that has completed: who ran what on how many GPUs, `work_s`, the seconds it took at
     rate 1, and `prior_s`, what was said or assumed of that beforehand (`basis` as in
@@ -22,7 +22,7 @@ class Past:
     basis: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkEstimate:
     """Reference work in seconds, and what it was taken from, in words; `jobs` is how many ended
     jobs are behind it."""

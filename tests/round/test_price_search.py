@@ -10,6 +10,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import optsched_solvers.price.dual as dual
+from benchmarks.families import with_quotas, with_sharing
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.objectives import parse
 from optsched.round.build import build
@@ -26,7 +27,6 @@ from optsched_solvers.price import SOLVER
 from optsched_solvers.price.guests import with_guest_rows
 from tests.oracles.round_brute_force import best_round, combinations_of
 
-from .large_rounds import with_quotas, with_sharing
 from .random_rounds import rounds
 from .settings import PATIENT
 from .test_solvers_agree import at_least, model_of
