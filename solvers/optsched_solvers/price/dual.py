@@ -106,18 +106,28 @@ def optimise(
     never there: the rest is a linear program over the few options that matter then.
     """
     prices = first_prices(model) if start is None else start
-    if len(model.rows.limits) <= MANY_ROWS:
-        yield from _cutting_planes(model, prices, left_s, tolerances, floor)
-    elif len(model.jobs) > MANY_JOBS:
+    few = len(model.rows.limits) <= MANY_ROWS
+    yield from (_cutting_planes if few else _steps)(model, prices, left_s, tolerances, floor)
+
+
+def _steps(
+    model: RoundModel,
+    prices: Floats,
+    left_s: Callable[[], float],
+    tolerances: Sequence[float],
+    floor: float,
+) -> Iterator[Prices]:
+    """Take steps along averaged slopes as long as they gain much, then generate columns."""
+    if len(model.jobs) > MANY_JOBS:
         yield from _volume(model, prices, left_s, tolerances, floor)
-    else:
-        rough = next(_volume(model, prices, left_s, tolerances, floor))
-        yield rough
-        size = stake(model, rough.bound, floor)
-        unit, within = size / len(model.jobs), tolerances[-1] * size
-        best, bound, weights, priced = by_columns(model, rough.prices, unit, within, left_s)
-        weights = rough.weights if weights is None else weights
-        yield Prices(best, bound, weights, rough.cuts + priced)
+        return
+    rough = next(_volume(model, prices, left_s, tolerances, floor))
+    yield rough
+    size = stake(model, rough.bound, floor)
+    unit, within = size / len(model.jobs), tolerances[-1] * size
+    best, bound, weights, priced = by_columns(model, rough.prices, unit, within, left_s)
+    weights = rough.weights if weights is None else weights
+    yield Prices(best, bound, weights, rough.cuts + priced)
 
 
 def stake(model: RoundModel, bound: float, floor: float) -> float:
@@ -230,7 +240,8 @@ def _cutting_planes(
         for i, variable in enumerate(variables):
             variable.SetBounds(max(0.0, centre[i] - reach[i]), centre[i] + reach[i])
         if program.Solve() != pywraplp.Solver.OPTIMAL:
-            break
+            yield from _steps(model, prices, left_s, tolerances, floor)
+            return
         duals = np.array([max(0.0, row.dual_value()) for row in rows])
         at = np.array([max(0.0, variable.solution_value()) for variable in variables])
         promised = bound - (base + height.solution_value() * size)
@@ -253,10 +264,7 @@ def _cutting_planes(
             misses += 1
             if misses >= PLANES_MISSES or value - bound > promised:
                 radius, misses = max(radius * 0.5, 1e-6), 0
-    if len(duals):
-        yield Prices(prices, bound, _weights(model, duals, cuts), len(cuts))
-    else:
-        yield from _volume(model, prices, left_s, tolerances, floor)
+    yield Prices(prices, bound, _weights(model, duals, cuts), len(cuts))
 
 
 def _weights(model: RoundModel, duals: Floats, cuts: list[_Cut]) -> Floats:
