@@ -32,6 +32,11 @@ class Likeness:
     gpus: int
     basis: str | None = None
 
+    @classmethod
+    def of(cls, job: Job, basis: str | None = None) -> "Likeness":
+        """Return what tells of a job which others are like it."""
+        return cls(user=job.user, command=job.command, gpus=gang(job), basis=basis)
+
 
 @dataclass(slots=True)
 class Rolling:
@@ -118,11 +123,11 @@ class History:
 
     def work_s(self, job: Job, now_s: float) -> float:
         """Return what those like it make of the first guess."""
-        return self._ended.belief_s(_likeness(job), FIRST_GUESS_S)
+        return self._ended.belief_s(Likeness.of(job), FIRST_GUESS_S)
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """Learn from one more job."""
-        self._ended.add(_likeness(job), FIRST_GUESS_S, worked_s)
+        self._ended.add(Likeness.of(job), FIRST_GUESS_S, worked_s)
 
 
 def _groups(like: Likeness) -> Iterator[Group]:
@@ -131,7 +136,3 @@ def _groups(like: Likeness) -> Iterator[Group]:
     alike = None if like.command is None else similar(like.command) or like.command
     yield "similar", like.user, alike, like.basis
     yield "same", like.user, like.command, like.basis, like.gpus
-
-
-def _likeness(job: Job) -> Likeness:
-    return Likeness(user=job.user, command=job.command, gpus=gang(job))
