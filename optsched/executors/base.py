@@ -53,7 +53,7 @@ class Order:
     CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS where cores are given, MASTER_ADDR and MASTER_PORT for
     more than one node. `memory_gib` is what it takes of each node's memory, in the order of
     `placement`, 0 for no limit. `output_bytes` is how much is kept of each stream that it prints on
-    each node. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own. `user` is
+    each node. `user` is
     the user id whose process it is, None for that of the executor. `image` is the container image
     to run it in, None for the site's; an executor without containers refuses one. `origin` is that
     of a job which the manager has already (`Arrival`): then that job runs, as it was given to the
@@ -68,7 +68,6 @@ class Order:
     memory_gib: tuple[float, ...] = ()
     checkpoint_directory: str = ""
     output_bytes: int = 1 << 30
-    beside: AttemptKey | None = None
     user: int | None = None
     image: str | None = None
     origin: str | None = None

@@ -11,7 +11,6 @@ from typing import Literal
 
 from ..frozen import record
 from ..model.cluster import Cluster, Node, Tenant, gpu_caps, quota_pool
-from ..model.instance import Placement
 from ..model.job import Job, Mode
 from . import Span, cpus, fits_type, memory_gib
 
@@ -73,7 +72,6 @@ class Capacity:
     their quota."""
 
     def __init__(self, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
-        self._cluster = cluster
         self.rows: list[Row] = []
         self.resources = self._add("resource", cluster.resources)
         self.quotas = self._add("quota", gpu_caps(tenants))
@@ -127,14 +125,6 @@ class Capacity:
             for name, amount in mode.budgets.items()
             if amount and name in self.budgets
         ]
-
-    def held(self, job: Job, mode: Mode, placement: Placement) -> Demand:
-        """Return all that `job` holds on `placement`."""
-        demand = self.together(job, mode)
-        for slot in placement:
-            node = self._cluster.node_order[slot.node]
-            demand += self.on_node(job, mode, node, slot.gpus)
-        return demand
 
     def allows(self, job: Job, mode: Mode) -> bool:
         """Return whether quotas, resources and budgets would serve `mode` with nothing else

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..model.cluster import Node
 from ..model.job import Job
 from ..physics import cpus, memory_gib
-from ..physics.capacity import Demand, alike
+from ..physics.capacity import Demand, alike, or_inf
 from ..physics.capacity import kind as kind_of
 from ..physics.catalogue import Catalogue
 from ..physics.modes import Option, demands, room_on
@@ -34,6 +34,11 @@ class NodeClass:
     @property
     def bit(self) -> int:
         return 1 << self.number
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Return the cores and the memory of each node."""
+        return or_inf(self.node.cpus), or_inf(self.node.memory_gib)
 
     @property
     def cpus_per_gpu(self) -> float:

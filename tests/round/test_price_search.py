@@ -11,7 +11,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import optsched_solvers.price.dual as dual
-from benchmarks.families import with_quotas, with_sharing
+from benchmarks.families import with_few_cores, with_quotas, with_sharing
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.objectives import parse
 from optsched.round.build import build
@@ -78,6 +78,14 @@ def test_what_found_no_room_on_nodes_is_placed_first() -> None:
     best, _ = best_round(build(instance, parse("tardiness"), 60.0, refill=False))
     assert found.value == pytest.approx(best, rel=1e-9)
     assert at_least(found.bound, best)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_jobs_share_the_cores_of_each_node(seed: int) -> None:
+    """The best choice on the rows of whole classes takes cores that no single node has together
+    with the GPUs."""
+    found = decide(with_few_cores(300, 256, seed), refill=False, budget_s=60.0, gap=0.01)
+    assert found.gap <= 0.01
 
 
 @settings(PATIENT, max_examples=50)
@@ -237,12 +245,10 @@ def test_quotas_that_hold_give_a_bound_no_worse_than_their_prices(
     instance: Instance, data: st.DataObject
 ) -> None:
     """At any prices, above every choice that the rows allow."""
-    owner = {job.id: data.draw(st.sampled_from(["t", "t", None])) for job in instance.jobs}
-    assume(not instance.running)
-    instance = replace(
-        instance, jobs=tuple(replace(job, tenant=owner[job.id]) for job in instance.jobs)
-    )
-    model = model_of(instance)
+    jobs = [
+        job if job.id in instance.running_job else replace(job, tenant="t") for job in instance.jobs
+    ]
+    model = model_of(replace(instance, jobs=tuple(jobs)))
     assume(model.jobs and combinations_of(model) <= 20_000)
     priced = with_guest_rows(model)
     some, count = st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.7]), len(priced.rows.limits)

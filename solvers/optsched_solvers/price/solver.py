@@ -82,6 +82,7 @@ class _Search:
         self._best: Packing | None = None
         self._value, self._bound = -np.inf, np.inf
         self._packing_s = 0.0
+        self._tried_evenly = False
 
     def run(self) -> None:
         """Find prices, coarse ones first, and what they say of each job; decide what they leave in
@@ -132,13 +133,29 @@ class _Search:
         self._packing_s = left_s - self._request.left_s()
 
     def _round(self, prices: Prices) -> None:
-        """Put on nodes what prices say of each job."""
-        model, request = self._model, self._request
-        reduced = self._priced.reduced_values(prices.prices)
-        wish = one_guest_each(model, preferred(model, reduced, prices.weights), reduced)
-        wish = round_choice(model, wish, reduced, request.deadline)
-        tries = FEW_TRIES if len(model.options.value) > FEW_OPTIONS else MORE_TRIES
-        self._realise(wish, reduced, tries)
+        """Put on nodes what prices say of each job; where cores or memory are scarce, first what
+        they say of jobs that take no more than their share of them."""
+        model, tries = self._model, MORE_TRIES
+        if len(model.options.value) > FEW_OPTIONS:
+            tries = FEW_TRIES
+        if model.evenly is not None and not self._tried_evenly:
+            self._tried_evenly = True
+            even = with_guest_rows(model.evenly)
+            *_, own = optimise(even, prices.prices, self._left_s, (COARSE,))
+            if self._left_s() < 0:
+                return
+            self._realise(*self._choice(even, own), tries)
+            if self._is_done() or self._left_s() < 0:
+                return
+        self._realise(*self._choice(self._priced, prices), tries)
+
+    def _choice(self, priced: RoundModel, prices: Prices) -> tuple[Ints, Floats]:
+        """Return the choice in which each job takes the option that it had best take and that fits
+        beside those of jobs that have more to lose; with the reduced values."""
+        reduced = priced.reduced_values(prices.prices)
+        wish = preferred(self._model, reduced, prices.weights)
+        wish = one_guest_each(self._model, wish, reduced)
+        return round_choice(self._model, wish, reduced, self._request.deadline), reduced
 
     def _realise(self, wish: Ints, reduced: Floats, tries: int) -> float:
         """Put a choice on nodes; return its value there."""
