@@ -10,6 +10,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import optsched_solvers.price.dual as dual
+from benchmarks.families import with_few_cores, with_quotas, with_sharing
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.objectives import parse
 from optsched.round.build import build
@@ -26,7 +27,6 @@ from optsched_solvers.price import SOLVER
 from optsched_solvers.price.guests import with_guest_rows
 from tests.oracles.round_brute_force import best_round, combinations_of
 
-from .large_rounds import with_quotas, with_sharing
 from .random_rounds import rounds
 from .settings import PATIENT
 from .test_solvers_agree import at_least, model_of
@@ -75,6 +75,14 @@ def test_what_found_no_room_on_nodes_is_placed_first() -> None:
     best, _ = best_round(build(instance, parse("tardiness"), 60.0, refill=False))
     assert found.value == pytest.approx(best, rel=1e-9)
     assert at_least(found.bound, best)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_jobs_share_the_cores_of_each_node(seed: int) -> None:
+    """The best choice on the rows of whole classes takes cores that no single node has together
+    with the GPUs."""
+    found = decide(with_few_cores(300, 256, seed), refill=False, budget_s=60.0, gap=0.01)
+    assert found.gap <= 0.01
 
 
 @settings(PATIENT, max_examples=50)

@@ -9,8 +9,10 @@ from ...duration import human
 from ...picture.axis import TimeUnit, time_unit
 from ...picture.chart import SIZES
 from ...picture.facts import percent
+from ...picture.marks import add_stacked
 from ...picture.palette import INK, MUTED, PAPER, QUEUE, shade
 from ...picture.style import AXIS, GROUND, LEGEND, heading, time_axis
+from ...picture.text_simulation import REASON_WORDS
 from ..metrics import Metrics
 from ..metrics.waiting import REASONS
 from ..record import Floats
@@ -41,12 +43,6 @@ REASON_COLOURS = {
     "fragmentation": "#e07a5f",
     "price": "#4d93cc",
 }
-REASON_WORDS = {
-    "decision": "next decision",
-    "fair_share": "fair share (quota)",
-    "fragmentation": "fragmentation",
-    "price": "price",
-}
 HOURS = {
     "work": ("work", "#4d93cc"),
     "first_starts": ("first starts", "#a9cdea"),
@@ -61,11 +57,9 @@ ROUNDED_S = 1.0
 
 def over_time(metrics: Metrics) -> Any:
     """Return GPUs in use above the jobs that wait, on one time axis."""
-    import plotly.graph_objects as go
-
     use, queue = gpus_in_use(metrics), jobs_waiting(metrics)
     unit = time_unit(shown_s(metrics))
-    fig = go.Figure()
+    fig = _figure(480, hovermode="x unified")
     colours = {name: TYPE_COLOURS[k % len(TYPE_COLOURS)] for k, name in enumerate(use.means)}
     _stack(fig, use, unit, colours, "y", "legend")
     if use.there is not None:
@@ -80,7 +74,6 @@ def over_time(metrics: Metrics) -> Any:
         )
     _stack(fig, queue, unit, QUEUE, "y2", "legend2")
     legend = {**LEGEND, "bgcolor": "rgba(0,0,0,0)"}
-    _lay_out(fig, 480, hovermode="x unified")
     fig.update_layout(
         xaxis={
             **AXIS,
@@ -143,19 +136,9 @@ def _mark_last_submission(fig: Any, metrics: Metrics, unit: TimeUnit) -> None:
 def _stack(
     fig: Any, curves: Curves, unit: TimeUnit, colours: dict[str, str], axis: str, legend: str
 ) -> None:
+    x = curves.edges_s / unit.seconds
     for name, values in curves.means.items():
-        fig.add_scatter(
-            x=curves.edges_s / unit.seconds,
-            y=_closed(values),
-            yaxis=axis,
-            legend=legend,
-            stackgroup=axis,
-            mode="lines",
-            name=escape(name),
-            fillcolor=colours[name],
-            line={"shape": "hv", "width": 0.5, "color": shade(colours[name], 0.85)},
-            hovertemplate="%{y:,.1f} " + escape(name) + "<extra></extra>",
-        )
+        add_stacked(fig, escape(name), x, _closed(values), colours[name], axis, legend, ",.1f")
 
 
 def _closed(values: Floats) -> Floats:
@@ -165,11 +148,9 @@ def _closed(values: Floats) -> Floats:
 
 def waiting_split(metrics: Metrics) -> Any:
     """Return mean wait by reason, one bar for each size of gang."""
-    import plotly.graph_objects as go
-
     names, jobs, means = waiting_by_size(metrics)
     unit = time_unit(float(means.sum(axis=1).max()))
-    fig = go.Figure()
+    fig = _figure(90 + 44 * len(names), barmode="stack", showlegend=True)
     labels = [
         f"{name}<br><span style='color:{MUTED}'>{count:,} jobs</span>"
         for name, count in zip(names, jobs, strict=True)
@@ -188,7 +169,6 @@ def waiting_split(metrics: Metrics) -> Any:
             ],
             hoverinfo="text",
         )
-    _lay_out(fig, 90 + 44 * len(names), barmode="stack", showlegend=True)
     fig.update_layout(
         xaxis={**AXIS, "title": heading(f"mean waiting, {unit.name}"), "rangemode": "tozero"},
         yaxis={**AXIS, "autorange": "reversed", "tickfont": {"size": 11, "color": INK}},
@@ -201,9 +181,7 @@ def waiting_split(metrics: Metrics) -> Any:
 def distributions(metrics: Metrics, values: Floats, title: str) -> Any:
     """Return the share of jobs whose time is at most so long, on a logarithmic axis, for each size
     of gang."""
-    import plotly.graph_objects as go
-
-    fig = go.Figure()
+    fig = _figure(330)
     size = size_of(metrics.gpus)
     groups = [(name, values[size == k], QUEUE[name], 1.6) for k, name in enumerate(SIZES)]
     there = [group for group in groups if len(group[1])]
@@ -222,7 +200,6 @@ def distributions(metrics: Metrics, values: Floats, title: str) -> Any:
             customdata=[human(float(seconds)) for seconds in at_s],
             hovertemplate="%{y:.1%} of " + name + " within %{customdata}<extra></extra>",
         )
-    _lay_out(fig, 330)
     fig.update_layout(
         xaxis=time_axis(title),
         yaxis={**AXIS, "range": [0, 1.02], "tickformat": ".0%", "title": heading("share of jobs")},
@@ -241,10 +218,8 @@ def distributions(metrics: Metrics, values: Floats, title: str) -> Any:
 def gpu_hours(total: dict[str, Any]) -> Any:
     """Return what the GPU-hours held went into, as one bar; what is idle would drown it in a long
     drain."""
-    import plotly.graph_objects as go
-
     hours = total["gpu_h"]
-    fig = go.Figure()
+    fig = _figure(130, barmode="stack", showlegend=True)
     for name, (words, colour) in HOURS.items():
         amount = sum(hours[name].values()) if isinstance(hours[name], dict) else hours[name]
         if amount <= 0:
@@ -259,7 +234,6 @@ def gpu_hours(total: dict[str, Any]) -> Any:
             hovertext=f"{words}: {amount:,.1f} GPU-hours, {percent(share)} of those held",
             hoverinfo="text",
         )
-    _lay_out(fig, 130, barmode="stack", showlegend=True)
     fig.update_layout(
         xaxis={**AXIS, "range": [0, 1], "tickformat": ".0%"},
         yaxis={"visible": False},
@@ -270,11 +244,9 @@ def gpu_hours(total: dict[str, Any]) -> Any:
 
 def nodes_over_time(metrics: Metrics) -> Any:
     """Return how busy each node was: a map of nodes and time."""
-    import plotly.graph_objects as go
-
     busy = node_map(metrics)
     unit = time_unit(shown_s(metrics))
-    fig = go.Figure()
+    fig = _figure(int(min(760, 120 + max(10, 700 / len(busy.names)) * len(busy.names))))
     fig.add_heatmap(
         x=busy.edges_s / unit.seconds,
         y=[escape(name) for name in busy.names],
@@ -290,7 +262,6 @@ def nodes_over_time(metrics: Metrics) -> Any:
         },
         hovertemplate="%{y}<br>%{z:.0%} held<extra></extra>",
     )
-    _lay_out(fig, int(min(760, 120 + max(10, 700 / len(busy.names)) * len(busy.names))))
     fig.update_layout(
         xaxis={
             **AXIS,
@@ -309,5 +280,9 @@ def nodes_over_time(metrics: Metrics) -> Any:
     return fig
 
 
-def _lay_out(fig: Any, height: int, **more: Any) -> None:
-    fig.update_layout(height=height, margin={"l": 60, "r": 20, "t": 34, "b": 44}, **GROUND, **more)
+def _figure(height: int, **more: Any) -> Any:
+    """Return an empty figure."""
+    import plotly.graph_objects as go
+
+    margin = {"l": 60, "r": 20, "t": 34, "b": 44}
+    return go.Figure().update_layout(height=height, margin=margin, **GROUND, **more)

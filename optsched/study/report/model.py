@@ -1,12 +1,13 @@
 """What a figure shows, said once for the page (plotly) and for papers (matplotlib)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...frozen import record
 from ...picture.palette import MUTED
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Axis:
     """`ticks` are values with their words; `names` makes it an axis of categories, the first on top
     or on the left."""
@@ -20,7 +21,7 @@ class Axis:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """A curve whose value holds until the next point. Only a curve with `listed` is in the
     legend."""
@@ -34,7 +35,7 @@ class Line:
     listed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dots:
     """Points with the name of each; `told` are written beside them."""
 
@@ -46,7 +47,7 @@ class Dots:
     told: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bars:
     """A part of the horizontal bars of a panel, one bar a category of its vertical axis, on top of
     the parts before."""
@@ -56,7 +57,7 @@ class Bars:
     colour: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Intervals:
     """A value with its interval for each category of the vertical axis that `rows` names."""
 
@@ -69,7 +70,7 @@ class Intervals:
     filled: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Heat:
     """A number (None: unknown) and its text for each pair of categories, row by row."""
 
@@ -81,7 +82,7 @@ class Heat:
 Mark = Line | Dots | Bars | Intervals | Heat
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Panel:
     title: str
     x: Axis
@@ -89,7 +90,7 @@ class Panel:
     marks: tuple[Mark, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chart:
     """One figure: `key` names its files, `note` says what is drawn and what is not; `panel_in` is
     the height of a panel in inches, `table` (a head and lines) stands below it on the page."""

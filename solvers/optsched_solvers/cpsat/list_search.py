@@ -7,7 +7,9 @@ Science 220, 1983) with a temperature that falls with the budget.
 
 import math
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from optsched.frozen import record
 
 from ..scheduling.problem import Activity, Choice, Problem, Schedule
 from ..scheduling.schedule_generation import generate, preempted_in, starts_that_matter
@@ -22,7 +24,7 @@ Ways = dict[int, tuple[int, ...]]
 """The alternatives that some jobs are kept to."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class List:
     """The code of a schedule: priorities, GPU types, running jobs that are preempted, and
     ticks before which jobs do not start."""

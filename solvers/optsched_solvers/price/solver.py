@@ -1,6 +1,7 @@
 """`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is
 left."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,6 +29,8 @@ GAP_SHARE = 0.02
 """Tolerance of the first prices as a part of the gap that is asked for."""
 PRICES_SHARE = 0.6
 """Most of the time that is left for finding prices."""
+EVEN_SHARE = 0.2
+"""Most of the time that is left for the prices of jobs that take no more than their share."""
 CORE_OPTIONS = 60_000
 """Most options of an exact program."""
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
@@ -123,20 +126,33 @@ class _Search:
         return improved
 
     def _round(self, prices: Prices) -> None:
-        """Put on nodes what prices say of each job, and what the relaxed solutions take most
-        often."""
-        model, request = self._model, self._request
-        reduced = self._priced.reduced_values(prices.prices)
-        for by_prices in (True, False):
-            if (not by_prices and self._is_done()) or request.left_s() < 1.5 * self._packing_s:
-                return
-            if by_prices:
-                wish = one_guest_each(model, best_options(model, reduced), reduced)
-                wish = round_choice(model, wish, reduced, request.deadline)
-            else:
-                wish = heaviest(model, prices.weights)
-            tries = FEW_TRIES if len(model.options.value) > FEW_OPTIONS else MORE_TRIES
+        """Put choices on nodes, one after the other."""
+        tries = FEW_TRIES if len(self._model.options.value) > FEW_OPTIONS else MORE_TRIES
+        for wish, reduced in self._choices(prices):
             self._realise(wish, reduced, tries)
+            if self._is_done() or self._request.left_s() < 1.5 * self._packing_s:
+                return
+
+    def _choices(self, prices: Prices) -> Iterator[tuple[Ints, Floats]]:
+        """Return what prices say of each job, where cores or memory are scarce first for jobs that
+        take no more than their share of them, and what the relaxed solutions take most often; with
+        each the reduced values that say what else a job could do."""
+        model = self._model
+        if model.evenly is not None:
+            even = with_guest_rows(model.evenly)
+            left_s, enough_s = self._request.left_s, (1 - EVEN_SHARE) * self._request.left_s()
+            own = optimise(even, prices.prices, lambda: left_s() < enough_s, COARSE, 0.0)
+            yield self._best(even.reduced_values(own.prices))
+        reduced = self._priced.reduced_values(prices.prices)
+        yield self._best(reduced)
+        yield heaviest(model, prices.weights), reduced
+
+    def _best(self, reduced: Floats) -> tuple[Ints, Floats]:
+        """Return the choice in which each job takes the option of most reduced value that fits
+        beside those of jobs that have more to lose."""
+        model = self._model
+        wish = one_guest_each(model, best_options(model, reduced), reduced)
+        return round_choice(model, wish, reduced, self._request.deadline), reduced
 
     def _realise(self, wish: Ints, reduced: Floats, tries: int) -> None:
         """Put a choice on nodes, and where much of it finds no room, once more with that first."""
