@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...picture.palette import INK, MUTED, PAPER
+from ...picture.panels import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
+from ...picture.paper import SCALE, WORST
 from ...picture.style import AXIS, GROUND, heading
-from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
-from .paper import SCALE, WORST
 
 PX_PER_IN, ABOVE_PX, BELOW_PX, BETWEEN_PX = 105, 34, 52, 84
 
@@ -114,6 +114,7 @@ def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set
                 x=list(mark.x),
                 y=_rounded(mark.y),
                 mode="lines",
+                fill="tozeroy" if mark.filled else None,
                 line={
                     "color": mark.colour,
                     "width": mark.width,
