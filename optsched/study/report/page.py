@@ -7,6 +7,7 @@ from html import escape
 
 from ...duration import human
 from ...picture.html import div, document, folding, row, tiles
+from ...picture.interactive import figure
 from ...picture.panels import Chart
 from ..design import Study
 from ..fallbacks import fallbacks
@@ -14,7 +15,6 @@ from ..results import Result
 from ..summary import summaries, summary_table
 from ..table import instance_tables, level, number, rows
 from .compare import MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
-from .interactive import figure
 
 MOST_RUNS = 5000
 GAP_PERCENT = level("gap", times=100)
