@@ -86,8 +86,16 @@ class _Search:
         self._value, self._bound = -np.inf, np.inf
         self._packing_s = 0.0
         self._tried_evenly = False
+        self._lost: tuple[Ints, Floats] | None = None
+        many = len(self._model.options.value) > FEW_OPTIONS
+        self._tries = FEW_TRIES if many else MORE_TRIES
 
     def run(self) -> None:
+        """Search, and if there is time left, put once more on nodes what found no room."""
+        self._search()
+        self._losers_first()
+
+    def _search(self) -> None:
         """Try what the prices of the last round say of each job where little has changed; then find
         prices, coarse ones first, and decide what they leave in doubt by exact programs. What comes
         next does not depend on the time that is left: more time means more steps."""
@@ -144,19 +152,17 @@ class _Search:
     def _round(self, prices: Prices) -> None:
         """Put on nodes what prices say of each job; where cores or memory are scarce, first what
         they say of jobs that take no more than their share of them."""
-        model, tries = self._model, MORE_TRIES
-        if len(model.options.value) > FEW_OPTIONS:
-            tries = FEW_TRIES
+        model = self._model
         if model.evenly is not None and not self._tried_evenly:
             self._tried_evenly = True
             even = with_guest_rows(model.evenly)
             *_, own = optimise(even, prices.prices, self._left_s, (COARSE,))
             if self._left_s() < 0:
                 return
-            self._realise(*self._choice(even, own), tries)
+            self._realise(*self._choice(even, own), self._tries)
             if self._is_done() or self._left_s() < 0:
                 return
-        self._realise(*self._choice(self._priced, prices), tries)
+        self._realise(*self._choice(self._priced, prices), self._tries)
 
     def _choice(self, priced: RoundModel, prices: Prices) -> tuple[Ints, Floats]:
         """Return the choice in which each job takes the option that it had best take and that fits
@@ -232,11 +238,19 @@ class _Search:
         if outcome.x is None:
             return False
         wish = stated.choice(model, part.fixed, outcome.x)
-        lost = self._realise(wish, reduced, 2 * MORE_TRIES) < model.worth(wish)
-        if lost and not self._is_done() and request.left_s() > 3 * self._packing_s:
-            enough = self._bound - self._tolerance()
-            realise_losers_first(request, wish, reduced, enough=enough)
+        if self._realise(wish, reduced, 2 * self._tries) < model.worth(wish):
+            self._lost = wish, reduced
+            if model.evenly is not None:  # nodes are short of what they have besides GPUs
+                self._losers_first()
         return True
+
+    def _losers_first(self) -> None:
+        """Put the last choice of which something found no room on nodes once more, with that
+        first."""
+        if self._lost is not None and not self._is_done() and self._left_s() > 0:
+            enough = self._bound - self._tolerance()
+            realise_losers_first(self._request, *self._lost, enough=enough)
+        self._lost = None
 
 
 def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:
