@@ -175,9 +175,13 @@ class Rows:
         """Write one decision."""
         self._decisions += _DECISION(time_s, wall_s)
 
+    def since(self, row: int) -> NDArray[np.void]:
+        """Return the rows from this one on."""
+        return np.frombuffer(bytes(memoryview(self._rows)[row * ROW.itemsize :]), ROW)
+
     def record(self, instance: Instance) -> Record:
         """Return what has been written, in columns."""
-        rows, modes = np.frombuffer(bytes(self._rows), ROW), self._modes
+        rows, modes = self.since(0), self._modes
         decisions = np.frombuffer(bytes(self._decisions)).reshape(-1, 2).T.copy()
         columns = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
         mode = columns["mode"]

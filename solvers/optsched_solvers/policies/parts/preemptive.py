@@ -149,7 +149,6 @@ class Moment:
         self._room: Room | None = None
         self._nobody_gives_way = False
         self._most: Room | None = None
-        self._taken: list[tuple[Key, str]] = []
         self.recheck_s = math.inf
 
     def decide(self) -> None:
@@ -188,7 +187,6 @@ class Moment:
                 claimed.append(entry)
             elif not self.evict_for(entry):
                 queue.block()
-        self.order.restore(world, self._taken)
         for job_id in started:  # only now: what has just started cannot be evicted yet
             self.order.add(job_id)
         for key, job_id in claimed:
@@ -223,34 +221,30 @@ class Moment:
             self._most is not None and self.fit(job_id, self._most) is None
         ):
             return False
-        victims = self.needed(job_id, self._last_first(job_id, key))
+        self.order.catch_up(world)
+        taken: list[tuple[Key, str]] = []
+        victims = self.needed(job_id, self._last_first(job_id, key, taken))
         for other_id in victims or ():
             world.preempt(other_id)
-        if victims:
-            self._taken = [last for last in self._taken if last[1] in world.running]
+        self.order.restore(world, taken)
         self.evicted(victims or [])
         return victims is not None
 
-    def _last_first(self, job_id: str, key: Key) -> Iterator[str]:
-        """Yield running jobs that may be evicted for a job of this key, the last in order first."""
+    def _last_first(self, job_id: str, key: Key, taken: list[tuple[Key, str]]) -> Iterator[str]:
+        """Return running jobs that may be evicted for a job of this key, the last in order first;
+        `taken` gets all that were looked at."""
         world = self.world
-        for last, other_id in self._running():
-            if not gives_way(last, key):
+        while (last := self.order.pop_last(world)) is not None:
+            taken.append(last)
+            if not gives_way(last[0], key):
                 return
+            other_id = last[1]
             if self.rule.reservations.protects(world, other_id, job_id):
                 continue
             if world.may_preempt(other_id):
                 yield other_id
             elif world.now_s < (at_s := world.preemptible_at_s(other_id)):
                 self.recheck_s = min(self.recheck_s, at_s)
-
-    def _running(self) -> Iterator[tuple[Key, str]]:
-        """Yield the jobs that ran when the moment began, the last in order first."""
-        yield from self._taken
-        self.order.catch_up(self.world)
-        while (last := self.order.pop_last(self.world)) is not None:
-            self._taken.append(last)
-            yield last
 
     def needed(self, job_id: str, candidates: Iterable[str]) -> list[str] | None:
         """Return those who must be released for the job to fit: one candidate after the other
