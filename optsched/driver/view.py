@@ -1,10 +1,10 @@
 """What a policy may see of the cluster in virtual time."""
 
 import math
-from dataclasses import dataclass
 
 from ..errors import OptschedError
 from ..estimates import Estimates
+from ..frozen import record
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
 from ..physics import TIME_TOLERANCE_S, placed_rate, run_s, setup_s
@@ -28,7 +28,7 @@ class PolicyError(OptschedError):
     """A policy asked for what cannot be; the message says what and when."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hold:
     """What a running or saving job holds; `partner` is the job that shares its GPUs."""
 

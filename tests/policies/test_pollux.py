@@ -53,11 +53,11 @@ def test_the_objective_is_the_mean_of_exponent_minus_one() -> None:
         (job({1: 0.5, 2: 0.9}, factor=0.5, spread=0.8), job({1: 1.0}, ((1, 1),), 1.0, 0.1)),
     )
     # 0.5 x 0.9 and the kept 1.0: 2 / (1 / 0.451 + 1 / 1.001).
-    assert state.fitness((((0, 2),), ((1, 1),))) == pytest.approx(2 / (1 / 0.451 + 1 / 1.001))
+    assert 2 / state.total((((0, 2),), ((1, 1),))) == pytest.approx(2 / (1 / 0.451 + 1 / 1.001))
     # Over two nodes 0.8 of it; the other is moved (0.1) or gets nothing.
     spread = ((0, 1), (1, 1))
-    assert state.fitness((spread, ((0, 1),))) == pytest.approx(2 / (1 / 0.361 + 1 / 0.101))
-    assert state.fitness((spread, ())) == pytest.approx(2 / (1 / 0.361 + 1000))
+    assert 2 / state.total((spread, ((0, 1),))) == pytest.approx(2 / (1 / 0.361 + 1 / 0.101))
+    assert 2 / state.total((spread, ())) == pytest.approx(2 / (1 / 0.361 + 1000))
 
 
 def test_two_spread_gangs_are_not_on_one_node() -> None:
@@ -179,7 +179,8 @@ def test_the_genetic_search_finds_nothing_better(seed: int, count: int, jobs: in
     assert state.is_sound(theirs)
     found = best(state)
     assert state.is_sound(found.given)
-    assert state.fitness(found.given) >= state.fitness(theirs) - 1e-9
+    fitness, other = (len(state.jobs) / state.total(given) for given in (found.given, theirs))
+    assert fitness >= other - 1e-9
 
 
 def elastic(name: str, work_s: float, submit_s: float = 0.0, startup_s: float = 0.0) -> Job:

@@ -4,13 +4,13 @@ live cluster."""
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 
 from ...duration import human
 from ...errors import InputError
 from ...files import check_instance
-from ...frozen import frozen
+from ...frozen import frozen, record
 from ...model.cluster import Node
 from ...model.instance import Instance, Running, Suspended
 from ...model.job import Job
@@ -265,7 +265,7 @@ def _able(instance: Instance) -> tuple[Instance, dict[str, str]]:
     return only(instance, jobs.keys()) if never else instance, never
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Seen:
     """What a simulation saw of an instance in `reached_s`, infinite where that was all: (job,
     begin, end, GPUs, how it ended) of each stay, times in seconds from now."""
