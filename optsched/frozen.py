@@ -1,4 +1,4 @@
-"""Values: classes whose objects are made by naming their fields, and never change."""
+"""Values: classes whose objects never change."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar, dataclass_transform
@@ -6,7 +6,13 @@ from typing import TypeVar, dataclass_transform
 Kind = TypeVar("Kind")
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def record(kind: type[Kind]) -> type[Kind]:
+    """Make a class a dataclass that is frozen and has slots."""
+    return dataclass(frozen=True, slots=True)(kind)
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def frozen(kind: type[Kind]) -> type[Kind]:
-    """Make a class a dataclass that is frozen, has slots, and takes its fields by name alone."""
+    """Make a class a record that takes its fields by name alone."""
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)

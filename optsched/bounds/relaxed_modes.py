@@ -1,16 +1,12 @@
 """The fewest seconds, GPU-seconds and core-seconds of each mode of a job, over all that the
 verifier accepts.
 
-`modes.options` lists the modes that planners choose from. The verifier accepts more: any count of
-an elastic gang and any number of cores. Rates are piecewise linear in both, so the extremes lie at
-the tables' points, at the ends of the range and at the largest value that fits; these are what is
-looked at here.
-
-It also accepts gangs on GPUs of several types, which have no mode of their own: with `mixes` that
-of a type stands for every gang that has a GPU of it, so it is there where such a gang fits although
-the type alone has too few GPUs. One of these modes is always as good as the gang. Be it of n GPUs,
-n_t of each type t, and let a GPU of type t count d_t, any weight: its price, its power, its speed.
-The mode of t with n GPUs has the rate R_t; the gang
+`modes.options` lists the modes that planners choose from. The verifier also accepts gangs on GPUs
+of several types, which have no mode of their own: with `mixes` that of a type stands for every gang
+that has a GPU of it, so it is there where such a gang fits although the type alone has too few
+GPUs. One of these modes is always as good as the gang. Be it of n GPUs, n_t of each type t, and let
+a GPU of type t count d_t, any weight: its price, its power, its speed. The mode of t with n GPUs
+has the rate R_t; the gang
 
 - as fast as its slowest type does work W in W / min R_t, no sooner than any of its types, and
   counts sum n_t d_t, no less than n of the type among them whose d_t is least (nor is it faster
@@ -21,7 +17,6 @@ The mode of t with n GPUs has the rate R_t; the gang
   with its work, so the set-up of such jobs is left out (`ModeTable`).
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -34,10 +29,10 @@ from ..physics import (
     Span,
     clock_rate,
     clocks,
+    core_levels,
     count_rate,
     gang_sizes,
     gpu_type_rate,
-    interpolate,
     locality_rate,
     power_w,
 )
@@ -202,7 +197,7 @@ def _measured(
             continue
         fastest_core = max(rate for _, rate in by_cores)
         fewest_cores = min(level / rate for level, rate in by_cores)
-        for gpus in {*(size for size in sizes if size <= most), most}:
+        for gpus in [size for size in sizes if size <= most]:
             slower = _slower(empty, job, t, types, spread, gpus)
             rate = count_rate(job, gpus) * where * slower
             if rate > 0:
@@ -276,16 +271,11 @@ def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:
 def _core_levels(
     empty: EmptyCluster, job: Job, types: Types, spread: Span, gpus: int
 ) -> list[tuple[int, float]]:
-    """Return the cores per GPU at which `gpus` fit, fewest first, with their rates; (0, 1) where
-    cores do not matter."""
-    table = job.profile.cpus_per_gpu
-    if not table:
-        return [(0, 1.0)] if empty.most_gpus(job, types, spread, 0) >= gpus else []
-    # Fewer cores always fit where more do.
-    low = bisect_left(
-        range(1, max(table) + 1),
-        True,
-        key=lambda level: empty.most_gpus(job, types, spread, level) < gpus,
-    )
-    levels = sorted({1, low, *(level for level in table if level <= low)} if low else ())
-    return [(level, rate) for level in levels if (rate := interpolate(table, level)) > 0]
+    """Return the cores per GPU with which `gpus` may be started and fit, fewest first, with their
+    rates; (0, 1) where cores do not matter."""
+    rates = job.profile.cpus_per_gpu or {0: 1.0}
+    return [
+        (level, rates[level])
+        for level in core_levels(job)
+        if rates[level] > 0 and empty.most_gpus(job, types, spread, level) >= gpus
+    ]

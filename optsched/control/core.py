@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..executors.base import Arrivals, AttemptKey, Executor, NodeStatus, Observation, Progress
 from ..files import Texts
 from ..files.faults import Sound
+from ..frozen import record
 from ..model.cluster import Node
 from ..model.instance import Instance, Placement
 from ..round.plan import RoundSolution
@@ -44,7 +44,7 @@ TURNING = (Submitted, Changed, Held, Released, Cancelled, AttemptEnded, StartRef
 """Events after which a new round is due."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failing:
     """A part of a turn that fails: when it is tried again (monotonic), after which pause, and how
     it was said."""

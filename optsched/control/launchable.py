@@ -3,14 +3,15 @@ rounds."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..driver.blocked import amounts
 from ..executors.base import AttemptKey, NodeStatus, Progress
+from ..frozen import record
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance, Placement, Running, Suspended
-from ..model.job import Job, Mode
-from ..physics import held_resources, placed_rate
+from ..model.job import Job
+from ..physics import held_resources, placed_rate, uplinks
 from ..physics.catalogue import catalogue_of
 from ..round.plan import JobRound
 from ..round.verify import verify_round
@@ -22,7 +23,7 @@ TOLERANCE = 1e-6
 """Share of a capacity by which it may be exceeded: the rounding of sums."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launchable:
     """A claim that can be started, and the rate at which it will run."""
 
@@ -114,20 +115,23 @@ def launchable(
 
 
 def _beside_excess(instance: Instance, claims: list[Claim]) -> list[Claim]:
-    """Return the claims that draw on no quota and no resource of which more is held than there is:
-    the checker tells only who was the first to go beyond it."""
-    table = catalogue_of(instance).capacity
+    """Return the claims that draw on no quota, resource or uplink of which more is held than there
+    is: the checker tells only who was the first to go beyond it."""
+    cluster, table = instance.cluster, catalogue_of(instance).capacity
+    limit: dict[object, float] = dict(cluster.rack_uplink_gbps.items())
+    limit |= {number: row.capacity for number, row in enumerate(table.rows)}
 
-    def drawn(name: str, mode: Mode) -> dict[int, float]:
-        job = instance.job[name]
-        resources = held_resources(instance.cluster, job, mode, mode.gpu_type)
-        return dict(table.together(job, replace(mode, resources=resources)))
+    def drawn(holder: Running | Claim) -> dict[object, float]:
+        job, mode = instance.job[holder.job], holder.mode
+        resources = held_resources(cluster, job, mode, mode.gpu_type)
+        demand = table.together(job, replace(mode, resources=resources))
+        return dict([*demand, *uplinks(cluster, job, holder.placement).items()])
 
-    held: Counter[int] = Counter()
+    held: Counter[object] = Counter()
     for entry in instance.running:
-        held.update(drawn(entry.job, entry.mode))
-    full = {row for row in held if held[row] > table.rows[row].capacity * (1 + TOLERANCE)}
-    return [claim for claim in claims if full.isdisjoint(drawn(claim.job, claim.mode))]
+        held.update(drawn(entry))
+    full = {row for row in held if held[row] > limit[row] * (1 + TOLERANCE)}
+    return [claim for claim in claims if full.isdisjoint(drawn(claim))]
 
 
 def _in_order(state: State, status: NodeStatus) -> Node:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from ..duration import human
 from ..errors import InputError
+from ..estimates.history import Ended, Likeness
 from ..executors.base import AttemptState, Observation
-from ..model.job import Job, gang
+from ..model.job import Job
 from ..model.profile import UNMEASURED, Profile
 from ..profiling.attempts import measured_of
-from ..profiling.durations import Durations, Past
 from ..profiling.estimate import estimate
 from ..profiling.likeness import name_of
 from ..profiling.store import Store, Stored
@@ -26,7 +27,7 @@ SAVING = ("checkpoint_s", "checkpoint_every_s")
 
 
 class Learning:
-    """Hears what happens (`heard`) and tells what may be expected of a new job (`durations`,
+    """Hears what happens (`heard`) and tells what may be expected of a new job (`ended`,
     `costs`).
 
     Profiles are files of `folder`, which may be read and edited at any time; one that is faulty is
@@ -39,7 +40,7 @@ class Learning:
     ) -> None:
         self._store = Store(folder)
         self._state, self._complain, self._runs_s = state, complain, runs_s
-        self.durations = Durations()
+        self.ended = Ended()
         self._known: dict[str, Stored] | None = None
         self._stale: set[str] = set()
         done = [job for job in state.jobs.values() if job.finished == "completed"]
@@ -81,18 +82,9 @@ class Learning:
         return replace(UNMEASURED, **costs)
 
     def _add(self, job: LiveJob) -> None:
-        submission, noun = job.submission, job.submission.job
+        submission = job.submission
         prior_s, basis = _prior(submission.stated_s, submission.limit_s, self._runs_s)
-        self.durations.add(
-            Past(
-                user=noun.user,
-                command=noun.command,
-                gpus=gang(noun),
-                work_s=useful_work_s(job),
-                prior_s=prior_s,
-                basis=basis,
-            )
-        )
+        self.ended.add(Likeness.of(submission.job, basis), prior_s, useful_work_s(job))
 
     def _learn(self, job: LiveJob, attempt: Attempt, event: AttemptEnded) -> None:
         noun = job.submission.job
@@ -123,15 +115,20 @@ def believed(
     None for that where it is its `duration_s`, what its user states. `limit_s` is when it is
     ended."""
     prior_s, basis = _prior(job.duration_s, limit_s, runs_s)
-    if learning is not None:
-        likely = learning.durations.predict(
-            job.user, job.command, gang(job), prior_s=prior_s, basis=basis
-        )
-        if likely.jobs:
-            return min(likely.work_s, limit_s or math.inf), likely.taken_from
-    return prior_s, _UNTAUGHT[basis]
+    like = Likeness.of(job, basis)
+    alike, same = (0, 0) if learning is None else learning.ended.jobs(like)
+    if learning is None or not alike:
+        return prior_s, _UNTAUGHT[basis]
+    jobs = "one ended job" if alike == 1 else f"{alike} ended jobs"
+    whose = "" if job.user is None else f" of user {job.user}"
+    very = f", {same} of them the same on as many GPUs" if same else ""
+    return (
+        min(learning.ended.belief_s(like, prior_s), limit_s or math.inf),
+        f"{human(prior_s)} {_PRIOR[basis]}, and {jobs}{whose} with such a command{very}",
+    )
 
 
+_PRIOR = {None: "as a first guess", "stated": "as its user says", "limit": "as its time limit"}
 _UNTAUGHT = {
     None: "nobody stated how long it runs",
     "limit": "its time limit in the cluster manager",

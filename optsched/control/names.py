@@ -1,15 +1,15 @@
 """Names of jobs as their users may read them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..frozen import record
 from .journal.state import LiveJob, State
 
 MOST_NAMES = 3
 """Jobs named before the rest is counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Names:
     """Names of jobs as the user of one of them may read them: those of other users are counted."""
 

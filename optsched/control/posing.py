@@ -3,12 +3,13 @@ reason, and the rest goes on."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..executors.base import NodeStatus
 from ..files import check_instance
 from ..files.faults import Fault, Sound
 from ..files.shape_faults import FaultyFileError
+from ..frozen import record
 from ..hostlist import expand_hostlist
 from ..model.cluster import Cluster, Node
 from ..model.instance import Instance, Placement, Slot
@@ -22,7 +23,7 @@ Pose = Callable[[Mapping[str, str]], Present]
 """The present without the jobs that are named, each with the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Posed:
     """A checked instance, what is blocked in it, and why some jobs were left out."""
 

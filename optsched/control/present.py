@@ -3,10 +3,11 @@ it."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..driver.blocked import Amounts, amounts, beneath, blocked_places
 from ..executors.base import AttemptKey, NodeStatus, Progress
+from ..frozen import record
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, Mode
@@ -24,7 +25,7 @@ MOST_WEIGHT = 1e9
 """The largest weight that an instance may name."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Present:
     """The instance of a round, and what is not there to be given away: places of attempts that are
     being stopped, places that were given to jobs which wait for these, and all that is free on

@@ -1,15 +1,22 @@
 """What is free on the live nodes now, and what comes free by itself when."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
 
-from ..model.cluster import Node
+from ..driver.demand import Demands
+from ..driver.layout import Layout
+from ..driver.placement import Room
+from ..frozen import record
+from ..model.instance import Instance
+from ..model.job import Job
 from ..physics.modes import Option
+from .journal.state import Attempt
 from .present import as_running
 from .what_if.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Free:
     """GPUs of some kinds: `total` are free, on `nodes` nodes, at most `most` on one; `there` are so
     many."""
@@ -24,85 +31,66 @@ class RoomNow:
     """Free is what no attempt holds and no claim waits for, on nodes that take jobs."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._usable = [status.node for status in snapshot.statuses if status.usable]
-        self.closed = len(snapshot.statuses) - len(self._usable)
+        self._snapshot, state = snapshot, snapshot.state
         self._nodes = [status.node for status in snapshot.statuses]
-        self._free = {node.name: node.gpus for node in self._usable}
-        self._coming: list[tuple[float, str, int]] = []
-        for attempt in snapshot.state.live_attempts():
-            job = snapshot.state.jobs[attempt.key.job]
-            until_s = float("inf")
-            if attempt.stop_s is not None:
-                until_s = max(0.0, attempt.stop_s + attempt.grace_s - snapshot.now_s)
-            elif attempt.lost is None and all(
-                slot.node in self._free for slot in attempt.placement
-            ):
-                _, entry = as_running(
-                    job, attempt, snapshot.progress.get(attempt.key), snapshot.now_s
-                )
-                until_s = entry.setup_s + entry.remaining_s / attempt.rate
-            for slot in attempt.placement:
-                if slot.node in self._free:
-                    self._free[slot.node] -= slot.gpus
-                    self._coming.append((until_s, slot.node, slot.gpus))
-        for claim in snapshot.state.claims.values():
-            for slot in claim.placement:
-                if slot.node in self._free:
-                    self._free[slot.node] -= slot.gpus
-        for name, gpus in self._free.items():
-            self._free[name] = gpus - snapshot.state.idle_out(name, max(0, gpus))
-        self._coming.sort()
+        usable = tuple(status.node for status in snapshot.statuses if status.usable)
+        self.closed = len(self._nodes) - len(usable)
+        cluster = replace(snapshot.cluster, nodes=usable)
+        layout = Layout(cluster, snapshot.tenants)
+        self._room = Room(layout)
+        self._demands = Demands(
+            Instance(cluster=cluster, tenants=snapshot.tenants, jobs=()), layout
+        )
+        held = [(inf, claim.placement) for claim in state.claims.values()]
+        held += [(self._until_s(attempt), attempt.placement) for attempt in state.live_attempts()]
+        held.sort(key=lambda held: -held[0])  # claims are on what comes free first
+        self._coming = [
+            (until_s, slot.node, *self._room.seize(slot.node, slot.gpus, slot.cpus))
+            for until_s, placement in held
+            for slot in placement
+            if slot.node in layout.order
+        ]
+        self._coming.reverse()
+        for name in layout.names:
+            self._room.seize(name, state.idle_out(name, self._room.gpus_on(name)), 0)
+
+    def _until_s(self, attempt: Attempt) -> float:
+        """Return in how many seconds an attempt gives back what it holds; infinite where nobody
+        can tell."""
+        snapshot = self._snapshot
+        if attempt.stop_s is not None:
+            return max(0.0, attempt.stop_s + attempt.grace_s - snapshot.now_s)
+        on_usable = all(slot.node in self._room.layout.order for slot in attempt.placement)
+        if attempt.lost is not None or not on_usable:
+            return inf
+        job = snapshot.state.jobs[attempt.key.job]
+        _, entry = as_running(job, attempt, snapshot.progress.get(attempt.key), snapshot.now_s)
+        return entry.setup_s + entry.remaining_s / attempt.rate
 
     def free(self, able: Sequence[Option]) -> Free:
         """Return the GPUs that some of the options can use."""
         kinds = {option.mode.gpu_type for option in able}
-        free = [max(0, self._free[node.name]) for node in _of(self._usable, kinds)]
+        nodes = [
+            node for node in self._nodes if node.gpus and (None in kinds or node.gpu_type in kinds)
+        ]
+        order = self._room.layout.order
+        free = [self._room.gpus_on(node.name) for node in nodes if node.name in order]
         return Free(
             sum(free),
             max(free, default=0),
             sum(1 for gpus in free if gpus),
-            sum(node.gpus for node in _of(self._nodes, kinds)),
+            sum(node.gpus for node in nodes),
         )
 
-    def soonest_s(self, able: Sequence[Option]) -> float | None:
-        """Return in how many seconds some option finds its GPUs if nobody else gets any; None for
-        never, or without GPUs. Cores and memory are not looked at."""
-        waits_s = [self._when_s(option) for option in able if option.mode.gpus]
-        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
-
-    def _when_s(self, option: Option) -> float | None:
-        free = {
-            node.name: self._free[node.name] for node in _of(self._usable, {option.mode.gpu_type})
-        }
-        regions = self._regions(option, free)
-        if any(_sum(free, region) >= option.mode.gpus for region in regions):
+    def soonest_s(self, job: Job) -> float | None:
+        """Return in how many seconds a job finds its GPUs and cores if nobody else gets any; None
+        for never. Memory is not looked at."""
+        _, demand = self._demands.of(job)
+        room = self._room.copy()
+        if demand.fit(room) is not None:
             return 0.0
-        for at_s, node, gpus in self._coming:
-            if at_s == float("inf"):
-                return None
-            if node in free:
-                free[node] += gpus
-                if any(
-                    _sum(free, region) >= option.mode.gpus for region in regions if node in region
-                ):
-                    return at_s
+        for at_s, node, gpus, cpus in self._coming:
+            room.let_go(node, gpus, cpus)
+            if at_s < inf and demand.fit(room) is not None:
+                return at_s
         return None
-
-    def _regions(self, option: Option, free: dict[str, int]) -> list[list[str]]:
-        if option.spread == "cluster":
-            return [[*free]]
-        if option.spread == "node":
-            return [[name] for name in free]
-        racks: dict[str | None, list[str]] = {}
-        for node in self._usable:
-            if node.name in free:
-                racks.setdefault(node.rack, []).append(node.name)
-        return [*racks.values()]
-
-
-def _of(nodes: Iterable[Node], kinds: set[str | None]) -> list[Node]:
-    return [node for node in nodes if node.gpus and (None in kinds or node.gpu_type in kinds)]
-
-
-def _sum(free: dict[str, int], region: list[str]) -> int:
-    return sum(max(0, free[name]) for name in region)

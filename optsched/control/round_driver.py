@@ -4,12 +4,13 @@ import ctypes
 import math
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..driver.snapshot import Snapshot
 from ..driver.view import PolicyError
 from ..errors import OptschedError
 from ..executors.base import SAVED_AND_STOPPED
+from ..frozen import record
 from ..model.instance import Instance, Placement
 from ..model.job import Mode
 from ..objectives import Objective, parse
@@ -34,7 +35,7 @@ class PolicyOvertimeError(OptschedError):
     """A policy did not come to a decision in time."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NamedPolicy:
     """A policy by its name, with its options."""
 
@@ -61,7 +62,7 @@ def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Commands:
     """A decision: the claims that hold now, the running jobs that are to stop, and all of it as a
     round on the present as it was seen."""

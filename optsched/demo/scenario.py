@@ -1,10 +1,10 @@
 """Who asks for what, and when."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..control.submission import Submission
+from ..frozen import record
 from ..model.job import Job
 from ..model.profile import Profile
 
@@ -31,7 +31,7 @@ STARTUP_S = 0.3
 """What a process takes until its first step, about."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arrival:
     """A job that is submitted `at_s` after the start and takes `train_s`, the save at its end
     included."""

@@ -1,6 +1,6 @@
 """What the demonstration showed, in three sentences, with the numbers that were measured."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..bounds import lower_bounds
 from ..control.controller import Controller
@@ -8,13 +8,14 @@ from ..control.history import history
 from ..control.journal.state import Attempt, LiveJob
 from ..duration import human
 from ..files import instance_hash
+from ..frozen import record
 from ..model.instance import Instance
 from ..model.plan import Level, Plan, Solution
 from ..objectives import parse
 from .scenario import ARRIVALS, PAYS, REFUSED, VICTIMS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Story:
     """What happened (see `happened`) as a solution to draw, and the sentences about it.
 

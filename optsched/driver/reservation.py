@@ -3,9 +3,9 @@ free, and who may start there until then. One rule for simulated policies and fo
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from ..frozen import record
 from ..model.instance import Placement, Slot
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
@@ -49,7 +49,7 @@ def too_much(held: int, gpus: int, total: int) -> bool:
     return held > 0 and held + gpus > SHARE * total
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reservation:
     """`job` is to start by `option` on `placement`, which those who hold it now are believed to
     leave by `due_s`. Until then others start there only if they are believed to have left by then,

@@ -1,10 +1,10 @@
 """The present of a simulation as an instance: what a policy that decides by optimization solves."""
 
-import math
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..files.faults import REMAINING_TOLERANCE
+from ..frozen import record
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, first_come
@@ -13,19 +13,16 @@ from .view import PolicyError
 from .world import World
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """The present, and what is not there to be given away.
 
-    `saving` are jobs that are being preempted, which are not among the jobs of `instance`: (job,
-    what it holds, until when). GPUs that two jobs share are named only once: not with a saving job
-    whose partner is in `instance`, and of two saving ones with the one that leaves later.
-    `blocked` is what these hold, what is claimed, and nodes that are lost. `pinned` are running
-    jobs that were not to be preempted.
+    `blocked` is what jobs hold that are being preempted, which are not among the jobs of
+    `instance`, what is claimed, and nodes that are lost. `pinned` are running jobs that were not to
+    be preempted.
     """
 
     instance: Instance
-    saving: tuple[tuple[str, Placement, float], ...] = ()
     blocked: tuple[Placement, ...] = ()
     pinned: Set[str] = frozenset()
 
@@ -83,8 +80,7 @@ def snapshot(
         running=tuple(entry for entry in entries if isinstance(entry, Running)),
         suspended=tuple(entry for entry in entries if isinstance(entry, Suspended)),
     )
-    saving = tuple(_saving(world, job_id) for job_id in world.saving)
-    return Snapshot(instance, saving, _blocked(world, [placement for _, placement, _ in saving]))
+    return Snapshot(instance, _blocked(world))
 
 
 def _as_known(
@@ -143,9 +139,10 @@ def _with_budgets_left(world: World, jobs: list[str]) -> Cluster:
     return replace(cluster, budgets=budgets)
 
 
-def _blocked(world: World, saving: list[Placement]) -> tuple[Placement, ...]:
+def _blocked(world: World) -> tuple[Placement, ...]:
     """Return what is being saved, lost or claimed, on each node the more: claims are mostly on what
     is being saved."""
+    saving = (_held_by_saving(world, job_id) for job_id in world.saving)
     taken = amounts(saving, world.held_by_others())
     for name in world.lost:
         node = world.cluster.node[name]
@@ -154,13 +151,11 @@ def _blocked(world: World, saving: list[Placement]) -> tuple[Placement, ...]:
     return blocked_places(beneath(taken, claimed), world.cluster.node_order)
 
 
-def _saving(world: World, job_id: str) -> tuple[str, Placement, float]:
-    hold, until_s = world.hold(job_id), world.expected_release_s(job_id)
-    placement = hold.placement
-    if hold.partner is not None:
-        theirs_s = (
-            math.inf if hold.partner in world.running else world.expected_release_s(hold.partner)
-        )
-        if (theirs_s, hold.partner) > (until_s, job_id):
-            placement = tuple(Slot(node=slot.node, cpus=slot.cpus) for slot in placement)
-    return job_id, placement, until_s
+def _held_by_saving(world: World, job_id: str) -> Placement:
+    """Return what a job holds that is being preempted: shared GPUs only where no other is said to
+    hold them, a running partner or of two saving ones the last in order."""
+    hold = world.hold(job_id)
+    partner = hold.partner
+    if partner is not None and (partner in world.running or partner > job_id):
+        return tuple(Slot(node=slot.node, cpus=slot.cpus) for slot in hold.placement)
+    return hold.placement

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..frozen import record
 from ..model.instance import Instance
 from ..model.plan import Level, Plan
 from ..model.plan_types import malformed
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..bounds.yardstick import Yardstick
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limit:
     """A proven limit on the value of one level, and what proved it."""
 

@@ -4,11 +4,11 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
 from ..files import instance_hash
+from ..frozen import frozen, record
 from ..model.instance import Instance
 from ..model.plan import Level, Plan, Solution, Status
 from ..objectives import Objective, Usage
@@ -36,7 +36,7 @@ UNIX_CLOCK_S = 1e9
 MAX_NOTES = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Progress:
     """The state of a running solve: seconds since its start; value, proven bound and gap of the
     first level that is not settled; what gave the plan. None where there is none yet."""
@@ -48,7 +48,7 @@ class Progress:
     source: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limits:
     """The time limit of a search, its workers and seed, and the proven gap that is enough."""
 

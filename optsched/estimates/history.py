@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..frozen import frozen
 from ..model.job import Job, gang
 from .commands import similar
 from .unknown import FIRST_GUESS_S
@@ -20,7 +21,7 @@ Group = tuple[str | int | None, ...]
 """Jobs that are taken to be alike."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Likeness:
     """By what jobs are told to be alike: who runs what on how many GPUs, and on what the belief
     before is based ("stated": what its user says it takes; "limit": when it is ended; None: nothing
@@ -30,6 +31,11 @@ class Likeness:
     command: str | None
     gpus: int
     basis: str | None = None
+
+    @classmethod
+    def of(cls, job: Job, basis: str | None = None) -> "Likeness":
+        """Return what tells of a job which others are like it."""
+        return cls(user=job.user, command=job.command, gpus=gang(job), basis=basis)
 
 
 @dataclass(slots=True)
@@ -117,11 +123,11 @@ class History:
 
     def work_s(self, job: Job, now_s: float) -> float:
         """Return what those like it make of the first guess."""
-        return self._ended.belief_s(_likeness(job), FIRST_GUESS_S)
+        return self._ended.belief_s(Likeness.of(job), FIRST_GUESS_S)
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """Learn from one more job."""
-        self._ended.add(_likeness(job), FIRST_GUESS_S, worked_s)
+        self._ended.add(Likeness.of(job), FIRST_GUESS_S, worked_s)
 
 
 def _groups(like: Likeness) -> Iterator[Group]:
@@ -130,7 +136,3 @@ def _groups(like: Likeness) -> Iterator[Group]:
     alike = None if like.command is None else similar(like.command) or like.command
     yield "similar", like.user, alike, like.basis
     yield "same", like.user, like.command, like.basis, like.gpus
-
-
-def _likeness(job: Job) -> Likeness:
-    return Likeness(user=job.user, command=job.command, gpus=gang(job))

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from ..errors import OptschedError
+from ..frozen import frozen
 from ..model.cluster import Node
 from ..model.instance import Placement
 from ..model.job import Job
@@ -41,7 +42,7 @@ class AttemptKey:
         return None if match is None else cls(match.group(1), int(match.group(2)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Order:
     """What is to be started: one command on each node of `placement`, all or none.
 
@@ -52,7 +53,7 @@ class Order:
     CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS where cores are given, MASTER_ADDR and MASTER_PORT for
     more than one node. `memory_gib` is what it takes of each node's memory, in the order of
     `placement`, 0 for no limit. `output_bytes` is how much is kept of each stream that it prints on
-    each node. `beside` is the attempt on whose GPUs it runs, None for GPUs of its own. `user` is
+    each node. `user` is
     the user id whose process it is, None for that of the executor. `image` is the container image
     to run it in, None for the site's; an executor without containers refuses one. `origin` is that
     of a job which the manager has already (`Arrival`): then that job runs, as it was given to the
@@ -67,7 +68,6 @@ class Order:
     memory_gib: tuple[float, ...] = ()
     checkpoint_directory: str = ""
     output_bytes: int = 1 << 30
-    beside: AttemptKey | None = None
     user: int | None = None
     image: str | None = None
     origin: str | None = None
@@ -88,7 +88,7 @@ class AttemptState(StrEnum):
     UNREACHABLE = "unreachable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Progress:
     """What a command reports of itself, in Unix time and seconds.
 
@@ -140,7 +140,7 @@ MOST_REPORTED: dict[str, float] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Observation:
     """What is seen of an attempt: times are Unix times, None where not yet or unknown.
 
@@ -165,7 +165,7 @@ class Observation:
     retry_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodeStatus:
     """A node as the executor finds it: `usable` unless it is down, drained or reserved, for the
     reason given. `whole` is set where `node` is less than what there is, because the manager has
@@ -184,7 +184,7 @@ class NodeStatus:
         return self.whole or self.node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """What a user asked a cluster manager for: a `job` with its demands, whose id is the name it
     has there.
@@ -210,7 +210,7 @@ class Request:
     faults: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Arrival:
     """A job that a user gave to the cluster manager itself, which keeps it for a controller to
     start.

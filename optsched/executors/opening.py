@@ -5,11 +5,11 @@ called with an `ExecutorContext` and with `options`, whose annotation declares w
 hold (see `plugins.options`); the first line of its docstring is its title.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from ..frozen import frozen
 from ..model.cluster import Node
 from ..plugins import registry
 from .base import Executor
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..control.settings import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExecutorContext:
     """What every executor is told besides its own options.
 

@@ -21,18 +21,14 @@ def names_folder(node: str) -> bool:
     return JOB_NAME.fullmatch(node) is not None and not node.endswith(".json")
 
 
-def check(order: Order, images: bool = False, shares: bool = False) -> None:
-    """Raise RefusedError for what no executor can start, or none without `images` or that does not
-    have two attempts share GPUs."""
+def check(order: Order, images: bool = False) -> None:
+    """Raise RefusedError for what no executor can start, or none without `images`."""
     names = order.nodes
     paths = (order.directory, order.checkpoint_directory or "/")
     relative = next((path for path in paths if not os.path.isabs(path)), None)
     texts = (*order.argv, order.directory, order.checkpoint_directory, *order.environment.values())
     named = all(map(VARIABLE.fullmatch, order.environment))
     faults = {
-        f"no two attempts share GPUs here, and it is to run on those of {order.beside}": (
-            order.beside is not None and not shares
-        ),
         f"it is to run in image {order.image}, and nothing here runs images": (
             order.image is not None and not images
         ),

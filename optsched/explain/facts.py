@@ -1,8 +1,8 @@
 """The parts of an explanation."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from ..frozen import frozen
 from ..model.job import Mode
 from ..model.plan import Decision
 
@@ -10,7 +10,7 @@ State = Decision | Literal["never", "later"]
 """The decision of a job, or that it can never run, or that it cannot run yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RowCost:
     """The price that an option pays for one capacity: `amount` of it at `price` each, a `share` of
     the option's whole price."""
@@ -21,7 +21,7 @@ class RowCost:
     share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OptionNumbers:
     """One way to run a job this round, and what speaks for it: `reduced` is `value` less `price`.
 
@@ -40,7 +40,7 @@ class OptionNumbers:
     rows: tuple[RowCost, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Victim:
     """A job that would have to leave: be preempted, or, where it is only about to start, wait.
 
@@ -63,7 +63,7 @@ class Victim:
         return self.save_s + self.startup_s + self.restore_s + self.lost_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Swap:
     """The victims that would have to leave for a job, on which nodes; what is lost (the value of
     those who leave) and gained (its own). `leavers` are the cheapest found, in one node exactly
@@ -75,7 +75,7 @@ class Swap:
     value_gained: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Explanation:
     """The reasons for the decision of a job.
 

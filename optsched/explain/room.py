@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from math import inf
 
+from ..frozen import record
 from ..model.instance import Placement
 from ..model.job import Job, Mode
 from ..physics import memory_gib
@@ -18,7 +18,7 @@ MOST_EXACT = 10
 """On a node with no more movable jobs than this, the cheapest to leave are found by trying all."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Leaving:
     """The nodes a pattern would get and the jobs (by index) that would have to leave, with the
     value lost."""

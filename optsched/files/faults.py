@@ -3,10 +3,11 @@ never fit."""
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
+from ..frozen import record
 from ..model.cluster import Cluster, Tenant
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Elastic, Job, Mode
@@ -19,7 +20,7 @@ REMAINING_TOLERANCE = 1e-9
 """Relative excess of remaining work over the whole that counts as rounding."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fault:
     """One thing wrong: its path in the file, what is wrong, and what would be right."""
 

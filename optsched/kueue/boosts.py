@@ -2,8 +2,9 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from ..frozen import frozen
 
 SPACE = 16
 """Left between two priorities that are new, so that others find room there later without a change
@@ -12,7 +13,7 @@ MOST = 1_000_000
 """No boost is larger."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """One of an order, from the top: the priority it was given by others (`base`), its present
     `boost`, and whether its priority must be less than that of the one before, or may also be the

@@ -1,11 +1,12 @@
 """One pass: look, decide a round, and tell Kueue the order."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import InputError
 from ..files import check_instance
+from ..frozen import frozen
 from ..objectives import parse
 from ..round.decide import decide
 from ..round.plan import RoundSolution
@@ -29,7 +30,7 @@ class Kueue(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pass:
     """What was decided at `at_s` (Unix time): all Workloads in order, those left out with why, and
     the round (None where there was nothing to decide)."""

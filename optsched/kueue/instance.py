@@ -11,10 +11,11 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..control.present import LEAST_WORK_S, MOST_DOUBLINGS, PATIENCE_RUNS, PATIENCE_S
 from ..control.work_left import OVERRUN
+from ..frozen import frozen
 from ..model.cluster import Cluster, Node
 from ..model.instance import Instance, Running, Slot, Suspended
 from ..model.job import Job, Mode
@@ -28,7 +29,7 @@ MOST_WEIGHT = 1e9
 TINY = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Site:
     """All there is: `gpu` is the resource that is a GPU. `steered` are the names of the queues
     whose Workloads are decided on, `step` is what a step between two priorities in use counts in
@@ -45,7 +46,7 @@ class Site:
     preempt_unsaved: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class View:
     """The instance, and why Workloads of steered queues are not among its jobs, by id."""
 

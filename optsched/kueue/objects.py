@@ -6,12 +6,13 @@ were named otherwise. Resources are in units, memory and storage in GiB.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from ..duration import parse_duration
 from ..executors.kubernetes.nodes import quantity, requests, tolerated
+from ..frozen import frozen
 
 BOOST = "kueue.x-k8s.io/priority-boost"
 """What is added to a Workload's priority (KEP-7990; Kueue 0.17, feature gate PriorityBoost)."""
@@ -25,7 +26,7 @@ Share = tuple[str, str]
 """A flavor, and a resource of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Quota:
     """What a ClusterQueue has of a resource of a flavor, may borrow of others in its cohort, and
     lends to them; None is no limit."""
@@ -35,7 +36,7 @@ class Quota:
     lending: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Queue:
     """A ClusterQueue. `groups` are its resource groups: resources, and the flavors each of which
     has them all. `preempts`: it makes room for a Workload by evicting others of its own of lower
@@ -55,7 +56,7 @@ class Queue:
         return f"queue:{self.name}" if self.cohort is None else f"cohort:{self.cohort}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Flavor:
     """A ResourceFlavor: labels and taints of its nodes, and what it adds to pods that are put
     there."""
@@ -66,7 +67,7 @@ class Flavor:
     tolerations: Sequence[Mapping[str, Any]] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Workload:
     """A Workload that has not finished.
 

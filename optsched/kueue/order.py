@@ -2,10 +2,11 @@
 does."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from ..frozen import frozen
 from ..model.instance import Instance
 from ..objectives import Objective
 from ..round.build import build
@@ -19,7 +20,7 @@ GOES_ON, NEXT, LATER = 0, 1, 2
 the rest is below."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ranked:
     """A Workload, where it stands in its pool and why, and the boost that puts it there. `worth` is
     that of a GPU."""

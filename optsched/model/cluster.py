@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import MaxLen, MinLen
 
+from ..frozen import frozen
 from .quantity import Amount, Count, Gib, Instant, Rate, Weight
 from .value import Value, empty
 
@@ -20,7 +21,7 @@ Steps = tuple[tuple[Instant, Amount], ...]
 """An amount that changes over time: each holds from its instant on, the first also before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Node(Value):
     """One host. `None` for cores or memory means that this is not modelled and never binds.
 
@@ -45,7 +46,7 @@ class Node(Value):
     __hash__ = Value.__hash__
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tenant(Value):
     """A payer for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
 

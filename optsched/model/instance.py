@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ..frozen import frozen
 from .cluster import Cluster, Tenant, gpu_caps, quota_pool
 from .job import Job, Mode
 from .quantity import Count, Duration, Instant, Seconds
 from .value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Slot:
     """The GPUs and cores that one job holds on one node."""
 
@@ -25,7 +26,7 @@ Placement = tuple[Slot, ...]
 no node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Running(Value):
     """A job that holds GPUs now.
 
@@ -43,7 +44,7 @@ class Running(Value):
     preemptions: Count = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Suspended:
     """A job that ran before, was preempted or failed, and waits with `remaining_s` of reference
     work to do."""
@@ -53,7 +54,7 @@ class Suspended:
     preemptions: Count = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Failure:
     """An attempt of a job that will fail: nobody who plans may know of it, a simulation lets it
     happen.
@@ -70,7 +71,7 @@ class Failure:
     kind: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Outage:
     """A node that will be lost for a while: nobody who plans may know of it, a simulation lets it
     happen.

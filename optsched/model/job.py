@@ -1,16 +1,17 @@
 """Jobs, and the modes in which they can run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
+from ..frozen import frozen
 from .cluster import Label
 from .profile import UNMEASURED, Profile
 from .quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Seconds, Weight
 from .value import Value, empty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mode(Value):
     """One way to run a job.
 
@@ -43,7 +44,7 @@ class Mode(Value):
         return replace(self, share_with=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Elastic:
     """A gang whose size may be chosen between `min` and `max`; `duration_s` refers to `max` unless
     the profile's `gpus` table says otherwise (without one the rate is proportional to the count).
@@ -53,7 +54,7 @@ class Elastic:
     max: PositiveCount
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Job(Value):
     """One training (or CPU-only) job.
 

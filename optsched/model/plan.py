@@ -1,8 +1,8 @@
 """The answer of a solver: segments for every job, what they are worth, and how good that is."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from ..frozen import frozen
 from .instance import Placement
 from .job import Mode
 
@@ -15,7 +15,7 @@ Incident = Literal["failure", "outage", "out_of_memory"]
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Segment:
     """One stretch of time in which a job holds the same resources.
 
@@ -32,7 +32,7 @@ class Segment:
     stopped_by: Incident | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobPlan:
     """All segments of one job, in time order, and what happens to it now."""
 
@@ -46,14 +46,14 @@ class JobPlan:
         return self.segments[-1].end_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """The segments of every job of an instance, in the order of its jobs."""
 
     jobs: tuple[JobPlan, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Level:
     """One objective of a sequence: its value in the plan and the proven limit, where there is
     one."""
@@ -73,7 +73,7 @@ class Level:
         return (self.value - self.bound) / abs(self.value) if self.value else float("inf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Solution:
     """A verified plan with its value, proven bound and status.
 

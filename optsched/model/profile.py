@@ -1,14 +1,15 @@
 """Measurements of a job."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from ..frozen import frozen
 from .quantity import Fraction, Gib, PositiveCount, Rate, Seconds, Watts
 from .value import Value, empty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Locality:
     """Rate by how far a gang is spread: one node, one rack, or anywhere. Absent means no loss."""
 
@@ -17,7 +18,7 @@ class Locality:
     cluster: Rate | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sharing(Value):
     """Rate when another job runs on the same GPUs.
 
@@ -29,7 +30,7 @@ class Sharing(Value):
     partners: Mapping[str, Rate] = field(default_factory=empty)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Clock:
     """Rate and electric power at a GPU clock, relative to those at the default clock."""
 
@@ -40,7 +41,7 @@ class Clock:
 Mixing = Literal["bottleneck", "sum"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Profile(Value):
     """Rates and costs of one job; every field is optional, absent means rate 1, no demand, no cost.
 

@@ -7,12 +7,13 @@ of itself, and of which kind it is, is in `terms` and `costs`.
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from importlib import import_module
 from pkgutil import iter_modules
 
 from ..errors import InputError, perhaps
+from ..frozen import record
 from ..model.cluster import Cluster
 from ..model.instance import Instance
 from ..model.plan import Plan
@@ -54,7 +55,7 @@ Level = tuple[tuple[float, Term], ...]
 """A weighted sum of terms."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Objective:
     """Levels in order of importance; each level is a weighted sum of terms."""
 

@@ -6,12 +6,11 @@ of which what all jobs use over the whole plan adds up. The verifiers do not rea
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from ..frozen import record
 from ..model.cluster import Cluster, Node, Tenant, gpu_caps, quota_pool
-from ..model.instance import Placement
 from ..model.job import Job, Mode
 from . import Span, cpus, fits_type, memory_gib
 
@@ -23,7 +22,7 @@ Demand = list[tuple[int, float]]
 """(row, amount), each row at most once for each node."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One capacity. `of` is its node, tenant, resource or budget; a quota of None is that of
     all tenants together."""
@@ -73,7 +72,6 @@ class Capacity:
     their quota."""
 
     def __init__(self, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
-        self._cluster = cluster
         self.rows: list[Row] = []
         self.resources = self._add("resource", cluster.resources)
         self.quotas = self._add("quota", gpu_caps(tenants))
@@ -127,14 +125,6 @@ class Capacity:
             for name, amount in mode.budgets.items()
             if amount and name in self.budgets
         ]
-
-    def held(self, job: Job, mode: Mode, placement: Placement) -> Demand:
-        """Return all that `job` holds on `placement`."""
-        demand = self.together(job, mode)
-        for slot in placement:
-            node = self._cluster.node_order[slot.node]
-            demand += self.on_node(job, mode, node, slot.gpus)
-        return demand
 
     def allows(self, job: Job, mode: Mode) -> bool:
         """Return whether quotas, resources and budgets would serve `mode` with nothing else
@@ -191,7 +181,7 @@ it are counted twice, as what others must not meet and as what others need: of t
 one will be, the one has the more of the first, the other the less of the second."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ties:
     """The ties of a job to others that hold something in the same node or rack: their traffic on
     the uplinks over which it would send `gbps`, and labels."""

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
+from ..frozen import frozen
 from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance
 from ..model.job import Job, Mode
@@ -19,7 +20,7 @@ MOST_KNOWN = 200_000
 months does not fill its memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shape:
     """Nodes that differ only in name, rack and price: the first of them, how many, and how many in
     each rack."""

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..frozen import frozen
 from ..model.cluster import Cluster, Node
 from ..model.instance import Instance
 from ..model.job import Job, Mode
@@ -14,7 +15,7 @@ WIDEST_FIRST: tuple[Span, ...] = ("cluster", "rack", "node")
 NODE_ONLY: tuple[Span, ...] = ("node",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Option(Value):
     """A mode on GPUs of one type (`mode.gpu_type`), spread at most over `spread`, with its rate.
 

@@ -1,13 +1,13 @@
 """Axes of a picture: the unit of time, and the rows of each node with their label."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ..frozen import record
 from ..model.instance import Instance
 from .lanes import Row
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimeUnit:
     """Unit of the time axis: its plural, and its length in seconds."""
 
@@ -27,7 +27,7 @@ def time_unit(horizon_s: float) -> TimeUnit:
     return TimeUnit("days", 86400.0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeGroup:
     """Adjacent rows of one node: its GPUs, or its lanes without GPUs; `position` counts the
     groups."""

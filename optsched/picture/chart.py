@@ -4,10 +4,10 @@ time."""
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from ..frozen import record
 from ..model.instance import Instance
 from ..model.job import Job
 from ..model.plan import JobPlan, Plan
@@ -26,7 +26,7 @@ Kind = Literal["past", "work", "setup", "save"]
 """Before now, doing work, starting up or restoring, saving before it stops."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bar:
     """A rectangle: rows [top, top + height) counted from the top, times in seconds from now; `late`
     in the last segment of a job that misses its deadline."""
@@ -41,7 +41,7 @@ class Bar:
     late: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pause:
     """A preemption: the job leaves at `stop_s` from row `stop_row` and is back at `back_s` on
     `back_row`.
@@ -56,7 +56,7 @@ class Pause:
     back_row: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Series:
     """A step function over time: `values[i]` holds from `times_s[i]` to the next instant."""
 
@@ -65,7 +65,7 @@ class Series:
     values: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chart:
     """Everything to draw. Times are seconds from now; `start_s` (negative) has room for what ran
     before."""

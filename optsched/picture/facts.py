@@ -1,8 +1,8 @@
 """What a reader wants to know of a plan: one line a job, and totals."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 
+from ..frozen import record
 from ..model.instance import Instance
 from ..model.plan import Decision, JobPlan, Plan, Segment
 from ..objectives import LATE_TOLERANCE_S, parse
@@ -10,7 +10,7 @@ from ..physics import gpus_by_type, hold_to_save_s
 from .chart import Chart, is_preempted_now, leaves
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobFacts:
     """One job in a plan; times in seconds from now.
 
@@ -33,7 +33,7 @@ class JobFacts:
     late_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Totals:
     """Averages and sums over a plan. `gpu_use` is GPU-seconds held over capacity until the last
     completion; `overhead_gpu_s` the part of it spent on start-up, restore and checkpoint."""

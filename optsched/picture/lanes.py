@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
+from ..frozen import record
 from ..model.instance import Instance
 from ..model.plan import Plan, Segment
 from ..physics import TIME_TOLERANCE_S
@@ -11,7 +12,7 @@ from ..physics import TIME_TOLERANCE_S
 PAST = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """A row of the picture: a GPU of a node (`gpu` its index), or a lane for jobs without GPUs.
 
@@ -22,7 +23,7 @@ class Row:
     gpu: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """Adjacent rows that one segment of a job holds; `half` 0 or 1 where two jobs share the GPUs.
 
@@ -36,7 +37,7 @@ class Block:
     half: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lanes:
     """All rows, top to bottom, and what is drawn on them."""
 
@@ -44,7 +45,7 @@ class Lanes:
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Piece:
     """What one segment holds on one node; `later` is false for a job's first segment."""
 

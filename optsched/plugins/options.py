@@ -38,6 +38,7 @@ from annotated_types import Ge, Gt, Le
 from ..duration import parse_duration
 from ..errors import InputError, perhaps
 from ..files.faults import Fault
+from ..frozen import frozen, record
 
 SHORTEST_S = 1e-3
 
@@ -63,7 +64,7 @@ Declared = TypeVar("Declared", bound=PluginOptions)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Written:
     """The notation of the values of a type: `parse` makes one of what is given, `write` its text.
 
@@ -83,7 +84,7 @@ class Written:
         return core_schema.no_info_before_validator_function(self.parse, handler(source))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flag:
     """The flag of an option on a command line of its own, where it is not `--name`; a bool whose
     default is True is switched off by it."""
@@ -134,7 +135,7 @@ Share = Annotated[float, Ge(0), Le(1)]
 Gap = Annotated[float, Written("a share, as 1% or 0.01", parse_share)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeclaredOption:
     """One option as users see it: what it is called, what it may be, what it is without them."""
 

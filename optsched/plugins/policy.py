@@ -1,8 +1,9 @@
 """The contract of policies: a rule that decides now, from the cluster's present view."""
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from ..frozen import frozen
 
 if TYPE_CHECKING:
     from ..driver.world import World
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 Sureness = Literal["verified", "derived", "reconstructed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Source:
     """The origin of a policy, and how sure it is that this is what was published.
 

@@ -2,12 +2,12 @@
 
 import inspect
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
+from ..frozen import record
 from .options import DeclaredOption, PluginOptions, declaration, described, read_options
 from .policy import Policy, Source, source_of
 from .solver import Solver, missing_modules
@@ -27,7 +27,7 @@ WHAT: dict[Group, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Listed:
     """A plug-in as `optsched list` shows it: name, what it is, what may be set, who published it,
     and why it cannot be used here, if so."""

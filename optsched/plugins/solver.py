@@ -2,10 +2,10 @@
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
+from ..frozen import frozen
 from ..model.instance import Instance
 from ..model.plan import Plan
 from ..objectives import Objective
@@ -21,7 +21,7 @@ def ignore(*_: Any) -> None:
     """Ignore a report, for those who do not listen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """One solve.
 
@@ -44,7 +44,7 @@ class Request:
     constrain: Constrain | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Report:
     """The way in which a solver tells what it found, as soon as it is found; the last word of each
     kind counts.

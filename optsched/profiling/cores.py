@@ -4,10 +4,11 @@ found."""
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import InputError
+from ..frozen import frozen
 from ..model.quantity import Fraction, PositiveCount, Rate
 from .facts import steps_of
 from .probe import ProbeError, raise_if_failed
@@ -17,7 +18,7 @@ WITHIN = 0.05
 """A count is on the plateau where its rate is at most so much below that of the plateau."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CoreCount:
     """What this many cores for each GPU give (in all for a CPU-only command): the median of steps
     per second, and `rate` relative to the plateau, at most 1, with the least and the most that
@@ -30,7 +31,7 @@ class CoreCount:
     most_rate: Rate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CoreSweep:
     """What the counts gave; `smallest` is the smallest count on the plateau, within `within` of it.
 

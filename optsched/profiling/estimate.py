@@ -2,10 +2,11 @@
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 from ..estimates.commands import similar
+from ..frozen import frozen
 from ..model.profile import Profile, Sharing
 from .likeness import program
 from .store import Stored
@@ -22,7 +23,7 @@ TAKEN_WHOLE = ("cpus_per_gpu", "sharing")
 """Of the profile most like it, the latest changed of several: tables are not averaged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Estimate:
     """A profile that was not measured, and for each of its fields, in words, what the value was
     taken from."""

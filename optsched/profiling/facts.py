@@ -2,10 +2,10 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from ..executors.base import SAVED_AND_STOPPED
+from ..frozen import record
 from .gpus import GIB
 from .run import Setting, Watched
 from .steps import Mark, StepTimes, step_times
@@ -15,7 +15,7 @@ FEWEST_INTERVALS = 3
 """Between reports of a command, to rely on them alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Steps:
     """The steps of one run: where they are from, when each was done, and how long they took after
     the warm-up."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
+from ..frozen import record
 
 GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuSample:
     """One look at one GPU; `busy` is the share of the last moment in which a kernel ran, None where
     NVML cannot say."""

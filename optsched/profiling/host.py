@@ -4,16 +4,16 @@ import contextlib
 import os
 import re
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..executors.supervision.processes import proportional_bytes, resident_bytes
+from ..frozen import record
 
 KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostSample:
     """One look at all processes of a command: processor time so far, and memory (shared pages
     counted once)."""

@@ -1,11 +1,12 @@
 """What was measured of one run of a command, by a probe or while it ran as a job."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..frozen import frozen
 from ..model.quantity import Count, Fraction, Gib, Instant, PositiveCount, Rate, Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Measured:
     """Facts of a run; None is what was not measured, and `absent` says of some why.
 

@@ -1,10 +1,10 @@
 """The profile that measurements amount to, and the file that holds both."""
 
 import json
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..files import plain
+from ..frozen import frozen
 from ..model.profile import Profile
 from .cores import CoreSweep
 from .learn import learned
@@ -13,7 +13,7 @@ from .measured import Measured
 RESULT_FORMAT = "optsched-measured/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Result:
     """What `optsched profile` found: `profile` goes into a job of an instance as it is."""
 

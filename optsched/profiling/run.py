@@ -18,6 +18,7 @@ from ..executors.attempts.folder import Report
 from ..executors.base import SAVED_AND_STOPPED, AttemptKey, Order, Progress
 from ..executors.orders import told, told_on_node
 from ..executors.supervision.processes import marked, send_all
+from ..frozen import frozen
 from ..model.instance import Slot
 from .gpus import Gpus, GpuSample
 from .host import HostSample, end_group, sample
@@ -30,7 +31,7 @@ of that."""
 TAIL_BYTES = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Setting:
     """How a command is run: on these `cores`, its checkpoints in a folder of their own, for at most
     `for_s` until it is asked to stop and `grace_s` more until it is killed."""

@@ -1,8 +1,9 @@
 """Step times from marks: when how many steps were done."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from ..frozen import frozen
 
 WARM_UP = 0.2
 """The share of the stepping time that is left out, the first interval at least: caches fill,
@@ -12,7 +13,7 @@ Mark = tuple[float, int]
 """A time in seconds, and how many steps were done by then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StepTimes:
     """Seconds a step between `from_s` and `to_s`: over all `steps`, and of the median and
     slowest-but-10-% one.

@@ -8,12 +8,13 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
 from ..files import NOUNS, adapter, parse_file, plain, read_bytes, write_text
+from ..frozen import frozen
 from ..model.profile import Profile
 from ..model.quantity import PositiveCount
 from .learn import learned
@@ -32,7 +33,7 @@ are noted beside it, one a line."""
 PROBE, BY_HAND, LEARNED = "measured by probe", "edited by hand", "learned from attempt "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Version:
     """A profile as it was from a time on, where it came from, and what that changed, as a person
     reads it."""
@@ -44,7 +45,7 @@ class Version:
     profile: Profile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Run:
     """What was measured of one run; `source` says which run it was."""
 
@@ -52,7 +53,7 @@ class Run:
     measured: Measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stored:
     """A profile with its past. `profile` is the present one and may be edited in the file; fields
     edited by hand are listed in `by_hand` and no run changes them until they are taken out of that

@@ -11,12 +11,11 @@ from ..model.instance import Instance, Placement, Running
 from ..model.job import Job
 from ..objectives import Objective, Usage
 from ..physics import placed_rate, power_w
-from ..physics.catalogue import catalogue_of
 from .deadline import NEVER, Deadline
 from .facts import Facts
 from .held import Held, Hold, held_by
 from .model import Bools, Floats, Ints, Kind, Options, Patterns, RoundModel, is_second
-from .patterns import Alternatives, Columns, NodeClass, columns, node_classes
+from .patterns import Alternatives, Columns, NodeClass, columns
 from .rows import build_rows
 from .sharing import holds_on_others
 from .spare import swap_costs
@@ -58,7 +57,7 @@ def build(
     SETTLE.
     """
     facts = Facts(instance, keep, deadline)
-    classes, class_of = node_classes(catalogue_of(instance))
+    classes, class_of = facts.classes, facts.class_of
     holds = [_as_it_is(facts, j) for j in facts.kept.tolist()] + holds_on_others(facts)
     deadline.check()
     held = held_by(instance, facts.jobs, holds, len(facts.kept), class_of, blocked, around)

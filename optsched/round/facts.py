@@ -19,7 +19,7 @@ from ..physics import (
 from ..physics.catalogue import catalogue_of
 from .deadline import Deadline
 from .model import is_second
-from .patterns import NOTHING, Alternatives, alternatives_of
+from .patterns import NOTHING, Alternatives, alternatives_of, needs_of, node_classes
 
 SETTLE = 10.0
 """A job that was preempted before is left alone until it has run this many times what a preemption
@@ -27,8 +27,8 @@ costs it."""
 
 
 class Facts:
-    """The active `jobs` in the order of the instance, and the `alternatives` of each; `never`
-    are those that could run but for what they ask.
+    """The active `jobs` in the order of the instance, and the `alternatives` of each on the node
+    `classes`; `never` are those that could run but for what they ask.
 
     `kept` are the positions of the running ones. `save_s` is how long a preempted job holds its
     GPUs, `load_s` start-up (and restore, for one that ran before), `lost_s` the productive seconds
@@ -77,13 +77,16 @@ class Facts:
         instance, deadline = self.instance, self.deadline
         catalogue, now_s = catalogue_of(instance), instance.now_s
         deadline.check()
+        needs = needs_of(catalogue, instance.jobs)
+        self.classes, self.class_of = node_classes(catalogue, needs)
+        deadline.check()
         for job in sorted(instance.jobs, key=first_come):
             entry = instance.running_job.get(job.id)
             if entry is None and (job.submit_s > now_s or job.after):
                 continue
             deadline.check()
             stays = entry is not None and job.id in keep
-            alternatives = NOTHING if stays else alternatives_of(catalogue, job)
+            alternatives = NOTHING if stays else alternatives_of(catalogue, job, needs)
             if entry is None and not alternatives.patterns:
                 self.never.append(job)
                 continue

@@ -1,9 +1,10 @@
 """One scheduling round as sparse arrays: options, what each is worth, and the rows of capacity they
 draw on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,8 @@ Bools = NDArray[np.bool_]
 
 NODE_ROWS = ("GPUs", "slots", "cores", "memory")
 """Rows that say nothing beyond what the nodes themselves can hold."""
+FEW = ("cores", "memory")
+"""Rows of what a node can lack while it has free GPUs."""
 NO_OPTION = -1
 """The choice of a job that does not run this round."""
 
@@ -254,6 +257,45 @@ class RoundModel:
         plus the best that each job can earn at these prices (Lagrangian relaxation of the rows)."""
         best = self.best_reduced(self.reduced_values(prices))
         return float(self.rows.capacity @ prices + best.sum())
+
+    @cached_property
+    def scarce(self) -> int:
+        """Return the mask of the node classes whose cores or memory can run short."""
+        return reduce(or_, (row.classes for row in self.rows.limits if row.what in FEW), 0)
+
+    @cached_property
+    def bulk(self) -> Floats:
+        """Return for each fresh pattern its GPUs, or as many as go with its cores or its memory
+        where these are scarce and it needs more of them than goes with its GPUs."""
+        table, bulk = self.patterns.table, self.patterns.table.gpus.astype(float)
+        for number, mask in enumerate(table.masks):
+            own = np.flatnonzero(table.mask == number)
+            for kind in self.classes:
+                if kind.bit & mask & self.scarce and kind.node.gpus:
+                    for takes, limit in zip(
+                        (table.cpus, table.memory_gib), kind.limits, strict=True
+                    ):
+                        per_gpu = limit / kind.node.gpus
+                        bulk[own] = np.maximum(bulk[own], takes[own] / per_gpu)
+        return bulk
+
+    @cached_property
+    def evenly(self) -> "RoundModel | None":
+        """Return the model in which options that take more cores or memory for each GPU than nodes
+        have for each are worth nothing, unless all that their job can do take more; None where
+        there are none. What is chosen of it fits on nodes almost as well as on the rows; it proves
+        nothing."""
+        options, fresh = self.options, len(self.patterns.fresh)
+        even = np.ones(len(options.value), dtype=bool)
+        on_free = np.flatnonzero(options.pattern < fresh)
+        pattern = options.pattern[on_free]
+        even[on_free] = self.bulk[pattern] <= self.patterns.gpus[pattern] * (1 + 1e-9)
+        can = np.zeros(len(self.jobs), dtype=bool)
+        can[options.job[on_free[even[on_free] & (options.value[on_free] > 0)]]] = True
+        value = np.where(even | ~can[options.job], options.value, 0.0)
+        if (value == options.value).all():
+            return None
+        return replace(self, options=replace(options, value=value))
 
     def worth(self, chosen: Ints) -> float:
         """Return the value of a choice: the option of each job, or -1."""

@@ -7,12 +7,14 @@ import numpy as np
 
 from ..model.job import Job
 from ..physics import node_counts
-from ..physics.capacity import Ties, gpus_that_fit
+from ..physics.capacity import Ties, gpus_that_fit, or_inf
 from ..physics.modes import WIDEST_FIRST
 from .held import SLACK
 from .model import RoundModel
 from .patterns import NodeClass, Pattern
 
+FULL = 0.01
+"""How much a fuller node counts against one that is left less even."""
 Taken = list[tuple[int, int, int]]
 """(node, GPUs, cores) of one job."""
 
@@ -22,7 +24,8 @@ class Nodes:
     by one.
 
     Nodes of a class are kept by their free GPUs, so that the fullest node that still fits is found
-    without a scan; the first of equals is the one that came first in the cluster. `full` are
+    without a scan; the first of equals is the one that came first in the cluster. Where cores or
+    memory are scarce, a node is sought of which as much is left of each. `full` are
     patterns for which there is no room: there only gets less.
     """
 
@@ -89,6 +92,8 @@ class Nodes:
             del buckets[self.gpus[n]][n]
             buckets[self.gpus[n] + gpus][n] = None
             self._count(n, gpus)
+            if (room := self._rooms.get(self._class_of[n])) is not None:
+                room[:, self._position[n]] += (gpus, cpus, memory)
         self.gpus[n] += gpus
         self.cpus[n] += cpus
         self.memory[n] += memory
@@ -104,6 +109,10 @@ class Nodes:
         for n, c in enumerate(model.class_of):
             self._buckets[c][self.gpus[n]][n] = None
             self._count(n, self.gpus[n])
+        room = np.array([self.gpus, self.cpus, self.memory], dtype=float)
+        scarce = [kind for kind in model.classes if kind.bit & model.scarce and kind.node.gpus]
+        self._rooms = {kind.number: room[:, kind.nodes] for kind in scarce}
+        self._position = {n: i for kind in scarce for i, n in enumerate(kind.nodes)}
         self._indexed = True
 
     def _count(self, n: int, gpus: int) -> None:
@@ -216,13 +225,35 @@ class Nodes:
         return None
 
     def _one_node(self, pattern: Pattern, closed: int) -> Taken | None:
-        need, cpus, memory = pattern.gpus, pattern.cpus, pattern.memory_gib
         for c in self._classes(pattern):
-            for nodes in self._buckets[c.number][need:]:
-                for n in nodes:
-                    if self._has(n, cpus, memory) and not closed >> n & 1:
-                        return [(n, need, cpus)]
+            scarce = c.number in self._rooms and not closed
+            n = self._balanced(c, pattern) if scarce else self._fullest(c, pattern, closed)
+            if n is not None:
+                return [(n, pattern.gpus, pattern.cpus)]
         return None
+
+    def _fullest(self, c: NodeClass, pattern: Pattern, closed: int) -> int | None:
+        for nodes in self._buckets[c.number][pattern.gpus :]:
+            for n in nodes:
+                if self._has(n, pattern.cpus, pattern.memory_gib) and not closed >> n & 1:
+                    return n
+        return None
+
+    def _balanced(self, c: NodeClass, pattern: Pattern) -> int | None:
+        """Return the node whose GPUs, cores and memory would be left in parts that are most alike:
+        nothing is left that lacks the other. Of equals the fullest."""
+        room = self._rooms[c.number]
+        takes = np.array([[pattern.gpus], [pattern.cpus], [pattern.memory_gib * (1 - SLACK)]])
+        able = np.flatnonzero((room >= takes).all(axis=0))
+        if not len(able):
+            return None
+        limits = np.array(
+            [[c.largest.gpus], [or_inf(c.largest.cpus)], [or_inf(c.largest.memory_gib)]]
+        )
+        which = np.isfinite(limits[:, 0])
+        left = ((room[:, able] - takes)[which]) / limits[which]
+        uneven = left.max(axis=0) - left.min(axis=0) + FULL * left[0]
+        return c.nodes[int(able[uneven.argmin()])]
 
     def _spread(self, pattern: Pattern, job: Job, rack: list[int] | None) -> Taken | None:
         """Take GPUs on as few nodes as possible, the emptiest first, or on what is left of nodes in

@@ -1,16 +1,20 @@
 """The demand of an option on the cluster: derived once for each demand, shared by all jobs that ask
 for the same."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.cluster import Cluster, Node
+from ..model.cluster import Node
 from ..model.job import Job
-from ..physics.capacity import Demand, alike
+from ..physics import cpus, memory_gib
+from ..physics.capacity import Demand, alike, or_inf
+from ..physics.capacity import kind as kind_of
 from ..physics.catalogue import Catalogue
 from ..physics.modes import Option, demands, room_on
 from .deadline import Deadline
@@ -18,11 +22,13 @@ from .deadline import Deadline
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeClass:
-    """Nodes that differ only in name and rack. `nodes` are their positions in the cluster."""
+    """Nodes that serve the same options. `nodes` are their positions in the cluster, `node` has
+    the cores and the memory that each of them has at least, `largest` what any has at most."""
 
     number: int
     name: str
     node: Node
+    largest: Node
     nodes: tuple[int, ...]
 
     @property
@@ -30,8 +36,13 @@ class NodeClass:
         return 1 << self.number
 
     @property
+    def limits(self) -> tuple[float, float]:
+        """Return the cores and the memory of each node."""
+        return or_inf(self.node.cpus), or_inf(self.node.memory_gib)
+
+    @property
     def cpus_per_gpu(self) -> float:
-        """Return the cores that a node has for each of its GPUs."""
+        """Return the cores that each node has for each of its GPUs."""
         if self.node.cpus is None:
             return np.inf
         return self.node.cpus / self.node.gpus if self.node.gpus else 0.0
@@ -143,25 +154,78 @@ def columns(alternatives: Sequence[Alternatives], deadline: Deadline) -> Columns
     )
 
 
-def node_classes(catalogue: Catalogue) -> tuple[tuple[NodeClass, ...], list[int]]:
+MOST_CLASSES = 16
+"""With more node classes than so many, nodes that serve the same options are one."""
+
+Needs = frozenset[tuple[int, float]]
+"""Cores and memory (GiB) that options take of one node."""
+
+
+def needs_of(catalogue: Catalogue, jobs: Sequence[Job]) -> Needs | None:
+    """Return by what nodes are told apart where they are of too many kinds, else None: one kind
+    each."""
+    if len(node_classes(catalogue)[0]) <= MOST_CLASSES:
+        return None
+    known = {
+        catalogue.once(("needs", demands(job)), partial(_needs, catalogue, job)) for job in jobs
+    }
+    return Needs().union(*known)
+
+
+def _needs(catalogue: Catalogue, job: Job) -> Needs:
+    """Return what options take of a node that holds all, and of one that holds a single GPU."""
+    return frozenset(
+        (cpus(mode, gpus), memory_gib(job, mode, gpus))
+        for mode in (option.mode for option in catalogue.options(job))
+        for gpus in {mode.gpus, min(mode.gpus, 1)}
+    )
+
+
+def node_classes(
+    catalogue: Catalogue, needs: Needs | None = None
+) -> tuple[tuple[NodeClass, ...], list[int]]:
     """Return the node classes of a cluster in order of first appearance, and for each node the
-    number of its own."""
-    return catalogue.once("node classes", lambda: _node_classes(catalogue.cluster))
+    number of its own. With `needs` nodes of different cores or memory are of one class where each
+    of these fits all of them or none."""
+    return catalogue.once(
+        ("node classes", needs), lambda: _node_classes(catalogue.cluster.nodes, needs)
+    )
 
 
-def _node_classes(cluster: Cluster) -> tuple[tuple[NodeClass, ...], list[int]]:
+def _node_classes(
+    nodes: Sequence[Node], needs: Needs | None
+) -> tuple[tuple[NodeClass, ...], list[int]]:
+    levels = None if needs is None else [sorted(set(column)) for column in zip(*needs, strict=True)]
     members: dict[object, list[int]] = {}
-    for i, node in enumerate(cluster.nodes):
-        key = (alike(node), node.gpu_price_per_h)
-        members.setdefault(key, []).append(i)
-    firsts = [cluster.nodes[own[0]] for own in members.values()]
-    class_of = [0] * len(cluster.nodes)
+    for i, node in enumerate(nodes):
+        key: object = alike(node)
+        if levels is not None:
+            fitting = map(_fitting, (node.cpus, node.memory_gib), levels)
+            key = kind_of(node), node.gpus, *fitting
+        members.setdefault((key, node.gpu_price_per_h), []).append(i)
+    groups = [[nodes[i] for i in own] for own in members.values()]
+    least, most = ([_extreme(of, group) for group in groups] for of in (min, max))
+    class_of = [0] * len(nodes)
     classes = []
-    for number, (node, own) in enumerate(zip(firsts, members.values(), strict=True)):
-        classes.append(NodeClass(number, _name(node, firsts), node, tuple(own)))
+    for number, own in enumerate(members.values()):
+        name = _name(least[number], least)
+        classes.append(NodeClass(number, name, least[number], most[number], tuple(own)))
         for i in own:
             class_of[i] = number
     return tuple(classes), class_of
+
+
+def _fitting(limit: float | None, needs: Sequence[float]) -> int | None:
+    """Return how many of the needs are within a limit."""
+    return None if limit is None else bisect_right(needs, limit)
+
+
+def _extreme(of: Callable[..., Any], nodes: Sequence[Node]) -> Node:
+    """Return the first node, with the least or the most cores and memory of all. Either all of
+    them have a limit or none."""
+    limits = zip(*((node.cpus, node.memory_gib) for node in nodes), strict=True)
+    cores, gib = (None if None in amounts else of(amounts) for amounts in limits)
+    return replace(nodes[0], cpus=cores, memory_gib=gib)
 
 
 def _name(node: Node, others: list[Node]) -> str:
@@ -183,20 +247,20 @@ def _name(node: Node, others: list[Node]) -> str:
     return f"{name} ({', '.join(apart)})" if apart else name
 
 
-def alternatives_of(catalogue: Catalogue, job: Job) -> Alternatives:
-    """Return every way to run `job` on the empty cluster within its tenant's cap; none where it can
-    never run."""
+def alternatives_of(catalogue: Catalogue, job: Job, needs: Needs | None = None) -> Alternatives:
+    """Return every way to run `job` on the empty cluster within its tenant's cap, on the node
+    classes by `needs`; none where it can never run."""
 
     def of_demand() -> Alternatives:
         quota = job.tenant if job.tenant in catalogue.capacity.quotas else None
-        key = "alternatives", demands(job), quota
-        return catalogue.once(key, lambda: Alternatives(tuple(_patterns(catalogue, job))))
+        key = "alternatives", needs, demands(job), quota
+        return catalogue.once(key, lambda: Alternatives(tuple(_patterns(catalogue, job, needs))))
 
-    return catalogue.once(("alternatives of", job), of_demand)
+    return catalogue.once(("alternatives of", needs, job), of_demand)
 
 
-def _patterns(catalogue: Catalogue, job: Job) -> Iterator[Pattern]:
-    classes, _ = node_classes(catalogue)
+def _patterns(catalogue: Catalogue, job: Job, needs: Needs | None) -> Iterator[Pattern]:
+    classes, _ = node_classes(catalogue, needs)
     table = catalogue.capacity
     for option in catalogue.options(job):
         mode = option.mode
@@ -206,13 +270,12 @@ def _patterns(catalogue: Catalogue, job: Job) -> Iterator[Pattern]:
         if not option.needs_node:
             yield Pattern(option, 0, False, 0, 0.0, shared)
             continue
-        cpus = mode.cpus_per_gpu * mode.gpus if mode.gpus else mode.cpus
-        memory_gib = job.profile.memory_gib_per_gpu * mode.gpus if mode.gpus else job.memory_gib
-        able = [(kind.bit, room) for kind in classes if (room := room_on(kind.node, job, mode))]
+        cores, gib = cpus(mode, mode.gpus), memory_gib(job, mode, mode.gpus)
+        able = [(each.bit, room) for each in classes if (room := room_on(each.largest, job, mode))]
         if option.spread == "node" and mode.gpus:
             for bit, room in able:
                 if room >= mode.gpus:
-                    yield Pattern(option, bit, True, cpus, memory_gib, shared)
+                    yield Pattern(option, bit, True, cores, gib, shared)
         else:
             mask = sum(bit for bit, _ in able)
-            yield Pattern(option, mask, mode.gpus == 0, cpus, memory_gib, shared)
+            yield Pattern(option, mask, mode.gpus == 0, cores, gib, shared)

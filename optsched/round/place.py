@@ -97,9 +97,10 @@ class Packing:
             return
         options, patterns = wish[jobs], self.model.patterns
         pattern = self.model.options.pattern[options]
-        rank = _ranks(patterns.table, self._slots_first)[pattern]
+        bulk = self.model.bulk
+        rank = _ranks(patterns.table, bulk, self._slots_first)[pattern]
         lost = regret(self.model, options, reduced)
-        for at in np.lexsort((jobs, -lost, -patterns.gpus[pattern], rank)).tolist():
+        for at in np.lexsort((jobs, -lost, -bulk[pattern], rank)).tolist():
             j = int(jobs[at])
             if not self.put(j, int(options[at])):
                 self.put_otherwise(j, reduced)
@@ -215,9 +216,9 @@ def regret(model: RoundModel, options: Ints, reduced: Floats) -> Floats:
     return np.asarray(reduced[options] - np.maximum(second, 0.0)[job[options]], dtype=float)
 
 
-def _ranks(table: Columns, slots_first: bool) -> Ints:
-    """Return which come first: rack gangs, gangs on one node, gangs anywhere, then singles and jobs
-    without GPUs."""
+def _ranks(table: Columns, bulk: Floats, slots_first: bool) -> Ints:
+    """Return which come first: rack gangs, gangs on one node and what is as bulky, gangs anywhere,
+    then singles and jobs without GPUs."""
     together, in_rack = (0, 1) if slots_first else (1, 0)
     gangs = np.where(table.together, together, np.where(table.in_rack, in_rack, 2))
-    return np.where(table.gpus <= 1, 3, gangs)
+    return np.where(bulk <= 1, 3, gangs)

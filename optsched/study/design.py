@@ -7,7 +7,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ..duration import parse_duration
 from ..files.shape_faults import FaultyFileError, shape_faults
 from ..files.toml import read_toml
+from ..frozen import record
 from .optima import Optimum, OptimumSpec
 
 MAKES = ("generate", "import")
@@ -171,7 +171,7 @@ class Study(Part):
         return (*simulated, *self.methods)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """One command line of a study: `method` over `instance`, with the values of the parameters that
     either names.

@@ -3,17 +3,18 @@
 import json
 import signal
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from ..duration import human
+from ..frozen import frozen
 from .commands import PLAN, TRACE
 from .machine import made_on
 from .process import Warm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Task:
     """What a run needs to be the same elsewhere: its command, limits and the version that it is
     for; `instance` is where the instance lies, or is to be written by a command that makes one."""
@@ -26,7 +27,7 @@ class Task:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Outcome:
     """What a run left: `answer` is what the command said, or None where it failed; `reason` then
     says why. `wall_s` and `cpu_s` are the run's own, start of Python not included; `memory_gib` is

@@ -3,13 +3,14 @@ runs say."""
 
 import csv
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from ..errors import InputError
+from ..frozen import record
 
 if TYPE_CHECKING:
     from .results import Result
@@ -46,7 +47,7 @@ class OptimumSpec(BaseModel):
         return Optimum(self.objective, float(self.value))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Optimum:
     """The least value that any plan of an instance has in an objective."""
 

@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..errors import InputError
+from ..frozen import record
 from .warm import ANSWER, ERRORS, MOST_BYTES, kill_run
 
 ONE_THREAD = {
@@ -29,7 +29,7 @@ ONE_THREAD = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ended:
     """What became of a run: its exit status, negative for a signal, None where it had to be
     stopped; its times, start of Python not included, and the most memory it held, its children

@@ -5,11 +5,12 @@ and a study keeps each as soon as it is: so the clusters' own futures are used.
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..frozen import record
 from .address import code_version
 from .clusters import Cluster
 from .execute import Outcome, Task
@@ -23,7 +24,7 @@ MOST_LOST = 20
 """So many runs lost one after another, and none done: then it is not the runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lost:
     """A run that the cluster lost each time it was tried: it says nothing of the run, and is tried
     anew by the next study."""

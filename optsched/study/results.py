@@ -2,12 +2,13 @@
 all."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from .. import files
 from ..errors import InputError
+from ..frozen import record
 from .address import code_version, digest
 from .design import Run, arguments
 
@@ -17,7 +18,7 @@ STORED = ("answer", "reason", "wall_s", "cpu_s", "memory_gib", "made_on")
 """What is written down of a result, beside the run that it is of."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Result:
     """A run with what it left; `answer` is None where it failed. `address` names its files in the
     folder, and is empty where it was not run because it has no instance; `made_on` has versions and

@@ -4,8 +4,8 @@ parameter."""
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..frozen import record
 from .design import Across, Scalar, Settings
 from .optima import CONTRADICTS, is_reached
 from .results import Result
@@ -14,7 +14,7 @@ from .table import COLUMNS, Column, level, markdown, mean_of, number, parameter_
 ALL = "all instances"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Summary:
     """Runs of a method with given parameters (without the seed and what the instance is made with)
     over a group of instances; gaps are fractions, times processor seconds of the runs that did not

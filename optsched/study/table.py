@@ -3,10 +3,10 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..files import csv_text
+from ..frozen import record
 from ..plugins.registry import listed
 from .design import Method, Settings, arguments
 from .optima import optimum_of
@@ -15,7 +15,7 @@ from .results import Result
 H = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Column:
     """A number taken from what a run printed, in `unit`; None where the run does not say."""
 
@@ -89,7 +89,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """A method over an instance with given parameters (without the seed): the mean of each column
     over the seeds, and the reasons of the runs that failed."""
@@ -138,7 +138,7 @@ def used_columns(table_rows: Sequence[Row]) -> list[int]:
     return [i for i in used if not (simulated and COLUMNS[i].name in ("value", "bound"))]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstanceTable:
     """The methods over an instance: a line has the row, its words (method and parameters) and its
     numbers, which mean nothing where the row failed."""

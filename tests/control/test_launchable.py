@@ -112,3 +112,33 @@ def test_what_is_beyond_a_node_keeps_nobody_from_the_others() -> None:
         [("n0", 4, 0, 0.0, None, 0.0)], [("n0", 1, 0, 0.0, None, 0.0), ("n1", 1, 0, 0.0, None, 0.0)]
     )
     assert found(state, gpus=3) == ["j2"]
+
+
+def test_nothing_more_is_started_over_an_uplink_of_which_too_much_is_held() -> None:
+    """The claims need 2 nodes each but for the last; `j0` runs over both uplinks, and that of rack
+    r0 has been lowered below what it takes."""
+    pairs = [("n0", "n1"), ("n0", "n2"), ("n2",)]
+    mode = {1: Mode(gpu_type="a", gpus=1), 2: Mode(gpu_type="a", gpus=2)}
+    state, claims = State(), []
+    for i, names in enumerate(pairs):
+        job = Job(id=f"j{i}", gpus=len(names), duration_s=10.0, profile=Profile(network_gbps=10.0))
+        state.apply(0.0, Submitted(submission=Submission(job=job, argv=("x",), directory="/")))
+        placement = tuple(Slot(node=name, gpus=1) for name in names)
+        held = {"job": job.id, "mode": mode[len(names)], "placement": placement}
+        if i:
+            claims.append(Claim(**held))
+        else:
+            began = {"number": 1, "work_s": 10.0, "rate": 1.0, "setup_s": 0.0}
+            state.apply(1.0, StartIntended(**held, **began))
+    state.apply(2.0, RoundDecided(round=1, claims=tuple(claims)))
+    statuses = [
+        NodeStatus(node=Node(name=name, gpu_type="a", gpus=4, rack=rack))
+        for name, rack in zip(NAMES, ("r0", "r1", "r1"), strict=True)
+    ]
+
+    def started(gbps: float) -> list[str]:
+        cluster = Cluster(rack_uplink_gbps={"r0": gbps, "r1": 100.0})
+        return [own.claim.job for own in launchable(state, cluster, (), statuses, {}, 3.0)]
+
+    assert started(20.0) == ["j1", "j2"]
+    assert started(10.0) == started(5.0) == ["j2"]

@@ -367,4 +367,4 @@ def present(instance: Instance, seed: int) -> Instance | None:
         return None
     event("some run on several types")
     found = snapshot(simulation.world)
-    return None if found.saving else found.instance
+    return None if simulation.world.saving else found.instance

@@ -1,10 +1,14 @@
 """Rounds small enough to try every option on every real placement: the rows cut off none of
 them."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
 
 from optsched import Instance
+from optsched.round import patterns
 from optsched.round.decide import decide
 from optsched.round.verify import verify_round
 from tests.oracles.round_brute_force import best_round, combinations_of
@@ -14,6 +18,7 @@ from .settings import PATIENT
 from .test_solvers_agree import SAME, at_least, model_of
 
 ROUND_S = 10.0
+MORE_GIB = st.sampled_from([0.0, 1e-9, 0.5, 9.0])
 SIZES = (0, 1, 2, 3, 4, 4)
 
 
@@ -39,6 +44,27 @@ def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(
     instance: Instance,
 ) -> None:
     check(instance, 20_000)
+
+
+@settings(PATIENT, max_examples=60)
+@given(rounds(most_jobs=4, most_nodes=3, sizes=(2, 4)), st.data())
+def test_the_same_where_nodes_of_different_cores_and_memory_are_one_class(
+    instance: Instance, data: st.DataObject
+) -> None:
+    nodes = tuple(
+        replace(
+            node,
+            cpus=None if node.cpus is None else node.cpus + data.draw(st.integers(0, 3)),
+            memory_gib=None if node.memory_gib is None else node.memory_gib + data.draw(MORE_GIB),
+        )
+        for node in instance.cluster.nodes
+    )
+    instance = replace(instance, cluster=replace(instance.cluster, nodes=nodes))
+    with pytest.MonkeyPatch.context() as patch:
+        apart = len(model_of(instance).classes)
+        patch.setattr(patterns, "MOST_CLASSES", 0)
+        event(f"classes are merged: {len(model_of(instance).classes) < apart}")
+        check(instance, 20_000)
 
 
 @pytest.mark.slow

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.families import with_kinds, with_sharing
 from optsched import Instance
 from optsched.round.decide import decide
 from optsched.round.verify import verify_round
 from optsched.traces.generate.synth import generate
 
-from .large_rounds import with_kinds, with_sharing
 from .random_rounds import rounds
 from .settings import PATIENT
 

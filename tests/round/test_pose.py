@@ -10,6 +10,7 @@ import pytest
 
 import optsched.round.decide as deciding
 import optsched.round.pose as posing
+from benchmarks.families import with_sharing
 from optsched import Instance
 from optsched.objectives import parse
 from optsched.physics import placed_rate
@@ -23,8 +24,6 @@ from optsched.round.plan import UNPROVED
 from optsched.round.sharing import MOST_HOSTS
 from optsched.round.verify import verify_round
 from optsched.traces.generate.synth import generate
-
-from .large_rounds import with_sharing
 
 
 def too_slow(monkeypatch: pytest.MonkeyPatch, *, even_for_few: bool = False) -> None:

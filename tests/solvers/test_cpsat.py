@@ -472,3 +472,17 @@ def test_numbers_at_the_ends_of_their_ranges(objective: str) -> None:
     [by] = yardsticks(instance, parse(objective), any_plan=False)
     assert not by.refutes(best[0][0], outcome.bounds[0])
     assert best[0][0] - outcome.bounds[0] <= best[0][0] - by.certain + 1e-5 * abs(best[0][0])
+
+
+def test_off_the_grid_a_gang_stays_on_the_nodes_that_cost_least() -> None:
+    """It is split to have a GPU of the cheap node, once the job of 4/3 s there is done."""
+    nodes = (
+        Node(name="dear", gpu_type="a", gpus=2, gpu_price_per_h=2.0),
+        Node(name="cheap", gpu_type="a", gpus=1, gpu_price_per_h=1.0),
+    )
+    jobs = (
+        Job(id="slow", duration_s=1.0, profile=Profile(rate={"a": 0.75})),
+        Job(id="gang", gpus=2, duration_s=1.0),
+    )
+    optimum = (4 / 3 + 2 + 1) / 3600
+    assert_optimal(Instance(cluster=Cluster(nodes=nodes), jobs=jobs), "cost", (optimum,))

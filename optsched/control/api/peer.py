@@ -4,8 +4,8 @@ import hmac
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ...frozen import record
 from ..journal.state import LiveJob, State
 from ..settings import Settings
 from .refusal import HttpError
@@ -15,7 +15,7 @@ OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 host."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Caller:
     """A user. `all_jobs`: sees and changes everybody's jobs. `all_output`: also reads what they
     print."""

@@ -2,12 +2,12 @@
 list."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from starlette.responses import FileResponse, Response
 
+from ...frozen import record
 from ..explain.explaining import Explained
 from ..what_if.words import Foretold
 from .asking import explained, foretold
@@ -21,7 +21,7 @@ from .views import History, JobDetail, JobPage, JobView, Nodes, Output, Rounds, 
 DASHBOARD = Path(__file__).with_name("dashboard.html")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """A request whose parts have been checked: `job` is the name in its path, `query` and `body`
     are of the types that its route names, None where it names none."""
@@ -32,7 +32,7 @@ class Asked:
     body: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Route:
     """One request. `does` answers it on a thread where it may wait: by an object of type `answer`
     (or of a status and such an object), or by a response of its own, whose `media_type` is named

@@ -2,9 +2,10 @@
 `explain`."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...frozen import record
 from ...model.job import Job
 from ...physics import held_resources
 from ...physics.capacity import Domains, Row
@@ -24,7 +25,7 @@ MOST_NAMES = 3
 Kind = Literal["after", "barred", "pause", "unseen", "left_out", "claim", "short", "never", "full"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Obstacle:
     """What keeps a job from starting: its kind, and a clause on it. "never": it would also if
     nothing else ran."""

@@ -39,7 +39,7 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names:
     able = Catalogue.of(cluster).options(known)
     said += _free(room, able, facts)
     said += round_says(snapshot, job, facts, names)
-    soonest_s = room.soonest_s(able)
+    soonest_s = room.soonest_s(known)
     if soonest_s is not None and soonest_s > 0:
         facts["room_by_itself_s"] = soonest_s
         said.append(

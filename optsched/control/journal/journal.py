@@ -8,14 +8,14 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from datetime import datetime
 from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from ...errors import OptschedError
-from ...frozen import frozen
+from ...frozen import frozen, record
 from .events import Event, Pruned, dump_event, load_event
 
 FORMAT = "optsched-journal/1"
@@ -82,7 +82,7 @@ class Entry:
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoundEntry:
     """One round as it is listed; the value is maximised, `bound` is what it could be at most.
     `wall_s` is that of the turn, from looking at nodes to this write."""

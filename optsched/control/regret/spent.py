@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
+from ...frozen import record
 from ...physics import lost_s
 from ..journal.events import AttemptEnded, Cleared, Held, Released, StartRefused, Submitted
 from ..journal.journal import Entry
@@ -146,7 +147,7 @@ def useful_work_s(job: LiveJob) -> float:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """A stretch of a job's time, and how much useful work was done in each second of it."""
 

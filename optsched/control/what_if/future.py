@@ -1,10 +1,11 @@
 """The live cluster as an instance that a simulation can play on to its end."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...driver.blocked import amounts
 from ...errors import InputError
+from ...frozen import record
 from ...model.cluster import Node
 from ...model.instance import Instance, Placement, Running, Suspended
 from ...model.job import Job
@@ -13,7 +14,7 @@ from ..present import LEAST_WORK_S, as_running, as_suspended, as_waiting, guarde
 from .snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outlook:
     """`instance` has what waits and what runs; `submit_s` is when each job was really submitted
     (Unix time), which for one that pauses is before its `Job.submit_s`. `left_out` are the jobs

@@ -4,13 +4,13 @@ live cluster."""
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 
 from ...duration import human
 from ...errors import InputError
 from ...files import check_instance
-from ...frozen import frozen
+from ...frozen import frozen, record
 from ...model.cluster import Node
 from ...model.instance import Instance, Running, Suspended
 from ...model.job import Job
@@ -265,7 +265,7 @@ def _able(instance: Instance) -> tuple[Instance, dict[str, str]]:
     return only(instance, jobs.keys()) if never else instance, never
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Seen:
     """What a simulation saw of an instance in `reached_s`, infinite where that was all: (job,
     begin, end, GPUs, how it ended) of each stay, times in seconds from now."""
@@ -301,18 +301,15 @@ def _simulated(
     policy = registry.policy(named.name, parse(objective), named.options)
     simulation = Simulation(able, policy)
     world = simulation.world
-    rows, place = world.rows, {job.id: i for i, job in enumerate(able.jobs)}.get(stop_at or "")
+    rows, place = world.rows, {job.id: i for i, job in enumerate(able.jobs)}.get(stop_at or "", -1)
     read, late = 0, False
 
     def enough() -> bool:
         nonlocal read, late
         late = time.monotonic() > until_s
-        ended = any(
-            rows.job[row] == place and rows.ending[row] == Ending.COMPLETED
-            for row in range(read, len(rows.job))
-        )
-        read = len(rows.job)
-        return late or ended
+        new = rows.since(read)
+        read += len(new)
+        return late or bool(((new["job"] == place) & (new["ending"] == Ending.COMPLETED)).any())
 
     complete = simulation.run(until=enough)
     record, now_s = simulation.record(), able.now_s

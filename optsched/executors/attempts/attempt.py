@@ -257,10 +257,6 @@ class FollowedAttempt(ABC, Generic[Seen]):
             self._endings[name] = checked(ending)
         return self._endings[name]
 
-    def missing(self) -> list[str]:
-        """Return the nodes that do not say how their command ended."""
-        return [name for name in self.names if self.ending(name) is None]
-
     def look_anew(self, names: Sequence[str]) -> None:
         """Have files be seen that are there: network file systems believe for a while that they are
         not, until something changes beside them."""

@@ -7,10 +7,10 @@ import time
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ...frozen import record
 from .. import program, supervision
 from ..base import (
     AttemptKey,
@@ -27,7 +27,7 @@ from .executor import AttemptExecutor
 from .folder import AttemptFolder
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BatchJob:
     """A job as the batch system has it: `state` is `over` once nothing of it is left on its node,
     `why` is a clause on that or on what it waits for."""

@@ -4,10 +4,11 @@ take pods."""
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from ...frozen import frozen
 from ...model.cluster import Node
 from ..base import NodeStatus, because
 from .site import Site
@@ -32,7 +33,7 @@ PRODUCTS = (".product", ".product-name", ".family")
 """What labels that say of which type GPUs are add to the name of their resource."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KubernetesNode:
     """A node: `ready` while its kubelet says so; `lost` says why Kubernetes has given up what runs
     there."""

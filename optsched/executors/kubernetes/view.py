@@ -3,9 +3,9 @@
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...frozen import frozen
 from ...model.cluster import Node
 from ..base import AttemptKey
 from .api import KubernetesApi
@@ -24,7 +24,7 @@ SOONEST_S = 0.1
 """Pods are listed no more often than this, however many changes there are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """What Kubernetes said: our pods by name at `at_s` of the monotonic clock, nodes not long
     before."""

@@ -6,9 +6,10 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from ...frozen import record
 
 LISTING = str(Path(__file__).with_name("listing.py"))
 EVERY_S = 5.0
@@ -19,7 +20,7 @@ FIRST_S = 30.0
 """So long the first one may take: a driver that nobody uses may have to be loaded."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gpu:
     """A GPU, or an instance of one: `kind` is "" for a whole one, else the profile of the
     instance."""

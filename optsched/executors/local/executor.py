@@ -81,7 +81,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
 
     def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
         """Return the record of an attempt to be started. Raises RefusedError."""
-        check(order, shares=True)
+        check(order)
         others = list(self._attempts.values())
         for other in others:
             other.look(None)  # what has just ended holds nothing any more
@@ -93,7 +93,6 @@ class LocalExecutor(AttemptExecutor[Attempt]):
             **recorded(order),
             "boot": self._boot,
             "port": port,
-            "beside": None if order.beside is None else str(order.beside),
             "environment": environment,
             "nodes": [self._node(order, rank, folder.path) for rank in range(len(order.nodes))],
         }
@@ -119,18 +118,6 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         }
 
     def _gpu_ids(self, order: Order, slot: Slot, share: Share) -> tuple[str, ...]:
-        if order.beside is not None:
-            partner = self._attempts.get(order.beside)
-            if partner is None or partner.ended is not None:
-                raise RefusedError(f"{order.beside}, on whose GPUs it is to run, does not run")
-            theirs = {node["name"]: tuple(node["gpu_ids"]) for node in partner.folder.nodes}
-            beside = theirs.get(slot.node, ())
-            if len(beside) != slot.gpus:
-                raise RefusedError(
-                    f"{order.beside}, whose GPUs it shares, has {len(beside)} on {slot.node}, not "
-                    f"{slot.gpus}"
-                )
-            return beside
         held = self._held("gpu_ids").union(*self._out.values())
         gpu_ids = free(share.gpu_ids, held, slot.gpus)
         if gpu_ids is None:

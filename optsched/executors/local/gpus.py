@@ -3,10 +3,10 @@
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ...errors import InputError
+from ...frozen import frozen
 from ...model.cluster import Node
 from ..orders import names_folder
 from .driver import Driver, Gpu
@@ -14,7 +14,7 @@ from .driver import Driver, Gpu
 Taken = TypeVar("Taken")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LocalNode:
     """A node on this host. With `emulate` its GPUs are names only, with which anything can be tried
     anywhere."""
@@ -23,7 +23,7 @@ class LocalNode:
     emulate: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Share:
     """What of this host a declared node stands for: GPU ids, and the cores it alone uses (None:
     all, unpinned)."""

@@ -1,10 +1,11 @@
 """One attempt as the executor knows it: what its files and Ray say by now."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...frozen import frozen
 from ..attempts.attempt import SETTLE_S, AttemptByNode
 from ..base import AttemptKey, AttemptState, Observation
 from .nodes import RayNode
@@ -16,7 +17,7 @@ LIVE = ("PENDING", "RUNNING")
 STARTED_ANEW = "its Ray node was started anew"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """What Ray said at `at_s` of the monotonic clock."""
 

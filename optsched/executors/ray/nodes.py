@@ -1,9 +1,9 @@
 """Ray's nodes as this project's: found by a label, checked against what the file declares."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...frozen import frozen
 from ...model.cluster import Node
 from ..base import NodeStatus, because
 from ..orders import names_folder
@@ -13,7 +13,7 @@ ACCELERATOR = "ray.io/accelerator-type"
 """The label in which Ray says what its GPUs are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RayNode:
     """One node by the name its label gives it: `ray_id` and `address` are None unless exactly one
     is alive."""

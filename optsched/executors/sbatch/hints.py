@@ -2,17 +2,17 @@
 save=30s`."""
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from ...duration import parse_duration
+from ...frozen import frozen
 
 HINTS = re.compile(r"\boptsched:((?:\s+[a-z]+=\S+)+)")
 SIGNALS = ("TERM", "INT", "USR1", "USR2", "HUP")
 MOST_WEIGHT = 1000.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Hints:
     """`duration_s` is how long it runs, `save_s` and `restore_s` what its checkpoints take,
     `start_s` what each start takes, `grace_s` how long it may take to stop once `signal` was sent,

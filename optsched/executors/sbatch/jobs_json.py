@@ -5,10 +5,10 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from ...frozen import frozen
 from ..base import AttemptKey, RefusedError
 from ..slurm.client import SlurmClient, understood
 from ..slurm.jobs import OVER, WAITING
@@ -37,7 +37,7 @@ WHAT_CHANGES = (
 """Cut off at these widths: a text that is to differ, not to be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HeldJob:
     """A job that job_submit.lua has marked with `token`, as Slurm has it.
 

@@ -1,14 +1,14 @@
 """Plugging out: what is held for optsched is given back to Slurm."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ...frozen import record
 from ..base import NoAnswerError, RefusedError
 from ..slurm.client import SlurmClient
 from .jobs_json import ON_HOLD, HeldJob, read_held_jobs, which_jobs
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Given:
     """A job that is Slurm's again: `done` says how it goes on there, or why nothing could be
     done."""

@@ -3,8 +3,8 @@
 import re
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ...frozen import record
 from ..base import AttemptKey
 from .client import SlurmClient
 
@@ -38,7 +38,7 @@ WAITING = frozenset(
 FIELDS = ("%i", "%T", "%U", "%N", "%j", "%Z", "%r", "%k")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmJob:
     """A job of Slurm's: `uid` is its owner, `nodes` a hostlist expression ("" before it has
     any)."""

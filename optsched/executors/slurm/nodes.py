@@ -4,9 +4,9 @@ releases (lists, and numbers with `set` and `infinite` beside them)."""
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ...frozen import record
 from ...model.cluster import Node
 from ..base import NodeStatus
 from .client import SlurmClient, understood
@@ -40,7 +40,7 @@ SILENT = {"NOT_RESPONDING", "NO_RESPOND", "UNKNOWN"}
 GPU = re.compile(r"gpu(?::([^:(,]+))??:(\d+)(?:\([^)]*\))?")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmNode:
     """A node, where its peers reach it, and whether it is unusable only because it has not answered
     Slurm of late."""

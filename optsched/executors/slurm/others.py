@@ -4,9 +4,10 @@ import json
 import re
 import time
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from ...frozen import record
 from ..base import NodeStatus
 from .client import SlurmClient, understood
 from .nodes import gpus, number
@@ -19,7 +20,7 @@ SOON_S = 300.0
 MIB_PER_GIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """A part of a node. `gpus` None: nobody knows, and all may be meant."""
 
@@ -43,7 +44,7 @@ def together(parts: Iterable[tuple[str, Part]]) -> dict[str, Part]:
     return sums
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reservation:
     """Nodes on which others' jobs are not started from `start_s` to `end_s` (Unix times)."""
 

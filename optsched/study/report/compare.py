@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...frozen import record
 from ..design import Scalar, Study, placeholders
 from ..results import Result
 from ..table import H, at, level
@@ -19,7 +20,7 @@ MEAN_JCT, P99_JCT = at("jct_s", "mean", over=H), at("jct_s", "p99", over=H)
 VALUE, BOUND, GAP = level("value"), level("bound"), level("gap")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """A run in its place: `method` and `case` are the names of method and instance with the values
     of their parameters, the seed aside; `group` is that of the instance, or its name."""

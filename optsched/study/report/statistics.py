@@ -1,11 +1,12 @@
 """Statistics over runs: performance profiles, Pareto fronts, paired bootstrap, many tests at
 once."""
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ...frozen import record
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ def pareto(x: Floats, y: Floats) -> NDArray[np.bool_]:
     return np.logical_not(better.any(axis=0))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Difference:
     """Mean of paired differences with its 95 % interval, and the chance `p` of one so far from 0
     without any cause."""

@@ -205,6 +205,6 @@ def realise(model: Model, value: Callable[[Any], Any]) -> Schedule | None:
             for i, k in problem.partner.items()
         ):
             return problem.with_matching_alternatives(schedule)
-    if complete and problem.partner:
+    if complete:
         return start_in_order(problem, choices)
     return replay(problem, choices) or replay(problem, choices, anywhere=True)

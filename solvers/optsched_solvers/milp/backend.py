@@ -12,11 +12,11 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from optsched.errors import SolverUnavailableError
+from optsched.frozen import record
 from optsched.plugins.options import Written
 
 DEFAULT = "PULP_CBC_CMD"
@@ -51,7 +51,7 @@ CBC_ROUNDING = 5e-4
 """CBC prints its bound with three decimals."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """The status that a back end proved of the model, and the bound it gave, in units of the
     model's objective."""

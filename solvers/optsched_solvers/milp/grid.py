@@ -2,9 +2,9 @@
 some size."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 
+from optsched.frozen import record
 from optsched.model.plan import Plan
 from optsched.objectives import Usage, level_value
 
@@ -15,7 +15,7 @@ GRIDS = (10**9, 20_000, 10_000, 5_000, 2_000, 1_000, 600, 400, 300, 200, 120, 60
 """Most ticks to try, from fine to coarse."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Start:
     """One binary of the model: a job starts by a `way` at `tick` and is done, in ticks, at `end`.
 
@@ -29,7 +29,7 @@ class Start:
     completion_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Grid:
     """All starts of all jobs, by index."""
 

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import assert_never
 
+from optsched.frozen import record
 from optsched.objectives import JobCost, Level, RankOfJobs, SumOfJobs, Term, Usage
 
 from .grid import Start
@@ -16,7 +16,7 @@ LARGEST = 1e5
 tolerances."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LevelModel:
     """`expression` is minimised; value of the level = `constant` + expression / `scale`.
 

@@ -2,11 +2,11 @@
 
 import datetime
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optsched.frozen import record
 from optsched.round.exact import Program
 
 Floats = NDArray[np.float64]
@@ -15,7 +15,7 @@ LARGEST = 1e4
 """What the largest value is scaled to."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """`x` is the best solution found or None, `bound` the proven limit on the value (offset
     included)."""

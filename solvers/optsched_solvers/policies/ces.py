@@ -9,6 +9,7 @@ from annotated_types import Ge
 from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
+from optsched.frozen import frozen
 from optsched.model.instance import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
@@ -28,7 +29,7 @@ DAY_STEPS = 144
 """Steps of ten minutes in a day."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Constants:
     """`history` and `future` are steps over which means are taken, `fall_before` and `fall_after`
     how many nodes fewer must be in use than then, `least` how many nodes a power-off must save,

@@ -1,7 +1,7 @@
 """Fragmentation gradient descent."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.view import Fit
@@ -86,11 +86,6 @@ def fragmentation(idle: Idle, i: int, workload: Iterable[tuple[Task, float]]) ->
         else:
             expectation += probability * sum(left for left in idle.gpus if left < task.part)
     return expectation
-
-
-def expected(nodes: Sequence[tuple[int, Idle]], workload: Sequence[tuple[Task, float]]) -> float:
-    """Return the fragmentation of the cluster."""
-    return sum(fragmentation(idle, i, workload) for i, idle in nodes)
 
 
 class Fgd(ByScore):

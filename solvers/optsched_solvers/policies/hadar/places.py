@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from heapq import merge
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from optsched.driver.mixed import may_mix, mixed_option, placement_on
 from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
+from optsched.frozen import record
 from optsched.model.instance import Placement
 from optsched.model.job import Job
 from optsched.physics import gpu_type_rate, span
@@ -22,7 +23,7 @@ Offered = tuple[float, int, str]
 """What a GPU of a node costs, the place of the node among equal ones, its name."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prices:
     """The lowest and the highest price of a GPU of each type; types that nobody can use cost
     nothing."""

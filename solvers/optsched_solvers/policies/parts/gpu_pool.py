@@ -34,10 +34,6 @@ class GpuPool:
         """Count GPUs that a job holds in any case."""
         self._change(job_id, gpu_type, -gpus)
 
-    def give_back(self, job_id: str, gpu_type: str | None, gpus: int) -> None:
-        """Take GPUs from a job again."""
-        self._change(job_id, gpu_type, gpus)
-
     def _change(self, job_id: str, gpu_type: str | None, gpus: int) -> None:
         self.gpus[gpu_type] += gpus
         tenant = self._world.job(job_id).tenant

@@ -2,7 +2,7 @@
 rack, then anywhere."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from optsched.driver.layout import Need
 from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
+from optsched.frozen import frozen
 from optsched.model.job import Job
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
@@ -20,7 +21,7 @@ LEVELS: tuple[Span, ...] = ("node", "rack", "cluster")
 """The narrowest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Patience:
     """How long a job insists on a narrow place: on one node until it has waited `rack_s`, on one
     rack until `cluster_s`. Infinite: for ever, as far as it fits there at all."""

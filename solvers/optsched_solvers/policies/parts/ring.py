@@ -3,8 +3,8 @@ workers of each ring for one slot."""
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from optsched.frozen import frozen
 from optsched.model.job import Elastic, Job
 from optsched.physics import Span, locality_rate
 
@@ -13,7 +13,7 @@ from .configuration_choice import Configuration, by_course, solved
 SPANS: tuple[Span, ...] = ("node", "rack", "cluster")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ring:
     """Seconds of computing in a step, the gradient in Gbit, and the bandwidth of the slowest link
     by how far the ring is spread; None where exchanging the gradient costs nothing.

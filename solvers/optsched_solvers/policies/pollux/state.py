@@ -59,10 +59,6 @@ class State(NamedTuple):
         """Return the sum of the jobs' costs."""
         return sum(self.cost(job, parts) for job, parts in zip(self.jobs, given, strict=True))
 
-    def fitness(self, given: Sequence[Parts]) -> float:
-        """Return Pollux's objective: the power mean of exponent -1 of the jobs' speedups."""
-        return len(self.jobs) / self.total(given)
-
     def is_sound(self, given: Sequence[Parts]) -> bool:
         """Return whether every gang is on GPUs of one type, no node gives more than it has, and
         none hosts two gangs that are spread over several nodes."""

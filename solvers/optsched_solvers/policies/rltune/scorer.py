@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.errors import InputError
+from optsched.frozen import record
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +62,7 @@ def features(
     return rows
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scorer:
     """A network 7-32-16-8-1 with ReLU between its layers, the same for every job; `about` says how
     it came to be."""

@@ -1,0 +1,354 @@
+"""Families of rounds: value, bound, gap, seconds and work of each, over some seeds.
+
+    python -m benchmarks.families                       every family, five seeds
+    python -m benchmarks.families llm types-12 --seeds 10 --json
+    python -m benchmarks.families llm --seeds 3 --next  also the next round after 1 % of changes
+    python -m benchmarks.families --clock cpu           budgets are processor time
+    python -m benchmarks.families --budget 600s --gap 2e-4 ...
+
+All rounds are of 300 s, nothing is started between rounds, and half of the jobs run as far as they
+fit. Each is decided once, from the instance to the verified plan, within the budget of its family;
+imports come before. `relaxations` counts the passes over all options, `placements` the attempts to
+put an option on nodes, `cpu_s` is processor time. On a machine with other work `--clock cpu` gives
+every deadline in processor time. `next_share` is the processor time
+of the round after this one, once it has been carried out and 1 % of the jobs have changed, over
+that of this one, both with the gap of the family as the gap at which to stop.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import optsched_solvers.native.highs as highs
+import optsched_solvers.price.dual as dual
+import optsched_solvers.price.solver as price_solver
+from benchmarks.round import ROUND_S, carried_out, load_solvers
+from optsched.cli.parts.duration import duration
+from optsched.model.cluster import Node, Tenant
+from optsched.model.instance import Instance, Running
+from optsched.model.profile import Profile, Sharing
+from optsched.round.decide import decide
+from optsched.round.exact import Program
+from optsched.round.place import Packing
+from optsched.round.plan import RoundSolution
+from optsched.round.verify import verify_round
+from optsched.traces.generate.shared_uplinks import with_shared_uplinks
+from optsched.traces.generate.synth import generate
+
+CHANGES = 0.01
+"""Part of the running jobs that end before the next round; as many come."""
+
+
+def with_quotas(jobs: int, gpus: int, tenants: int, seed: int = 1) -> Instance:
+    """Return an instance in which each job belongs to one of so many tenants, each of which may
+    hold a little more than its part of the GPUs."""
+    instance = generate(jobs=jobs, gpus=gpus, seed=seed, like="mixed", running=0.5)
+    draw = random.Random(seed)
+    owner = {job.id: f"t{draw.randrange(tenants)}" for job in instance.jobs}
+    held = dict.fromkeys((f"t{k}" for k in range(tenants)), 0)
+    for entry in instance.running:
+        held[owner[entry.job]] += entry.mode.gpus
+    return replace(
+        instance,
+        jobs=tuple(replace(job, tenant=owner[job.id]) for job in instance.jobs),
+        tenants=tuple(
+            Tenant(name=name, gpu_quota=max(32, used, gpus // tenants))
+            for name, used in held.items()
+        ),
+    )
+
+
+def with_sharing(jobs: int, gpus: int, seed: int = 1) -> Instance:
+    """Return an instance in which each job may share its GPUs, at one of three duties."""
+    instance = generate(jobs=jobs, gpus=gpus, seed=seed, like="mixed", running=0.5)
+    draw = random.Random(seed)
+    return _reprofiled(
+        instance,
+        lambda profile: replace(
+            profile, sharing=Sharing(duty=draw.choice((0.2, 0.4, 0.6))), gpu_memory_gib=12.0
+        ),
+    )
+
+
+def with_kinds(jobs: int, gpus: int, kinds: int, seed: int = 1) -> Instance:
+    """Return an instance in which each node has one of so many numbers of cores."""
+    instance = generate(jobs=jobs, gpus=gpus, seed=seed, like="mixed", running=0.5)
+    draw = random.Random(seed)
+    return _on_nodes(
+        instance, lambda node: replace(node, cpus=64 + draw.randrange(kinds), memory_gib=512.0)
+    )
+
+
+def with_types(jobs: int, gpus: int, types: int, seed: int = 1) -> Instance:
+    """Return an instance of so many GPU types, equal parts of the nodes each; how fast a family
+    is on a type is drawn, and each type suits some families better."""
+    instance = generate(jobs=jobs, gpus=gpus, seed=seed, like="mixed", running=0.5, gpu_types=1)
+    draw, count = random.Random(seed), len(instance.cluster.nodes)
+    of_node = {node.name: f"g{i * types // count}" for i, node in enumerate(instance.cluster.nodes)}
+    speed = [draw.uniform(0.3, 1.5) for _ in range(types)]
+    rate: dict[str | None, dict[str, float]] = defaultdict(
+        lambda: {f"g{k}": round(speed[k] * draw.uniform(0.6, 1.4), 3) for k in range(types)}
+    )
+    instance = _on_nodes(instance, lambda node: replace(node, gpu_type=of_node[node.name]))
+    instance = _reprofiled(instance, lambda profile: replace(profile, rate=rate[profile.name]))
+    running = []
+    for entry in instance.running:
+        used = {of_node[slot.node] for slot in entry.placement}
+        if len(used) == 1:
+            running.append(replace(entry, mode=replace(entry.mode, gpu_type=used.pop())))
+    cluster = replace(instance.cluster, reference_gpu=None)
+    return replace(instance, cluster=cluster, running=tuple(running))
+
+
+def with_tight_memory(jobs: int, gpus: int, seed: int = 1) -> Instance:
+    """Return an instance in which jobs take 8 to 96 GiB of host memory for each GPU, of the 40 that
+    nodes have."""
+    instance = generate(jobs=jobs, gpus=gpus, seed=seed, like="mixed", running=0.5)
+    draw = random.Random(seed)
+    instance = _on_nodes(instance, lambda node: replace(node, memory_gib=40.0 * node.gpus))
+    return _as_far_as_it_fits(
+        _reprofiled(
+            instance,
+            lambda profile: replace(
+                profile, memory_gib_per_gpu=draw.choice((8.0, 24.0, 32.0, 64.0, 96.0))
+            ),
+        )
+    )
+
+
+def with_few_cores(jobs: int, gpus: int, seed: int = 1) -> Instance:
+    """Return an instance in which nodes have 4 cores for each GPU, and jobs would rather have 1 to
+    8."""
+    instance = generate(jobs=jobs, gpus=gpus, seed=seed, like="mixed", running=0.5)
+    instance = _on_nodes(instance, lambda node: replace(node, cpus=4 * node.gpus))
+
+    def with_fewer(entry: Running) -> Running:
+        level = max(n for n in instance.job[entry.job].profile.cpus_per_gpu if n <= 4)
+        return replace(
+            entry,
+            mode=replace(entry.mode, cpus_per_gpu=level),
+            placement=tuple(replace(slot, cpus=level * slot.gpus) for slot in entry.placement),
+        )
+
+    return replace(instance, running=tuple(with_fewer(entry) for entry in instance.running))
+
+
+def with_uplinks(jobs: int, gpus: int, seed: int = 1) -> Instance:
+    """Return an instance in which gangs share uplinks of 100 Gbit/s a rack."""
+    instance = generate(jobs=jobs, gpus=gpus, seed=seed, like="mixed", running=0.5)
+    return with_shared_uplinks(instance, 100.0)
+
+
+def plain(jobs: int, gpus: int, like: str, seed: int = 1) -> Instance:
+    """Return an instance of three node classes."""
+    return generate(jobs=jobs, gpus=gpus, seed=seed, like=like, running=0.5)  # type: ignore[arg-type]
+
+
+def _on_nodes(instance: Instance, change: Callable[[Node], Node]) -> Instance:
+    nodes = tuple(change(node) for node in instance.cluster.nodes)
+    return replace(instance, cluster=replace(instance.cluster, nodes=nodes))
+
+
+def _reprofiled(instance: Instance, change: Callable[[Profile], Profile]) -> Instance:
+    """Return the instance with the profile of each job changed; what comes out equal is one
+    object."""
+    same: dict[Profile, Profile] = {}
+    jobs = []
+    for job in instance.jobs:
+        profile = change(job.profile)
+        jobs.append(replace(job, profile=same.setdefault(profile, profile)))
+    return replace(instance, jobs=tuple(jobs))
+
+
+def _as_far_as_it_fits(instance: Instance) -> Instance:
+    """Return the instance without the running jobs for which their nodes lack host memory."""
+    room = {node.name: node.memory_gib or 0.0 for node in instance.cluster.nodes}
+    running = []
+    for entry in instance.running:
+        each_gib = instance.job[entry.job].profile.memory_gib_per_gpu
+        if all(room[slot.node] >= each_gib * slot.gpus for slot in entry.placement):
+            running.append(entry)
+            for slot in entry.placement:
+                room[slot.node] -= each_gib * slot.gpus
+    return replace(instance, running=tuple(running))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Rounds of one kind: `make` gives that of a seed, `wanted` is the gap to reach within the
+    budget."""
+
+    make: Callable[..., Instance]
+    budget_s: float
+    wanted: float
+
+
+FAMILIES = {
+    "llm": Family(partial(plain, 10_000, 16_384, "llm"), 1.0, 2e-4),
+    "mixed": Family(partial(plain, 10_000, 16_384, "mixed"), 1.0, 2e-4),
+    "llm-100k": Family(partial(plain, 100_000, 131_072, "llm"), 15.0, 5e-4),
+    "mixed-100k": Family(partial(plain, 100_000, 131_072, "mixed"), 15.0, 5e-4),
+    "types-6": Family(partial(with_types, 2_000, 2_000, 6), 2.0, 5e-4),
+    "types-12": Family(partial(with_types, 2_000, 2_000, 12), 2.0, 5e-4),
+    "types-20": Family(partial(with_types, 2_000, 2_000, 20), 2.0, 5e-4),
+    "kinds-144": Family(partial(with_kinds, 3_000, 4_000, 48), 2.0, 5e-3),
+    "kinds-240": Family(partial(with_kinds, 3_000, 4_000, 80), 2.0, 5e-3),
+    "sharing-1000": Family(partial(with_sharing, 1_000, 1_000), 2.0, 3e-3),
+    "sharing-3000": Family(partial(with_sharing, 3_000, 4_000), 2.0, 3e-3),
+    "memory": Family(partial(with_tight_memory, 500, 512), 2.0, 3e-3),
+    "cores-500": Family(partial(with_few_cores, 500, 512), 2.0, 5e-3),
+    "cores-3000": Family(partial(with_few_cores, 3_000, 4_000), 2.0, 5e-3),
+    "quotas": Family(partial(with_quotas, 3_000, 4_000, 30), 2.0, 3e-4),
+    "quotas-600": Family(partial(with_quotas, 3_000, 4_000, 600), 2.0, 3e-4),
+    "uplinks": Family(partial(with_uplinks, 3_000, 4_000), 2.0, 3e-4),
+}
+
+
+@contextmanager
+def counting() -> Iterator[Counter[str]]:
+    """Count relaxations and attempts to place."""
+    work: Counter[str] = Counter()
+
+    def counted(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any) -> Any:
+            work[what] += 1
+            return call(*args)
+
+        return count
+
+    with (
+        mock.patch.object(dual, "relaxed", counted("relaxations", dual.relaxed)),
+        mock.patch.object(Packing, "put", counted("placements", Packing.put)),
+    ):
+        yield work
+
+
+def solve(
+    instance: Instance, budget_s: float, gap: float, last: RoundSolution | None = None
+) -> tuple[RoundSolution, float]:
+    """Decide one round; return it and the processor time that it took."""
+    started_s = time.process_time()
+    solution = decide(
+        instance, round_s=ROUND_S, refill=False, budget_s=budget_s, gap=max(gap, 1e-9), last=last
+    )
+    return solution, time.process_time() - started_s
+
+
+def measure(name: str, seed: int, budget_s: float | None, gap: float) -> dict[str, Any]:
+    """Return the record of one round of a family."""
+    family = FAMILIES[name]
+    instance = family.make(seed=seed)
+    with counting() as work:
+        solution, cpu_s = solve(instance, budget_s or family.budget_s, gap)
+    return {
+        "family": name,
+        "seed": seed,
+        "budget_s": budget_s or family.budget_s,
+        "wanted": family.wanted,
+        "value": solution.value,
+        "bound": solution.bound,
+        "gap": solution.gap,
+        "reached": solution.gap <= family.wanted,
+        "wall_s": round(solution.wall_s or 0.0, 3),
+        "cpu_s": round(cpu_s, 3),
+        "relaxations": work["relaxations"],
+        "placements": work["placements"],
+        "rows": len(solution.prices),
+        "verified": not verify_round(instance, solution.jobs),
+        "fallback": solution.fallback,
+    }
+
+
+def next_share(name: str, seed: int) -> dict[str, float]:
+    """Return the processor time of the next round over that of the first, and the gaps of both."""
+    family = FAMILIES[name]
+    instance = family.make(seed=seed)
+    first, first_s = solve(instance, 10 * family.budget_s, family.wanted)
+    later = carried_out(instance, first, CHANGES)
+    second, second_s = solve(later, 10 * family.budget_s, family.wanted, first)
+    return {
+        "first_s": round(first_s, 3),
+        "next_s": round(second_s, 3),
+        "next_share": round(second_s / first_s, 3),
+        "first_gap": first.gap,
+        "next_gap": second.gap,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--budget", help="instead of that of the family")
+    parser.add_argument("--gap", type=float, default=0.0, help="stop at this relative gap")
+    parser.add_argument("--next", action="store_true", help="also the round after it")
+    parser.add_argument("--json", action="store_true", help="one JSON object a round")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    arguments = parser.parse_args()
+    for name in arguments.families:
+        if name not in FAMILIES:
+            parser.error(f"no family {name!r}: there are {', '.join(FAMILIES)}")
+    load_solvers()
+    if arguments.clock == "cpu":
+        _by_processor_time()
+    budget_s = None if arguments.budget is None else duration(arguments.budget)
+    for name in arguments.families or FAMILIES:
+        lines = []
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+            line = measure(name, seed, budget_s, arguments.gap)
+            if arguments.next:
+                line |= next_share(name, seed)
+            lines.append(line)
+            print(json.dumps(line) if arguments.json else _text(line), flush=True)
+        if not arguments.json:
+            gaps = [line["gap"] for line in lines]
+            reached, wanted = sum(line["reached"] for line in lines), FAMILIES[name].wanted
+            print(
+                f"{name:13} gap: median {statistics.median(gaps):.4%}, worst {max(gaps):.4%}; "
+                f"{wanted:.2%} in {reached} of {len(lines)}\n",
+                flush=True,
+            )
+
+
+def _by_processor_time() -> None:
+    """Let every deadline of this process be one of processor time; those of HiGHS, which are not,
+    are longer by what other work has slowed this process down so far."""
+    wall = time.perf_counter
+    real, started = highs.maximise, (wall(), time.process_time())
+
+    def maximise(program: Program, time_limit_s: float, **limits: float) -> highs.Outcome:
+        slowed = (wall() - started[0]) / (time.process_time() - started[1])
+        return real(program, max(1.0, slowed) * time_limit_s, **limits)
+
+    time.monotonic = time.process_time
+    highs.maximise = maximise
+    price_solver.within = lambda _, call: call()  # type: ignore[assignment]
+
+
+def _text(line: dict[str, Any]) -> str:
+    gap = f"{line['gap']:.4%}" if line["gap"] < 10 else "none"
+    return (
+        f"{line['family']:13} {line['seed']:3}  value {line['value']:.6g}  bound "
+        f"{line['bound']:.6g}  gap {gap}  {line['wall_s']:.2f} s  CPU "
+        f"{line['cpu_s']:.2f} s  {line['relaxations']:5} relaxations  {line['placements']:7} "
+        f"placements  {line['rows']:4} rows"
+        + (f"  next x {line['next_share']:.2f}" if "next_share" in line else "")
+        + ("" if line["verified"] else "  NOT VERIFIED")
+        + (f"  {line['fallback']}" if line["fallback"] else "")
+    )
+
+
+if __name__ == "__main__":
+    main()
