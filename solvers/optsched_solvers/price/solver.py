@@ -34,6 +34,9 @@ FIRST_CORE, CORE_GROWTH = 1_000, 4
 """Most options of the first exact program, and how many times as many the next one has."""
 NEARLY = 0.1
 """Part of the gap at which a program that proves no bound is solved well enough."""
+MUCH_LOST = 1e-2
+"""Part of a solution's value from which on what found no room on nodes comes first at once, not
+only in the end."""
 NEARBY = 10
 """Times the gap that is asked for within which the plan that keeps all must be of the bound for
 the last prices to be good enough."""
@@ -238,10 +241,11 @@ class _Search:
         if outcome.x is None:
             return False
         wish = stated.choice(model, part.fixed, outcome.x)
-        if self._realise(wish, reduced, 2 * self._tries) < model.worth(wish):
+        worth, value = model.worth(wish), self._realise(wish, reduced, 2 * self._tries)
+        if value < worth:
             self._lost = wish, reduced
-            if model.evenly is not None:  # nodes are short of what they have besides GPUs
-                self._losers_first()
+        if value < worth - MUCH_LOST * abs(worth):  # single nodes are short of what rows promise
+            self._losers_first()
         return True
 
     def _losers_first(self) -> None:
