@@ -3,11 +3,15 @@ rule does on it.
 
     python -m benchmarks.preempt_or_continue [NAME ...] [--write]
     python -m benchmarks.preempt_or_continue [NAME ...] --policy srtf [--time-limit 10]
+    python -m benchmarks.preempt_or_continue --set large ...
 
 Run it in the root of the repository. Without `--policy` every instance is solved by both methods,
 compared with `optima.json` (or written there and to the README's table) and printed as it is done.
 `cpsat` also proves, for each running job, the best value that can be had if that job is not
 preempted. `--policy` takes any registered policy, which is simulated, or solver.
+
+The set `large`, of 15 to 50 jobs, is proved by a time-indexed program that HiGHS and SCIP solve
+(`certified_large.py`).
 """
 
 import argparse
@@ -17,7 +21,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,30 +37,31 @@ from optsched.verify import verify
 from tests.oracles.first_decisions import Answer, first_decisions
 
 SET = Path(__file__).parents[1] / "instances" / "preempt-or-continue"
-OPTIMA = SET / "optima.json"
+OPTIMA = "optima.json"
 WCT = parse("wct")
 LEAVES = ("preempt", "migrate", "resize")
 """Decisions by which a running job gives up what it holds."""
 
 
-def names(wanted: Iterable[str] = ()) -> list[str]:
+def names(wanted: Iterable[str] = (), folder: Path = SET) -> list[str]:
     """The instances of the set, or those of `wanted`, which may be the start of names."""
-    every = sorted(path.stem for path in SET.glob("*.json") if path != OPTIMA)
+    every = sorted(path.stem for path in folder.glob("*.json") if path.name != OPTIMA)
     starts = tuple(wanted)
     return [name for name in every if name.startswith(starts)] if starts else every
 
 
-def load(name: str) -> Instance:
+def load(name: str, folder: Path = SET) -> Instance:
     """One instance of the set."""
-    return read_instance(SET / f"{name}.json")
+    return read_instance(folder / f"{name}.json")
 
 
-def stored() -> dict[str, dict[str, Any]]:
+def stored(folder: Path = SET) -> dict[str, dict[str, Any]]:
     """What `optima.json` says of each instance."""
-    found: dict[str, dict[str, Any]] = (
-        json.loads(OPTIMA.read_text())["instances"] if OPTIMA.exists() else {}
+    path = folder / OPTIMA
+    entries: dict[str, dict[str, Any]] = (
+        json.loads(path.read_text())["instances"] if path.exists() else {}
     )
-    return found
+    return entries
 
 
 def number(value: float) -> float | int:
@@ -226,46 +231,75 @@ def certify(wanted: list[str], write: bool) -> int:
 
 
 def _write(known: dict[str, dict[str, Any]]) -> None:
-    lines = ",\n".join(
-        f"    {json.dumps(name)}: {json.dumps(entry)}" for name, entry in known.items()
-    )
-    OPTIMA.write_text('{\n  "objective": "wct",\n  "instances": {\n' + lines + "\n  }\n}\n")
+    write_optima(SET, known)
     sys.path.insert(0, str(SET))
     from generate import families
 
     ideas = {name: idea for name, idea, _ in families()}
-    table = "\n".join(row(name, ideas[name], load(name), entry) for name, entry in known.items())
-    readme = SET / "README.md"
-    if readme.exists():
-        readme.write_text(
-            re.sub(
-                r"(\n\|---[^\n]*---\|\n)(\| [a-z-]+-\d\d [^\n]*\n)*(?=\n*<!-- table -->)",
-                lambda found: found[1] + table + "\n",
-                readme.read_text(),
-            )
+    write_table(SET, [row(name, ideas[name], load(name), entry) for name, entry in known.items()])
+
+
+def write_optima(folder: Path, known: dict[str, dict[str, Any]]) -> None:
+    """Write a set's optima, one line an instance."""
+    lines = ",\n".join(
+        f"    {json.dumps(name)}: {json.dumps(entry)}" for name, entry in known.items()
+    )
+    text = '{\n  "objective": "wct",\n  "instances": {\n' + lines + "\n  }\n}\n"
+    (folder / OPTIMA).write_text(text)
+
+
+def write_table(folder: Path, rows: list[str]) -> None:
+    """Write the table of a set's README."""
+    readme, table = folder / "README.md", "\n".join(rows)
+    readme.write_text(
+        re.sub(
+            r"(\n\|---[^\n]*---\|\n)(\| [a-z-]+-\d\d [^\n]*\n)*(?=\n*<!-- table -->)",
+            lambda found: found[1] + table + "\n",
+            readme.read_text(),
         )
+    )
 
 
-def judge(policy: str, wanted: list[str], time_limit_s: float) -> None:
+Regret = Callable[[str, dict[str, Any], dict[str, str], float], tuple[bool, float]]
+"""Whether first decisions are optimal, and the least loss of a plan that has them."""
+
+
+def regret(
+    name: str, entry: dict[str, Any], decisions: dict[str, str], value: float
+) -> tuple[bool, float]:
+    """Look first decisions up; the loss is that of what they preempt."""
+    left = label(load(name), (job for job, decision in decisions.items() if decision in LEAVES))
+    return decisions in entry["decisions"], loss(entry["preempting"][left], entry)
+
+
+def best_plan(instance: Instance, name: str, time_limit_s: float) -> tuple[float, Plan | None]:
+    """The best plan of a policy or solver that the verifier accepts, and its value."""
+    plans: list[Plan] = []
+    request = Request(instance=instance, objective=WCT, time_limit_s=time_limit_s)
+    registry.solver(name).solve(
+        request, Report(plan=plans.append, bound=ignore, infeasible=ignore, note=ignore)
+    )
+    checked = (((verify(instance, plan, WCT).values or (math.inf,))[0], plan) for plan in plans)
+    sound = [pair for pair in checked if math.isfinite(pair[0])]
+    return min(sound, key=lambda pair: pair[0], default=(math.inf, None))
+
+
+def judge(
+    policy: str, wanted: list[str], time_limit_s: float, folder: Path = SET, regret: Regret = regret
+) -> None:
     """How often a policy's or solver's first decisions are optimal, and what they cost."""
-    known, right, regrets, losses = stored(), 0, [], []
-    chosen = names(wanted)
+    known, right, regrets, losses = stored(folder), 0, [], []
+    chosen = names(wanted, folder)
     for name in chosen:
-        instance, entry, plans = load(name), known[name], []
-        request = Request(instance=instance, objective=WCT, time_limit_s=time_limit_s)
-        registry.solver(policy).solve(
-            request, Report(plan=plans.append, bound=ignore, infeasible=ignore, note=ignore)
-        )
-        reports = [(verify(instance, plan, WCT).values or (math.inf,), plan) for plan in plans]
-        (value,), plan = min(reports, key=lambda pair: pair[0], default=((math.inf,), None))
-        if plan is None or not math.isfinite(value):
+        instance, entry = load(name, folder), known[name]
+        value, plan = best_plan(instance, policy, time_limit_s)
+        if plan is None:
             print(f"{name:13} no plan")
             continue
-        decisions = {job.id: job.decision for job in plan.jobs}
-        optimal = decisions in entry["decisions"]
+        decisions: dict[str, str] = {job.id: job.decision for job in plan.jobs}
+        optimal, least = regret(name, entry, decisions, value)
         right += optimal
-        left = label(instance, (job for job, decision in decisions.items() if decision in LEAVES))
-        regrets.append(loss(entry["preempting"][left], entry))
+        regrets.append(least)
         losses.append(loss(value, entry))
         print(
             f"{name:13} {'optimal' if optimal else 'WRONG  '} {decided(decisions):40} preempting "
@@ -297,16 +331,21 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="write optima.json and the table of the README"
     )
+    parser.add_argument("--set", choices=("small", "large"), default="small")
     parser.add_argument("--policy", help="judge these policies or solvers instead")
     parser.add_argument(
         "--time-limit", type=float, default=10.0, help="seconds for a solver on each instance"
     )
     options = parser.parse_args()
-    if options.policy:
-        for policy in options.policy.split(","):
-            judge(policy, options.names, options.time_limit)
-    else:
-        sys.exit(1 if certify(options.names, options.write) else 0)
+    from benchmarks import certified_large as large
+
+    is_large = options.set == "large"
+    for policy in options.policy.split(",") if options.policy else ():
+        of_set = (large.SET, large.regret) if is_large else (SET, regret)
+        judge(policy, options.names, options.time_limit, *of_set)
+    if not options.policy:
+        prove = large.certify if is_large else certify
+        sys.exit(1 if prove(options.names, options.write) else 0)
 
 
 if __name__ == "__main__":

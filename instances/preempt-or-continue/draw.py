@@ -45,7 +45,7 @@ def mixed(jobs: int, seed: int) -> Instance:
     Gangs of 1, 2 or 4, weights 1 to 3, run times of 60 to 900 s, and for each job a checkpoint of 5
     to 60 s, a start-up of 5 to 20 s and a restore of 10 to 60 s, all in steps of 5 s.
     """
-    draw = _Draw(1000 * jobs + seed)
+    draw = Draw(1000 * jobs + seed)
     total = 4 if jobs <= 7 else 8
     entries: list[Entry] = []
     free = total
@@ -69,7 +69,7 @@ def mixed_types(jobs: int, seed: int) -> Instance:
     Rates of 0.4, 0.5, 0.8 or 1 on `slow`, and one of three tables of cores per GPU; else as in
     `mixed`. A running job has the most cores its table has.
     """
-    draw = _Draw(90000 + 1000 * jobs + seed)
+    draw = Draw(90000 + 1000 * jobs + seed)
     entries: list[Entry] = []
     free = {"n0": 2, "n1": 2}
     for k in range(jobs):
@@ -106,7 +106,7 @@ def mixed_pairs(seed: int) -> Instance:
 
     Rates beside a partner of 0.5, 0.625 or 0.8; the rest as in `mixed`.
     """
-    draw = _Draw(50000 + seed)
+    draw = Draw(50000 + seed)
     names = [("a", "b"), ("c", "d")] if seed % 2 else [("a", "b"), ("c",)]
     entries: list[Entry] = []
     for node, together in enumerate(names):
@@ -132,18 +132,22 @@ def mixed_pairs(seed: int) -> Instance:
     return instance(gpus(1, 1), *entries)
 
 
-class _Draw:
+class Draw:
+    """Values drawn by seed."""
+
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
 
     def one_of(self, values: Sequence[T]) -> T:
+        """One of the values."""
         return values[int(self._random.random() * len(values))]
 
-    def steps(self, low: int, high: int) -> int:
-        """A multiple of 5 from `low` to `high`."""
-        return low + 5 * int(self._random.random() * ((high - low) // 5 + 1))
+    def steps(self, low: int, high: int, step: int = 5) -> int:
+        """A number from `low` to `high` in steps."""
+        return low + step * int(self._random.random() * ((high - low) // step + 1))
 
     def costs(self) -> Profile:
+        """Costs of saving, starting and restoring."""
         return replace(
             COST,
             checkpoint_s=self.steps(5, 60),

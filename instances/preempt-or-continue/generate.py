@@ -6,7 +6,6 @@
 each; those of the family `mix` and the last of `share` are drawn by seed, see `draw.py`.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,9 +16,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from draw import PAIRED_SEEDS, SEEDS, TYPED_SEEDS, mixed, mixed_pairs, mixed_types  # noqa: E402
-from notation import COST, Entry, gpus, instance, job  # noqa: E402
+from notation import COST, Entry, gpus, instance, job, write  # noqa: E402
 
-from optsched.files import dump_instance  # noqa: E402
 from optsched.model.cluster import Cluster, Tenant  # noqa: E402
 from optsched.model.instance import Instance  # noqa: E402
 from optsched.model.job import Elastic  # noqa: E402
@@ -636,23 +634,8 @@ def mix() -> Family:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--check", action="store_true", help="compare with the files that are there"
-    )
-    check = parser.parse_args().check
-    names = set()
-    for name, _, found in families():
-        path, text = HERE / f"{name}.json", dump_instance(found)
-        names.add(path.name)
-        if not check:
-            path.write_text(text)
-        elif path.read_text() != text:
-            sys.exit(f"{path.name} differs from what generate.py makes")
-    stale = {path.name for path in HERE.glob("*.json")} - names - {"optima.json"}
-    if stale:
-        sys.exit(f"not made by generate.py: {', '.join(sorted(stale))}")
-    print(f"{len(names)} instances {'agree' if check else 'written'}")
+    """Write the files or compare them."""
+    write(HERE, ((name, made) for name, _, made in families()))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """Short notation for small instances: a cluster, and jobs that wait, run or are suspended."""
 
-from collections.abc import Sequence
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+from optsched.files import dump_instance
 from optsched.model.cluster import Cluster, Node, Tenant
 from optsched.model.instance import Instance, Running, Slot, Suspended
 from optsched.model.job import Elastic, Job, Mode
@@ -117,3 +121,22 @@ def instance(cluster: Cluster, *entries: Entry, tenants: tuple[Tenant, ...] = ()
         running=tuple(running),
         suspended=tuple(held for _, held in entries if isinstance(held, Suspended)),
     )
+
+
+def write(folder: Path, made: Iterable[tuple[str, Instance]]) -> None:
+    """Write a set's instances by name, or with `--check` on the command line compare the files."""
+    parser = argparse.ArgumentParser(description="Write the instances of this folder.")
+    parser.add_argument("--check", action="store_true", help="compare with the files there are")
+    check = parser.parse_args().check
+    names = set()
+    for name, drawn in made:
+        path, text = folder / f"{name}.json", dump_instance(drawn)
+        names.add(path.name)
+        if not check:
+            path.write_text(text)
+        elif path.read_text() != text:
+            sys.exit(f"{path.name} differs from what generate.py makes")
+    stale = {path.name for path in folder.glob("*.json")} - names - {"optima.json"}
+    if stale:
+        sys.exit(f"not made by generate.py: {', '.join(sorted(stale))}")
+    print(f"{len(names)} instances {'agree' if check else 'written'}")
