@@ -8,25 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...picture.axis import time_unit
+from ...picture.panels import Axis, Bars, Chart, Dots, Line, Mark, Panel
 from ...picture.style import TIME_TICKS
 from ...picture.text_simulation import LOST_TO
 from ...simulate.report.figures import HOURS
 from .compare import MEAN_JCT, P99_JCT, Comparison, Entry
-from .model import (
-    COLOURS,
-    NEUTRAL,
-    OTHERS,
-    Axis,
-    Bars,
-    Chart,
-    Dots,
-    Line,
-    Mark,
-    Panel,
-    chart_of_cases,
-    curve,
-    others,
-)
+from .model import COLOURS, NEUTRAL, OTHERS, chart_of_cases, curve, others
 from .statistics import pareto
 
 MOSTLY = 0.97
