@@ -14,7 +14,7 @@ from ..physics.modes import Option
 from .demand import Demand
 from .placement import Aside
 from .trial import Trial
-from .view import Hold
+from .view import Fit, Hold
 from .world import World
 
 Entry = tuple[float, tuple[float, int], str]
@@ -79,6 +79,12 @@ class Playouts:
         wait, run and are being saved."""
         return _Playout(self, trial, MOST_STARTS).run()
 
+    def first_starts(self, trial: Trial) -> dict[str, Fit]:
+        """Return what the list rule starts at once after a trial, in which options and where."""
+        playout = _Playout(self, trial, MOST_STARTS)
+        playout.begin()
+        return playout.begun
+
     def entry(self, job_id: str) -> Entry:
         world = self._world
         weight = max(world.job(job_id).weight, 1e-9)
@@ -92,6 +98,7 @@ class _Playout:
 
     def __init__(self, common: Playouts, trial: Trial, most_starts: float) -> None:
         self.most_starts, self.starts = most_starts, 0
+        self.begun: dict[str, Fit] = {}
         self.common, self.trial, self.claims = common, trial, dict(trial.claims)
         self.now_s, self.room = trial.now_s, trial.free.copy()
         self.ends_s = np.full(len(common.place), math.nan)
@@ -117,9 +124,12 @@ class _Playout:
             if job_id in trial.waiting:
                 self._enqueue(job_id)
 
-    def run(self) -> NDArray[np.float64]:
+    def begin(self) -> None:
         self._keep_claimed()
         self._serve()
+
+    def run(self) -> NDArray[np.float64]:
+        self.begin()
         while self.holders and self.starts < self.most_starts:
             self._release()
             self._start_claimed()
@@ -208,7 +218,10 @@ class _Playout:
             if fit is None:
                 self.blocked.append(demand)
                 continue
-            self._start(job_id, self.trial.options(job_id)[fit[0]], fit[1])
+            option = self.trial.options(job_id)[fit[0]]
+            if self.now_s <= self.trial.now_s:
+                self.begun[job_id] = option, fit[1]
+            self._start(job_id, option, fit[1])
             self._push_head(demand)
 
     def _start(self, job_id: str, option: Option, placement: Placement) -> None:

@@ -2,10 +2,11 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import preempt_or_continue
@@ -245,6 +246,48 @@ def test_a_search_makes_no_step_worse_and_claims_nothing_twice(seed: int, cost_s
         for _, placement in better.claims.values():
             claimed.update({slot.node: slot.gpus for slot in placement})
         assert all(gpus <= 8 for gpus in claimed.values())
+
+
+class Planning(Optsched):
+    """Notes of each decision the jobs that are here, what its plan costs them, and whether it chose
+    among plans."""
+
+    def __init__(self) -> None:
+        super().__init__(Optsched.Options())
+        self.plans: list[tuple[set[str], float, bool]] = []
+        self._placed = False
+
+    def decide(self, world: World) -> None:
+        super().decide(world)
+        self._placed = self.reservations.current is not None
+
+    def _take(self, step: Step) -> None:
+        world = step.trial.origin
+        playouts = Playouts(world, WCT)
+        kept = self._placed or self.reservations.current is not None  # a place for a gang
+        chose = not kept and self._preemptions_matter(world)
+        here, cost = {*playouts.place}, playouts.cost(step.trial)[0]
+        self.plans.append((here, cost, chose and bool(world.waiting)))
+        super()._take(step)
+
+
+@settings(max_examples=8, deadline=None)
+@example(seed=2, cost_s=30.0)  # here it is the last plan that is best
+@given(seed=SEEDS, cost_s=st.sampled_from([30.0, 300.0]))
+def test_while_nobody_comes_no_plan_is_worse_than_the_last(seed: int, cost_s: float) -> None:
+    """Going on with the last plan is always among the steps that are tried."""
+    instance, policy = drawn(seed, cost_s), Planning()
+    plan = simulate(instance, policy)
+    done = {
+        entry.id: instance.job[entry.id].weight * (entry.completion_s or 0.0) for entry in plan.jobs
+    }
+    totals = [
+        (cost + sum(value for job, value in done.items() if job not in here), chose)
+        for here, cost, chose in policy.plans
+    ]
+    assert sum(chose for _, chose in totals) > 3
+    for (before, _), (after, chose) in pairwise(totals):
+        assert not chose or after <= before * (1 + 1e-9)
 
 
 class Watched(Optsched):

@@ -86,11 +86,12 @@ class Optsched:
 
     Where saving and restoring take long (`NEARLY_FREE`), whom to preempt is not left to prices,
     which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
-    Three first steps are tried: that of the round (where run times are known), that of the round in
-    which all that runs goes on, and that of `xion`. Each is played forward by a list rule for the
-    jobs that are here, what it costs those still to come is charged, and the cheapest is taken
-    (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3, 1997). So by its own account it is never
-    worse than to preempt nobody now, nor than `xion`.
+    Four first steps are tried: that of the round (where run times are known), that of the round in
+    which all that runs goes on, that of `xion`, and that of a list rule, which goes on with the
+    last plan. Each is played forward by that rule for the jobs that are here, what it costs those
+    still to come is charged, and the cheapest is taken (Bertsekas, Tsitsiklis and Wu, Journal of
+    Heuristics 3, 1997). So by its own account it is never worse than to preempt nobody now, than
+    `xion`, nor than what it planned before.
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more.
@@ -206,9 +207,9 @@ class Optsched:
             steps.append(Step(xion, None))
         few = len(world.waiting) + len(world.running) + len(world.saving) <= MOST_JOBS
         searching = few and world.knows_run_times and not self._arrived
-        if len(steps) == 1 and not searching and not self.prove:
-            return steps[0]
         playouts = Playouts(world, self.objective)
+        if self.reservations.current is None:
+            steps.append(Step(_as_planned(world, pinned, playouts), None))
 
         def cost(step: Step) -> tuple[float, ...]:
             levels = playouts.cost(step.trial)
@@ -427,6 +428,14 @@ class Optsched:
         option = _option(world, known, entry.id, entry.mode.unshared)
         if world.may_share(entry.id, option, entry.mode.share_with):
             world.start_sharing(entry.id, option, entry.mode.share_with)
+
+
+def _as_planned(world: World, pinned: Collection[str], playouts: Playouts) -> Trial:
+    """Return the step that goes on with the last plan: it started by this list rule from here."""
+    trial = Trial(world, pinned)
+    for job_id, fit in playouts.first_starts(trial).items():
+        trial.start(job_id, *fit)
+    return trial
 
 
 def _notes(step: Step) -> list[str]:
