@@ -2,7 +2,7 @@
 left."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -12,13 +12,15 @@ from optsched.model.plan import CLOSED_GAP
 from optsched.plugins.options import PluginOptions
 from optsched.round.exact import program
 from optsched.round.model import Floats, Ints, RoundModel
-from optsched.round.realise import keep_all, realise, realise_losers_first
+from optsched.round.place import Packing
+from optsched.round.realise import TURNS, keep_all, realise, realise_losers_first
 from optsched.round.solver import RoundRequest
 
 from ..native.within import within
 from .core import Core, core, near_core
 from .dual import Prices, best_options, first_prices, optimise
 from .guests import with_guest_rows
+from .neighbourhoods import Neighbourhoods
 from .rounding import heaviest, one_guest_each, round_choice
 
 FINE = 1e-7
@@ -36,6 +38,8 @@ CORE_OPTIONS = 60_000
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
 """Above so many options a choice by prices is put on nodes in one order only, else in up to
 three."""
+FEW_TURNS = 3
+"""Packings in which what found no room before comes first, where neighbourhoods come after them."""
 CORES = 8
 """Most exact programs one after the other."""
 HAND_OVER_S = 4e-6
@@ -75,7 +79,10 @@ class _Search:
     """One round: the best value and bound so far, and what a packing takes."""
 
     def __init__(self, request: RoundRequest, core_options: int) -> None:
-        self._request = request
+        self._request = replace(request, report_packing=self._report)
+        self._report_packing = request.report_packing
+        self._packing: Packing | None = None
+        self._by_nodes = bool(request.model.scarce) and not request.model.reserved
         self._model = request.model
         self._priced = with_guest_rows(request.model)
         self._core_options = core_options
@@ -102,8 +109,16 @@ class _Search:
             latest = self._prices(prices, tolerance)
             prices = latest.prices
             self._round(latest)
+        if latest is not None and not self._is_done() and self._by_nodes:
+            self._neighbourhoods(self._priced.reduced_values(latest.prices))
         if latest is not None and not self._is_done():
             self._cores(self._priced.reduced_values(latest.prices), latest.bound)
+
+    def _report(self, packing: Packing) -> bool:
+        """Pass a packing on; keep the best."""
+        if self._packing is None or packing.worth() > self._packing.worth():
+            self._packing = packing
+        return self._report_packing(packing)
 
     def _keep_all(self) -> None:
         """Offer the plan that keeps all: of two plans of equal value it stays, as it comes
@@ -166,9 +181,9 @@ class _Search:
             and value < self._model.worth(wish)
             and request.left_s() > 3 * self._packing_s
         ):
-            self._value = max(
-                self._value, realise_losers_first(request, wish, reduced, enough=enough)
-            )
+            turns = FEW_TURNS if self._by_nodes else TURNS
+            value = realise_losers_first(request, wish, reduced, enough=enough, turns=turns)
+            self._value = max(self._value, value)
 
     def _prove(self, bound: float, source: str) -> None:
         self._request.report_bound(bound, source)
@@ -184,6 +199,17 @@ class _Search:
         if gap <= CLOSED_GAP:
             value = min(value, max(0.0, self._model.alone - self._value))
         return gap * value
+
+    def _neighbourhoods(self, reduced: Floats) -> None:
+        """Decide few nodes at a time anew, as long as that makes the best packing better."""
+        request = self._request
+        assert self._packing is not None
+        search = Neighbourhoods(self._packing, reduced, request.seed)
+        for packing in search.better(lambda: request.left_s() - SPARE_S):
+            request.report_packing(packing)
+            self._value = max(self._value, packing.worth())
+            if self._is_done():
+                return
 
     def _cores(self, reduced: Floats, proved: float) -> None:
         """Solve exact programs over what the prices leave open, which prove a bound; where that is
