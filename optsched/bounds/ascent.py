@@ -1,14 +1,14 @@
 """Prices that make the priced bound large."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..frozen import frozen
 from .mode_table import Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pace:
     """After `patience` steps without progress, which is a share `progress` of the way, the target
     is brought nearer. A cell moves at least by a share `floor` of how far the dearest moves, and

@@ -2,10 +2,11 @@
 plan keeps."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from ..frozen import record
 from ..model.cluster import POWER_CAP
 from ..model.instance import Instance
 from ..physics.capacity import Capacity
@@ -18,7 +19,7 @@ MOST_CLASSES = 32
 """Classes of jobs by the GPU types they can use that are looked at one by one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machine:
     """`jobs` (indices) take at least `work_s` seconds of it. A job never holds so much of it that
     its work could be done in less than `shortest_s`, so its mean busy time lies at least half of
@@ -30,7 +31,7 @@ class Machine:
     shortest_s: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Family:
     """Machines that no two of which serve the same job, so that their sums add up."""
 

@@ -1,12 +1,12 @@
 """Lower bounds on one term of an objective."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import assert_never
 
 import numpy as np
 
+from ..frozen import record
 from ..model.instance import Instance
 from ..model.job import Elastic, Job, Mode
 from ..objectives import Hinge, JobCost, RankOfJobs, Relaxation, Square, Term, Usage
@@ -25,7 +25,7 @@ LARGE_GANGS = 4.0
 time."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outlook:
     """The earliest start of each job (counted from now), the time that it takes alone, and that of
     the jobs that wait for it."""

@@ -2,12 +2,12 @@
 to prove an optimum."""
 
 import math
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
 
 from ..errors import InputError
+from ..frozen import record
 from ..model.instance import Instance
 from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, RankOfJobs, SumOfJobs, Term, Usage
@@ -22,7 +22,7 @@ SUMS = 1e-15
 """Relative rounding of a sum of floats."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Yardstick:
     """The comparison of values of one level. Every plan costs at least `certain`, each job alone on
     the cluster; `rounding` is what the rounding of instants may change, `forgiven` what instants

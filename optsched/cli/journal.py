@@ -40,10 +40,8 @@ def reads_journal(command: Callable[..., int]) -> Callable[..., int]:
     )(reading)
 
 
-def clock_text(at_s: float, *, seconds: bool = True) -> str:
+def clock_text(at_s: float) -> str:
     """Return the local date and time."""
     if not math.isfinite(at_s):
         return "-"
-    return datetime.fromtimestamp(at_s).strftime(
-        "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
-    )
+    return datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M:%S")

@@ -71,7 +71,7 @@ def command(
     """
     from ..control.regret.picture import svg
     from ..control.regret.regret import regret
-    from ..files import dump_instance, write_text
+    from ..files import dump_instance, write_bytes, write_text
 
     if from_s is not None and to_s is not None and not from_s < to_s:
         raise InputError("--from lies after --to; swap them")
@@ -80,7 +80,7 @@ def command(
     if output is not None:
         write_text(output, dump_instance(measured.instance))
     if picture is not None:
-        write_text(picture, svg(measured))
+        write_bytes(picture, svg(measured))
 
     def parts() -> Parts:
         yield from _parts(measured)

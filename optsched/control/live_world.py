@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ..driver.blocked import Amounts, amounts
-from ..driver.layout import Need
 from ..driver.snapshot import Snapshot
 from ..driver.state import Ending, JobState, Run
 from ..driver.world import World
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
 from ..physics import TIME_TOLERANCE_S
+from ..physics.modes import Option
 from .journal.events import Claim
 from .journal.state import Attempt, LiveJob, State
 
@@ -96,19 +96,10 @@ class LiveWorld(World):
         self.started.pop(job_id, None)
         self.stopped.add(job_id)
 
-    def _begin(
-        self,
-        state: JobState,
-        begin_s: float,
-        mode: Mode,
-        placement: Placement,
-        need: Need,
-        speed: float,
-        dies_s: float | None = None,
-    ) -> Run:
-        run = super()._begin(state, begin_s, mode, placement, need, speed, dies_s)
-        self.started[state.job.id] = Claim(job=state.job.id, mode=mode, placement=placement)
-        return run
+    def start(self, job_id: str, option: Option, placement: Placement) -> None:
+        """Start a waiting job, and note where."""
+        super().start(job_id, option, placement)
+        self.started[job_id] = Claim(job=job_id, mode=option.mode, placement=placement)
 
     def _expect_wake(self, time_s: float) -> None:
         self._wakes.add(time_s if time_s > self.now_s else math.nextafter(self.now_s, math.inf))

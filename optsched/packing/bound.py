@@ -9,10 +9,10 @@ are, so that nothing depends on the solver.
 """
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import OptschedError
+from ..frozen import record
 from .certificate import (
     GRID,
     ClassPrices,
@@ -33,7 +33,7 @@ PARAMETERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PackingBound:
     """No rule allocates more than `units` millionths of GPUs; `prices` prove it."""
 

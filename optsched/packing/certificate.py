@@ -11,8 +11,8 @@ is given its price here. (Weak duality of the program in `bound`.)
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from ..frozen import record
 from ..model.cluster import Node
 from .problem import WHOLE, NodeClass, Request
 
@@ -21,7 +21,7 @@ GRID = 1000
 the bound holds."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClassPrices:
     """Prices on one class of nodes, in GPUs: of a GPU, a core, a KiB, and the room for a part (by
     its millionths)."""

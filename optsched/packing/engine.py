@@ -3,10 +3,11 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from ..frozen import record
 from .problem import ENDLESS, WHOLE, Array, NodeClass, Problem
 
 IMPOSSIBLE = -(1 << 60)
@@ -79,7 +80,7 @@ class Rule(ABC):
         """Hear of every placement, once the room is taken and before the node is scored anew."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Packing:
     """What became of each arrival: `node` -1 where it failed. `units` are GPUs allocated after each
     arrival and `arrived_units` those asked for until then, in millionths; `decision_s` is the time

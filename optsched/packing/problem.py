@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InputError
+from ..frozen import record
 from ..model.cluster import Node
 from ..model.instance import Instance
 from ..model.job import Elastic, Job
@@ -48,7 +49,7 @@ class Request:
         return node.gpu_memory_gib is None or self.gpu_memory_gib <= node.gpu_memory_gib
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeClass:
     """Nodes that are alike; cores and memory None where they are not modelled."""
 

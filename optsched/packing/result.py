@@ -2,12 +2,12 @@
 sits where."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import files
+from ..frozen import record
 from ..model.instance import Instance
 from .bound import upper_bound
 from .engine import Packing, allocated_at
@@ -19,7 +19,7 @@ LOADS = (80, 85, 90, 95, 100, 110, 120, 130)
 PACKING_FORMAT = "optsched-packing/1"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Point:
     """GPUs allocated once `load` per cent have been asked for; `bound` is what no rule exceeds
     there, None where it was not asked for. Both in per cent of all GPUs."""

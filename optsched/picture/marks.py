@@ -143,17 +143,9 @@ def add_steps(fig: Any, drawn: Chart, unit: TimeUnit) -> None:
     colours = {**QUEUE, **USE}
     for axis, legend, group in (("y2", "legend", drawn.queue), ("y3", "legend2", drawn.use)):
         for series in group:
-            fig.add_scatter(
-                x=[time / unit.seconds for time in series.times_s],
-                y=series.values,
-                yaxis=axis,
-                legend=legend,
-                stackgroup=axis,
-                mode="lines",
-                name=series.name,
-                fillcolor=colours[series.name],
-                line={"shape": "hv", "width": 0.6, "color": shade(colours[series.name], 0.85)},
-                hovertemplate="%{y:.0f} " + series.name + "<extra></extra>",
+            x = [time / unit.seconds for time in series.times_s]
+            add_stacked(
+                fig, series.name, x, series.values, colours[series.name], axis, legend, ".0f"
             )
     if drawn.total_gpus:
         fig.add_scatter(
@@ -166,3 +158,21 @@ def add_steps(fig: Any, drawn: Chart, unit: TimeUnit) -> None:
             line={"color": INK, "width": 1.2, "dash": "dash"},
             hoverinfo="skip",
         )
+
+
+def add_stacked(
+    fig: Any, name: str, x: Any, y: Any, colour: str, axis: str, legend: str, digits: str
+) -> None:
+    """Add steps on top of those that the axis has."""
+    fig.add_scatter(
+        x=x,
+        y=y,
+        yaxis=axis,
+        legend=legend,
+        stackgroup=axis,
+        mode="lines",
+        name=name,
+        fillcolor=colour,
+        line={"shape": "hv", "width": 0.5, "color": shade(colour, 0.85)},
+        hovertemplate=f"%{{y:{digits}}} {name}<extra></extra>",
+    )

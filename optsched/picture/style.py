@@ -37,17 +37,6 @@ TIME_TICKS = (
 """Of a logarithmic axis of lengths of time."""
 
 
-def time_axis(title: str) -> dict[str, Any]:
-    """Return a logarithmic axis of lengths of time."""
-    return {
-        **AXIS,
-        "type": "log",
-        "title": heading(title),
-        "tickvals": [at_s for at_s, _ in TIME_TICKS],
-        "ticktext": [text for _, text in TIME_TICKS],
-    }
-
-
 def heading(text: str, colour: str = MUTED) -> dict[str, Any]:
     """Return the title of an axis."""
     return {"text": text, "font": {"size": 12, "color": colour}}

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from ..api.outcome import Simulated
 
-REASONS = {
-    "fair_share": "fair share",
+REASON_WORDS = {
+    "fair_share": "fair share (quota)",
     "fragmentation": "fragmentation",
     "price": "price",
     "decision": "next decision",
@@ -21,6 +21,11 @@ REASONS = {
 
 LOST_TO = ("preemptions", "failures", "node_losses", "out_of_memory")
 """What GPU-hours are lost to, as a summary calls it."""
+
+
+def lost_gpu_h(total: dict[str, Any]) -> float:
+    """Return the GPU-hours of a summary that were held and lost."""
+    return float(sum(sum(total["gpu_h"][name].values()) for name in LOST_TO))
 
 
 def simulation_parts(simulated: "Simulated") -> "Iterator[str | Table]":
@@ -63,10 +68,8 @@ def _waiting(total: dict[str, Any]) -> Iterator[str]:
     mean_s = total["waiting_s"]["mean"]
     if not mean_s:
         return
-    split = total["waiting_mean_s"]
-    parts = [
-        f"{percent(split[name] / mean_s)} {text}" for name, text in REASONS.items() if split[name]
-    ]
+    split = {name: part for name, part in total["waiting_mean_s"].items() if part}
+    parts = [f"{percent(split[name] / mean_s)} {REASON_WORDS[name]}" for name in split]
     yield f"waiting is {', '.join(parts)}"
 
 
@@ -91,11 +94,8 @@ def _use(total: dict[str, Any]) -> Iterator[str]:
     hours = total["gpu_h"]
     arriving = total["use_until_last_submission"]
     if hours["held"]:
-        lost = sum(sum(hours[name].values()) for name in LOST_TO)
-        parts = [
-            f"of {hours['held']:,.1f} GPU-hours {percent(lost / hours['held'])} lost to "
-            "preemptions and failures"
-        ]
+        lost = percent(lost_gpu_h(total) / hours["held"])
+        parts = [f"of {hours['held']:,.1f} GPU-hours {lost} lost to preemptions and failures"]
         if arriving and arriving["gpus"] is not None:
             by_type = arriving["gpus_by_type"]
             detail = ", ".join(

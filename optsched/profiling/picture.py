@@ -1,7 +1,8 @@
-"""Small pictures of rate against cores."""
+"""Small pictures of rate by cores."""
 
-from ..picture.palette import GRID, INK, MUTED, WORK
-from ..picture.style import STILL, saved
+from ..picture.palette import INK, MUTED, WORK
+from ..picture.panels import Axis, Chart, Intervals, Line, Panel
+from ..picture.paper import svg as drawn
 from .cores import CoreSweep
 
 BAR = 40
@@ -22,27 +23,31 @@ def bars(sweep: CoreSweep) -> list[str]:
 
 
 def svg(sweep: CoreSweep, title: str, unit: str) -> bytes:
-    """Return an SVG of rate against cores: medians joined by a line, whiskers from the least to the
-    most repeat, and the line that counts on the plateau reach. `unit` says what the cores are for,
-    as "cores for each GPU"."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    """Return an SVG of the rate with each count: the median, from the least to the most repeat, and
+    the line that counts on the plateau reach. `unit` says what the cores are for, as "cores for
+    each GPU"."""
+    names = tuple(str(count.cpus_per_gpu) for count in sweep.counts)
 
-    names = [str(count.cpus_per_gpu) for count in sweep.counts]
-    rates = [count.rate for count in sweep.counts]
-    whiskers = zip(*((count.least_rate, count.most_rate) for count in sweep.counts), strict=True)
-    unsure = "" if sweep.sure else "; repeats disagree"
-    with rc_context(STILL):
-        figure = Figure(figsize=(5.6, 3.2), layout="constrained")
-        axes = figure.add_subplot()
-        axes.axhline(1 - sweep.within, color=MUTED, linestyle="--", linewidth=0.8)
-        axes.vlines(names, *whiskers, color=INK, linewidth=0.8)
-        axes.plot(names, rates, color=WORK, marker="o")
-        axes.plot([str(sweep.smallest)], [rates[names.index(str(sweep.smallest))]], "o", color=INK)
-        axes.set_ylim(bottom=0)
-        axes.grid(axis="y", color=GRID, linewidth=0.6)
-        axes.set_xlabel(f"{unit}; {sweep.smallest} is the smallest on the plateau{unsure}")
-        axes.set_ylabel("rate, 1 on the plateau")
-        shown = title if len(title) <= TITLE else f"{title[: TITLE - 3]}..."
-        axes.set_title(shown, loc="left", parse_math=False)
-        return saved(figure, "svg", dpi=100)
+    def rates(smallest: bool) -> Intervals:
+        counts = [
+            count for count in sweep.counts if (count.cpus_per_gpu == sweep.smallest) == smallest
+        ]
+        return Intervals(
+            "smallest on the plateau" if smallest else "median of repeats, and all of them",
+            [str(count.cpus_per_gpu) for count in counts],
+            [count.rate for count in counts],
+            [count.least_rate for count in counts],
+            [count.most_rate for count in counts],
+            INK if smallest else WORK,
+            smallest,
+        )
+
+    reached = Line("plateau", [1 - sweep.within] * 2, [-0.5, len(names) - 0.5], MUTED, dashed=True)
+    panel = Panel(
+        unit if sweep.sure else f"{unit}; repeats disagree",
+        Axis("rate, 1 on the plateau", low=0.0),
+        Axis(names=names),
+        (rates(False), rates(True), reached),
+    )
+    shown = title if len(title) <= TITLE else f"{title[: TITLE - 3]}..."
+    return drawn(Chart("cores", shown, "", (panel,), panel_in=0.7 + 0.25 * len(names)))

@@ -4,13 +4,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
 from ..files import Texts, lines, number, parse_file, plain, read_bytes, schema_of
 from ..files.faults import Fault
+from ..frozen import frozen
 from ..model.instance import Slot
 from ..model.job import Mode
 from ..model.quantity import Instant, Seconds
@@ -22,7 +22,7 @@ ROUNDING = 1e-9
 """A bound may lie below the value, and a gap differ from theirs, by this much relative to them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoundRef:
     """The instance that a round belongs to; `hash` is None where it was never a file."""
 
@@ -30,7 +30,7 @@ class RoundRef:
     hash: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoundValue:
     """Value, which is maximised, proven bound and gap of a round; `gap` None where the value is 0
     and the bound not."""
@@ -43,7 +43,7 @@ class RoundValue:
     bound_source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoundFile:
     """A round as it stands in a file."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..frozen import record
 from ..model.instance import Instance, Placement, Running, Slot
 from ..model.job import Job, Mode
 from ..physics import memory_gib
@@ -23,7 +24,7 @@ Part = tuple[int, int, int, float]
 """(node, GPUs, cores, memory in GiB) of one job on one node."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hold:
     """The holding of a running job, or an option on such GPUs. `job` and `partner` are positions of
     active jobs.

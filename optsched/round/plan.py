@@ -2,8 +2,8 @@
 costs."""
 
 import sys
-from dataclasses import dataclass
 
+from ..frozen import frozen
 from ..model.instance import Instance, Placement
 from ..model.job import Mode
 from ..model.plan import CLOSED_GAP, Decision, Status
@@ -17,7 +17,7 @@ BY_POLICY = "policy "
 """The name of the solver of a round up to that of the policy that decided it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobRound:
     """One job: its decision, and what it holds until the next round (`mode` None: nothing)."""
 
@@ -27,7 +27,7 @@ class JobRound:
     placement: Placement = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RowPrice:
     """A capacity, how much of it is used, and what one unit of it costs in value."""
 
@@ -37,7 +37,7 @@ class RowPrice:
     price: Amount
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoundSolution:
     """A verified round with its value, the proven limit on any round's value, and the prices that
     prove it.

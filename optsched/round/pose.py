@@ -3,9 +3,10 @@ only with what runs already."""
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import nsmallest
 
+from ..frozen import record
 from ..model.instance import Instance
 from ..model.job import Job
 from .deadline import NEVER, Deadline, OutOfTimeError
@@ -18,7 +19,7 @@ FEW = 64
 time that takes: something must start."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Posed:
     """A model, None where there was no time for any, and why it is not the whole one; then it is
     one of the jobs `few` alone, and all others stay as they are."""

@@ -1,8 +1,9 @@
 """Options on the GPUs of a running job: beside it, or of one of two that share them, alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..frozen import record
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running
 from ..model.job import Job, Mode
@@ -107,7 +108,7 @@ def _host_kind(cluster: Cluster, class_of: list[int], job: Job, entry: Running) 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Offer:
     """An option of a guest beside any host of a kind (its number), and the rates of both."""
 

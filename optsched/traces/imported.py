@@ -1,13 +1,14 @@
 """What every trace reader shares: its options, how a source is opened, and what comes out."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
 from ..errors import InputError
+from ..frozen import frozen
 from ..model.instance import Instance
 from ..plugins.options import Flag, PluginOptions, declared_by
 
@@ -33,7 +34,7 @@ WithOverheads = Annotated[bool, Flag("--no-overheads"), "Saving and restoring co
 SwitchTable = Annotated[Path | None, "The cluster, as a table of switches and nodes (n32g4.csv)."]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Format:
     """One trace format, a plug-in (entry points `optsched.importers`): `read(source, jobs=, track=,
     **options)`, whose other parameters declare its options.
@@ -52,7 +53,7 @@ class Format:
         return declared_by(self.read, "source", "jobs", "track")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Imported:
     """An instance made from a trace: how many jobs the source has, and why some were left out."""
 

@@ -4,13 +4,13 @@ first N of them."""
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from functools import cache
 from math import ceil
 from pathlib import Path
 
 from ..errors import InputError
+from ..frozen import record
 from ..model.cluster import Cluster, Tenant
 from ..model.instance import Failure, Instance
 from ..model.job import Job
@@ -34,7 +34,7 @@ SHORTEST_S = 1e-3
 SHOWN_TENANTS = 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Window:
     """The submission times that are read, in seconds of the trace: from `start_s`, before
     `end_s`."""

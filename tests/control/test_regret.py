@@ -24,7 +24,7 @@ from optsched.control.journal.events import (
     Submitted,
 )
 from optsched.control.journal.journal import Journal, RoundEntry
-from optsched.control.regret.picture import svg
+from optsched.control.regret import picture
 from optsched.control.regret.regret import Regret, regret
 from optsched.control.submission import Submission
 from optsched.errors import InputError
@@ -33,6 +33,7 @@ from optsched.files import dump_instance, read_instance
 from optsched.model.instance import Slot
 from optsched.model.job import Mode
 from optsched.objectives import parse
+from optsched.picture.panels import Chart, Line
 from optsched.round.decide import decide
 from optsched.round.files import dump_round
 
@@ -185,18 +186,16 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     history(tmp_path / "state", 14, seconds=45).close()
     config = tmp_path / "cluster.toml"
     config.write_text('format = "optsched-cluster/1"\nstate = "state"\n')
-    picture, instance = tmp_path / "day.svg", tmp_path / "true.json"
+    day, instance = tmp_path / "day.svg", tmp_path / "true.json"
     words = ["--config", str(config), "--steps", "5"]
-    run = CliRunner().invoke(
-        regret_command, [*words, "--picture", str(picture), "-o", str(instance)]
-    )
+    run = CliRunner().invoke(regret_command, [*words, "--picture", str(day), "-o", str(instance)])
     assert (
         run.exit_code == 0
         and "mean completion time" in run.output
         and "no schedule does better" in run.output
     )
-    root = ElementTree.parse(picture).getroot()
-    assert root.tag.endswith("svg") and len(root) > 10
+    root = ElementTree.parse(day).getroot()
+    assert root.tag.endswith("svg") and len(list(root.iter())) > 50
     assert len(read_instance(instance).jobs) > 2
     run = CliRunner().invoke(regret_command, [*words, "--from", "2026-05-02", "--to", "2026-05-01"])
     assert isinstance(run.exception, InputError)
@@ -283,13 +282,17 @@ def test_steps_tell_what_was_done_twice_and_when_work_began(tmp_path: Path) -> N
     assert found.bound_s == pytest.approx(100.0)
 
 
-def test_the_picture_holds_what_it_says(lab: Lab) -> None:
+def test_the_picture_holds_what_it_says(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.submit("a", 8, 100.0, profile=FREE)
     lab.submit("b", 8, 100.0, profile=FREE)
     lab.run(250)
     found = regret(lab.controller.journal)
-    text = svg(found)
-    assert (
-        "waiting for GPUs: 50 s of 2 min 30 s (2 jobs)" in text
-        and "work at its fastest: 1 min 40 s" in text
+    shown: list[Chart] = []
+    monkeypatch.setattr(picture, "drawn", lambda chart: shown.append(chart) or b"")
+    picture.svg(found)
+    [panel] = shown[0].panels
+    highest = {line.name: max(line.y) for line in panel.marks if isinstance(line, Line)}
+    assert highest == pytest.approx(
+        {"waiting for GPUs": 150.0, "work at its fastest": 100.0, "bound": found.bound_s}
     )
+    assert panel.x.title.startswith("seconds from") or panel.x.title.startswith("minutes from")

@@ -1,6 +1,7 @@
 """Trials change nothing until they are carried out, and playouts foretell what then happens."""
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from optsched.objectives import parse
 from optsched.plugins import registry
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
+from optsched_solvers.policies.parts.local_search import improved
 
 WCT = parse("wct")
 SEEDS, COSTS_S = st.integers(0, 10**6), st.sampled_from([0.0, 30.0, 300.0])
@@ -225,3 +227,19 @@ def test_beyond_many_starts_the_rest_is_costed_as_a_stream(monkeypatch: pytest.M
     assert (ends >= np.array(runs) - 1e-6).all()
     work = sum(run * world.service_gpus(job) for run, job in zip(runs, world.waiting, strict=True))
     assert work / 16 <= ends.max() <= work / 16 + 2 * max(runs)
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=SEEDS, cost_s=COSTS_S)
+def test_a_search_makes_no_step_worse_and_claims_nothing_twice(seed: int, cost_s: float) -> None:
+    """Claims of what is being saved never come to more than a node has."""
+    simulation = Simulation(drawn(seed, cost_s), registry.policy("optsched", WCT, {}))
+    for done in range(0, 24, 6):
+        simulation.run(until=lambda done=done: simulation.done >= done)
+        playouts, step = Playouts(simulation.world, WCT), Trial(simulation.world)
+        better = improved(simulation.world, set(), playouts, step)
+        assert playouts.cost(better) <= playouts.cost(step)
+        claimed = Counter[str]()
+        for _, placement in better.claims.values():
+            claimed.update({slot.node: slot.gpus for slot in placement})
+        assert all(gpus <= 8 for gpus in claimed.values())

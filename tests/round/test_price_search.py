@@ -3,14 +3,18 @@ asked for."""
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
+import optsched.round.deadline as deadline
 import optsched_solvers.price.dual as dual
-from benchmarks.families import with_few_cores, with_quotas, with_sharing
+import optsched_solvers.price.solver as solver
+from benchmarks.families import with_few_cores, with_quotas, with_sharing, with_types
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.objectives import parse
 from optsched.round.build import build
@@ -22,9 +26,11 @@ from optsched.round.realise import keep_all, realise_losers_first
 from optsched.round.solver import RoundRequest
 from optsched.round.verify import verify_round
 from optsched.traces.generate.synth import generate
-from optsched_solvers.native.highs import maximise
+from optsched_solvers.native.highs import Outcome, maximise
 from optsched_solvers.price import SOLVER
+from optsched_solvers.price.columns import by_columns
 from optsched_solvers.price.guests import with_guest_rows
+from optsched_solvers.price.quotas import quota_bound
 from tests.oracles.round_brute_force import best_round, combinations_of
 
 from .random_rounds import rounds
@@ -194,12 +200,14 @@ def test_steps_along_averaged_slopes_prove_a_bound(instance: Instance, known: fl
     if not model.jobs:
         return
     best = maximise(program(model), 60.0).value
-    found = dual._volume(model, dual.first_prices(model), lambda: False, 1e-6, known * best)
+    floor = known * best
+    *_, found = dual._volume(model, dual.first_prices(model), lambda: 60.0, (1e-6,), floor)
     assert at_least(found.bound, best)
     assert found.bound == pytest.approx(model.bound(found.prices), rel=1e-9)
     assert (found.weights >= 0).all() and found.weights.max(initial=0.0) <= 1 + 1e-9
-    planes = dual._cutting_planes(model, dual.first_prices(model), lambda: False, 1e-6, 0.0)
-    if planes is not None and planes.bound > 0:
+    first = dual.first_prices(model)
+    *_, planes = dual._cutting_planes(model, first, lambda: 60.0, (1e-6,), 0.0)
+    if planes.bound > 0:
         event(f"within 1 % of cutting planes: {found.bound <= 1.01 * planes.bound}")
 
 
@@ -229,6 +237,92 @@ def test_guests_have_prices() -> None:
     model = build(with_sharing(300, 400), parse("wct"), 300.0)
     priced = with_guest_rows(model)
     assert len(priced.rows.limits) > len(model.rows.limits)
-    alone = dual.optimise(model, None, lambda: False).bound
-    together = dual.optimise(priced, None, lambda: False, floor=keep_all(model).worth()).bound
-    assert together < alone * (1 - 1e-4)
+    *_, alone = dual.optimise(model, None, lambda: 60.0)
+    *_, together = dual.optimise(priced, None, lambda: 60.0, floor=keep_all(model).worth())
+    assert together.bound < alone.bound * (1 - 1e-4)
+
+
+@settings(PATIENT, max_examples=60)
+@given(rounds(most_jobs=5, most_nodes=3, sizes=(1, 2, 3, 4)), st.data())
+def test_quotas_that_hold_give_a_bound_no_worse_than_their_prices(
+    instance: Instance, data: st.DataObject
+) -> None:
+    """At any prices, above every choice that the rows allow."""
+    jobs = [
+        job if job.id in instance.running_job else replace(job, tenant="t") for job in instance.jobs
+    ]
+    model = model_of(replace(instance, jobs=tuple(jobs)))
+    assume(model.jobs and combinations_of(model) <= 20_000)
+    priced = with_guest_rows(model)
+    some, count = st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.7]), len(priced.rows.limits)
+    prices = np.array(data.draw(st.lists(some, min_size=count, max_size=count)))
+    prices *= model.options.value.max()
+    bound, best = quota_bound(priced, prices), best_round(model)[0]
+    event(f"sharper: {bound < priced.bound(prices) * (1 - 1e-9)}")
+    assert at_least(bound, best)
+    assert bound <= priced.bound(prices)
+
+
+@settings(PATIENT, max_examples=40)
+@given(rounds(most_jobs=14), st.floats(0.0, 1.0))
+def test_generated_columns_end_at_the_linear_relaxation(instance: Instance, start: float) -> None:
+    """From any prices on, at the bound of cutting planes, with weights that are a solution."""
+    model = with_guest_rows(model_of(instance))
+    if not model.jobs:
+        return
+    *_, planes = dual._cutting_planes(model, dual.first_prices(model), lambda: 60.0, (1e-9,), 0.0)
+    prices = np.full(len(model.rows.limits), start)
+    _, bound, weights, _ = by_columns(model, prices, 1.0, 1e-9, lambda: 60.0)
+    assert bound <= planes.bound + 1e-5 * max(1.0, abs(planes.bound))
+    assert at_least(bound, maximise(program(model_of(instance)), 60.0).value)
+    if weights is not None:
+        taken = np.bincount(model.options.job, weights=weights, minlength=len(model.jobs))
+        assert (taken <= 1 + 1e-6).all() and (taken[model.must] >= 1 - 1e-6).all()
+
+
+class Clock:
+    """Time that passes only when it is looked at, and in exact programs."""
+
+    PROGRAM_S = 20.0
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=self.look))
+        monkeypatch.setattr(solver, "within", self.within)
+
+    def look(self) -> float:
+        self.now_s += 1.0
+        return self.now_s
+
+    def within(self, seconds: float, call: Callable[[], Outcome]) -> Outcome | None:
+        """The result of a program, if there is time for it."""
+        self.now_s += self.PROGRAM_S
+        return None if seconds < self.PROGRAM_S else call()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: generate(jobs=300, gpus=300, seed=3, like="llm", running=0.5),
+        lambda: with_quotas(200, 256, 45),
+        lambda: with_sharing(90, 96),
+        lambda: with_types(200, 200, 12),
+        lambda: with_few_cores(150, 160),
+    ],
+)
+def test_more_time_is_never_worse(
+    make: Callable[[], Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time is counted work here, so that the same steps are taken in the same time."""
+    model = build(make(), parse("wct"), 300.0, refill=False)
+    clock = Clock(monkeypatch)
+    values, limits = [], []
+    for budget_s in (5.0, 12.0, 25.0, 50.0, 90.0, 130.0, 180.0, 250.0, 350.0, 500.0, 800.0, 5000.0):
+        packings: list[Packing] = []
+        bounds: list[float] = []
+        request = request_of(model, packings, bounds)
+        SOLVER.solve(replace(request, deadline_s=clock.now_s + budget_s))
+        values.append(max(packing.worth() for packing in packings))
+        limits.append(min(bounds))
+    assert values == sorted(values) and limits == sorted(limits, reverse=True)
+    assert values[0] < values[-1] <= limits[-1] * (1 + 1e-9)

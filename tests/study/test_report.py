@@ -16,12 +16,13 @@ from click.testing import CliRunner
 
 from optsched import files
 from optsched.cli import main
+from optsched.picture.panels import Heat, Intervals, Line
 from optsched.study.design import InstanceSpec, Method, Run, Study, read_study
 from optsched.study.latex import as_latex
 from optsched.study.report import behaviour, quality, write_report
 from optsched.study.report.compare import compare
 from optsched.study.report.foot import busy, commands, in_common
-from optsched.study.report.model import TELLS, Heat, Intervals, Line
+from optsched.study.report.model import TELLS
 from optsched.study.report.statistics import (
     benjamini_hochberg,
     paired_bootstrap,

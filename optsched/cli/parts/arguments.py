@@ -50,11 +50,9 @@ def count_option(
     return option(usage, help, name, type=click.IntRange(least, most), **settings)
 
 
-def seed_option(
-    help: str = "Random seed.", metavar: str = "N", default: int | None = 0
-) -> Callable[[Command], Command]:
+def seed_option(help: str = "Random seed.", metavar: str = "N") -> Callable[[Command], Command]:
     """Return `--seed`."""
-    return count_option(f"--seed {metavar}", help, least=0, default=default)
+    return count_option(f"--seed {metavar}", help, least=0, default=0)
 
 
 def pairs_option(what: str) -> Callable[[Command], Command]:

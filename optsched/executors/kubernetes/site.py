@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from ...errors import InputError
-from ...plugins.options import PluginOptions, PositiveDuration
+from ...plugins.options import PluginOptions, PositiveDuration, declared_options
 
 DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 RESOURCE = re.compile(
@@ -36,7 +36,7 @@ OWN_CONTAINER_FIELDS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class Volume(PluginOptions):
     """A volume that every pod has at `mount`: exactly one of a PersistentVolumeClaim (`claim`), an
     export of NFS (`nfs`, as `server:/export`) and a folder of the node (`host`), of it only
@@ -60,7 +60,7 @@ class Volume(PluginOptions):
         return {"hostPath": {"path": self.host, "type": "Directory"}}
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class Site(PluginOptions):
     """The table `[kubernetes]`: which cluster, and what all pods have in common."""
 

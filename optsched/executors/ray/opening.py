@@ -1,17 +1,17 @@
 """The Ray executor of a cluster.toml."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated
 
 from ...errors import InputError
-from ...plugins.options import PluginOptions, PositiveDuration
+from ...plugins.options import PluginOptions, PositiveDuration, declared_options
 from ..opening import ExecutorContext
 from .executor import RayExecutor
 from .server import JobServer
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class RayOptions(PluginOptions):
     """The table `[ray]`."""
 

@@ -2,17 +2,17 @@
 account."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from ...plugins.options import Duration, PluginOptions
+from ...plugins.options import Duration, PluginOptions, declared_options
 
 SiteWeights = dict[str, Annotated[float, Gt(0), Le(1000)]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class Rules(PluginOptions):
     """Which jobs of users may be stopped for others, and what they weigh."""
 

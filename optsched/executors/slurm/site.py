@@ -4,19 +4,18 @@ import os
 import pwd
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from ...hostlist import expand_hostlist
-from ...plugins.options import PositiveDuration
+from ...plugins.options import PositiveDuration, declared_options
 from ..base import NoAnswerError
 from .client import SlurmClient
 from .declining import LIMIT, SURE_S
 from .rules import Rules
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared_options
 class Site(Rules):
     """The table `[slurm]`."""
 

@@ -1,5 +1,6 @@
 """The figures of the page, each a few plotly traces, however many jobs there are."""
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -9,8 +10,12 @@ from ...duration import human
 from ...picture.axis import TimeUnit, time_unit
 from ...picture.chart import SIZES
 from ...picture.facts import percent
+from ...picture.interactive import figure
+from ...picture.marks import add_stacked
 from ...picture.palette import INK, MUTED, PAPER, QUEUE, shade
-from ...picture.style import AXIS, GROUND, LEGEND, heading, time_axis
+from ...picture.panels import Axis, Bars, Chart, Line, Mark, Panel
+from ...picture.style import AXIS, GROUND, LEGEND, TIME_TICKS, heading
+from ...picture.text_simulation import REASON_WORDS
 from ..metrics import Metrics
 from ..metrics.waiting import REASONS
 from ..record import Floats
@@ -41,12 +46,6 @@ REASON_COLOURS = {
     "fragmentation": "#e07a5f",
     "price": "#4d93cc",
 }
-REASON_WORDS = {
-    "decision": "next decision",
-    "fair_share": "fair share (quota)",
-    "fragmentation": "fragmentation",
-    "price": "price",
-}
 HOURS = {
     "work": ("work", "#4d93cc"),
     "first_starts": ("first starts", "#a9cdea"),
@@ -61,11 +60,9 @@ ROUNDED_S = 1.0
 
 def over_time(metrics: Metrics) -> Any:
     """Return GPUs in use above the jobs that wait, on one time axis."""
-    import plotly.graph_objects as go
-
     use, queue = gpus_in_use(metrics), jobs_waiting(metrics)
     unit = time_unit(shown_s(metrics))
-    fig = go.Figure()
+    fig = _figure(480, hovermode="x unified")
     colours = {name: TYPE_COLOURS[k % len(TYPE_COLOURS)] for k, name in enumerate(use.means)}
     _stack(fig, use, unit, colours, "y", "legend")
     if use.there is not None:
@@ -80,7 +77,6 @@ def over_time(metrics: Metrics) -> Any:
         )
     _stack(fig, queue, unit, QUEUE, "y2", "legend2")
     legend = {**LEGEND, "bgcolor": "rgba(0,0,0,0)"}
-    _lay_out(fig, 480, hovermode="x unified")
     fig.update_layout(
         xaxis={
             **AXIS,
@@ -143,19 +139,9 @@ def _mark_last_submission(fig: Any, metrics: Metrics, unit: TimeUnit) -> None:
 def _stack(
     fig: Any, curves: Curves, unit: TimeUnit, colours: dict[str, str], axis: str, legend: str
 ) -> None:
+    x = curves.edges_s / unit.seconds
     for name, values in curves.means.items():
-        fig.add_scatter(
-            x=curves.edges_s / unit.seconds,
-            y=_closed(values),
-            yaxis=axis,
-            legend=legend,
-            stackgroup=axis,
-            mode="lines",
-            name=escape(name),
-            fillcolor=colours[name],
-            line={"shape": "hv", "width": 0.5, "color": shade(colours[name], 0.85)},
-            hovertemplate="%{y:,.1f} " + escape(name) + "<extra></extra>",
-        )
+        add_stacked(fig, escape(name), x, _closed(values), colours[name], axis, legend, ",.1f")
 
 
 def _closed(values: Floats) -> Floats:
@@ -165,116 +151,57 @@ def _closed(values: Floats) -> Floats:
 
 def waiting_split(metrics: Metrics) -> Any:
     """Return mean wait by reason, one bar for each size of gang."""
-    import plotly.graph_objects as go
-
     names, jobs, means = waiting_by_size(metrics)
     unit = time_unit(float(means.sum(axis=1).max()))
-    fig = go.Figure()
-    labels = [
-        f"{name}<br><span style='color:{MUTED}'>{count:,} jobs</span>"
-        for name, count in zip(names, jobs, strict=True)
+    bars = [
+        Bars(REASON_WORDS[reason], (means[:, k] / unit.seconds).tolist(), REASON_COLOURS[reason])
+        for k, reason in enumerate(REASONS)
+        if means[:, k].any()
     ]
-    for k, reason in enumerate(REASONS):
-        if not means[:, k].any():
-            continue
-        fig.add_bar(
-            orientation="h",
-            y=labels,
-            x=means[:, k] / unit.seconds,
-            name=REASON_WORDS[reason],
-            marker={"color": REASON_COLOURS[reason]},
-            hovertext=[
-                f"{REASON_WORDS[reason]}: {human(float(mean))} on average" for mean in means[:, k]
-            ],
-            hoverinfo="text",
-        )
-    _lay_out(fig, 90 + 44 * len(names), barmode="stack", showlegend=True)
-    fig.update_layout(
-        xaxis={**AXIS, "title": heading(f"mean waiting, {unit.name}"), "rangemode": "tozero"},
-        yaxis={**AXIS, "autorange": "reversed", "tickfont": {"size": 11, "color": INK}},
-        bargap=0.3,
-        legend={**LEGEND, "y": 1},
+    rows = tuple(f"{name}: {count:,} jobs" for name, count in zip(names, jobs, strict=True))
+    return _panel(
+        Axis(f"mean waiting, {unit.name}", low=0.0), Axis(names=rows), bars, 0.42 * len(names)
     )
-    return fig
 
 
 def distributions(metrics: Metrics, values: Floats, title: str) -> Any:
     """Return the share of jobs whose time is at most so long, on a logarithmic axis, for each size
     of gang."""
-    import plotly.graph_objects as go
-
-    fig = go.Figure()
     size = size_of(metrics.gpus)
-    groups = [(name, values[size == k], QUEUE[name], 1.6) for k, name in enumerate(SIZES)]
+    groups = [(name, values[size == k], shade(QUEUE[name], 0.9)) for k, name in enumerate(SIZES)]
     there = [group for group in groups if len(group[1])]
-    for name, mine, colour, width in [
-        *(there if len(there) > 1 else []),
-        ("all jobs", values, INK, 2.2),
-    ]:
+    lines = []
+    for name, mine, colour in [*(there if len(there) > 1 else []), ("all jobs", values, INK)]:
         at_s, share = distribution(mine)
-        at_s = np.maximum(at_s, ROUNDED_S)
-        fig.add_scatter(
-            x=at_s,
-            y=share,
-            name=name,
-            mode="lines",
-            line={"shape": "hv", "width": width, "color": shade(colour, 0.9)},
-            customdata=[human(float(seconds)) for seconds in at_s],
-            hovertemplate="%{y:.1%} of " + name + " within %{customdata}<extra></extra>",
-        )
-    _lay_out(fig, 330)
-    fig.update_layout(
-        xaxis=time_axis(title),
-        yaxis={**AXIS, "range": [0, 1.02], "tickformat": ".0%", "title": heading("share of jobs")},
-        legend={
-            "x": 0.99,
-            "xanchor": "right",
-            "y": 0.02,
-            "yanchor": "bottom",
-            "font": {"size": 11, "color": MUTED},
-            "bgcolor": "rgba(255,255,255,0.75)",
-        },
-    )
-    return fig
+        x, y = np.maximum(at_s, ROUNDED_S).tolist(), share.tolist()
+        lines.append(Line(name, x, y, colour, width=2.2 if colour == INK else 1.6))
+    share_of_jobs = Axis("share of jobs", percent=True, low=0.0, high=1.02)
+    return _panel(Axis(title, log=True, ticks=TIME_TICKS), share_of_jobs, lines, 2.3)
 
 
 def gpu_hours(total: dict[str, Any]) -> Any:
     """Return what the GPU-hours held went into, as one bar; what is idle would drown it in a long
     drain."""
-    import plotly.graph_objects as go
-
     hours = total["gpu_h"]
-    fig = go.Figure()
+    bars = []
     for name, (words, colour) in HOURS.items():
         amount = sum(hours[name].values()) if isinstance(hours[name], dict) else hours[name]
-        if amount <= 0:
-            continue
-        share = amount / hours["held"]
-        fig.add_bar(
-            orientation="h",
-            x=[share],
-            y=[""],
-            name=f"{words} {percent(share)}",
-            marker={"color": colour},
-            hovertext=f"{words}: {amount:,.1f} GPU-hours, {percent(share)} of those held",
-            hoverinfo="text",
-        )
-    _lay_out(fig, 130, barmode="stack", showlegend=True)
-    fig.update_layout(
-        xaxis={**AXIS, "range": [0, 1], "tickformat": ".0%"},
-        yaxis={"visible": False},
-        legend={**LEGEND, "y": 1},
-    )
-    return fig
+        if amount > 0:
+            share = amount / hours["held"]
+            bars.append(Bars(f"{words} {percent(share)}", [share], colour))
+    return _panel(Axis(percent=True, low=0.0, high=1.0), Axis(names=("",)), bars, 0.9)
+
+
+def _panel(x: Axis, y: Axis, marks: Sequence[Mark], panel_in: float) -> Any:
+    panel = Panel("", x, y, tuple(marks))
+    return figure(Chart("", "", "", (panel,), panel_in, above=True))
 
 
 def nodes_over_time(metrics: Metrics) -> Any:
     """Return how busy each node was: a map of nodes and time."""
-    import plotly.graph_objects as go
-
     busy = node_map(metrics)
     unit = time_unit(shown_s(metrics))
-    fig = go.Figure()
+    fig = _figure(int(min(760, 120 + max(10, 700 / len(busy.names)) * len(busy.names))))
     fig.add_heatmap(
         x=busy.edges_s / unit.seconds,
         y=[escape(name) for name in busy.names],
@@ -290,7 +217,6 @@ def nodes_over_time(metrics: Metrics) -> Any:
         },
         hovertemplate="%{y}<br>%{z:.0%} held<extra></extra>",
     )
-    _lay_out(fig, int(min(760, 120 + max(10, 700 / len(busy.names)) * len(busy.names))))
     fig.update_layout(
         xaxis={
             **AXIS,
@@ -309,5 +235,9 @@ def nodes_over_time(metrics: Metrics) -> Any:
     return fig
 
 
-def _lay_out(fig: Any, height: int, **more: Any) -> None:
-    fig.update_layout(height=height, margin={"l": 60, "r": 20, "t": 34, "b": 44}, **GROUND, **more)
+def _figure(height: int, **more: Any) -> Any:
+    """Return an empty figure."""
+    import plotly.graph_objects as go
+
+    margin = {"l": 60, "r": 20, "t": 34, "b": 44}
+    return go.Figure().update_layout(height=height, margin=margin, **GROUND, **more)

@@ -13,16 +13,10 @@ from ...picture.axis import time_unit
 from ...picture.chart import chart
 from ...picture.gantt import figure as gantt
 from ...picture.html import div, document, gpus_by_type, row, table, tiles
+from ...picture.text_simulation import REASON_WORDS
 from ..metrics import Metrics
 from ..metrics.waiting import REASONS
-from .figures import (
-    REASON_WORDS,
-    distributions,
-    gpu_hours,
-    nodes_over_time,
-    over_time,
-    waiting_split,
-)
+from .figures import distributions, gpu_hours, nodes_over_time, over_time, waiting_split
 from .series import shown_s
 from .words import tables
 from .words import tiles as told

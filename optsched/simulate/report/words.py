@@ -8,8 +8,7 @@ from typing import Any
 
 from ...duration import human
 from ...picture.facts import level_unit, percent, quantity
-from ..metrics.losses import CAUSES
-from .figures import REASON_WORDS
+from ...picture.text_simulation import REASON_WORDS, lost_gpu_h
 
 Tile = tuple[str, str, str, str]
 """Name, value, what stands below it, and what it means."""
@@ -60,7 +59,7 @@ def tiles(total: dict[str, Any]) -> Iterator[Tile]:
         yield "GPU use", percent(gpus), until, "GPU-seconds held over those there are"
     hours = total["gpu_h"]
     if hours["held"]:
-        lost = sum(sum(hours[name].values()) for name in CAUSES.values())
+        lost = lost_gpu_h(total)
         yield (
             "GPU time lost",
             percent(lost / hours["held"]),

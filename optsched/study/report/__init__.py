@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ... import files
+from ...picture.panels import Chart
+from ...picture.paper import pictures
 from ..commands import TRACE
 from ..design import Study
 from ..results import Result, Results
@@ -11,9 +13,7 @@ from . import behaviour, quality
 from .compare import Comparison, Entry, compare
 from .foot import commands, foot
 from .gantt import write_gantts
-from .model import Chart
 from .page import page
-from .paper import pictures
 
 FIGURES, PAGE = "figures", "report.html"
 

@@ -8,28 +8,15 @@ from typing import Any
 import numpy as np
 
 from ...picture.axis import time_unit
+from ...picture.panels import Axis, Bars, Chart, Dots, Line, Mark, Panel
 from ...picture.style import TIME_TICKS
+from ...picture.text_simulation import LOST_TO
 from ...simulate.report.figures import HOURS
 from .compare import MEAN_JCT, P99_JCT, Comparison, Entry
-from .model import (
-    COLOURS,
-    NEUTRAL,
-    OTHERS,
-    Axis,
-    Bars,
-    Chart,
-    Dots,
-    Line,
-    Mark,
-    Panel,
-    chart_of_cases,
-    curve,
-    others,
-)
+from .model import COLOURS, NEUTRAL, OTHERS, chart_of_cases, curve, others
 from .statistics import pareto
 
 MOSTLY = 0.97
-LOST = ("preemptions", "failures", "node_losses", "out_of_memory")
 ROUNDED_S = 1.0
 """Times below this are drawn as this on a logarithmic axis."""
 
@@ -129,9 +116,9 @@ def lost_time(comparison: Comparison) -> Chart | None:
             if hours:
                 means[method] = [
                     math.fsum(sum(lost[cause].values()) for lost in hours) / len(hours)
-                    for cause in LOST
+                    for cause in LOST_TO
                 ]
-        by_cause = dict(zip(LOST, zip(*means.values(), strict=True), strict=False))
+        by_cause = dict(zip(LOST_TO, zip(*means.values(), strict=True), strict=False))
         bars = tuple(
             Bars(HOURS[cause][0], lengths, HOURS[cause][1])
             for cause, lengths in by_cause.items()

@@ -41,7 +41,7 @@ def foot(study: Study, path: Path, again: str, results: Sequence[Result]) -> tup
     return (
         f"Study {path.name}: {study.title}. {', '.join(said) or 'Versions were not written down'}."
         + (where if machines else ""),
-        f"Again: {again}. One run: optsched {with_instance(first, 'INSTANCE')} --json{told}",
+        f"Again: {again}. One run: optsched {with_instance(first)} --json{told}",
     )
 
 
@@ -61,10 +61,10 @@ def busy(results: Sequence[Result]) -> str:
     )
 
 
-def with_instance(command: str, instance: str) -> str:
+def with_instance(command: str) -> str:
     """Return the command with its instance put in, as a person would write it."""
     name, _, rest = command.partition(" ")
-    return f"{name} {instance} {rest}".rstrip()
+    return f"{name} INSTANCE {rest}".rstrip()
 
 
 def commands(study: Study) -> list[str]:
@@ -83,10 +83,7 @@ def commands(study: Study) -> list[str]:
         if len(specs) > MOST_MADE:
             lines = [f"# {group}: {len(specs):,} instances, of files like these", in_common(lines)]
         made += lines
-    run = [
-        f"optsched {with_instance(method.command, 'INSTANCE')} --json"
-        for method in study.all_methods
-    ]
+    run = [f"optsched {with_instance(method.command)} --json" for method in study.all_methods]
     used = {name for line in (*made, *run) for name in placeholders(line)}
     values = {**study.parameters, "seed": study.seeds}
     return [

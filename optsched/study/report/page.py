@@ -7,14 +7,14 @@ from html import escape
 
 from ...duration import human
 from ...picture.html import div, document, folding, row, tiles
+from ...picture.interactive import figure
+from ...picture.panels import Chart
 from ..design import Study
 from ..fallbacks import fallbacks
 from ..results import Result
 from ..summary import summaries, summary_table
 from ..table import instance_tables, level, number, rows
 from .compare import MEAN_JCT, P99_JCT, VALUE, Comparison, Entry
-from .interactive import figure
-from .model import Chart
 
 MOST_RUNS = 5000
 GAP_PERCENT = level("gap", times=100)

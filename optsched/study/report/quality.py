@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...files import csv_text
+from ...picture.panels import Axis, Chart, Heat, Intervals, Panel
 from .compare import GAP, VALUE, Comparison, Entry
-from .model import MOST_PANELS, Axis, Chart, Heat, Intervals, Panel, chart_of_cases, curve, others
+from .model import MOST_PANELS, chart_of_cases, curve, others
 from .statistics import (
     FEWEST_SEEDS,
     Difference,

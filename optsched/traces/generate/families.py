@@ -1,8 +1,7 @@
 """The job families that synthetic workloads draw from: invented, in the range of published
 measurements."""
 
-from dataclasses import dataclass
-
+from ...frozen import record
 from ...model.profile import Locality, Profile
 
 CORE_LEVELS = {
@@ -18,7 +17,7 @@ CHECKPOINT_PERIOD_S = 1800
 """What runs is taken to have saved each half hour."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Family:
     """What jobs of one kind have in common.
 

@@ -14,12 +14,13 @@ draws. The same arguments give the same instance, byte for byte, under the same 
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...frozen import record
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance, Running, Slot
 from ...model.job import Job, Mode
@@ -41,7 +42,7 @@ SHORTEST_S, LONGEST_S = 30.0, 30 * 86400.0
 WEIGHTS = (1.0, 2.0, 4.0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeClass:
     """One kind of node; `share` is its share of all GPUs."""
 

@@ -6,12 +6,13 @@ docs/formats.md, "Measured profiles", states the rule for users.
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
 from itertools import accumulate
 from operator import attrgetter
 
+from ...frozen import record
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
 from ...model.job import Elastic, Job, gang
@@ -99,7 +100,7 @@ def _groups(instance: Instance) -> dict[object, tuple[int, int, int]]:
     return groups
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Weighted:
     """Families with their cumulative weights."""
 
@@ -131,7 +132,7 @@ def _weighted(
 # the profiles
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Kind:
     """GPU nodes of one type."""
 

@@ -28,9 +28,10 @@ et al., NSDI 2019). - Lambda, training throughput of single GPUs in half precisi
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, TypeVar
+
+from ...frozen import frozen
 
 _TABLES: dict[str, Any] = tomllib.loads(files(__package__).joinpath("measured.toml").read_text())
 
@@ -72,7 +73,7 @@ MODELS: dict[str, str] = _TABLES["MODELS"]
 TYPES: dict[str, str] = _TABLES["TYPES"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Family:
     """What was measured of one kind of model; units and meaning as in `Profile`, rates relative to
     one V100.

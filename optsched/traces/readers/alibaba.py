@@ -4,11 +4,11 @@ memory."""
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ...errors import InputError
+from ...frozen import frozen
 from ...model.cluster import Cluster, Node
 from ...model.job import Job
 from ...model.profile import UNMEASURED, Locality, Profile, Sharing
@@ -65,7 +65,7 @@ def machine(name: str, type_: str, gpus: int, cpus: float | None, memory_gib: fl
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """What a job asks for in all: whole GPUs, cores, memory.
 

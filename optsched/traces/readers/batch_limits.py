@@ -4,10 +4,10 @@ Source: A. Qiao et al., Pollux: Co-adaptive cluster scheduling for goodput-optim
 OSDI'21, section 3, and `goodput.py` of its artifact for what the paper leaves open.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from ...frozen import record
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -17,7 +17,7 @@ BATCHES = 50
 ROUNDING = 1e-8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limits:
     """Batch sizes that a job may use: of a step from `smallest` to `largest`, of a GPU in one pass
     from `smallest_local` to `largest_local`."""

@@ -7,7 +7,9 @@ Science 220, 1983) with a temperature that falls with the budget.
 
 import math
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from optsched.frozen import record
 
 from ..scheduling.problem import Activity, Choice, Problem, Schedule
 from ..scheduling.schedule_generation import generate, preempted_in, starts_that_matter
@@ -20,11 +22,9 @@ TEMPERATURE = 2e-4
 
 Ways = dict[int, tuple[int, ...]]
 """The alternatives that some jobs are kept to."""
-Guide = tuple[list[float], Ways]
-"""Priorities, and GPU types that jobs are kept to by their alternatives."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class List:
     """The code of a schedule: priorities, GPU types, running jobs that are preempted, and
     ticks before which jobs do not start."""
@@ -50,14 +50,10 @@ def by_type(activity: Activity, gpu_type: str | None) -> tuple[int, ...]:
 class ListSearch:
     """Improves a priority list and the GPU types jobs are kept to."""
 
-    def __init__(self, progress: Progress, guide: Guide | None) -> None:
+    def __init__(self, progress: Progress, start: List | None) -> None:
         assert progress.schedule is not None
         self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
-        self.list = List(
-            *(guide or list_of(self.problem, progress.schedule)),
-            preempted_in(self.problem, progress.schedule),
-            starts_that_matter(self.problem, progress.schedule),
-        )
+        self.list = start or list_of(self.problem, progress.schedule)
         self.rng = random.Random(self.budget.seed + 1)
         self.value = math.inf
         self._decode_and_keep(self.list, 0.0)
@@ -139,11 +135,16 @@ class ListSearch:
         return replace(self.list, ways=ways)
 
 
-def list_of(problem: Problem, schedule: Schedule) -> Guide:
-    """Return priorities and GPU types that rebuild a schedule, or one near it."""
+def list_of(problem: Problem, schedule: Schedule) -> List:
+    """Return the list that rebuilds a schedule, or one near it."""
 
     def way(activity: Activity, choice: Choice) -> tuple[int, ...]:
         return by_type(activity, activity.alternatives[choice.alternative].mode.gpu_type)
 
     ways = {a.index: pick for a in problem.activities if (pick := way(a, schedule[a.index]))}
-    return [float(choice.start) for choice in schedule], ways
+    return List(
+        [float(choice.start) for choice in schedule],
+        ways,
+        preempted_in(problem, schedule),
+        starts_that_matter(problem, schedule),
+    )

@@ -8,7 +8,7 @@ says which of the two it is.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, assert_never
@@ -16,6 +16,7 @@ from typing import Any, assert_never
 import numpy as np
 from ortools.sat.python import cp_model
 
+from optsched.frozen import record
 from optsched.objectives import (
     LATE_TOLERANCE_S,
     Hinge,
@@ -54,7 +55,7 @@ Row = tuple[int, int, int]
 """A cost is at least the first x the end of the third, an activity, plus the second."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LevelExpression:
     """`expression` is minimised; the objective's value is at least `offset` + `unit` times it, or
     of `maxmin` -`inverse` divided by that. What is certain is in the offset and takes no digits of

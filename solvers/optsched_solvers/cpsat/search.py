@@ -11,12 +11,13 @@ from optsched.plugins.solver import Constrain, Report, Request, ignore
 
 from ..scheduling.evaluate import Evaluator
 from ..scheduling.lagrange import PriceBound, applies, grid
+from ..scheduling.orders import Orders
 from ..scheduling.plans import schedule_of
 from ..scheduling.problem import Activity, Problem, Schedule
-from ..scheduling.schedule_generation import generate, preempted_in, replay
+from ..scheduling.schedule_generation import generate, replay
 from .clock import Budget
 from .direct import Progress, solve_whole
-from .list_search import WORK_PER_JOB, Guide, ListSearch, Ways, by_type
+from .list_search import WORK_PER_JOB, List, ListSearch, Ways, by_type, list_of
 
 DIRECT_INTERVALS = 6000
 """Largest model (optional intervals, nodes told apart) that is solved whole."""
@@ -30,6 +31,8 @@ CELLS = 150
 """Cells of the time grid of prices."""
 PRICE_WORK = 2e-8
 """Work of pricing one candidate start once, in CP-SAT's unit of work."""
+WORK_PER_SET = 1e-4
+"""Work of looking at one set of jobs, in the same unit."""
 
 
 def search(request: Request, report: Report) -> None:
@@ -54,6 +57,8 @@ def search(request: Request, report: Report) -> None:
         guide = None
         if applies(problem) and progress.schedule and request.instance.cluster.total_gpus:
             guide = _price(progress)
+        if not _is_proved(progress) and (orders := Orders.of(problem)) is not None:
+            _try_orders(progress, orders)
         if not _is_proved(progress):
             _improve(progress, guide)
     if budget.met_clock and request.workers == 1:
@@ -74,6 +79,24 @@ def _first_lists(progress: Progress) -> None:
             budget.spend(WORK_PER_JOB * len(priority))
             waits = dict.fromkeys(range(len(priority)), problem.tick.ceil(change_s))
             progress.offer(generate(problem, priority, not_before=waits))
+
+
+def _try_orders(progress: Progress, orders: Orders) -> None:
+    """Try all orders of few jobs, for up to half of the budget."""
+    if progress.schedule is None:
+        return
+    until = progress.budget.fraction_left() / 2
+
+    def is_over() -> bool:
+        progress.budget.spend(WORK_PER_SET)
+        return progress.budget.fraction_left() < until
+
+    if (answer := orders.least(progress.values[0], is_over)) is not None:
+        least, schedule = answer
+        progress.proved[0] = max(progress.proved.get(0, -math.inf), least - 1e-9 * abs(least))
+        if schedule is not None:
+            progress.offer(replay(progress.problem, schedule))
+        progress.report.bound(0, progress.proved[0], "orders")
 
 
 def _constrained(progress: Progress, constrain: Constrain, start: Plan | None) -> None:
@@ -98,7 +121,7 @@ def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
     return replay(problem, read)
 
 
-def _improve(progress: Progress, guide: Guide | None) -> None:
+def _improve(progress: Progress, guide: List | None) -> None:
     problem, sums = progress.problem, applies(progress.problem)
     jobs = len(problem.activities)
     direct = _intervals(problem) <= DIRECT_INTERVALS and not (sums and jobs > DIRECT_JOBS_OF_SUMS)
@@ -162,8 +185,10 @@ def _tails(problem: Problem) -> list[float]:
     return tails
 
 
-def _price(progress: Progress) -> Guide:
-    """Ascend on prices; report the bound; return the order and the GPU types the prices suggest."""
+def _price(progress: Progress) -> List:
+    """Ascend on prices; report the bound; return the best list of those that the prices
+    suggest, with the running jobs that they preempt or that the best schedule so far does, and of
+    that schedule."""
     problem, budget, proved = progress.problem, progress.budget, progress.proved
     report = progress.report
     assert progress.schedule is not None
@@ -180,22 +205,28 @@ def _price(progress: Progress) -> Guide:
             break
     if 0 in proved:
         report.bound(0, proved[0], "prices")
-    order, kinds = prices.suggestion()
+    order, kinds, leaves = prices.suggestion()
     ways: Ways = {}
     for activity in problem.activities:
         kind = kinds[activity.index]
         if kind is not None and (of_type := by_type(activity, prices.types[kind])):
             ways[activity.index] = of_type
-    preempted = preempted_in(problem, progress.schedule)
-    guided: Schedule | None = generate(problem, order, preempted, ways)
-    free = generate(problem, order, preempted)
-    progress.offer(guided)
-    progress.offer(free)
+    waits = {}
     if problem.changes_s:
         waits = {j: problem.tick.floor(start_s) for j, start_s in enumerate(order)}
-        progress.offer(generate(problem, order, preempted, ways, not_before=waits))
-    if guided is None or (
-        free is not None and (progress.evaluator.values(free) < progress.evaluator.values(guided))
-    ):
-        ways = {}
-    return order, ways
+    lists = [list_of(problem, progress.schedule)]
+    lists += [
+        List(order, kept_to, preempted, until)
+        for preempted in dict.fromkeys((leaves, lists[0].preempted))
+        for kept_to in (ways, {})
+        for until in ([waits, {}] if waits else [{}])
+    ]
+    return min(lists, key=lambda code: _offered(progress, code))
+
+
+def _offered(progress: Progress, code: List) -> float:
+    """Offer the schedule of a list and return its value, infinite where there is none."""
+    progress.budget.spend(WORK_PER_JOB * len(code.priority))
+    schedule = code.schedule(progress.problem)
+    progress.offer(schedule)
+    return math.inf if schedule is None else progress.evaluator.values(schedule)[0]

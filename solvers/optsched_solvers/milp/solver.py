@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from optsched.model.instance import Instance
 from optsched.model.plan import Plan
 from optsched.objectives import Objective
 from optsched.physics.unplanned import unplanned
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 from optsched.plugins.solver import Guarantee, Report, Request
 
 from ..scheduling.problem import Problem
@@ -46,7 +45,7 @@ class MilpSolver:
     needs = ("pulp",)
     guarantee: Guarantee = "exact"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         backend: Annotated[Backend, "cbc, highs, scip, gurobi, cplex, or what PuLP calls it."] = (
             DEFAULT

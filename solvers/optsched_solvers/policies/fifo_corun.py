@@ -63,7 +63,7 @@ class FifoCorun:
             return True
         if self._failed.get(job_id, 0) >= self.attempts:
             return False
-        join = next(joins(world, job_id, self._singles, heedless=True), None)
+        join = next(joins(world, job_id, self._singles), None)
         if join is None:
             return False
         self._heedless[job_id] = None

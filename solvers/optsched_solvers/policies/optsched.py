@@ -23,6 +23,7 @@ from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
 from .parts.gang_weights import GANG, GangWeights
+from .parts.local_search import MOST_JOBS, improved
 from .parts.starting import start_each
 from .xion import first_step
 
@@ -167,7 +168,8 @@ class Optsched:
     def _best_step(self, world: World, waiting: list[str]) -> Step:
         """Return the first step that leads furthest, of equals the one that preempts least."""
         pinned = self._kept(world)
-        if not (self.ahead and waiting and self._preemptions_matter(world)):
+        pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
+        if not (self.ahead and (waiting or pairs) and self._preemptions_matter(world)):
             return self._priced(world, waiting, pinned, self.budget_s)
         keeping = pinned | {*world.running}
         steps = []
@@ -178,7 +180,9 @@ class Optsched:
         xion = first_step(world, pinned, self.reservations)
         if xion.victims:
             steps.append(Step(xion, None))
-        if len(steps) == 1:
+        few = len(world.waiting) + len(world.running) + len(world.saving) <= MOST_JOBS
+        searching = few and world.knows_run_times and not self._arrived
+        if len(steps) == 1 and not searching:
             return steps[0]
         playouts = Playouts(world, self.objective)
         costs = [playouts.cost(step.trial) for step in steps]
@@ -187,7 +191,11 @@ class Optsched:
                 (cost[0] + self._charge(world, step.trial, xion), *cost[1:])
                 for step, cost in zip(steps, costs, strict=True)
             ]
-        return min(zip(costs, steps, strict=True), key=lambda pair: pair[0])[1]
+        best = min(zip(costs, steps, strict=True), key=lambda pair: pair[0])[1]
+        if not searching:
+            return best
+        trial = improved(world, pinned, playouts, best.trial)
+        return best if trial is best.trial else Step(trial, None)
 
     def _charge(self, world: World, trial: Trial, xion: Trial) -> float:
         """Return what the preemptions that Xion would not make cost the jobs that are still to

@@ -6,7 +6,7 @@ from collections import Counter
 from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Slot
+from optsched.physics import cpus
 from optsched.physics.modes import Option
 
 from .parts.configuration_choice import Configuration, by_course, solved
@@ -32,11 +32,7 @@ def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit]
     here: dict[tuple[str, int], cp_model.IntVar] = {}
     for job_id, option in options.items():
         need = world.need(job_id, option)
-        fits = [
-            i
-            for i, node in enumerate(nodes)
-            if need.nodes >> i & 1 and room.gpus_on(node.name) >= need.gpus
-        ]
+        fits = [i for i, node in enumerate(nodes) if room.usable(need, node.name) >= need.gpus]
         if not fits:
             return None
         for i in fits:
@@ -49,23 +45,17 @@ def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit]
                 sum(options[job_id].mode.gpus * at for job_id, at in on_it)
                 <= room.gpus_on(node.name)
             )
-            cores = [
-                options[job_id].mode.cpus_per_gpu * options[job_id].mode.gpus for job_id, _ in on_it
-            ]
+            cores = [cpus(options[job_id].mode, options[job_id].mode.gpus) for job_id, _ in on_it]
             if sum(cores) > room.cpus_on(node.name):
                 model.add(
                     sum(n * at for n, (_, at) in zip(cores, on_it, strict=True))
                     <= room.cpus_on(node.name)
                 )
-    kept = []
+    kept: list[cp_model.IntVar] = []
     for job_id, option in options.items():
-        place = own_place(world, job_id, option)
-        if (
-            place is not None
-            and len(place) == 1
-            and (job_id, world.cluster.node_order[place[0].node]) in here
-        ):
-            kept.append(here[job_id, world.cluster.node_order[place[0].node]])
+        own = own_place(world, job_id, option) or ()
+        nodes_of = [world.cluster.node_order[slot.node] for slot in own]
+        kept += [here[job_id, i] for i in nodes_of if len(own) == 1 and (job_id, i) in here]
     if kept:
         model.maximize(sum(kept))
     solver, _ = solved(model, EFFORT)
@@ -76,16 +66,13 @@ def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit]
     for (job_id, i), at in here.items():
         if solver.value(at):
             option = options[job_id]
-            slot = Slot(
-                node=nodes[i].name,
-                gpus=option.mode.gpus,
-                cpus=option.mode.gpus * option.mode.cpus_per_gpu,
-            )
+            gpus = option.mode.gpus
             need = world.need(job_id, option)
-            if not trial.holds(need, (slot,)):  # host memory, a quota or a budget is short
+            place = room.layout.alone(i, gpus, cpus(option.mode, gpus))
+            if not trial.holds(need, place):  # host memory, a quota or a budget is short
                 return None
-            trial.take(need, (slot,))
-            placed[job_id] = option, (slot,)
+            trial.take(need, place)
+            placed[job_id] = option, place
     return placed
 
 

@@ -14,8 +14,8 @@ from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, 
 
 from .parts.configuration_choice import solved
 from .parts.demand_queue import Entry, arrival_key
+from .parts.local_search import beside_claims, claim_what_they_leave
 from .parts.preemptive import Moment, Preemptive, gives_way
-from .parts.starting import start_each
 from .srtf import Srtf
 
 EFFORT = 0.5
@@ -359,42 +359,12 @@ def first_step(world: World, pinned: Collection[str], reservations: Reservations
     """Return what Xion would do now beside what is claimed and reserved, if `pinned` go on; the
     shortest jobs claim what its victims leave."""
     trial = Trial(world, pinned)
-    seized = [
-        (slot.node, *trial.free.seize(slot.node, slot.gpus, slot.cpus))
-        for _, placement in world.claims.values()
-        for slot in placement
-    ]
-    claiming = {
-        job_id: trial.waiting.pop(job_id) for job_id in world.claims if job_id in trial.waiting
-    }
-    trial.take_arrived()
-    if world.claims:  # what is being saved is theirs
-        trial.saving.clear()
-    rule = Xion()
-    rule.reservations = reservations
-    rule.put_in_order(trial, trial.waiting)
-    rule.decide(trial)
-    if trial.victims:
-        _claim_what_they_leave(trial)
-    for taken in seized:
-        trial.free.let_go(*taken)
-    trial.waiting |= claiming
-    trial.saving = world.saving | trial.saving
+    with beside_claims(trial):
+        trial.take_arrived()
+        rule = Xion()
+        rule.reservations = reservations
+        rule.put_in_order(trial, trial.waiting)
+        rule.decide(trial)
+        if trial.victims:
+            claim_what_they_leave(trial)
     return trial
-
-
-def _claim_what_they_leave(trial: Trial) -> None:
-    room = Outlook(trial, [job_id for job_id in trial.victims if job_id in trial.saving]).room
-
-    def claim(job_id: str) -> bool:
-        fit = trial.fit(job_id, room)
-        if fit is not None:
-            room.take(trial.need(job_id, fit[0]), fit[1])
-            trial.claim(job_id, *fit)
-        return fit is not None
-
-    start_each(
-        trial,
-        sorted(trial.waiting, key=lambda job: (trial.fastest_finish_s(job), trial.order(job))),
-        claim,
-    )

@@ -7,8 +7,8 @@ import numpy as np
 from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 
 SLACK = 1e-9
-MOST_HALVINGS = 60
-"""After which a difference is none."""
+LEAST_WEIGHT = 0.01
+"""A relaxed solution that takes an option less often does not take it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,12 +38,34 @@ def core(model: RoundModel, reduced: Floats, difference: float) -> Core:
     return Core(fixed, np.flatnonzero(alive & ~decided[job]), np.flatnonzero(runs & ~decided))
 
 
-def near_core(model: RoundModel, reduced: Floats, difference: float, most: int) -> Core:
-    """Return the core of the largest difference, of the halves of `difference`, that leaves at most
-    so many options open. No bound comes of it."""
-    for _ in range(MOST_HALVINGS):
-        difference /= 2
-        part = core(model, reduced, difference)
-        if len(part.options) <= most:
-            break
-    return part
+def neighbourhood(
+    model: RoundModel, reduced: Floats, weights: Floats, chosen: Ints, most: int
+) -> Core:
+    """Return the `most` options that are most in doubt, with those that their jobs have in the plan
+    `chosen`; all other jobs stay as in that plan, which thus is a solution. No bound comes of it.
+
+    First come options that the relaxation takes (`weights`) of jobs of which it would rather have
+    another one than the plan has; then those that cost least by prices. After relaxation induced
+    neighbourhoods (Danna, Rothberg and Le Pape, Mathematical Programming 102, 2005).
+    """
+    options, runs = model.options, chosen >= 0
+    job, in_hand = options.job, chosen[runs]
+    best = model.best_reduced(reduced)
+    loss = best[job] - reduced
+    agrees = 1.0 - np.bincount(job, weights=weights, minlength=len(model.jobs))
+    agrees[runs] = weights[in_hand]
+    torn = (agrees[job] < 1.0 - LEAST_WEIGHT) & (weights > LEAST_WEIGHT)
+    others = loss.copy()
+    others[in_hand] = np.inf
+    change = np.minimum.reduceat(others, options.first[:-1])
+    change = np.where(runs & ~model.must, np.minimum(change, best), change)
+    certainty = np.where(torn, agrees[job] - 1.0, np.maximum(change[job], loss))
+    opened = np.zeros(len(model.jobs), dtype=bool)
+    doubtful = np.argsort(certainty, kind="stable")[:most]
+    opened[job[doubtful]] = True
+    for link in (options.host, options.rival):  # who depends on a job is open where it is
+        linked = in_hand[link[in_hand] >= 0]
+        opened[job[linked]] |= opened[link[linked]]
+    own = np.union1d(doubtful, in_hand[opened[job[in_hand]]])
+    fixed = np.where(opened, NO_OPTION, chosen)
+    return Core(fixed, own, np.zeros(0, dtype=np.int64))

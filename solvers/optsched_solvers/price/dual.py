@@ -1,23 +1,30 @@
 """Prices of capacity by a cutting-plane method: the smallest Lagrangian bound of a round, and what
 it says of jobs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 
+from .columns import by_columns
+
 TOLERANCE = 1e-5
 """Relative distance between the bound and what any prices could still reach at which the search
 ends."""
 MOST_CUTS = 400
-WIDENINGS = 3
-"""How often the trust region grows tenfold before the search believes that no cut can be beaten."""
-
-
+INSIDE, WIDEST = 0.999, 1e3
+"""Part of the way to the border of the trust region that is inside of it, and the radius beyond
+which no price is expected."""
+PLANES_MISSES = 3
+"""Trials in a row without success before the trust region shrinks."""
+PLANES_LOOK = 50
+"""Fewest cuts after which prices that are not the best yet are told: fewer take no time."""
 MANY_ROWS = 40
 """Most rows for cutting planes."""
+MANY_JOBS = 20_000
+"""Most jobs for a linear program over options."""
 MOST_PASSES, CHECK_PASSES = 2_000, 100
 """Most steps along averaged slopes, and after how many it is looked whether they still help."""
 FIRST_PACE, MOST_PACE, LAST_PACE = 0.3, 2.0, 1e-4
@@ -59,6 +66,12 @@ def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:
     return bound, model.rows.capacity - model.usage(taken), chosen
 
 
+def priced_once(model: RoundModel, prices: Floats) -> Prices:
+    """Return what given prices say."""
+    bound, _, chosen = relaxed(model, prices)
+    return Prices(prices, bound, _taken(model, chosen), 1)
+
+
 def best_options(model: RoundModel, reduced: Floats) -> Ints:
     """Return the option of largest reduced value of each job, the first of equals; -1 where none is
     above 0."""
@@ -88,23 +101,41 @@ def first_prices(model: RoundModel) -> Floats:
 def optimise(
     model: RoundModel,
     start: Floats | None,
-    out_of_time: Callable[[], bool],
-    tolerance: float = TOLERANCE,
+    left_s: Callable[[], float],
+    tolerances: Sequence[float] = (TOLERANCE,),
     floor: float = 0.0,
-) -> Prices:
-    """Minimise the Lagrangian bound over prices >= 0, from `start`; `floor` is a value that is in
-    hand. Deterministic, but for when it is `out_of_time`. The `tolerance` is a part of what
-    capacity can still cost.
+) -> Iterator[Prices]:
+    """Minimise the Lagrangian bound over prices >= 0, from `start`, and yield what is found at each
+    of the `tolerances`, parts of what capacity can still cost, or when no time is left. `floor` is
+    a value that is in hand. Deterministic, but for the time.
 
-    Cutting planes converge fast with few rows, but their linear program grows with the rows; steps
-    along an averaged slope cost a pass over the options whatever the rows.
+    Cutting planes converge fast with few rows, but their linear program grows with the rows. Steps
+    along an averaged slope cost a pass over the options whatever the rows, and are soon near, but
+    never there: the rest is a linear program over the few options that matter then.
     """
     prices = first_prices(model) if start is None else start
-    if len(model.rows.limits) <= MANY_ROWS:
-        improved = _cutting_planes(model, prices, out_of_time, tolerance, floor)
-        if improved is not None:
-            return improved
-    return _volume(model, prices, out_of_time, tolerance, floor)
+    few = len(model.rows.limits) <= MANY_ROWS
+    yield from (_cutting_planes if few else _steps)(model, prices, left_s, tolerances, floor)
+
+
+def _steps(
+    model: RoundModel,
+    prices: Floats,
+    left_s: Callable[[], float],
+    tolerances: Sequence[float],
+    floor: float,
+) -> Iterator[Prices]:
+    """Take steps along averaged slopes as long as they gain much, then generate columns."""
+    if len(model.jobs) > MANY_JOBS:
+        yield from _volume(model, prices, left_s, tolerances, floor)
+        return
+    rough = next(_volume(model, prices, left_s, tolerances, floor))
+    yield rough
+    size = stake(model, rough.bound, floor)
+    unit, within = size / len(model.jobs), tolerances[-1] * size
+    best, bound, weights, priced = by_columns(model, rough.prices, unit, within, left_s)
+    weights = rough.weights if weights is None else weights
+    yield Prices(best, bound, weights, rough.cuts + priced)
 
 
 def stake(model: RoundModel, bound: float, floor: float) -> float:
@@ -117,10 +148,10 @@ def stake(model: RoundModel, bound: float, floor: float) -> float:
 def _volume(
     model: RoundModel,
     prices: Floats,
-    out_of_time: Callable[[], bool],
-    tolerance: float,
+    left_s: Callable[[], float],
+    tolerances: Sequence[float],
     floor: float,
-) -> Prices:
+) -> Iterator[Prices]:
     """Take subgradient steps along an average of slopes (the volume algorithm of Barahona and
     Anbil, Mathematical Programming 87, 2000). The same average of the relaxed solutions tends to
     the solution of the linear relaxation."""
@@ -130,7 +161,8 @@ def _volume(
     mean = slope * unit
     weights = _taken(model, chosen)
     pace, most, misses, passes, checked = FIRST_PACE, MOST_SHARE, 0, 1, bound
-    while passes < MOST_PASSES and not out_of_time():
+    *coarse, finest = tolerances
+    while passes < MOST_PASSES and left_s() > 0:
         step = np.where((prices <= 0) & (mean > 0), 0.0, mean)
         norm = float(step @ step)
         if norm <= 0:
@@ -154,31 +186,34 @@ def _volume(
             if misses >= MISSES:
                 pace, misses = 0.66 * pace, 0
         if passes % CHECK_PASSES == 0:
-            if checked - bound <= tolerance * size and pace < LAST_PACE:
+            if checked - bound <= finest * size and pace < LAST_PACE:
                 break
+            if coarse and checked - bound <= coarse[0] * size:
+                del coarse[0]
+                yield Prices(prices, bound, weights, passes)
             if checked - bound < 1e-3 * size:
                 most = max(most / 2, LEAST_SHARE)
             checked = bound
-    return Prices(prices, bound, weights, passes)
+    yield Prices(prices, bound, weights, passes)
 
 
 def _cutting_planes(
     model: RoundModel,
     prices: Floats,
-    out_of_time: Callable[[], bool],
-    tolerance: float,
+    left_s: Callable[[], float],
+    tolerances: Sequence[float],
     floor: float,
-) -> Prices | None:
+) -> Iterator[Prices]:
     """Run Kelley's cutting planes in a trust region: each relaxed solution gives a cut; a small
     linear program over the prices finds where all cuts are lowest within the region; the region
-    grows where the cuts were right and shrinks where they were not. None where that program cannot
-    be solved."""
+    grows where the cuts were right and shrinks where they were not."""
     from ortools.linear_solver import pywraplp
 
     count = len(model.rows.limits)
     bound, slope, chosen = relaxed(model, prices)
     if not count:
-        return Prices(prices, bound, _taken(model, chosen), 1)
+        yield Prices(prices, bound, _taken(model, chosen), 1)
+        return
     typical = np.maximum(model.rows.capacity, 1.0)
     # a row's unit of price: what is at stake spread over its capacity
     size = stake(model, bound, floor)
@@ -204,36 +239,42 @@ def _cutting_planes(
         rows.append(row)
 
     add(bound, prices, slope, chosen)
-    radius = 1.0
-    widened = 0
-    lowest = bound
+    radius, misses = 1.0, 0
     duals = np.zeros(0)
-    while len(cuts) < MOST_CUTS and not out_of_time():
+    *coarse, finest = tolerances
+    next_look = PLANES_LOOK
+    while len(cuts) < MOST_CUTS and left_s() > 0:
+        centre = prices / unit
+        reach = radius * np.maximum(1.0, centre)
         for i, variable in enumerate(variables):
-            centre = prices[i] / unit[i]
-            reach = radius * max(1.0, centre)
-            variable.SetBounds(max(0.0, centre - reach), centre + reach)
+            variable.SetBounds(max(0.0, centre[i] - reach[i]), centre[i] + reach[i])
         if program.Solve() != pywraplp.Solver.OPTIMAL:
-            return None
-        lowest = base + height.solution_value() * size
+            yield from _steps(model, prices, left_s, tolerances, floor)
+            return
         duals = np.array([max(0.0, row.dual_value()) for row in rows])
-        trial = np.array([max(0.0, variable.solution_value()) for variable in variables]) * unit
-        promised = bound - lowest
-        if promised <= tolerance * size:
-            if widened >= WIDENINGS:
+        at = np.array([max(0.0, variable.solution_value()) for variable in variables])
+        promised = bound - (base + height.solution_value() * size)
+        if promised <= finest * size:
+            if radius >= WIDEST or np.all((abs(at - centre) < INSIDE * reach) | (at <= 0)):
                 break
-            widened += 1  # the region, not the cuts, may be what keeps the bound up
-            radius *= 10.0
+            radius *= 10.0  # the region, not the cuts, is what keeps the bound up
             continue
+        if coarse and promised <= coarse[0] * size and len(cuts) >= next_look:
+            del coarse[0]
+            next_look = 2 * len(cuts)
+            yield Prices(prices, bound, _weights(model, duals, cuts), len(cuts))
+        trial = at * unit
         value, slope, chosen = relaxed(model, trial)
         add(value, trial, slope, chosen)
         if bound - value >= 0.1 * promised:
-            if bound - value >= 0.7 * promised:
+            if bound - value >= 0.5 * promised:
                 radius *= 2.0
-            prices, bound = trial, value
+            prices, bound, misses = trial, value, 0
         else:
-            radius = max(radius * 0.5, 1e-6)
-    return Prices(prices, bound, _weights(model, duals, cuts), len(cuts))
+            misses += 1
+            if misses >= PLANES_MISSES or value - bound > promised:
+                radius, misses = max(radius * 0.5, 1e-6), 0
+    yield Prices(prices, bound, _weights(model, duals, cuts), len(cuts))
 
 
 def _weights(model: RoundModel, duals: Floats, cuts: list[_Cut]) -> Floats:

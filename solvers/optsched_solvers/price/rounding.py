@@ -9,6 +9,8 @@ from optsched.round.deadline import NEVER, Deadline
 from optsched.round.model import NO_OPTION, Floats, Ints, Kind, RoundModel
 from optsched.round.place import regret
 
+from .dual import best_options
+
 LOOKS_EVERY = 64
 """After so many jobs the clock is looked at."""
 
@@ -16,12 +18,12 @@ LOOKS_EVERY = 64
 def round_choice(
     model: RoundModel, best: Ints, reduced: Floats, deadline: Deadline = NEVER
 ) -> Ints:
-    """Return the option of each job, or -1. `best` is each job's option of largest reduced value,
-    or -1.
+    """Return the option of each job, or -1. `best` is the option that each job had best take, or
+    -1.
 
     Jobs come in the order of regret for each GPU; one whose best option no longer fits the rows
-    takes its next, as long as that is worth its price. Jobs that must be kept come first. Those
-    that have not chosen by the deadline get nothing.
+    takes its next by reduced value, as long as that is worth its price. Jobs that must be kept come
+    first. Those that have not chosen by the deadline get nothing.
     """
     choices = model.options
     chosen = np.where(model.must, choices.first[:-1], NO_OPTION)
@@ -40,8 +42,8 @@ def round_choice(
     for turn, j in enumerate(jobs[at:].tolist()):
         if turn % LOOKS_EVERY == 0 and deadline.left_s() < 0:
             break
-        for option in choices.ranked(j, reduced):
-            if reduced[option] <= 0:
+        for option in [int(best[j]), *choices.ranked(j, reduced)]:
+            if reduced[option] <= 0 and option != best[j]:
                 break
             host, pattern = int(choices.host[option]), int(choices.pattern[option])
             if host >= 0 and (best[host] != choices.first[host] or guest.get(host, j) != j):
@@ -103,8 +105,8 @@ def _all_fit(model: RoundModel, options: Ints, left: Floats) -> int:
     return bisect_left(range(1, len(options) + 1), True, key=breaks)
 
 
-def heaviest(model: RoundModel, weights: Floats) -> Ints:
-    """Return the option that relaxed solutions take most often, where that is at least half of the
-    time."""
-    best, option = model.options.best(weights)
-    return np.where(model.must | (best >= 0.5), option, NO_OPTION)
+def preferred(model: RoundModel, reduced: Floats, weights: Floats) -> Ints:
+    """Return the option that relaxed solutions take at least half of the time; where there is none,
+    that of largest reduced value, or -1."""
+    most, option = model.options.best(weights)
+    return np.where(most >= 0.5, option, best_options(model, reduced))

@@ -1,7 +1,6 @@
 """`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is
 left."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -13,35 +12,37 @@ from optsched.plugins.options import PluginOptions
 from optsched.round.exact import program
 from optsched.round.model import Floats, Ints, RoundModel
 from optsched.round.place import Packing
-from optsched.round.realise import TURNS, keep_all, realise, realise_losers_first
+from optsched.round.realise import keep_all, realise, realise_losers_first
 from optsched.round.solver import RoundRequest
 
 from ..native.within import within
-from .core import Core, core, near_core
-from .dual import Prices, best_options, first_prices, optimise
+from .core import Core, core, neighbourhood
+from .dual import Prices, first_prices, optimise, priced_once
 from .guests import with_guest_rows
-from .neighbourhoods import Neighbourhoods
-from .rounding import heaviest, one_guest_each, round_choice
+from .quotas import quota_bound
+from .rounding import one_guest_each, preferred, round_choice
 
 FINE = 1e-7
 """Tolerance of the prices in the end."""
 COARSE, TINY_OPTIONS = 2e-5, 2_000
 """Tolerance for so few options that the exact program is quick anyway."""
-GAP_SHARE = 0.02
-"""Tolerance of the first prices as a part of the gap that is asked for."""
-PRICES_SHARE = 0.6
-"""Most of the time that is left for finding prices."""
-EVEN_SHARE = 0.2
-"""Most of the time that is left for the prices of jobs that take no more than their share."""
+COARSER, GAP_SHARE = (1e-4, 1e-5), 0.02
+"""Tolerances of the prices before, or so much of the gap that is asked for."""
 CORE_OPTIONS = 60_000
 """Most options of an exact program."""
+FIRST_CORE, CORE_GROWTH = 1_000, 4
+"""Most options of the first exact program, and how many times as many the next one has."""
+NEARLY = 0.1
+"""Part of the gap at which a program that proves no bound is solved well enough."""
+MUCH_LOST = 1e-2
+"""Part of a solution's value from which on what found no room on nodes comes first at once, not
+only in the end."""
+NEARBY = 10
+"""Times the gap that is asked for within which the plan that keeps all must be of the bound for
+the last prices to be good enough."""
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
 """Above so many options a choice by prices is put on nodes in one order only, else in up to
 three."""
-FEW_TURNS = 3
-"""Packings in which what found no room before comes first, where neighbourhoods come after them."""
-CORES = 8
-"""Most exact programs one after the other."""
 HAND_OVER_S = 4e-6
 """Seconds that it takes to hand over one entry of a program, during which nothing can be
 interrupted."""
@@ -79,40 +80,70 @@ class _Search:
     """One round: the best value and bound so far, and what a packing takes."""
 
     def __init__(self, request: RoundRequest, core_options: int) -> None:
-        self._request = replace(request, report_packing=self._report)
-        self._report_packing = request.report_packing
-        self._packing: Packing | None = None
-        self._by_nodes = bool(request.model.scarce) and not request.model.reserved
+        self._request = replace(request, report_packing=self._offer)
+        self._report = request.report_packing
         self._model = request.model
         self._priced = with_guest_rows(request.model)
         self._core_options = core_options
+        self._best: Packing | None = None
         self._value, self._bound = -np.inf, np.inf
         self._packing_s = 0.0
+        self._tried_evenly = False
+        self._lost: tuple[Ints, Floats] | None = None
+        many = len(self._model.options.value) > FEW_OPTIONS
+        self._tries = FEW_TRIES if many else MORE_TRIES
 
     def run(self) -> None:
-        """Find first prices that are good enough for the gap, then exact ones, then exact programs.
-        Prices are sought, and what they say is tried once, even where the plan that keeps all would
-        be enough."""
-        request, options = self._request, len(self._model.options.value)
-        prices = _start(self._priced, request.prices)
-        if prices is None:
-            prices = first_prices(self._priced)
-        self._prove(self._priced.bound(prices), "prices")
-        request.report_prices(prices[: len(self._model.rows.limits)])
+        """Search, and if there is time left, put once more on nodes what found no room."""
+        self._search()
+        self._losers_first()
+
+    def _search(self) -> None:
+        """Try what the prices of the last round say of each job where little has changed; then find
+        prices, coarse ones first, and decide what they leave in doubt by exact programs. What comes
+        next does not depend on the time that is left: more time means more steps."""
+        last = _start(self._priced, self._request.prices)
+        prices = first_prices(self._priced) if last is None else last
+        self._prove(self._priced.bound(prices), "prices", prices)
         self._keep_all()
-        finest = FINE if options > TINY_OPTIONS else COARSE
-        tolerances = dict.fromkeys((max(finest, GAP_SHARE * request.gap), finest))
-        latest = None
-        for tolerance in tolerances:
-            if (latest is not None and self._is_done()) or request.left_s() < 1.5 * self._packing_s:
+        if self._left_s() < 0:
+            return
+        near = self._bound - self._value <= NEARBY * self._tolerance()
+        if last is not None and near and self._is_enough(priced_once(self._priced, last)):
+            return
+        finest = FINE if len(self._model.options.value) > TINY_OPTIONS else COARSE
+        coarse = (max(least, finest, GAP_SHARE * self._request.gap) for least in COARSER)
+        tolerances = tuple(dict.fromkeys((*coarse, finest)))
+        floor = max(0.0, self._value)
+        for latest in optimise(self._priced, prices, self._left_s, tolerances, floor):
+            if self._is_enough(latest) or self._decide(latest, FIRST_CORE):
                 return
-            latest = self._prices(prices, tolerance)
-            prices = latest.prices
-            self._round(latest)
-        if latest is not None and not self._is_done() and self._by_nodes:
-            self._neighbourhoods(self._priced.reduced_values(latest.prices))
-        if latest is not None and not self._is_done():
-            self._cores(self._priced.reduced_values(latest.prices), latest.bound)
+        size = FIRST_CORE
+        while size < self._core_options:
+            size *= CORE_GROWTH
+            if self._decide(latest, size) or self._is_done():
+                return
+
+    def _is_enough(self, latest: Prices) -> bool:
+        """Report what prices prove, and put on nodes what they say; return whether nothing is left
+        to do, or no time."""
+        self._prove(latest.bound, "prices", latest.prices)
+        if self._left_s() < 0:
+            return True
+        self._prove(quota_bound(self._priced, latest.prices), "prices and quotas")
+        self._round(latest)
+        return self._is_done()
+
+    def _left_s(self) -> float:
+        """Return the seconds left but for putting another choice on nodes."""
+        return self._request.left_s() - 1.5 * self._packing_s
+
+    def _offer(self, packing: Packing) -> bool:
+        """Report a packing, and note the best."""
+        value = packing.worth()
+        if value > self._value:
+            self._best, self._value = packing, value
+        return self._report(packing)
 
     def _report(self, packing: Packing) -> bool:
         """Pass a packing on; keep the best."""
@@ -124,68 +155,43 @@ class _Search:
         """Offer the plan that keeps all: of two plans of equal value it stays, as it comes
         first."""
         left_s = self._request.left_s()
-        packing = keep_all(self._model, self._request.deadline)
-        self._request.report_packing(packing)
-        self._value = max(self._value, packing.worth())
-        self._packing_s = left_s - self._request.left_s()
-
-    def _prices(self, start: Floats, tolerance: float) -> Prices:
-        left_s = self._request.left_s
-        enough_s = max((1 - PRICES_SHARE) * left_s(), 3 * self._packing_s)
-        improved = optimise(
-            self._priced, start, lambda: left_s() < enough_s, tolerance, max(0.0, self._value)
-        )
-        if improved.bound <= self._bound:
-            self._request.report_prices(improved.prices[: len(self._model.rows.limits)])
-        self._prove(improved.bound, "prices")
-        return improved
+        self._offer(keep_all(self._model, self._request.deadline))
+        self._packing_s = max(self._packing_s, left_s - self._request.left_s())
 
     def _round(self, prices: Prices) -> None:
-        """Put choices on nodes, one after the other."""
-        tries = FEW_TRIES if len(self._model.options.value) > FEW_OPTIONS else MORE_TRIES
-        for wish, reduced in self._choices(prices):
-            self._realise(wish, reduced, tries)
-            if self._is_done() or self._request.left_s() < 1.5 * self._packing_s:
-                return
-
-    def _choices(self, prices: Prices) -> Iterator[tuple[Ints, Floats]]:
-        """Return what prices say of each job, where cores or memory are scarce first for jobs that
-        take no more than their share of them, and what the relaxed solutions take most often; with
-        each the reduced values that say what else a job could do."""
+        """Put on nodes what prices say of each job; where cores or memory are scarce, first what
+        they say of jobs that take no more than their share of them."""
         model = self._model
-        if model.evenly is not None:
+        if model.evenly is not None and not self._tried_evenly:
+            self._tried_evenly = True
             even = with_guest_rows(model.evenly)
-            left_s, enough_s = self._request.left_s, (1 - EVEN_SHARE) * self._request.left_s()
-            own = optimise(even, prices.prices, lambda: left_s() < enough_s, COARSE, 0.0)
-            yield self._best(even.reduced_values(own.prices))
-        reduced = self._priced.reduced_values(prices.prices)
-        yield self._best(reduced)
-        yield heaviest(model, prices.weights), reduced
+            *_, own = optimise(even, prices.prices, self._left_s, (COARSE,))
+            if self._left_s() < 0:
+                return
+            self._realise(*self._choice(even, own), self._tries)
+            if self._is_done() or self._left_s() < 0:
+                return
+        self._realise(*self._choice(self._priced, prices), self._tries)
 
-    def _best(self, reduced: Floats) -> tuple[Ints, Floats]:
-        """Return the choice in which each job takes the option of most reduced value that fits
-        beside those of jobs that have more to lose."""
-        model = self._model
-        wish = one_guest_each(model, best_options(model, reduced), reduced)
-        return round_choice(model, wish, reduced, self._request.deadline), reduced
+    def _choice(self, priced: RoundModel, prices: Prices) -> tuple[Ints, Floats]:
+        """Return the choice in which each job takes the option that it had best take and that fits
+        beside those of jobs that have more to lose; with the reduced values."""
+        reduced = priced.reduced_values(prices.prices)
+        wish = preferred(self._model, reduced, prices.weights)
+        wish = one_guest_each(self._model, wish, reduced)
+        return round_choice(self._model, wish, reduced, self._request.deadline), reduced
 
-    def _realise(self, wish: Ints, reduced: Floats, tries: int) -> None:
-        """Put a choice on nodes, and where much of it finds no room, once more with that first."""
-        request, left_s = self._request, self._request.left_s()
-        enough = self._bound - self._tolerance()
-        value = realise(request, wish, reduced, enough=enough, tries=tries)
-        self._packing_s = max(self._packing_s, (left_s - request.left_s()) / tries)
-        self._value = max(self._value, value)
-        if (
-            not self._is_done()
-            and value < self._model.worth(wish)
-            and request.left_s() > 3 * self._packing_s
-        ):
-            turns = FEW_TURNS if self._by_nodes else TURNS
-            value = realise_losers_first(request, wish, reduced, enough=enough, turns=turns)
-            self._value = max(self._value, value)
+    def _realise(self, wish: Ints, reduced: Floats, tries: int) -> float:
+        """Put a choice on nodes; return its value there."""
+        left_s, enough = self._request.left_s(), self._bound - self._tolerance()
+        value = realise(self._request, wish, reduced, enough=enough, tries=tries)
+        self._packing_s = max(self._packing_s, (left_s - self._request.left_s()) / tries)
+        return value
 
-    def _prove(self, bound: float, source: str) -> None:
+    def _prove(self, bound: float, source: str, prices: Floats | None = None) -> None:
+        """Report a bound, and the prices that prove it."""
+        if prices is not None and bound <= self._bound:
+            self._request.report_prices(prices[: len(self._model.rows.limits)])
         self._request.report_bound(bound, source)
         self._bound = min(self._bound, bound)
 
@@ -200,32 +206,19 @@ class _Search:
             value = min(value, max(0.0, self._model.alone - self._value))
         return gap * value
 
-    def _neighbourhoods(self, reduced: Floats) -> None:
-        """Decide few nodes at a time anew, as long as that makes the best packing better."""
-        request = self._request
-        assert self._packing is not None
-        search = Neighbourhoods(self._packing, reduced, request.seed)
-        for packing in search.better(lambda: request.left_s() - SPARE_S):
-            request.report_packing(packing)
-            self._value = max(self._value, packing.worth())
-            if self._is_done():
-                return
-
-    def _cores(self, reduced: Floats, proved: float) -> None:
-        """Solve exact programs over what the prices leave open, which prove a bound; where that is
-        too much, over what is nearest to the margin, which only finds better plans, and so leaves
-        less open."""
-        for _ in range(CORES):
-            difference = proved - self._value
-            part = core(self._model, reduced, difference)
-            whole = len(part.options) <= self._core_options
-            if not whole:
-                part = near_core(self._model, reduced, difference, self._core_options)
-            before = self._value
-            if not len(part.options) or not self._core(part, reduced, whole=whole):
-                return
-            if self._is_done() or whole or self._value <= before:
-                return
+    def _decide(self, prices: Prices, most: int) -> bool:
+        """Solve an exact program over what prices leave open, which proves a bound; where that is
+        more than `most` options, over what is most in doubt, which only finds better plans, and so
+        leaves less open. Return whether nothing is left to do, or no time."""
+        model, most = self._model, min(most, self._core_options)
+        reduced = self._priced.reduced_values(prices.prices)
+        part = core(model, reduced, prices.bound - self._value)
+        whole = len(part.options) <= most
+        if not whole and most and self._best is not None:
+            part = neighbourhood(model, reduced, prices.weights, self._best.chosen, most)
+        elif not whole:
+            return False
+        return not len(part.options) or not self._core(part, reduced, whole=whole) or whole
 
     def _core(self, part: Core, reduced: Floats, *, whole: bool) -> bool:
         """Solve one program in the time that is left but for putting its solution on nodes; False
@@ -240,9 +233,10 @@ class _Search:
         left_s = request.left_s() - spare_s
         if left_s < CORE_LEAST_S + HAND_OVER_S * len(stated.row):
             return False
-        outcome = within(
-            left_s, lambda: maximise(stated, 0.9 * left_s, absolute_gap=0.5 * self._tolerance())
-        )
+        enough = 0.5 * self._tolerance()
+        if not whole:
+            enough = max(enough, NEARLY * (self._bound - self._value))
+        outcome = within(left_s, lambda: maximise(stated, 0.9 * left_s, absolute_gap=enough))
         if outcome is None:
             return False
         if whole and outcome.infeasible:  # no better solution exists than the one in hand
@@ -252,8 +246,21 @@ class _Search:
             self._prove(max(self._value, outcome.bound), "core")
         if outcome.x is None:
             return False
-        self._realise(stated.choice(model, part.fixed, outcome.x), reduced, 2 * MORE_TRIES)
+        wish = stated.choice(model, part.fixed, outcome.x)
+        worth, value = model.worth(wish), self._realise(wish, reduced, 2 * self._tries)
+        if value < worth:
+            self._lost = wish, reduced
+        if value < worth - MUCH_LOST * abs(worth):  # single nodes are short of what rows promise
+            self._losers_first()
         return True
+
+    def _losers_first(self) -> None:
+        """Put the last choice of which something found no room on nodes once more, with that
+        first."""
+        if self._lost is not None and not self._is_done() and self._left_s() > 0:
+            enough = self._bound - self._tolerance()
+            realise_losers_first(self._request, *self._lost, enough=enough)
+        self._lost = None
 
 
 def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:

@@ -74,6 +74,11 @@ class Row:
         k = bisect_right(self.times, start) - 1
         return min(self.free[k : max(bisect_left(self.times, end), k + 1)])
 
+    def nearest_change(self, at: int) -> int:
+        """Return how far an instant is from the nearest at which something changes."""
+        k = bisect_left(self.times, at)
+        return min(abs(time - at) for time in self.times[k - 1 : k + 1])
+
     def next_change(self, after: int) -> int | None:
         """Return the first instant after `after` at which something changes."""
         k = bisect_right(self.times, after)
@@ -154,9 +159,10 @@ class FreeCapacity:
         before: int,
     ) -> tuple[int, Split] | None:
         """Return the earliest start on any single node; among equal starts the node with the fewest
-        GPUs left over."""
+        GPUs left over, then that where something else starts or ends nearest to its end, so that
+        GPUs of a node become free together."""
         gpus, length = chosen.mode.gpus, chosen.up
-        best_start, best_node, best_left = before, -1, 0.0
+        best_start, best_node, best_rest = before, -1, (0.0, 0)
         if chosen.shared:
             not_before = self.settle(not_before, length, chosen.shared)
         for node, most in rooms:
@@ -171,9 +177,11 @@ class FreeCapacity:
             )
             if start > best_start or (start == best_start and best_node < 0):
                 continue
-            left = self.rows[self._gpu_row[node]].least(start, start + length)
-            if start < best_start or left < best_left:
-                best_start, best_node, best_left = start, node, left
+            row = self.rows[self._gpu_row[node]]
+            left = row.least(start, start + length)
+            rest = left, row.nearest_change(start + length) if left > gpus else 0
+            if start < best_start or rest < best_rest:
+                best_start, best_node, best_rest = start, node, rest
         return None if best_node < 0 else (best_start, ((best_node, gpus),))
 
     def _on_many_nodes(

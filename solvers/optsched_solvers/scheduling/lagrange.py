@@ -93,6 +93,7 @@ class PriceBound:
             dtype=np.int64,
         )
         self.length_s = np.array([alternative.seconds for _, alternative, _ in rows])
+        self.fixed = np.array([alternative.fixed for _, alternative, _ in rows])
         width = 2 * (cells + 1) + 2
         starts = np.empty((len(rows), width))
         for i, (activity, alternative, from_s) in enumerate(rows):
@@ -275,19 +276,26 @@ class PriceBound:
         moves; `target` is the value of a schedule, above `certain`."""
         return islice(ascend(self.evaluate, self.cells_s, None, target, prices, PACE), 1, None)
 
-    def suggestion(self) -> tuple[list[float], list[int | None]]:
-        """Return the mean start of every job over the last evaluations, and the index of the GPU
-        type it took most often.
+    def suggestion(self) -> tuple[list[float], list[int | None], frozenset[int]]:
+        """Return the mean start of every job over the last evaluations, the index of the GPU type
+        it took most often, and the running jobs that were preempted more often than not.
 
         The mean of the relaxed solutions along the ascent tends to a primal one (Barahona and
         Anbil, Mathematical Programming 87, 2000).
         """
         starts: Floats = np.array([starts for _, starts in self._choices], dtype=np.float64)
         votes = np.zeros((len(self.problem.activities), len(self.types)))
+        preempted = np.zeros(len(self.problem.activities))
         for rows, _ in self._choices:
             np.add.at(votes, (self.job[rows], self.of_type[rows]), self.gpus[rows] > 0)
+            preempted[self.job[rows]] += ~self.fixed[rows]
         kinds = [int(vote.argmax()) if vote.any() else None for vote in votes]
-        return [float(mean) for mean in starts.mean(axis=0)], kinds
+        leaves = frozenset(
+            activity.index
+            for activity in self.problem.activities
+            if activity.hold is not None and 2 * preempted[activity.index] > len(self._choices)
+        )
+        return [float(mean) for mean in starts.mean(axis=0)], kinds, leaves
 
 
 def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:

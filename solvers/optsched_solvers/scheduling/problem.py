@@ -5,10 +5,10 @@ is kept rounded down (a model over those is a relaxation, see `ticks`) and up (a
 is feasible).
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 
+from optsched.frozen import record
 from optsched.model.instance import Instance, Running
 from optsched.model.job import Job, Mode
 from optsched.objectives import Inverse, Numbers, Objective, SumOfJobs, Usage
@@ -29,7 +29,7 @@ Split = tuple[tuple[int, int], ...]
 node."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Alternative:
     """One way to run what is left of a job, in one piece, or to save it.
 
@@ -50,7 +50,7 @@ class Alternative:
     alone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Activity:
     """One job: when it may start (`wait_s` from now, in ticks its `release`), in which ways, after
     whom.
@@ -99,7 +99,7 @@ class Activity:
         return Choice(which, 0, self.alternatives[which].rooms)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """Where one activity stands in a schedule: alternative, start tick, nodes."""
 

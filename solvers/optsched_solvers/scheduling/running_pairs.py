@@ -6,8 +6,8 @@ starts up. From when one leaves, because it is done or saved, the other works at
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from optsched.frozen import record
 from optsched.model.instance import Instance, Running
 from optsched.model.plan import Segment
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, run_s
@@ -15,7 +15,7 @@ from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, run_
 from .lengths import continue_s
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stay:
     """The rest of one job's stay on shared GPUs: `seconds` from `now_s` on, of them `beside_s`
     with its partner."""

@@ -160,7 +160,7 @@ class _Partial:
         not_before = max(from_tick, self._not_before(activity))
         best: Choice | None = None
         limit = FAR
-        for which in ways:
+        for which in sorted(ways, key=lambda i: activity.alternatives[i].up):
             alternative = activity.alternatives[which]
             if alternative.fixed or any(
                 need > self._budget[name] + EPSILON

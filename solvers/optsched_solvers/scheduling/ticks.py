@@ -29,8 +29,8 @@ by more. A grid is `exact` only where no such thing is needed.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from optsched.frozen import record
 from optsched.physics import TIME_TOLERANCE_S
 
 NICE_S = (
@@ -47,7 +47,7 @@ FORGIVEN_S = 0.8 * TIME_TOLERANCE_S
 """By how much a job may end after the next one starts, all rounding included."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tick:
     """A grid of `length_s` seconds. `exact` says that every time it was chosen for lies on it.
 

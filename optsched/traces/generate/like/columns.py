@@ -2,12 +2,13 @@
 is present."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 
+from ....frozen import frozen
 from ....model.instance import Instance
 from ....model.job import gang
 from ...tables.table import Row, Table
@@ -25,7 +26,7 @@ OPENB_DENSE_S = 115 * DAY_S
 EARTH = ("3sl", "6YE", "pDC")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Columns:
     """What is known of a workload, one value a job; None or empty is not known.
 

@@ -1,11 +1,12 @@
 """Distributions of lengths of time, as quantiles."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ....frozen import record
 
 Floats = NDArray[np.float64]
 
@@ -13,7 +14,7 @@ NORMAL_STEPS = 161
 NORMAL_END = 4.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quantiles:
     """A distribution by its values at some levels, from 0 to 1; between two, the logarithm is
     linear in the level."""

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from statistics import fmean, median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....frozen import record
 from ....model.instance import Instance
 from ....model.job import gang
 from .columns import Columns
@@ -22,7 +22,7 @@ FEWEST = 25
 TOP_USERS = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Distance:
     """Of one marginal: Kolmogorov-Smirnov (`ks`) or total variation (`tv`), between 0 and 1, to
     what, of how many."""

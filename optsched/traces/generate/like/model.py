@@ -1,14 +1,15 @@
 """What a cluster model says: nodes, who submits what, when, how long it runs and how it fails."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ....frozen import frozen
 from ....model.profile import UNMEASURED, Profile
 from .distribution import Quantiles
 
 HOURS, WEEKDAYS = 24, 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodeKind:
     """Equal machines of a cluster: `count` of them. None is not published (or, for memory,
     undisclosed)."""
@@ -21,7 +22,7 @@ class NodeKind:
     memory_gib: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Row:
     """Jobs of one size: `share` of all jobs (shares need not add up to 1), their run time, and what
     they are.
@@ -38,7 +39,7 @@ class Row:
     profile: Profile = UNMEASURED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Group:
     """A virtual cluster: its share of the jobs, and its GPUs relative to those of the others."""
 
@@ -47,7 +48,7 @@ class Group:
     gpus: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rhythm:
     """When jobs are submitted.
 
@@ -71,7 +72,7 @@ class Rhythm:
     batch_chance: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cause:
     """One reason why attempts fail.
 
@@ -87,7 +88,7 @@ class Cause:
     resumes: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Failing:
     """How jobs fail: gang sizes up to `edges[i]` (the last bucket has none) do so with chance
     `chance[i]`.
@@ -100,7 +101,7 @@ class Failing:
     causes: tuple[Cause, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Model:
     """A published cluster and its workload. `published` has totals that a sample should show, by
     name of `fit.TOTALS`; `sources` says where all numbers are from, and which are assumptions."""

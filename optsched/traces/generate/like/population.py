@@ -1,11 +1,11 @@
 """Who submits what: virtual clusters, their users, the commands these run again and again."""
 
 import heapq
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....frozen import record
 from .arrivals import stratified
 from .distribution import Floats
 from .model import Model, Row
@@ -23,7 +23,7 @@ of the run times of jobs submitted within 30 s of one another in the same virtua
 same gang correlate by 0.90."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Population:
     """For each job its batch and command; for each command its user and row; for each user the
     virtual cluster."""

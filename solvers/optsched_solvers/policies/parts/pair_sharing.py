@@ -93,13 +93,13 @@ class Singles:
         return sorted(gpus for gpus, members in self._of_size.items() if members)
 
 
-def joins(world: World, job_id: str, singles: Singles, *, heedless: bool = False) -> Iterator[Join]:
+def joins(world: World, job_id: str, singles: Singles) -> Iterator[Join]:
     """Return ways to start a waiting job on the GPUs of a running one: the fastest option first,
-    then who started first. `heedless` of whether the GPUs have the memory for both."""
+    then who started first, heedless of whether the GPUs have the memory for both."""
     tried = set()
     for option in world.options(job_id):
         for partner in singles.of(option.mode.gpus):
-            if partner not in tried and world.may_share(job_id, option, partner, heedless=heedless):
+            if partner not in tried and world.may_share(job_id, option, partner, heedless=True):
                 tried.add(partner)
                 yield Join(option, partner)
 

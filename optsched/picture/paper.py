@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...picture.palette import GRID, INK, MUTED, PAPER
-from ...picture.style import STILL, saved
-from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
+from .palette import GRID, INK, MUTED, PAPER
+from .panels import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
+from .style import STILL, saved
 
 WIDTH_IN, FOOT_PT, LINE_IN = 10.0, 6.0, 0.115
 TOLD_AT_MOST = 12
@@ -23,7 +23,7 @@ STYLE: Any = {
 
 
 def pictures(
-    chart: Chart, foot: Sequence[str], kinds: Sequence[str] = ("svg", "pdf")
+    chart: Chart, foot: Sequence[str] = (), kinds: Sequence[str] = ("svg", "pdf")
 ) -> dict[str, bytes]:
     """Return the figure in each kind; the same chart gives the same bytes."""
     from matplotlib import rc_context
@@ -31,6 +31,11 @@ def pictures(
     with rc_context(STYLE):
         figure = draw(chart, foot)
         return {kind: saved(figure, kind, dpi=130) for kind in kinds}
+
+
+def svg(chart: Chart) -> bytes:
+    """Return the figure as svg."""
+    return pictures(chart, kinds=("svg",))["svg"]
 
 
 def draw(chart: Chart, foot: Sequence[str]) -> Any:
@@ -142,6 +147,8 @@ def _mark(
 ) -> list[float]:
     """Draw it; return the ends of the bars so far."""
     match mark:
+        case Line(filled=True):
+            ax.fill_between(mark.x, mark.y, step="post", color=mark.colour, lw=0, label=mark.name)
         case Line():
             ax.plot(
                 mark.x,

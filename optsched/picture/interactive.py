@@ -1,4 +1,4 @@
-"""The figures of the page (plotly)."""
+"""Figures of pages (plotly)."""
 
 from html import escape
 from math import log10
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...picture.palette import INK, MUTED, PAPER
-from ...picture.style import AXIS, GROUND, heading
-from .model import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
+from ..duration import human
+from .palette import INK, MUTED, PAPER
+from .panels import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
 from .paper import SCALE, WORST
+from .style import AXIS, GROUND, LEGEND, TIME_TICKS, heading
 
 PX_PER_IN, ABOVE_PX, BELOW_PX, BETWEEN_PX = 105, 34, 52, 84
 
@@ -54,7 +55,8 @@ def figure(chart: Chart) -> Any:
                 tickfont={"size": 11, "color": INK},
                 **where,
             )
-    below = 8 if isinstance(chart.panels[0].marks[0], Heat) else BELOW_PX
+    first = next(iter(chart.panels[0].marks), None)
+    below = 8 if isinstance(first, Heat) else BELOW_PX
     fig.update_annotations(font={"size": 12.5, "color": INK})
     fig.update_layout(
         height=int(inner + ABOVE_PX + below),
@@ -63,20 +65,18 @@ def figure(chart: Chart) -> Any:
         **GROUND,
         hovermode="closest",
         showlegend=bool(listed),
-        legend={
+        legend={**LEGEND, "y": 1.02}
+        if chart.above
+        else {
+            **LEGEND,
+            "orientation": "v",
             "x": 1.01,
-            "xanchor": "left",
             "y": 1,
             "yanchor": "top",
-            "font": {"size": 11, "color": MUTED},
-            "traceorder": "reversed" if _worst_first(chart) else "normal",
+            "traceorder": "reversed" if isinstance(first, Line | Dots) else "normal",
         },
     )
     return fig
-
-
-def _worst_first(chart: Chart) -> bool:
-    return isinstance(chart.panels[0].marks[0], Line | Dots)
 
 
 def _axis(what: Axis, panel: Panel) -> dict[str, Any]:
@@ -114,14 +114,16 @@ def _mark(fig: Any, mark: Mark, panel: Panel, where: dict[str, int], listed: set
                 x=list(mark.x),
                 y=_rounded(mark.y),
                 mode="lines",
+                fill="tozeroy" if mark.filled else None,
                 line={
                     "color": mark.colour,
                     "width": mark.width,
                     "dash": "dash" if mark.dashed else "solid",
                     "shape": "hv",
                 },
+                text=[human(x) if panel.x.ticks is TIME_TICKS else f"{x:.4g}" for x in mark.x],
                 hovertemplate=f"{name}: %{{y{':.1%' if panel.y.percent else ':.4~g'}}} at "
-                f"%{{x:.4~g}}<extra></extra>",
+                f"%{{text}}<extra></extra>",
                 **shared,
             )
         case Dots():

@@ -1,0 +1,176 @@
+"""The least value of a tiny instance file by trying everything, apart from the package: it reads
+the JSON itself and imports nothing of what it checks.
+
+It knows nodes with GPUs of a type in racks, gangs with rates by type and locality, releases,
+weights, deadlines, precedence, start-up, restore and checkpoints on demand, and jobs that run at
+time 0; no other field may be in the file. Every running job continues or is preempted at 0, every
+other one starts on every set of GPUs of one type, and the jobs are listed by start in every order;
+each starts at the first instant, not before the one listed before it, at which its GPUs are free.
+Costs grow with completion times, so one of these plans is best.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+FIELDS = {
+    "file": {"format", "name", "cluster", "jobs", "running"},
+    "cluster": {"nodes"},
+    "node": {"name", "gpu_type", "gpus", "rack"},
+    "job": {"id", "submit_s", "weight", "deadline_s", "after", "gpus", "duration_s", "profile"},
+    "profile": {"rate", "locality", "startup_s", "restore_s", "checkpoint_s"},
+    "running": {"job", "mode", "placement", "started_s", "remaining_s"},
+}
+
+Gpus = dict[str, int]
+"""GPUs on each node."""
+
+
+@dataclass
+class Task:
+    """A job that is yet to start: from when on, and its lengths by the GPUs that it takes."""
+
+    job: dict[str, Any]
+    ready_s: float
+    ways: list[tuple[Gpus, float]]
+
+
+@dataclass
+class Search:
+    """What is held from when until when, when jobs end, and the least value so far."""
+
+    goal: str
+    nodes: dict[str, dict[str, Any]]
+    jobs: dict[str, dict[str, Any]]
+    held: list[tuple[float, Gpus]] = field(default_factory=list)
+    ends_s: dict[str, float] = field(default_factory=dict)
+    least: float = math.inf
+
+    def value(self) -> float:
+        """Return the value of the jobs that have an end: what others add is not negative."""
+        late_s = {
+            name: end_s - self.jobs[name].get("deadline_s", math.inf)
+            for name, end_s in self.ends_s.items()
+        }
+        weight = {name: self.jobs[name].get("weight", 1.0) for name in self.ends_s}
+        match self.goal:
+            case "wct":
+                return math.fsum(
+                    weight[name] * (end_s - self.jobs[name].get("submit_s", 0.0))
+                    for name, end_s in self.ends_s.items()
+                )
+            case "makespan":
+                return max(self.ends_s.values(), default=0.0)
+            case "tardiness":
+                return math.fsum(weight[name] * max(0.0, late_s[name]) for name in late_s)
+            case "deadline":
+                return math.fsum(weight[name] for name in late_s if late_s[name] > 1e-6)
+        raise ValueError(self.goal)
+
+    def fits(self, gpus: Gpus, at_s: float) -> bool:
+        return all(
+            count + sum(held.get(node, 0) for end_s, held in self.held if end_s > at_s)
+            <= self.nodes[node]["gpus"]
+            for node, count in gpus.items()
+        )
+
+    def list_next(self, tasks: list[Task], from_s: float) -> None:
+        """Try every job of `tasks` as the next to start, from `from_s` on."""
+        if self.value() >= self.least:
+            return
+        if not tasks:
+            self.least = self.value()
+            return
+        for task in tasks:
+            before = task.job.get("after", ())
+            if any(name not in self.ends_s for name in before):
+                continue
+            ready_s = max([from_s, task.ready_s, *(self.ends_s[name] for name in before)])
+            others = [other for other in tasks if other is not task]
+            for gpus, length_s in task.ways:
+                instants = [ready_s, *sorted(e for e, _ in self.held if e > ready_s)]
+                start_s = next(at_s for at_s in instants if self.fits(gpus, at_s))
+                self.held.append((start_s + length_s, gpus))
+                self.ends_s[task.job["id"]] = start_s + length_s
+                self.list_next(others, start_s)
+                del self.ends_s[task.job["id"]]
+                self.held.pop()
+
+
+def least(path: Path, goal: str) -> float:
+    """Return the least value of `goal` over the plan class, infinite where there is no plan."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    _know(data)
+    nodes = {node["name"]: node for node in data["cluster"]["nodes"]}
+    jobs = {job["id"]: job for job in data["jobs"]}
+    running = data.get("running", [])
+    best = math.inf
+    for leaves in product((False, True), repeat=len(running)):
+        search = Search(goal, nodes, jobs, least=best)
+        tasks = [
+            Task(job, job.get("submit_s", 0.0), list(_ways(nodes, job)))
+            for job in data["jobs"]
+            if not any(entry["job"] == job["id"] for entry in running)
+        ]
+        for entry, is_preempted in zip(running, leaves, strict=True):
+            job, gpus = jobs[entry["job"]], {p["node"]: p["gpus"] for p in entry["placement"]}
+            profile, left_s = job.get("profile", {}), entry["remaining_s"]
+            if is_preempted:
+                saved_s = profile.get("checkpoint_s", 0.0)
+                search.held.append((saved_s, gpus))
+                set_up_s = profile.get("restore_s", 0.0)
+                tasks.append(Task(job, saved_s, list(_ways(nodes, job, left_s, set_up_s))))
+            else:
+                end_s = left_s / _rate(nodes, profile, gpus)
+                search.held.append((end_s, gpus))
+                search.ends_s[job["id"]] = end_s
+        search.list_next(tasks, 0.0)
+        best = search.least
+    return best
+
+
+def _ways(
+    nodes: dict[str, dict[str, Any]],
+    job: dict[str, Any],
+    left_s: float | None = None,
+    set_up_s: float = 0.0,
+) -> Iterator[tuple[Gpus, float]]:
+    profile, work_s = job.get("profile", {}), job["duration_s"] if left_s is None else left_s
+    for gpu_type in sorted({node["gpu_type"] for node in nodes.values()}):
+        names = [name for name, node in nodes.items() if node["gpu_type"] == gpu_type]
+        for counts in product(*(range(nodes[name]["gpus"] + 1) for name in names)):
+            gpus = {name: n for name, n in zip(names, counts, strict=True) if n}
+            rate = _rate(nodes, profile, gpus) if gpus else 0.0
+            if sum(counts) == job.get("gpus", 1) and rate > 0:
+                yield gpus, profile.get("startup_s", 0.0) + set_up_s + work_s / rate
+
+
+def _rate(nodes: dict[str, dict[str, Any]], profile: dict[str, Any], gpus: Gpus) -> float:
+    rates = profile.get("rate", {})
+    types = {nodes[name]["gpu_type"] for name in gpus}
+    racks = {nodes[name].get("rack") for name in gpus}
+    by_type = min(rates.get(gpu_type, 0.0) if rates else 1.0 for gpu_type in types)
+    levels = ["node", "rack", "cluster"]
+    reached = 0 if len(gpus) == 1 else 1 if len(racks) == 1 and None not in racks else 2
+    table = profile.get("locality", {})
+    return by_type * next((table[k] for k in levels[reached::-1] if k in table), 1.0)
+
+
+def _know(data: dict[str, Any]) -> None:
+    """Check that the file has no field that is not looked at."""
+    profiles = [job["profile"] for job in data["jobs"] if "profile" in job]
+    for kind, objects in (
+        ("file", [data]),
+        ("cluster", [data["cluster"]]),
+        ("node", data["cluster"]["nodes"]),
+        ("job", data["jobs"]),
+        ("profile", profiles),
+        ("running", data.get("running", [])),
+    ):
+        for entry in objects:
+            if unknown := set(entry) - FIELDS[kind]:
+                raise ValueError(f"the oracle does not know {sorted(unknown)} of a {kind}")

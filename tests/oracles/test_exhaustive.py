@@ -1,0 +1,111 @@
+"""What solvers call optimal, and what they prove, against an exhaustive search that shares nothing
+with the package."""
+
+import ast
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optsched as opt
+from optsched.engine import solve
+from tests.oracles import exhaustive
+
+GOALS = ("wct", "makespan", "tardiness", "deadline")
+
+
+def test_it_imports_nothing_of_the_package() -> None:
+    tree = ast.parse(Path(exhaustive.__file__).read_text(encoding="utf-8"))
+    roots = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert not roots & {"optsched", "optsched_solvers", "tests"}
+
+
+def random_file(rng: random.Random) -> dict[str, Any]:
+    """Return a random instance as it is in a file; each job fits somewhere."""
+    nodes = [
+        {"name": f"n{i}", "gpu_type": rng.choice("ab"), "gpus": rng.randint(1, 3)}
+        | rng.choice(({}, {"rack": "r"}))
+        for i in range(rng.randint(1, 3))
+    ]
+    free = {node["name"]: node["gpus"] for node in nodes}
+    jobs, running = [], []
+    for k in range(rng.randint(2, 4)):
+        node = rng.choice(nodes)
+        gpu_type = node["gpu_type"]
+        gpus = rng.randint(1, sum(n["gpus"] for n in nodes if n["gpu_type"] == gpu_type))
+        duration_s = float(rng.randint(1, 9))
+        rate = rng.choice(({}, {gpu_type: 1.0}, {"a": 1.0, "b": 0.5}, {"a": 0.5, "b": 2.0}))
+        job = {
+            "id": f"j{k}",
+            "submit_s": rng.choice((0.0, 0.0, 0.0, 2.0, 5.0)),
+            "weight": rng.choice((1.0, 1.0, 2.0, 3.0)),
+            "gpus": gpus,
+            "duration_s": duration_s,
+            "profile": {
+                "rate": rate,
+                "locality": rng.choice(({}, {"rack": 0.5}, {"rack": 0.8, "cluster": 0.5})),
+                "startup_s": rng.choice((0.0, 1.0)),
+                "restore_s": rng.choice((0.0, 1.0)),
+                "checkpoint_s": rng.choice((0.0, 1.0, 2.0)),
+            },
+        }
+        if rng.random() < 0.5:
+            job["deadline_s"] = float(rng.randint(3, 15))
+        if gpus <= free[node["name"]] and rng.random() < 0.5:
+            free[node["name"]] -= gpus
+            job["submit_s"] = -2.0
+            running.append(
+                {
+                    "job": job["id"],
+                    "mode": {"gpu_type": gpu_type, "gpus": gpus},
+                    "placement": [{"node": node["name"], "gpus": gpus}],
+                    "started_s": -2.0,
+                    "remaining_s": duration_s * rng.choice((0.5, 1.0)),
+                }
+            )
+        elif jobs and rng.random() < 0.2:
+            job["after"] = [rng.choice(jobs)["id"]]
+        jobs.append(job)
+    return {"format": "optsched/1", "cluster": {"nodes": nodes}, "jobs": jobs, "running": running}
+
+
+def is_proved(seed: int, solver: str, folder: Path) -> bool:
+    """Return whether a solver proves its plan; check whatever it says of a random instance."""
+    rng = random.Random(seed)
+    path = folder / f"{seed}.json"
+    path.write_text(json.dumps(random_file(rng)), encoding="utf-8")
+    goal, said = rng.choice(GOALS), path.read_text(encoding="utf-8")
+    least = exhaustive.least(path, goal)
+    slack = 1e-6 * (1 + abs(least))
+    solution = solve(opt.read_instance(path), goal, solver=solver, time_limit_s=20, isolate=False)
+    assert solution.value is not None and solution.bound is not None, said
+    assert solution.bound - slack <= least <= solution.value + slack, said
+    assert solution.status != "optimal" or solution.value <= least + slack, said
+    for bound in opt.bound(opt.read_instance(path), objective=goal):
+        assert bound.value <= least + slack, (bound, said)
+    return solution.status == "optimal"
+
+
+@pytest.mark.parametrize("solver", ["cpsat", "milp"])
+def test_fifty_instances(solver: str, tmp_path: Path) -> None:
+    seeds = range(50) if solver == "cpsat" else range(50, 100)
+    assert sum(is_proved(seed, solver, tmp_path) for seed in seeds) >= 48
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["cpsat", "milp"])
+def test_a_thousand_instances(solver: str, tmp_path: Path) -> None:
+    seeds = range(1000, 2000)
+    assert sum(is_proved(seed, solver, tmp_path) for seed in seeds) >= 960

@@ -1,0 +1,63 @@
+"""Orders of starts against brute force: what is least is the optimum, and a bound of it where times
+are rounded."""
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from optsched.model.instance import Instance
+from optsched.objectives import parse
+from optsched_solvers.scheduling.evaluate import Evaluator
+from optsched_solvers.scheduling.orders import Orders
+from optsched_solvers.scheduling.problem import Problem
+from optsched_solvers.scheduling.schedule_generation import replay
+from tests.oracles import brute_force, tiny
+
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def check(instance: Instance, objective: str) -> None:
+    goal = parse(objective)
+    problem = Problem(instance, goal)
+    orders = Orders.of(problem)
+    assume(orders is not None)
+    assert orders is not None
+    best = brute_force.optimum(instance, goal)
+    answer = orders.least(math.inf, lambda: False)
+    assert answer is not None
+    if best is None:
+        return
+    least, schedule = answer
+    slack = 1e-6 * (1 + abs(best[0][0]))
+    assert best[0][0] - slack <= least <= best[0][0] + slack
+    assert schedule is not None
+    realised = replay(problem, schedule)
+    assert realised is None or Evaluator(problem).values(realised)[0] >= least - slack
+    again = orders.least(least, lambda: False)
+    assert again == (least, None)
+
+
+@pytest.mark.parametrize("objective", ["wct", "tardiness", "wct+3*deadline", "tardiness2"])
+@settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
+@given(instance=tiny.instances(most_jobs=4, most_nodes=2))
+def test_least_is_the_optimum(objective: str, instance: Instance) -> None:
+    check(instance, objective)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None, suppress_health_check=CHECKS)
+@given(instance=tiny.instances(most_jobs=6, most_running=3, most_nodes=3))
+def test_least_is_the_optimum_of_six_jobs(instance: Instance) -> None:
+    check(instance, "wct")
+
+
+def test_stops_when_told() -> None:
+    instance = tiny.single_gpu([3.0, 1.0, 2.0])
+    orders = Orders.of(Problem(instance, parse("wct")))
+    assert orders is not None
+    assert orders.least(math.inf, lambda: True) is None
+
+
+def test_leaves_makespan_alone() -> None:
+    assert Orders.of(Problem(tiny.single_gpu([3.0, 1.0]), parse("makespan"))) is None
