@@ -8,6 +8,7 @@ from ..model.instance import Placement, Slot
 from .deadline import NEVER, Deadline
 from .model import NO_OPTION, Bools, Floats, Ints, Kind, RoundModel
 from .nodes import Nodes, Taken
+from .patterns import Columns
 
 LOOKS_EVERY = 64
 """After so many attempts to put an option on nodes the clock is looked at: so something is placed
@@ -94,11 +95,12 @@ class Packing:
         """Put waiting jobs, and those that move, on free GPUs as they wish, or otherwise."""
         if not len(jobs):
             return
-        options = wish[jobs]
+        options, patterns = wish[jobs], self.model.patterns
         pattern = self.model.options.pattern[options]
-        rank = _ranks(self.model, self._slots_first)[pattern]
+        bulk = self.model.bulk
+        rank = _ranks(patterns.table, bulk, self._slots_first)[pattern]
         lost = regret(self.model, options, reduced)
-        for at in np.lexsort((jobs, -lost, -self.model.bulk[pattern], rank)).tolist():
+        for at in np.lexsort((jobs, -lost, -bulk[pattern], rank)).tolist():
             j = int(jobs[at])
             if not self.put(j, int(options[at])):
                 self.put_otherwise(j, reduced)
@@ -214,12 +216,9 @@ def regret(model: RoundModel, options: Ints, reduced: Floats) -> Floats:
     return np.asarray(reduced[options] - np.maximum(second, 0.0)[job[options]], dtype=float)
 
 
-def _ranks(model: RoundModel, slots_first: bool) -> Ints:
-    """Return which patterns come first: rack gangs, gangs on one node, gangs anywhere, then singles
-    and jobs without GPUs. Where cores or memory are scarce, singles come with gangs on one node:
-    what is as bulky would find no room after them."""
-    table = model.patterns.table
+def _ranks(table: Columns, bulk: Floats, slots_first: bool) -> Ints:
+    """Return which come first: rack gangs, gangs on one node and what is as bulky, gangs anywhere,
+    then singles and jobs without GPUs."""
     together, in_rack = (0, 1) if slots_first else (1, 0)
     gangs = np.where(table.together, together, np.where(table.in_rack, in_rack, 2))
-    few = np.array([bool(mask & model.scarce) for mask in table.masks], dtype=bool)[table.mask]
-    return np.where((table.gpus == 0) | (table.gpus == 1) & ~few, 3, gangs)
+    return np.where(bulk <= 1, 3, gangs)

@@ -45,12 +45,7 @@ def realise(
 
 
 def realise_losers_first(
-    request: RoundRequest,
-    wish: Ints,
-    reduced: Floats,
-    *,
-    enough: float = np.inf,
-    turns: int = TURNS,
+    request: RoundRequest, wish: Ints, reduced: Floats, *, enough: float = np.inf
 ) -> float:
     """Put a choice on nodes again and again, each time first what found no room the time before and
     would be the greatest loss: the rows know nothing of the cores and the memory of single nodes,
@@ -63,7 +58,7 @@ def realise_losers_first(
     target = _target(model, wish, enough)
     urgent: list[int] = []
     best = -np.inf
-    for _ in range(turns):
+    for _ in range(TURNS):
         left_s = request.left_s()
         packing = _attempt(request, wish, reduced, urgent)
         best = max(best, packing.worth())

@@ -145,12 +145,6 @@ class _Search:
             self._best, self._value = packing, value
         return self._report(packing)
 
-    def _report(self, packing: Packing) -> bool:
-        """Pass a packing on; keep the best."""
-        if self._packing is None or packing.worth() > self._packing.worth():
-            self._packing = packing
-        return self._report_packing(packing)
-
     def _keep_all(self) -> None:
         """Offer the plan that keeps all: of two plans of equal value it stays, as it comes
         first."""
