@@ -7,17 +7,21 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.families import with_tight_memory
 from optsched import Cluster, Instance, Job, Node, Profile
+from optsched.objectives import parse
+from optsched.round.build import build
 from optsched.round.decide import job_rounds
 from optsched.round.place import Packing
 from optsched.round.realise import keep_all
 from optsched.round.verify import verify_round
-from optsched_solvers.price import neighbourhoods
+from optsched_solvers.price import SOLVER, neighbourhoods
 from optsched_solvers.price.neighbourhoods import Neighbourhoods
 from tests.oracles.round_brute_force import best_round
 
 from .random_rounds import rounds
 from .settings import PATIENT
+from .test_price_search import request_of
 from .test_solvers_agree import model_of
 
 
@@ -75,3 +79,21 @@ def test_no_round_is_better_where_few_nodes_are_all(instance: Instance) -> None:
     *_, last = improved(Packing(model))
     event(f"the optimum is more than is kept: {best > keep_all(model).worth()}")
     assert last.worth() == pytest.approx(best, rel=1e-9)
+
+
+def packings_of_price(monkeypatch: pytest.MonkeyPatch, misses: int) -> list[Packing]:
+    """The packings of a round in which single nodes lack memory."""
+    monkeypatch.setattr(neighbourhoods, "MISSES", misses)
+    model = build(with_tight_memory(60, 64), parse("wct"), 300.0, refill=False)
+    packings: list[Packing] = []
+    SOLVER.solve(request_of(model, packings, []))
+    return packings
+
+
+def test_price_gets_further_by_nodes_and_always_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = packings_of_price(monkeypatch, 0)
+    first, second = (packings_of_price(monkeypatch, 20) for _ in range(2))
+    assert max(p.worth() for p in first) > 1.001 * max(p.worth() for p in without)
+    assert [(p.chosen.tolist(), p.held) for p in first] == [
+        (p.chosen.tolist(), p.held) for p in second
+    ]

@@ -28,7 +28,7 @@ from optsched.round.place import Packing
 
 from ..native.within import within
 
-NODES, WAITING = 4, 16
+NODES, WAITING = 4, 32
 """Nodes of a neighbourhood, and jobs that wait: half of them those to which its nodes are worth
 most, half drawn among the next."""
 AMONG = 4
