@@ -138,6 +138,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         rounds_command, [number, "-o", str(tmp_path / "out"), "--config", str(config)]
     )
     assert run.exit_code == 0 and "written:" in run.output
+    assert "note: " in run.output and "no plan can save more than" in run.output
     instance = read_instance(tmp_path / "out" / f"round-{number}.instance.json", accept_never=True)
     solution = read_round(tmp_path / "out" / f"round-{number}.round.json")
     assert solution.instance_hash == instance_hash(instance)

@@ -443,8 +443,8 @@ def _notes(step: Step) -> list[str]:
         notes.append("value, bound and gap are those of the starts beside what goes on")
     if step.plan_gap is not None:
         notes.append(
-            f"the plan that this leads to costs at most {step.plan_gap:.1%} more than it must, "
-            "whatever plan is made for the jobs that are here"
+            f"of what the jobs that are here cost from now on in the plan that this leads to, "
+            f"no plan can save more than {step.plan_gap:.1%}"
         )
     return notes
 
