@@ -92,7 +92,7 @@ def packings_of_price(monkeypatch: pytest.MonkeyPatch, misses: int) -> list[Pack
 
 def test_price_gets_further_by_nodes_and_always_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
     without = packings_of_price(monkeypatch, 0)
-    first, second = (packings_of_price(monkeypatch, 20) for _ in range(2))
+    first, second = (packings_of_price(monkeypatch, 8) for _ in range(2))
     assert max(p.worth() for p in first) > 1.001 * max(p.worth() for p in without)
     assert [(p.chosen.tolist(), p.held) for p in first] == [
         (p.chosen.tolist(), p.held) for p in second
