@@ -7,6 +7,7 @@ whole length.
 
 import heapq
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import WIDEST_FIRST
@@ -31,7 +32,7 @@ def generate(
     A job takes the alternative in which it completes first. None where a job fits nowhere or a
     budget runs out.
     """
-    made = _Partial(problem, preempted)
+    made = Partial(problem, preempted)
     ways, nodes, not_before = ways or {}, nodes or {}, not_before or {}
     waiting_for = {
         activity.index: {i for i in activity.before if i not in made.found}
@@ -95,14 +96,14 @@ def starts_that_matter(problem: Problem, choices: Schedule) -> dict[int, int]:
 def start_in_order(problem: Problem, choices: Schedule) -> Schedule | None:
     """Return the schedule of every job as in `choices` and on the same nodes, in the order of their
     starts, each as early as it then fits."""
-    made = _Partial(problem, preempted_in(problem, choices))
+    made = Partial(problem, preempted_in(problem, choices))
     for activity in sorted(problem.in_order, key=lambda a: choices[a.index].start):
         if activity.index not in made.found:
             made.place(activity, made.as_early_as_fits(activity, choices[activity.index]))
     return made.schedule()
 
 
-class _Partial:
+class Partial:
     """A schedule in the making: the choices `found` so far and what is free beside them."""
 
     def __init__(self, problem: Problem, preempted: frozenset[int]) -> None:
@@ -121,6 +122,13 @@ class _Partial:
                 self.place(activity, activity.stays(alone=alone))
         for pair in problem.couples():
             self._take_shared_gpus(pair)
+
+    def copy(self) -> "Partial":
+        """Return the same schedule so far, to be completed in another way."""
+        partial = copy(self)
+        partial._capacity = self._capacity.copy()
+        partial._budget, partial.found = dict(self._budget), dict(self.found)
+        return partial
 
     def place(self, activity: Activity, choice: Choice) -> None:
         """Hold what a choice takes."""
