@@ -4,12 +4,14 @@ policy and size.
     python -m benchmarks.simulate [--jobs 100000] [--nodes 550] [--policies fifo,srtf,srsf,las]
     python -m benchmarks.simulate --jobs 1000000 --policies fifo
     python -m benchmarks.simulate --jobs 10000 --nodes 128 --gpu-types 3 --policies optsched
+    python -m benchmarks.simulate --jobs 500 --nodes 16 --load 1.1 --like philly --policies pollux
     python -m benchmarks.simulate --growth
 
 Nodes have 8 GPUs; the jobs are those of `optsched.traces.generate.synth`, with its checkpoint
-costs. `--spacing` is the least time between two decisions; policies that prove their rounds also
-tell the gaps. Each policy runs in a process of its own, so that memory is its own. `events` are
-starts, ends and arrivals. `kernel_us` is what one push and half a pop of a heap cost at that
+costs, or with `--like` those fitted to a cluster, with its nodes and quotas. `--spacing` is the
+least time between two decisions; policies that prove their rounds also tell the gaps, or how many
+rounds they proved. Each policy runs in a process of its own, so that memory is its own. `events`
+are starts, ends and arrivals. `kernel_us` is what one push and half a pop of a heap cost at that
 moment: machines are noisy, `us_per_event / kernel_us` is what to compare. `--growth` goes from
 10,000 to 1,000,000 jobs under fifo, with a cluster of the same size: cost per event should grow no
 faster than the logarithm.
@@ -28,18 +30,21 @@ from benchmarks.reference import kernel_us
 from optsched.plugins import registry
 from optsched.simulate.metrics import measure
 from optsched.simulate.run import Simulation
-from optsched.traces.generate.synth import generate
+from optsched.traces.generate import like, synth
 
 TARGET_S = {100_000: 5.0, 1_000_000: 60.0}
 
 
 def replay(
-    jobs: int, nodes: int, load: float, gpu_types: int, spacing_s: float, policy: str
+    jobs: int, nodes: int, load: float, gpu_types: int, kind: str, spacing_s: float, policy: str
 ) -> dict[str, Any]:
     """Generate, replay, measure."""
-    instance = generate(
-        jobs=jobs, gpus=8 * nodes, seed=1, arrivals="poisson", load=load, gpu_types=gpu_types
-    )
+    if kind in like.MODELS:
+        instance = like.generate(kind, jobs=jobs, gpus=8 * nodes, seed=1, load=load, quotas=True)
+    else:
+        instance = synth.generate(
+            jobs=jobs, gpus=8 * nodes, seed=1, arrivals="poisson", load=load, gpu_types=gpu_types
+        )
     before = kernel_us()
     start_s = time.process_time()
     chosen = registry.policy(policy)
@@ -52,6 +57,7 @@ def replay(
     events = jobs + 2 * record.rows
     kernel = min(before, kernel_us())
     gaps = [entry.gap for entry in getattr(chosen, "rounds", ())]
+    facts = getattr(chosen, "facts", dict)()
     return {
         "benchmark": "simulate",
         "policy": policy,
@@ -69,7 +75,8 @@ def replay(
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "mean_jct_s": round(float(metrics.jct_s.mean()), 1),
         "mean_waiting_s": round(float(metrics.waiting_s.mean()), 1),
-        "rounds": len(gaps),
+        "rounds": len(gaps) or facts.get("rounds", 0),
+        "proven_rounds": facts.get("proven_rounds"),
         "mean_gap": round(float(np.mean(gaps)), 6) if gaps else None,
         "worst_gap": round(max(gaps), 6) if gaps else None,
     }
@@ -90,10 +97,11 @@ def main() -> None:
     parser.add_argument("--load", type=float, default=0.95)
     parser.add_argument("--policies", default="fifo,srtf,srsf,las")
     parser.add_argument("--gpu-types", type=int, default=1)
+    parser.add_argument("--like", default="mixed", choices=("mixed", *like.MODELS))
     parser.add_argument("--spacing", type=float, default=0.0, metavar="S")
     parser.add_argument("--growth", action="store_true")
     arguments = parser.parse_args()
-    fixed = (arguments.load, arguments.gpu_types, arguments.spacing)
+    fixed = (arguments.load, arguments.gpu_types, arguments.like, arguments.spacing)
     if arguments.growth:
         for jobs in (10_000, 30_000, 100_000, 300_000, 1_000_000):
             _in_a_process(jobs, arguments.nodes, *fixed, "fifo")

@@ -115,7 +115,7 @@ class Simulated(Drawn):
         self.title = f"policy {setting.policy}: {simulation.policy.title}"
         self.bounds: dict[int, Bound] = {
             bound.level: bound
-            for bound in lower_bounds(self.instance, setting.objective)
+            for bound in lower_bounds(self.instance, setting.objective, replay=True)
             if math.isfinite(bound.value)
         }
         self.solution = self._solution()

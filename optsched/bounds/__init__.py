@@ -4,7 +4,8 @@ Each holds for every plan that the verifier accepts, up to its tolerance of roun
 number of preemptions, migrations and resizings; those with `preemptive` false hold for the plan
 class only. What they relax: node boundaries, and all but one resource at a time.
 
-GPUs that two jobs share are held once. A job that may share its GPUs therefore counts half on them.
+GPUs that two jobs share are held once. A job that may share its GPUs therefore counts half on them
+while it does, at the highest rate that it could have beside another.
 """
 
 import math
@@ -37,14 +38,16 @@ class Bound:
     preemptive: bool
 
 
-def lower_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
+def lower_bounds(
+    instance: Instance, objective: Objective, replay: bool = False
+) -> tuple[Bound, ...]:
     """Return the best bound on each level of `objective` that holds for every plan the verifier
-    accepts.
+    accepts; with `replay` for those in which the attempts of the instance fail.
 
     `instance` is taken to be sound (`faults.find_faults`). Raises InputError for a job that fits
     nowhere.
     """
-    return _best(all_bounds(instance, objective, plan_class=False))
+    return _best(all_bounds(instance, objective, plan_class=False, replay=replay))
 
 
 def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
@@ -54,36 +57,38 @@ def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
 
 
 def priced_bound(
-    instance: Instance, objective: Objective, steps: int | None = None, target: float | None = None
+    instance: Instance, objective: Objective, steps: int | None = None, replay: bool = False
 ) -> "tuple[Bound, Certificate]":
     """Return the bound by the prices on GPU time that so many steps of a search find, and its
     certificate; where `lower_bounds` knows a better one, that one, which the certificate falls
     short of. Seconds to minutes, the same on every machine.
 
-    `objective` is "wct", "makespan" or "ftf" alone; `target` is the value of a plan, which tells
-    the search how far it may get. Raises InputError for other objectives and as `lower_bounds`.
+    `objective` is "wct", "makespan" or "ftf" alone; `replay` as in `lower_bounds`. Raises
+    InputError for other objectives and as `lower_bounds`.
     """
     from .by_prices import STEPS, concluded, counted, searching
 
     done = counted(STEPS if steps is None else steps)
-    last = deque(searching(instance, objective, done, target), maxlen=1)
-    return concluded(instance, objective, last[0] if last else None)
+    last = deque(searching(instance, objective, done, replay), maxlen=1)
+    return concluded(instance, objective, last[0] if last else None, replay)
 
 
-def all_bounds(instance: Instance, objective: Objective, plan_class: bool = True) -> list[Bound]:
+def all_bounds(
+    instance: Instance, objective: Objective, plan_class: bool = True, replay: bool = False
+) -> list[Bound]:
     """Return every bound, level by level; those of the plan class only where they say more.
 
-    Raises InputError as `lower_bounds`.
+    `replay` as in `lower_bounds`. Raises InputError as that.
     """
     if not instance.jobs:
         return [
             Bound(level=number, value=0.0, source="no jobs", preemptive=True)
             for number in range(len(objective.levels))
         ]
-    any_plan = tabulate(instance, preemptive=True)
+    any_plan = tabulate(instance, preemptive=True, replay=replay)
     bounds = _every(instance, objective, any_plan)
     if plan_class:
-        modes = tabulate(instance, preemptive=False)
+        modes = tabulate(instance, preemptive=False, replay=replay)
         if instance.running or any_plan.mixes or _may_differ(modes):
             known = {(bound.level, bound.source): bound.value for bound in bounds}
             for bound in _every(instance, objective, modes):

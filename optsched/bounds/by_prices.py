@@ -1,35 +1,40 @@
 """The bound by prices on GPU time of an objective: the search for it, and its certificate."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import assert_never
 
 import numpy as np
 
 from ..errors import InputError
 from ..files import InstanceRef, instance_hash
-from ..files.certificate import Certificate, TypePrices
+from ..files.certificate import Certificate, QuotaPrices, TypePrices
 from ..model.instance import Instance
 from ..objectives import TERMS, Objective, RankOfJobs, SumOfJobs, Usage
 from . import Bound, lower_bounds
-from .ascent import ascend
 from .deadlines import Deadlines
 from .fluid import fluid, resampled, thinned
-from .market import Market, market
+from .market import Buyer, Market, market
+from .master import Master
 from .mode_table import Floats
 from .priced import Prices
 from .refutation import Refutation
 
-STEPS = 120
-INTERVALS = (24, 48, 96)
-"""The grids of the search for sums, one after the other: on a coarse one a step is cheap and goes
-far."""
-SHARES = (0.4, 0.7, 1.0)
-"""The share of all steps after which each of them is left."""
-REFINED = 0.01
-"""How much more, relative to the bound in hand, a finer grid is hoped to show."""
+STEPS = 60
+GRIDS = ((24, 0.2), (48, 0.4), (96, 0.6), (192, 0.8), (384, 1.0))
+"""The grids of the search for sums, finer and finer, with the share of all steps after which each
+is left: a step is cheap on a coarse one."""
+CLOSED = 5e-4
+"""A grid is left, too, once no prices on it prove so much more, relative to the bound in hand."""
+GROUPS = 512
+"""At most so many groups of jobs, whose schedules are mixed each by itself."""
+RADIUS, FLOOR, NEAREST = 0.5, 0.25, 0.1
+"""Prices are tried this far from the best of the grid at first, relative to each, and beside that
+so much of the mean worth of an interval; twice as far after a step that brought half of what the
+program promised, half as far after one that brought nothing (Marsten, Hogan and Blankenship,
+Operations Research 23, 1975)."""
 INSTANTS = 64
 """At most so many instants at which prices change in the search for largest costs."""
 SOURCE = "prices on GPU time"
@@ -64,54 +69,99 @@ def check_objective(objective: Objective) -> SumOfJobs | RankOfJobs:
 
 
 def searching(
-    instance: Instance, objective: Objective, done: Stop, target: float | None = None
+    instance: Instance, objective: Objective, done: Stop, replay: bool = False
 ) -> Iterator[PricesFound]:
-    """Yield the best prices so far, after each step, until `done` says 1: for "wct" from those of a
-    fluid schedule, on finer and finer grids; `target` is the value of a plan, where one is known.
-    Raises InputError as `check_objective` and `lower_bounds`."""
+    """Yield the best prices so far, after each step, until `done` says 1 or no step leads on; with
+    `replay` for schedules in which the attempts of the instance fail. Raises InputError as
+    `check_objective` and `lower_bounds`."""
     term = check_objective(objective)
-    made = market(instance)
+    made = market(instance, replay)
     if not made.buyers:
         return
-    [known] = lower_bounds(instance, objective)
     match term:
         case SumOfJobs():
             if any(buyer.weight > 0 for buyer in made.buyers):
-                yield from _sum(made, done, known.value, target)
+                yield from _sum(made, done)
         case RankOfJobs():
+            [known] = lower_bounds(instance, objective, replay)
             yield from _largest(instance, made, term, done, known.value)
         case _:
             assert_never(term)
 
 
-def _sum(made: Market, done: Stop, known: float, target: float | None) -> Iterator[PricesFound]:
+def _sum(made: Market, done: Stop) -> Iterator[PricesFound]:
+    """Yield the best prices after each step of column generation, from those of a fluid schedule
+    on."""
     first = fluid(made)
-    if target is None:
-        target = max(first.value, known + 0.05 * abs(known))
-    step, best = 0, None
-    for intervals, share in zip(INTERVALS, SHARES, strict=True):
+    buyers = [buyer for buyer in made.buyers if buyer.weight > 0]
+    count = min(len(buyers), GROUPS)
+    groups = [
+        buyers[len(buyers) * g // count : len(buyers) * (g + 1) // count] for g in range(count)
+    ]
+    step, best = 0, PricesFound(0, -math.inf, np.array([0.0, 1.0]), np.zeros((0, 1)))
+    for intervals, share in GRIDS:
         grid = first.grid(intervals)
-        prices = first.on(grid) if best is None else resampled(best.prices, best.grid_s, grid)
-        distance = None if best is None else REFINED * abs(best.value)
-        evaluate = partial(_evaluated, made, grid)
-        for value, at in ascend(evaluate, np.diff(grid), distance, target, prices):
-            if best is None or value > best.value:
-                best = PricesFound(step, value, grid, at)
+        center = first.on(grid) if not step else resampled(best.prices, best.grid_s, grid)
+        there = np.array(made.capacity)[:, None] * np.diff(grid)
+        region = _Region(center)
+        master = Master(there, count, first.value)
+        while True:
+            value, columns = _columns(made, groups, grid, region.tried)
+            region.tried_at(value)
+            if value > best.value:
+                best = PricesFound(step, value, grid, region.tried)
             yield replace(best, step=step)
-            if done(step) >= share:
+            if done(step) >= share or not there.size:
                 break
             step += 1
+            for g, (cost, bought) in enumerate(columns):
+                master.add(g, cost, bought)
+            if not region.move(master, there, made.offset):
+                break
         if done(step) >= 1:
             return
 
 
-def _evaluated(made: Market, grid_s: Floats, prices: Floats) -> tuple[float, Floats]:
-    """Return the bound at prices of a grid, and its supergradient."""
+class _Region:
+    """The prices that are tried on a grid: never far from the best so far."""
+
+    def __init__(self, first: Floats) -> None:
+        self.tried = self._center = first
+        self._value, self._promised, self._radius = -math.inf, -math.inf, RADIUS
+
+    def tried_at(self, value: float) -> None:
+        """Note the bound at the prices that were tried."""
+        if value <= self._value:
+            self._radius = max(self._radius / 2, NEAREST)
+            return
+        if value - self._value > (self._promised - self._value) / 2:
+            self._radius *= 2
+        self._value, self._center = value, self.tried
+
+    def move(self, master: Master, there: Floats, offset: float) -> bool:
+        """Try the prices next that the program proposes; False where they promise too little."""
+        mean = float((self._center * there).sum()) / there.shape[1]
+        far = self._radius * (self._center + FLOOR * mean / there)
+        proposed = master.solve(np.maximum(self._center - far, 0.0), self._center + far)
+        if proposed is None:
+            return False
+        self._promised, self.tried = offset + proposed[0], proposed[1]
+        return self._promised - self._value > CLOSED * abs(self._value)
+
+
+def _columns(
+    made: Market, groups: list[list[Buyer]], grid_s: Floats, prices: Floats
+) -> tuple[float, list[tuple[float, Floats]]]:
+    """Return the bound at prices of a grid, and what each group buys, with what it pays besides."""
     priced = Prices(made, grid_s.tolist(), prices.tolist())
-    bought = np.zeros_like(prices).tolist()
-    paid = sum(priced.least(buyer, bought) for buyer in made.buyers)
-    there = np.array(made.capacity)[:, None] * np.diff(grid_s)
-    return made.offset + paid - priced.worth(), np.array(bought).reshape(prices.shape) - there
+    total, columns = made.offset - priced.worth(), []
+    for group in groups:
+        bought = np.zeros_like(prices).tolist()
+        paid = sum(priced.least(buyer, bought) for buyer in group)
+        amounts = np.array(bought).reshape(prices.shape)
+        columns.append((paid - float((amounts * prices).sum()), amounts))
+        total += paid
+    return total, columns
 
 
 def _largest(
@@ -141,17 +191,19 @@ def timed(time_limit_s: float) -> Stop:
 
 
 def concluded(
-    instance: Instance, objective: Objective, best: PricesFound | None
+    instance: Instance, objective: Objective, best: PricesFound | None, replay: bool = False
 ) -> tuple[Bound, Certificate]:
     """Return the result of a search, or of none, as `priced_bound` gives it: the certificate has
     the bound that its prices prove, or refute for a largest cost. Raises InputError as that."""
     term = check_objective(objective)
+    made = market(instance, replay)
     types = instance.cluster.gpu_types if instance.jobs else ()
     grid = [0.0, 1.0] if best is None else best.grid_s.tolist()
-    prices = [[0.0] * (len(grid) - 1) for _ in types] if best is None else best.prices.tolist()
+    prices = (
+        [[0.0] * (len(grid) - 1) for _ in made.capacity] if best is None else best.prices.tolist()
+    )
     proved = 0.0
     if instance.jobs:
-        made = market(instance)
         tariff = Prices(made, grid, prices)
         match term:
             case SumOfJobs():
@@ -169,10 +221,16 @@ def concluded(
         grid_s=tuple(grid),
         prices=tuple(
             TypePrices(gpu_type=gpu_type, per_gpu_s=tuple(own))
-            for gpu_type, own in zip(types, prices, strict=True)
+            for gpu_type, own in zip(types, prices[: made.types], strict=True)
         ),
+        quotas=tuple(
+            QuotaPrices(tenant=tenant, per_gpu_s=tuple(own))
+            for tenant, own in zip(made.tenants, prices[made.types :], strict=True)
+            if any(own)
+        ),
+        replay=replay,
     )
-    [known] = lower_bounds(instance, objective)
+    [known] = lower_bounds(instance, objective, replay)
     if proved > known.value:
         known = Bound(level=0, value=proved, source=SOURCE, preemptive=True)
     return known, certificate

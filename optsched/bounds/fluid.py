@@ -67,7 +67,7 @@ def fluid(market: Market) -> Fluid:
     size = np.array(
         [
             min(
-                (worth[own.gpu_type] * own.gpus if own.gpu_type >= 0 else 0.0) / own.speed
+                sum(worth[row] * amount for row, amount in own.uses) / own.speed
                 for own in buyer.alternatives
             )
             for buyer in buyers
@@ -129,15 +129,18 @@ def fluid(market: Market) -> Fluid:
 
 def worth_of_types(market: Market) -> Floats:
     """Return what a GPU of each type is worth beside the best one: how few GPU-seconds jobs take
-    there, on average."""
+    there, on average; quotas are worth nothing."""
     best, own = np.zeros(len(market.capacity)), np.zeros(len(market.capacity))
     for buyer in market.buyers:
-        areas = {
-            own.gpu_type: buyer.work_s * own.gpus / own.speed
-            for own in buyer.alternatives
-            if own.gpu_type >= 0
-        }
+        areas: dict[int, float] = {}
+        for way in buyer.alternatives:
+            for row, amount in way.uses:
+                if row < market.types:
+                    area = buyer.work_s * amount / way.speed
+                    areas[row] = min(areas.get(row, np.inf), area)
         for gpu_type, area in areas.items():
             best[gpu_type] += min(areas.values())
             own[gpu_type] += area
-    return np.where(own > 0, best / np.where(own > 0, own, 1.0), 1.0)
+    worth = np.where(own > 0, best / np.where(own > 0, own, 1.0), 1.0)
+    worth[market.types :] = 0.0
+    return worth

@@ -1,19 +1,20 @@
-"""The jobs of an instance as buyers of GPU time: what is left of it when all but GPUs of each type,
-releases and the speeds of gangs is relaxed.
+"""The jobs of an instance as buyers of what they hold: what is left of it when all but the GPUs of
+each type, the quotas of tenants, releases and the speeds of gangs is relaxed.
 
 Any plan that the verifier accepts tells for each job how many seconds it works in which of its
-alternatives in each interval of time, holding at least `Alternative.gpus` GPUs of its type for each
-of them, and never in two at once:
+alternatives in each interval of time, holding at least what the alternative `uses` for each of
+them, and never in two at once:
 
 - a gang on GPUs of several types, n_t of type t, with `mixing` "sum" works as if it spent the share
   n_t / n of each second in the alternative of type t: that is its rate exactly, and n GPUs for
   n_t / n of a second are n_t; one that is as fast as its slowest type does no more work, and holds
   no less, than in that of whichever of its types is cheapest then;
-- elastic gangs have one alternative for each type, as fast as their fastest size and as thrifty as
-  their thriftiest;
-- a pair holds its GPUs once, so a job that may share counts half on them (its partner may, too, or
-  it would not move);
-- what is lost to preemptions, failures and outages is work done twice.
+- an elastic gang has an alternative for each useful size; the others are mixes of these, as rates
+  are linear between measured counts;
+- a pair holds its GPUs once, so a job that may share has two: all of its GPUs at its own rate, or
+  half of them at the highest that it could have beside another (its partner pays the other half);
+- what is lost to preemptions, failures and outages is work done twice. For schedules in which the
+  attempts of an instance fail (`replay`), what these do in vain is work of the job.
 """
 
 from dataclasses import dataclass
@@ -28,19 +29,17 @@ from .terms import look
 
 @dataclass(frozen=True, slots=True, order=True)
 class Alternative:
-    """One way to work: `gpus` of type `gpu_type` held (-1 for none), at a speed relative to the
-    job's fastest alternative."""
+    """One way to work: `uses` are the amounts held of rows of the market, at a speed relative to
+    the job's fastest alternative."""
 
-    gpu_type: int
-    gpus: float
+    uses: tuple[tuple[int, float], ...]
     speed: float
 
     def dominates(self, other: "Alternative") -> bool:
-        """Return whether it is as good as another and holds no dearer GPUs."""
-        return (
-            self.gpu_type in (other.gpu_type, NO_GPU)
-            and self.speed >= other.speed
-            and self.gpus <= other.gpus
+        """Return whether it is as good as another and holds no more of anything."""
+        held = dict(other.uses)
+        return self.speed >= other.speed and all(
+            amount <= held.get(row, 0.0) for row, amount in self.uses
         )
 
 
@@ -58,48 +57,68 @@ class Buyer:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """All jobs and the GPUs of each type; `offset` is what the weighted completion times count from
-    before now."""
+    """All jobs, and how much there is of each row: the GPUs of each type first, then the quotas of
+    `tenants` (None: all together); `offset` is what the weighted completion times count from before
+    now."""
 
     buyers: tuple[Buyer, ...]
     capacity: tuple[float, ...]
+    types: int
+    tenants: tuple[str | None, ...]
     offset: float
 
 
-def market(instance: Instance) -> Market:
+def market(instance: Instance, replay: bool = False) -> Market:
     """Return the jobs of a sound instance as buyers, in order. Raises InputError for a job that
     fits nowhere."""
     if not instance.jobs:
-        return Market((), (), 0.0)
-    modes = tabulate(instance, preemptive=True)
+        return Market((), (), 0, (), 0.0)
+    modes = tabulate(instance, preemptive=True, replay=replay)
     outlook = look(instance, modes)
+    types = len(modes.empty.types)
+    quota = instance.gpu_cap
+    quotas: dict[str | None, float] = dict(quota.items())
+    if instance.quota_pool is not None:
+        quotas[None] = instance.quota_pool
+    row = {tenant: types + k for k, tenant in enumerate(quotas)}
     ends = np.append(modes.first[1:], len(modes.job)).tolist()
     buyers, offset = [], 0.0
     for j, job in enumerate(instance.jobs):
         offset += job.weight * (instance.now_s - job.submit_s)
-        delay_s, work_s, own = _alternatives(modes, range(int(modes.first[j]), ends[j]))
-        head_s = float(outlook.heads_s[j]) + delay_s
-        buyers.append(Buyer(job.weight, head_s, work_s, own, float(outlook.seconds[j])))
-    return Market(tuple(buyers), tuple(map(float, modes.empty.capacity)), offset)
+        limits = [row[name] for name in (job.tenant, None) if job.tenant in quota and name in row]
+        delay_s, work_s, own = _alternatives(modes, range(int(modes.first[j]), ends[j]), limits)
+        head_s, alone_s = float(outlook.heads_s[j]) + delay_s, float(outlook.seconds[j])
+        buyers.append(Buyer(job.weight, head_s, work_s, own, alone_s))
+    capacity = (*map(float, modes.empty.capacity), *map(float, quotas.values()))
+    return Market(tuple(buyers), capacity, types, tuple(quotas), offset)
 
 
-def _alternatives(modes: ModeTable, own: range) -> tuple[float, float, tuple[Alternative, ...]]:
+def _alternatives(
+    modes: ModeTable, own: range, limits: list[int]
+) -> tuple[float, float, tuple[Alternative, ...]]:
     """Return the seconds before a job can work, its seconds of work, and its undominated
-    alternatives. With one mode alone its set-up is work like any other; else it only delays the
-    first piece, as nobody knows in which mode, or size, it is paid."""
-    setup_s = min(float(modes.setup_s[a]) for a in own)
-    gpus = modes.gpus
-    is_work = len(own) == 1 and float(gpus.working[own[0]]) <= float(gpus.starting[own[0]])
-    run_s = [float(modes.run_s[a]) + (setup_s if is_work else 0.0) for a in own]
-    work_s = min(run_s)
-    every = set()
-    for a, own_s in zip(own, run_s, strict=True):
-        speed = work_s / own_s if own_s else 1.0
-        held = float(gpus.working[a]) * (0.5 if modes.shares[a] else 1.0)
+    alternatives; its GPUs count in the rows `limits` even where they are shared.
+
+    With one mode alone its set-up is work like any other; else it only delays the first piece, as
+    nobody knows in which mode, or size, it is paid.
+    """
+    setup_s, gpus = min(float(modes.setup_s[a]) for a in own), modes.gpus
+    is_work = len(own) == 1 and not modes.shares[own[0]]
+    is_work = is_work and float(gpus.working[own[0]]) <= float(gpus.starting[own[0]])
+    ways: list[tuple[float, tuple[tuple[int, float], ...]]] = []
+    for a in own:
+        held, beside = float(gpus.working[a]), float(modes.beside[a])
+        alone_s = (float(modes.run_s[a]) + (setup_s if is_work else 0.0)) * max(1.0, beside)
         types = [int(modes.gpu_type[a])]
         if a in modes.mixed:  # as many GPUs of the cheapest of its types cost no more
             types = np.flatnonzero(modes.mixed[a]).tolist()
-        for gpu_type in types:
-            every.add(Alternative(gpu_type, held, speed))
+        quotas = tuple((limit, held) for limit in limits if held)
+        for t in types:
+            on_type = t != NO_GPU and held
+            ways.append((alone_s, (((t, held), *quotas) if on_type else quotas)))
+            if beside:
+                ways.append((alone_s / beside, (((t, held / 2), *quotas) if on_type else quotas)))
+    work_s = min(length_s for length_s, _ in ways)
+    every = {Alternative(uses, work_s / length_s) for length_s, uses in ways}
     useful = (a for a in every if not any(other.dominates(a) for other in every if other != a))
     return 0.0 if is_work else setup_s, work_s, tuple(sorted(useful))

@@ -4,7 +4,7 @@ A waiting job has its relaxed modes. A running job has one more, to stay where i
 modes begin with the checkpoint that frees its GPUs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -28,7 +28,15 @@ from ..physics import (
 from ..physics.catalogue import catalogue_of
 from ..physics.modes import demands
 from .empty_cluster import EmptyCluster, forgiven
-from .relaxed_modes import NO_GPU, Density, RelaxedMode, fastest_sharing, fixed_mode, relaxed_modes
+from .relaxed_modes import (
+    NO_GPU,
+    Density,
+    RelaxedMode,
+    fastest_sharing,
+    fixed_mode,
+    rate_beside,
+    relaxed_modes,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -44,7 +52,8 @@ class ModeTable:
     may stay for a while and leave later, so each second of work of a leaving job may also be done
     where it is now, and its modes stand for gangs on several GPU types, too (`relaxed_modes`);
     `mixes` says that some job has such gangs. `mixed` has the share of its GPUs on each type for
-    each mode in which a job stays on several; `gpu_type` is one of them.
+    each mode in which a job stays on several; `gpu_type` is one of them. `beside` is the highest
+    rate on shared GPUs, relative to that alone (`rate_beside`).
     """
 
     empty: EmptyCluster
@@ -61,9 +70,14 @@ class ModeTable:
     run_s: Floats
     pause_s: Floats
     stay: Ints
-    shares: Flags
+    beside: Floats
     resources: dict[str, Floats]
     capped_w: Floats
+
+    @property
+    def shares(self) -> Flags:
+        """Return which modes may share their GPUs."""
+        return self.beside > 0
 
     def least(self, density: Density) -> Floats:
         """Return for each job the least integral over time of a density, over its modes: it saves
@@ -91,17 +105,23 @@ class ModeTable:
     def gpu_density(self, speed: Floats, halved: bool) -> Density:
         """Return the GPUs held, each GPU of a type counted `speed[type]` times.
 
-        With `halved` a job that may share its GPUs counts half, as a pair holds them once.
+        With `halved` a job counts half while it shares its GPUs, as a pair holds them once, and the
+        less of that and of what it holds alone for the same work.
         """
-        factor = self.on_types(speed)
-        charged = np.where(self.shares, 0.5, 1.0) * factor if halved else factor
-        held = self.gpus
-        return Density(charged * held.starting, charged * held.working, factor * held.most)
+        factor, held = self.on_types(speed), self.gpus
+        starting = working = factor
+        if halved:
+            fastest = np.maximum(self.beside, 1.0)
+            half = 0.5 * fastest / np.where(self.shares, self.beside, 1.0)
+            starting = np.where(self.shares, 0.5, 1.0) * factor
+            working = np.where(self.shares, np.minimum(half, fastest), 1.0) * factor
+        return Density(starting * held.starting, working * held.working, factor * held.most)
 
 
-def tabulate(instance: Instance, preemptive: bool) -> ModeTable:
+def tabulate(instance: Instance, preemptive: bool, replay: bool = False) -> ModeTable:
     """Return the modes of every job of a sound instance with jobs. With `preemptive` false, those
-    of the plan class only: a running job continues to its end or is preempted now.
+    of the plan class only: a running job continues to its end or is preempted now. With `replay`
+    the attempts that fail are work, too.
 
     Raises InputError for a job that fits nowhere.
     """
@@ -120,7 +140,8 @@ def tabulate(instance: Instance, preemptive: bool) -> ModeTable:
             known[key] = len(groups)
             groups.append([mode for mode in modes if _is_affordable(instance, mode)])
         group_of.append(known[key])
-    return _fill(instance, empty, preemptive, mixes, groups, group_of)
+    lost_s = instance.lost_work_s if replay else {}
+    return _fill(instance, empty, preemptive, mixes, groups, group_of, lost_s)
 
 
 def _is_affordable(instance: Instance, mode: RelaxedMode) -> bool:
@@ -138,12 +159,15 @@ def _fill(
     mixes: bool,
     groups: list[list[RelaxedMode]],
     group_of: list[int],
+    lost_s: Mapping[str, float],
 ) -> ModeTable:
     """Return the table of jobs each of which has the modes of a group; a running one has its own,
     which ends with the mode to stay."""
     jobs, position = instance.jobs, {job.id: j for j, job in enumerate(instance.jobs)}
     whole_work = np.array([job.work_s for job in jobs], np.float64)
-    work = np.array([instance.remaining_s(job) for job in jobs], np.float64)
+    work = np.array(
+        [instance.remaining_s(job) + lost_s.get(job.id, 0.0) for job in jobs], np.float64
+    )
     ran_before = {*instance.running_job, *instance.suspended_job}
     setup = np.array([setup_s(job, job.id in ran_before) for job in jobs])
     if preemptive and len(empty.types) > 1:  # see `relaxed_modes`: nothing is said of their set-up
@@ -204,7 +228,7 @@ def _fill(
         run_s=np.where(is_whole, whole_s, mode_work / column("rate")),
         pause_s=np.where(stay >= 0, pause[own], 0.0),
         stay=stay,
-        shares=np.array([job.profile.sharing is not None for job in jobs])[own],
+        beside=np.array([rate_beside(job) for job in jobs])[own],
         resources={
             name: by_mode([mode.resources.get(name, 0.0) for mode in modes])
             for name in sorted({name for mode in modes for name in mode.resources})

@@ -23,9 +23,9 @@ as all work done in time would be worth more than all GPU time there is (Farkas)
 This is the Lagrangian, or equally the column generation bound, of the interval-indexed program in
 which a column is a preemptive schedule of one job (Dyer and Wolsey, Discrete Applied Mathematics
 26, 1990; Sousa and Wolsey, Mathematical Programming 54, 1992). It sees releases, precedence as far
-as it delays a job, gangs (a job cannot work faster than its gang), GPU types and capacity together;
-it does not see nodes, cores, memory, quotas and other resources, and pays each start-up once at
-most.
+as it delays a job, gangs (a job cannot work faster than its gang), sizes of elastic ones, GPU
+types, quotas (priced like types) and capacity together; it does not see nodes, cores, memory and
+other resources, and pays each start-up once at most.
 """
 
 import math
@@ -44,13 +44,13 @@ EXACT, IN_TIME = 1e-12, 1e-9
 date."""
 
 Cells = list[list[float]]
-"""A number for each GPU type and interval."""
+"""A number for each row of the market and interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """Work to be had in one interval at `price` a second of work, at most `work` seconds of it in
-    each second there; `uses` are the GPU-seconds of each type that a second of such work takes."""
+    each second there; `uses` is what a second of such work takes of each row, in GPU-seconds."""
 
     price: float
     work: float
@@ -247,9 +247,9 @@ def _taken(offers: list[Offer], need: float, bought: Cells | None) -> tuple[floa
         paid.append(taken * price)
         need -= taken
         if bought is not None:
-            for gpu_type, gpu_s in step.uses:
-                if k < len(bought[gpu_type]):
-                    bought[gpu_type][k] += gpu_s * taken
+            for row, amount_s in step.uses:
+                if k < len(bought[row]):
+                    bought[row][k] += amount_s * taken
     return math.fsum(paid), need
 
 
@@ -259,18 +259,17 @@ def _steps(
     """Return the lower convex hull of work and cost of the alternatives, from (0, 0) on, as steps
     of rising price."""
     points = [
-        (way.speed, per_s + (prices[way.gpu_type] * way.gpus if way.gpu_type >= 0 else 0.0), way)
+        (way.speed, per_s + sum(prices[row] * amount for row, amount in way.uses), way)
         for way in own
     ]
     steps: list[Step] = []
     speed = cost = 0.0
-    before: Alternative | None = None
+    before: tuple[tuple[int, float], ...] = ()
     while ahead := [point for point in points if point[0] > speed]:
         price, _, best = min(((y - cost) / (x - speed), -x, point) for x, y, point in ahead)
         more = best.speed - speed
-        uses = [(best.gpu_type, best.gpus / more)] if best.gpu_type >= 0 else []
-        if before is not None and before.gpu_type >= 0:  # in whose place it is
-            uses.append((before.gpu_type, -before.gpus / more))
+        uses = [(row, amount / more) for row, amount in best.uses]
+        uses += [(row, -amount / more) for row, amount in before]  # in whose place it is
         steps.append(Step(price, more, tuple(uses)))
-        speed, cost, before = best.speed, cost + price * more, best
+        speed, cost, before = best.speed, cost + price * more, best.uses
     return tuple(steps)

@@ -14,7 +14,7 @@ from .priced import Prices
 NEAR = 1e-8
 """Relative difference of values at which a bisection ends."""
 STARTS = 12
-"""How many instants are tried for the first prices to begin at."""
+"""How many instants are tried for the first prices to begin at, and how many quotas."""
 FIRST_DISTANCE = 0.2
 """How far, as a share of the worth of all GPU time, the first steps aim above it."""
 
@@ -64,15 +64,18 @@ class Refutation:
         """Yield the largest value refuted so far and the prices that do it, after each step; ends
         only where no step leads on.
 
-        The first prices are those of the worth of each type, from some instant on: the one that
-        says most at the value `known`. Prices are kept so that all GPU time is worth 1. What jobs
-        pay beyond that, at the value in hand, is made larger by steps as in `ascent.ascend`; once
-        it is above, the value is raised until it is not.
+        The first prices are those of the worth of each type, from some instant on, or that of one
+        quota: the one that says most at the value `known`. Prices are kept so that all GPU time is
+        worth 1. What jobs pay beyond that, at the value in hand, is made larger by steps as in
+        `ascent.ascend`; once it is above, the value is raised until it is not.
         """
         count = len(self._instants_s)
         worth = np.tile(worth_of_types(self._market)[:, None], count)
         each = np.arange(count, dtype=float)
         first = [np.where(each >= k, worth, 0.0) for k in thinned(each, STARTS)]
+        for row in self._scarcest_quotas():
+            first.append(np.zeros_like(worth))
+            first[-1][row] = 1.0
         prices = max(first, key=lambda prices: self._margin(prices, known)[0])
         value, at = self.largest(prices, 0.0, max(known / 2, 1e-9))
         proof = best = prices
@@ -104,6 +107,19 @@ class Refutation:
                 distance, since, prices = distance / 2, 0, best
                 margin, bought, there = self._margin(prices, at)
                 mean, best_margin = bought / there - 1, margin
+
+    def _scarcest_quotas(self) -> list[int]:
+        """Return the quotas that serve what is asked of them the slowest."""
+        made = self._market
+        asked_s = np.zeros(len(made.capacity))
+        for buyer in made.buyers:
+            for row in {row for way in buyer.alternatives for row, _ in way.uses}:
+                if row >= made.types:
+                    asked_s[row] += buyer.work_s * min(
+                        dict(way.uses).get(row, 0.0) / way.speed for way in buyer.alternatives
+                    )
+        slowest = np.argsort(-asked_s / np.maximum(made.capacity, 1e-9), kind="stable")
+        return [row for row in slowest[:STARTS].tolist() if asked_s[row] > 0]
 
     def _margin(self, prices: Floats, value: float) -> tuple[float, Floats, Floats]:
         """Return what jobs pay beyond the worth of all GPU time, as a share of that; what they buy;

@@ -19,6 +19,8 @@ has the rate R_t; the gang
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
+from math import inf
 
 from ..model.cluster import POWER_CAP
 from ..model.job import Job, Mode
@@ -98,11 +100,19 @@ def fixed_mode(
     )
 
 
+def rate_beside(job: Job) -> float:
+    """Return the highest rate that a job could have on GPUs that it shares, relative to that alone;
+    0 where it shares none."""
+    sharing = job.profile.sharing
+    if sharing is None:
+        return 0.0
+    return max([*sharing.partners.values(), 0.0 if sharing.duty is None else 1.0], default=0.0)
+
+
 def fastest_sharing(job: Job) -> float:
     """Return the highest factor by which sharing GPUs could change the rate; at least 1, as a job
     may run alone."""
-    sharing = job.profile.sharing
-    return 1.0 if sharing is None else max([1.0, *sharing.partners.values()])
+    return max(1.0, rate_beside(job))
 
 
 def relaxed_modes(
@@ -167,14 +177,15 @@ def _within(t: int, among: Types, spread: Span) -> Types:
 def _measured(
     empty: EmptyCluster, job: Job, t: int, among: Types, gpu_quota: int | None
 ) -> Iterator[RelaxedMode]:
-    """Yield the row of one GPU type of a job that lists no modes: a gang of fixed size, or of the
-    best size. It may go on to the types `among`."""
+    """Yield the modes on one GPU type of a job that lists none: of a gang of fixed size, or of each
+    useful size. It may go on to the types `among`."""
     own = gpu_type_rate(job.profile, empty.types[t]) * fastest_sharing(job)
     sizes = gang_sizes(job)
     low, high = sizes[0], sizes[-1]
     if gpu_quota is not None:
         high = min(high, gpu_quota)
-    speed, per_work, cores_per_work, largest = 0.0, float("inf"), float("inf"), 0
+    rates: dict[int, float] = {}
+    cores_per_work = inf
     for spread in _spans(high):
         types = _within(t, among, spread)
         by_cores = _core_levels(empty, job, types, spread, low)
@@ -189,37 +200,40 @@ def _measured(
         for gpus in [size for size in sizes if size <= most]:
             slower = _slower(empty, job, t, types, spread, gpus)
             rate = count_rate(job, gpus) * where * slower
-            if rate <= 0:
-                continue
-            speed = max(speed, rate * fastest_core)
-            per_work = min(per_work, gpus / (rate * fastest_core))
-            cores_per_work = min(cores_per_work, gpus * fewest_cores / rate)
-            largest = max(largest, gpus)
-    if speed <= 0:
-        return
-    # Exact where there is no choice of size; it may hold more cores than make it faster.
-    held = Density(low, float(low) if low == high else per_work * speed, largest)
+            if rate > 0:
+                rates[gpus] = max(rates.get(gpus, 0.0), rate * fastest_core)
+                cores_per_work = min(cores_per_work, gpus * fewest_cores / rate)
     has_cores = bool(job.profile.cpus_per_gpu)
-    cores = Density(
-        low if has_cores else 0.0, cores_per_work * speed, float("inf") if has_cores else 0.0
-    )
     least_w = min(power_w(job, Mode(gpus=1), empty.types[other], 1) for other in among)
     own_w = power_w(job, Mode(gpus=1), empty.types[t], 1)
-    for clock, watts in _clocks(job, empty.types[t]):
+    for (gpus, rate), (clock, watts) in product(_useful_sizes(rates), _clocks(job, empty.types[t])):
         capped_w = watts if POWER_CAP in empty.cluster.resources else 0.0
         resources = job.resources
         if capped_w:
             resources = {**resources, POWER_CAP: resources.get(POWER_CAP, 0.0) + low * capped_w}
         yield RelaxedMode(
             gpu_type=t,
-            rate=speed * clock,
-            gpus=held,
-            cores=cores,
+            rate=rate * clock,
+            gpus=Density(low, gpus, gpus),
+            # It may hold more cores than make it faster.
+            cores=Density(low, cores_per_work * rate, inf) if has_cores else Density.steady(0.0),
             power_w=watts,
             resources=resources,
             capped_w=capped_w,
             mixed_saves_w=(low - 1) * watts * (1 - least_w / own_w) if own_w > 0 else 0.0,
         )
+
+
+def _useful_sizes(rates: Mapping[int, float]) -> list[tuple[int, float]]:
+    """Return the sizes and rates that no mix of others, and of holding nothing, equals: the corners
+    of the concave hull, from the size of most work by GPU to the fastest."""
+    useful: list[tuple[int, float]] = []
+    gpus, rate = 0, 0.0
+    while faster := [size for size, own in rates.items() if own > rate]:
+        gpus = max(faster, key=lambda size: ((rates[size] - rate) / (size - gpus), size))
+        rate = rates[gpus]
+        useful.append((gpus, rate))
+    return useful
 
 
 def _slower(empty: EmptyCluster, job: Job, t: int, types: Types, spread: Span, gpus: int) -> float:

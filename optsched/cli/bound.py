@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 )
 @count_option(
     "--steps N",
-    "With --prices: number of search steps (default: 120), the same on every machine.",
+    "With --prices: number of search steps (default: 60), the same on every machine.",
     least=0,
 )
 @option(
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 @path_option(
     "-o, --output CERTIFICATE", "With --prices: write the prices for `optsched verify-bound`."
 )
+@flag_option(
+    "--replay", "For schedules in which the attempts of INSTANCE fail, as simulations let them."
+)
 @answers
 def command(
     instance: str,
@@ -58,6 +61,7 @@ def command(
     steps: int | None,
     time_limit: float | None,
     output: Path | None,
+    replay: bool,
     out: Out,
 ) -> None:
     """Compute lower bounds on the objective of INSTANCE without a solver.
@@ -91,9 +95,11 @@ def command(
         check_objective(goal)
         check_outputs({"-o": output}, instance)
     loaded = load(instance)
-    bounds = all_bounds(loaded, goal)
+    bounds = all_bounds(loaded, goal, replay=replay)
     if prices:
-        by_prices, certificate = _search(loaded, goal, steps, time_limit, wanted=not out.quiet)
+        by_prices, certificate = _search(
+            loaded, goal, steps, time_limit, replay, wanted=not out.quiet
+        )
         bounds.append(by_prices)
         if output is not None:
             from ..files import write_text
@@ -147,6 +153,7 @@ def _search(
     objective: "Objective",
     steps: int | None,
     time_limit_s: float | None,
+    replay: bool,
     wanted: bool,
 ) -> "tuple[Bound, Certificate]":
     """Return the bound that the search for prices proves. Ctrl-C ends the search."""
@@ -171,10 +178,10 @@ def _search(
 
     with live_line(line, wanted):
         try:
-            for bounds in searching(instance, objective, done):
+            for bounds in searching(instance, objective, done, replay):
                 last = bounds
         except KeyboardInterrupt:
             if last is None:
                 raise
-    _, certificate = concluded(instance, objective, last)
+    _, certificate = concluded(instance, objective, last, replay)
     return Bound(level=0, value=certificate.value, source=SOURCE, preemptive=True), certificate

@@ -46,9 +46,11 @@ class Demands:
         """Return options that could ever fit (fastest first; of equals the fewest GPUs, then the
         first GPU type), and the demand whose needs go with them one by one."""
         key = demands(job), job.tenant
-        if key not in self._known:
-            self._known[key] = self._make(job, catalogue_of(self._instance).options(job))
-        return self._known[key]
+        known = self._known.get(key)
+        if known is None:
+            known = self._make(job, catalogue_of(self._instance).options(job))
+            self._known[key] = known
+        return known
 
     def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[int, float]:
         """Return the least that the job uses of each budget, by row, whichever option it takes."""

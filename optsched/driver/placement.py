@@ -302,8 +302,13 @@ class Room:
             return None if node is None else self.layout.alone(node, 0, need.cpus)
         if self.pool_gpus[need.pool] < gpus:
             return None
-        freed = self._freed_since_it_failed(need) if need in self._failed else -1
-        nodes = need.nodes & freed
+        freed = self._freed_since_it_failed(need) if need in self._failed else None
+        nodes = need.nodes
+        if freed is not None:
+            bit, mask = self.layout.bit, 0
+            for i in freed:
+                mask |= bit[i]
+            nodes &= mask
         if need.counts is not None and 1 not in need.counts:
             nodes = 0
         node = self._one(need, gpus, nodes) if nodes else None
@@ -316,7 +321,7 @@ class Room:
         alone, cores = self.layout.alone, need.cpus_per_gpu
         return tuple(alone(i, count, count * cores)[0] for i, count in sorted(parts))
 
-    def _on_several(self, need: Need, freed: int) -> list[tuple[int, int]] | None:
+    def _on_several(self, need: Need, freed: set[int] | None) -> list[tuple[int, int]] | None:
         """Return the nodes of a gang that fits on none alone."""
         if need.spread == "cluster" and need.ties is None:
             parts = self._several(need, need.nodes)
@@ -328,23 +333,21 @@ class Room:
                 )
         return parts
 
-    def _freed_since_it_failed(self, need: Need) -> int:
+    def _freed_since_it_failed(self, need: Need) -> set[int] | None:
         """Return the only nodes on which a need that did not fit may now fit alone, and whose racks
-        may hold it; all where there are too many of them."""
+        may hold it; None where there are too many of them."""
         seen = self._failed[need]
-        if len(self._freed) - seen > MANY_FREED:
-            return -1
-        nodes, bit = 0, self.layout.bit
-        for i in self._freed[seen:]:
-            nodes |= bit[i]
-        return nodes
+        return None if len(self._freed) - seen > MANY_FREED else {*self._freed[seen:]}
 
-    def _in_one_rack(self, need: Need, freed: int) -> list[tuple[int, int]] | None:
+    def _in_one_rack(self, need: Need, freed: set[int] | None) -> list[tuple[int, int]] | None:
         """Return the fewest nodes of one rack, the first of equal racks."""
         best: list[tuple[int, int]] | None = None
-        racks, free = self.layout.racks, self._rack_gpus[need.pool]
+        racks, rack, free = self.layout.racks, self.layout.rack, self._rack_gpus[need.pool]
         least = -(-need.gpus // max(1, self.layout.most_gpus[need.pool]))
-        for r in [r for r in range(len(racks)) if free[r] >= need.gpus and racks[r] & freed]:
+        among = range(len(racks)) if freed is None else sorted({rack[i] for i in freed} - {-1})
+        for r in among:
+            if free[r] < need.gpus:
+                continue
             parts = self._several(need, need.nodes & racks[r])
             if parts is not None and (best is None or len(parts) < len(best)):
                 best = parts

@@ -296,9 +296,23 @@ class ClusterView:
         if fit is None:
             return None
         i, placement = fit
-        if room is self.free:
-            self._fitted = job_id, state.options[i], placement, room.changes, state.demand.needs[i]
-        return state.options[i], placement
+        return (
+            self._note_fit(state, i, placement)
+            if room is self.free
+            else (state.options[i], placement)
+        )
+
+    def fit_option(self, job_id: str, i: int) -> Fit | None:
+        """Return the best-fit place for the option at this position in what is free now."""
+        state = self._state[job_id]
+        placement = self.free.place(state.demand.needs[i])
+        return None if placement is None else self._note_fit(state, i, placement)
+
+    def _note_fit(self, state: JobState, i: int, placement: Placement) -> Fit:
+        """Return the fit, which `start` then need not check again."""
+        option = state.options[i]
+        self._fitted = state.job.id, option, placement, self.free.changes, state.demand.needs[i]
+        return option, placement
 
     def need(self, job_id: str, option: Option) -> Need:
         """Return what the job takes under `option`."""

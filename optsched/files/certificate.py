@@ -26,9 +26,18 @@ class TypePrices:
 
 
 @frozen
+class QuotaPrices:
+    """What a GPU-second of the quota of a tenant costs in each interval; `tenant` None is that of
+    all quotas together, where tenants lend."""
+
+    tenant: str | None = None
+    per_gpu_s: tuple[NotNegative, ...]
+
+
+@frozen
 class Certificate:
     """Prices that prove that no plan has a smaller `value`: "wct" by their sum, the others because
-    they refute `value`.
+    they refute `value`. With `replay` no schedule has in which the attempts of the instance fail.
 
     `grid_s` are the instants, in seconds after the instance's now, between which prices are
     constant, from 0 on; GPUs are free after the last.
@@ -40,23 +49,28 @@ class Certificate:
     value: float
     grid_s: tuple[NotNegative, ...]
     prices: tuple[TypePrices, ...] = ()
+    quotas: tuple[QuotaPrices, ...] = ()
+    replay: bool = False
 
 
-NOUNS: tuple[type, ...] = (InstanceRef, TypePrices, Certificate)
+NOUNS: tuple[type, ...] = (InstanceRef, TypePrices, QuotaPrices, Certificate)
 
 
 def dump_certificate(certificate: Certificate) -> str:
     """Return the certificate as file text, the prices of a GPU type a line."""
-    return lines(
-        {
-            "format": certificate.format,
-            "instance": {"name": certificate.instance.name, "hash": certificate.instance.hash},
-            "objective": certificate.objective,
-            "value": number(certificate.value),
-            "grid_s": [number(at) for at in certificate.grid_s],
-            "prices": [plain(own) for own in certificate.prices],
-        }
-    )
+    stated: dict[str, Any] = {
+        "format": certificate.format,
+        "instance": {"name": certificate.instance.name, "hash": certificate.instance.hash},
+        "objective": certificate.objective,
+        "value": number(certificate.value),
+        "grid_s": [number(at) for at in certificate.grid_s],
+        "prices": [plain(own) for own in certificate.prices],
+    }
+    if certificate.quotas:
+        stated["quotas"] = [plain(own) for own in certificate.quotas]
+    if certificate.replay:
+        stated["replay"] = True
+    return lines(stated)
 
 
 def read_certificate(path: str | Path) -> Certificate:
@@ -79,19 +93,27 @@ def _faults(parsed: Certificate) -> Iterator[Fault]:
             "is not a list of two or more rising instants from 0 on",
             "give the intervals' ends",
         )
-    seen = set()
-    for i, own in enumerate(parsed.prices):
-        if len(own.per_gpu_s) != len(grid) - 1:
-            yield Fault(
-                f"prices[{i}].per_gpu_s",
-                f"has {len(own.per_gpu_s)} prices for {len(grid) - 1} intervals",
-                "give one price for each interval",
-            )
-        if own.gpu_type in seen:
-            yield Fault(f"prices[{i}].gpu_type", f"{own.gpu_type!r} appears twice", "keep one")
-        seen.add(own.gpu_type)
+    yield from _priced("prices", "gpu_type", parsed.prices, len(grid) - 1)
+    yield from _priced("quotas", "tenant", parsed.quotas, len(grid) - 1)
     if not math.isfinite(parsed.value):
         yield Fault("value", "is not a number", "correct it")
+
+
+def _priced(
+    field: str, name: str, rows: tuple[TypePrices | QuotaPrices, ...], intervals: int
+) -> Iterator[Fault]:
+    seen = set()
+    for i, own in enumerate(rows):
+        if len(own.per_gpu_s) != intervals:
+            yield Fault(
+                f"{field}[{i}].per_gpu_s",
+                f"has {len(own.per_gpu_s)} prices for {intervals} intervals",
+                "give one price for each interval",
+            )
+        of = getattr(own, name)
+        if of in seen:
+            yield Fault(f"{field}[{i}].{name}", f"{of!r} appears twice", "keep one")
+        seen.add(of)
 
 
 def schema() -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The only input of every solver, simulation and controller."""
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -140,6 +141,14 @@ class Instance(Value):
         for failure in self.failures:
             attempts.setdefault(failure.job, []).append(failure)
         return {job: tuple(failing) for job, failing in attempts.items()}
+
+    @cached_property
+    def lost_work_s(self) -> dict[str, float]:
+        """Return the reference work that attempts do in vain, by job with any that fail."""
+        return {
+            job: math.fsum(attempt.work_s - attempt.kept_s for attempt in failing)
+            for job, failing in self.attempts.items()
+        }
 
     @cached_property
     def node_outages(self) -> dict[str, tuple[Outage, ...]]:

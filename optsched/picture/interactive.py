@@ -10,7 +10,7 @@ from ..duration import human
 from .palette import INK, MUTED, PAPER
 from .panels import Axis, Bars, Chart, Dots, Heat, Intervals, Line, Mark, Panel
 from .paper import SCALE, WORST
-from .style import AXIS, GROUND, TIME_TICKS, heading
+from .style import AXIS, GROUND, LEGEND, TIME_TICKS, heading
 
 PX_PER_IN, ABOVE_PX, BELOW_PX, BETWEEN_PX = 105, 34, 52, 84
 
@@ -65,12 +65,14 @@ def figure(chart: Chart) -> Any:
         **GROUND,
         hovermode="closest",
         showlegend=bool(listed),
-        legend={
+        legend={**LEGEND, "y": 1.02}
+        if chart.above
+        else {
+            **LEGEND,
+            "orientation": "v",
             "x": 1.01,
-            "xanchor": "left",
             "y": 1,
             "yanchor": "top",
-            "font": {"size": 11, "color": MUTED},
             "traceorder": "reversed" if isinstance(first, Line | Dots) else "normal",
         },
     )

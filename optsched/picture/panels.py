@@ -93,7 +93,8 @@ class Panel:
 @record
 class Chart:
     """One figure: `key` names its files, `note` says what is drawn and what is not; `panel_in` is
-    the height of a panel in inches, `table` (a head and lines) stands below it on the page."""
+    the height of a panel in inches, `table` (a head and lines) stands below it on the page; the
+    legend of a page is `above` the figure instead of beside it."""
 
     key: str
     title: str
@@ -101,6 +102,7 @@ class Chart:
     panels: tuple[Panel, ...]
     panel_in: float = 2.6
     table: tuple[tuple[str, ...], ...] = field(default=())
+    above: bool = False
 
     @property
     def columns(self) -> int:

@@ -1,8 +1,9 @@
 """What is to come in virtual time, in one total order."""
 
 import math
+from collections.abc import Callable
 from enum import IntEnum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 
 class Kind(IntEnum):
@@ -55,6 +56,14 @@ class Events:
         added."""
         self._sequence += 1
         heappush(self._heap, (time_s, kind, self._sequence, index, run))
+
+    def drop(self, is_over: Callable[[Event], bool]) -> None:
+        """Drop the events that mean nothing any more."""
+        self._heap = [event for event in self._heap if not is_over(event)]
+        heapify(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._heap)
 
     def next_s(self) -> float:
         """Return when the next event comes; infinite when nothing is to come."""

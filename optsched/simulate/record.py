@@ -1,8 +1,8 @@
 """What happened in a simulation, in columns: one row for each stretch in which a job held the same
 GPUs."""
 
-from array import array
 from dataclasses import dataclass, replace
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,21 +100,30 @@ class Record:
         return Plan(jobs=tuple(entries))
 
 
+ROW = np.dtype(
+    [
+        ("job", "i8"),
+        ("start_s", "f8"),
+        ("end_s", "f8"),
+        ("mode", "i8"),
+        ("partner", "i8"),
+        ("overhead_s", "f8"),
+        ("work_s", "f8"),
+        ("lost_s", "f8"),
+        ("ending", "i8"),
+    ]
+)
+"""What a row says, but for its placement."""
+_ROW, _DECISION = Struct("=qddqqdddq").pack, Struct("=dd").pack
+
+
 class Rows:
     """The rows of a record while they are being written."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.job, self.mode, self.partner, self.ending = (
-            array("q"),
-            array("q"),
-            array("q"),
-            array("q"),
-        )
-        self.start_s, self.end_s, self.overhead_s = array("d"), array("d"), array("d")
-        self.work_s, self.lost_s = array("d"), array("d")
-        self.placements: list[Placement] = []
-        self.decision_s, self.decision_wall_s = array("d"), array("d")
+        self._rows, self._decisions = bytearray(), bytearray()
+        self._placements: list[Placement] = []
         self._modes: list[Mode] = []
         self._gpu_types: list[int] = []
         self._number_of: dict[object, int] = {}
@@ -133,25 +142,19 @@ class Rows:
         ending: Ending,
     ) -> None:
         """Write one row."""
-        self.job.append(job)
-        self.start_s.append(start_s)
-        self.end_s.append(end_s)
-        self.mode.append(self._number(mode, placement))
-        self.placements.append(placement)
-        self.partner.append(partner)
-        self.overhead_s.append(overhead_s)
-        self.work_s.append(work_s)
-        self.lost_s.append(lost_s)
-        self.ending.append(ending)
+        number = self._number(mode, placement)
+        self._placements.append(placement)
+        self._rows += _ROW(job, start_s, end_s, number, partner, overhead_s, work_s, lost_s, ending)
 
     def amend(self, job: int, end_s: float, lost_s: float, ending: Ending) -> None:
         """End the job's stay at the instant at which its last row was to go on: that row ends so
         instead."""
-        row = len(self.job) - 1
-        while row >= 0 and self.end_s[row] >= end_s:
-            if self.job[row] == job:
-                if self.ending[row] == Ending.GOES_ON:
-                    self.ending[row], self.lost_s[row] = ending, lost_s
+        rows = np.frombuffer(self._rows, ROW)
+        row = len(rows) - 1
+        while row >= 0 and rows["end_s"][row] >= end_s:
+            if rows["job"][row] == job:
+                if rows["ending"][row] == Ending.GOES_ON:
+                    rows["ending"][row], rows["lost_s"][row] = ending, lost_s
                 return
             row -= 1
 
@@ -170,35 +173,32 @@ class Rows:
 
     def decided(self, time_s: float, wall_s: float) -> None:
         """Write one decision."""
-        self.decision_s.append(time_s)
-        self.decision_wall_s.append(wall_s)
+        self._decisions += _DECISION(time_s, wall_s)
+
+    def since(self, row: int) -> NDArray[np.void]:
+        """Return the rows from this one on."""
+        return np.frombuffer(bytes(memoryview(self._rows)[row * ROW.itemsize :]), ROW)
 
     def record(self, instance: Instance) -> Record:
         """Return what has been written, in columns."""
-        mode = np.array(self.mode, dtype=np.int64)
-        modes = self._modes
+        rows, modes = self.since(0), self._modes
+        decisions = np.frombuffer(bytes(self._decisions)).reshape(-1, 2).T.copy()
+        columns = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
+        mode = columns["mode"]
 
         def of_mode(values: list[int]) -> Ints:
             return np.array(values, dtype=np.int64)[mode] if modes else mode
 
         return Record(
             instance=instance,
-            job=np.array(self.job, dtype=np.int64),
-            start_s=np.array(self.start_s),
-            end_s=np.array(self.end_s),
-            mode=mode,
-            partner=np.array(self.partner, dtype=np.int64),
+            **columns,
             gpu_type=of_mode(self._gpu_types),
             gpus=of_mode([used.gpus for used in modes]),
             cpus=of_mode(
                 [used.gpus * used.cpus_per_gpu if used.gpus else used.cpus for used in modes]
             ),
-            overhead_s=np.array(self.overhead_s),
-            work_s=np.array(self.work_s),
-            lost_s=np.array(self.lost_s),
-            ending=np.array(self.ending, dtype=np.int64),
             modes=tuple(modes),
-            placements=tuple(self.placements),
-            decision_s=np.array(self.decision_s),
-            decision_wall_s=np.array(self.decision_wall_s),
+            placements=tuple(self._placements),
+            decision_s=decisions[0],
+            decision_wall_s=decisions[1],
         )

@@ -9,6 +9,9 @@ from .record import Rows
 
 ARRIVED, ENDED = Kind.ARRIVED, Kind.ENDED
 """Looked up once: they are compared for every event."""
+FEW = 1000
+"""So many events to come, and as many again as meant something when this was last looked at, may
+mean nothing any more."""
 
 
 class VirtualWorld(World):
@@ -18,6 +21,7 @@ class VirtualWorld(World):
         instance = self.instance
         self.unfinished = len(instance.jobs)
         self.rows = Rows(instance.cluster)
+        self._crowd = FEW
         self._followers: dict[str, list[JobState]] = {}
         for state in self._states.values():
             for before in state.job.after:
@@ -48,6 +52,14 @@ class VirtualWorld(World):
     def _expect_end(self, state: JobState) -> None:
         assert state.run is not None
         self._events.push(state.run.ends_s, ENDED, state.index, state.run_number)
+        if len(self._events) > self._crowd:
+            self._events.drop(self._is_over)
+            self._crowd = 2 * len(self._events) + FEW
+
+    def _is_over(self, event: Event) -> bool:
+        """Return whether an event was to end a stay that has ended otherwise."""
+        _, kind, _, index, run_number = event
+        return kind == ENDED and run_number != self._states[index].run_number
 
     def _expect_saved(self, state: JobState, time_s: float) -> None:
         self._events.push(time_s, Kind.SAVED, state.index, state.run_number)

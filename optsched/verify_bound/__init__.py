@@ -41,6 +41,11 @@ def recomputed(instance: Instance, certificate: Certificate) -> tuple[float | No
             f"it has prices of GPU types {_names(stated)}, the cluster has {_names(types)}"
         )
         return None, wrong
+    unlimited = {row.tenant for row in certificate.quotas} - limits(instance).keys()
+    if unlimited:
+        names = ", ".join("all together" if name is None else name for name in unlimited)
+        wrong.append(f"it has prices of quotas that the instance does not limit: {names}")
+        return None, wrong
     with np.errstate(all="ignore"):  # what is no number proves nothing
         try:
             value = _proved(instance, certificate) if instance.jobs else 0.0
@@ -59,13 +64,18 @@ def recomputed(instance: Instance, certificate: Certificate) -> tuple[float | No
 def _proved(instance: Instance, certificate: Certificate) -> float | None:
     """Return the value that the prices prove, which of a largest cost is the one stated or none."""
     site = Site(instance.cluster)
-    todo = tasks(instance, site)
+    todo = tasks(instance, site, certificate.replay)
     own = {row.gpu_type: row.per_gpu_s for row in certificate.prices}
     grid = np.array(certificate.grid_s, dtype=np.float64)
     prices = np.array([own[name] for name in site.types], dtype=np.float64).reshape(
         len(site.types), len(grid) - 1
     )
-    tariff = Tariff(np.array(site.gpus, dtype=np.float64), grid, prices)
+    most = limits(instance)
+    quotas = {
+        row.tenant: (most[row.tenant], np.array(row.per_gpu_s, dtype=np.float64))
+        for row in certificate.quotas
+    }
+    tariff = Tariff(np.array(site.gpus, dtype=np.float64), grid, prices, quotas)
     if certificate.objective == "wct":
         return bound(
             tariff, todo, sum(job.weight * (instance.now_s - job.submit_s) for job in instance.jobs)
@@ -76,6 +86,19 @@ def _proved(instance: Instance, certificate: Certificate) -> float | None:
     ):
         return value
     return None
+
+
+def limits(instance: Instance) -> dict[str | None, int]:
+    """Return the most GPUs that the jobs of each tenant may hold at once, and (None) those of all
+    tenants with a quota, where one may borrow."""
+    limited = [tenant for tenant in instance.tenants if tenant.gpu_quota is not None]
+    most: dict[str | None, int] = {
+        tenant.name: (tenant.gpu_quota or 0) + tenant.borrow_gpus for tenant in limited
+    }
+    if not any(tenant.borrow_gpus for tenant in limited):
+        return most
+    every = sum(tenant.gpu_quota or 0 for tenant in limited)
+    return {name: min(own, every) for name, own in most.items()} | {None: every}
 
 
 def _due_s(

@@ -3,18 +3,21 @@
 A job may be started in any size and with any cores per GPU that its files list, on GPUs of one type
 or, where it may mix them, of several; whatever the gang, while it works
 
-- its GPUs of type t are part of a gang that holds a GPU of that type, whose fastest one and whose
-  thriftiest one are the alternative of type t: it works no faster, and holds no fewer GPUs for a
-  second of work;
+- its GPUs of type t are part of a gang that holds a GPU of that type, which is one of the
+  alternatives of type t, or of a size between two of them: then it works, and holds, as a mix of
+  these does;
 - a gang on several types that is as fast as its slowest one does no more than that of the type
   among them whose GPUs are cheapest, for no less; one as fast as all its GPUs together does in a
   second what those of its types do in their shares of that second;
-- two jobs that share GPUs hold them once: each is charged half.
+- two jobs that share GPUs hold them once: each is charged half, and works no faster than beside the
+  best partner; quotas count them twice.
 
-What contention, preemptions, fetched models and failures cost comes on top and is left out.
+What contention, preemptions, fetched models and lost nodes cost comes on top and is left out; what
+failing attempts do in vain counts in schedules in which they fail.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
@@ -27,39 +30,43 @@ from ..model.profile import Locality, Profile
 from .site import Counts, Site
 
 NO_GPU = -1
-SAME = 1 + 1e-12
-"""Products of the same numbers in another order differ by less."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Alternative:
-    """One way to work: `gpus` of type `gpu_type` (by its position) are charged for each second, at
-    so many seconds of reference work a second."""
+    """One way to work: `gpus` of type `gpu_type` (by its position) are charged for each second, and
+    `held` of quotas, at so many seconds of reference work a second."""
 
     gpu_type: int
     gpus: float
     rate: float
+    held: float
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The rest of a job: `work` to do from `head_s` after now on, in its `alternatives`;
-    `alone_s` is the least time from its first second to its last."""
+    """The rest of a job: `work` to do from `head_s` after now on, in its `alternatives`; `alone_s`
+    is the least time from its first second to its last. What it holds counts in `quotas`."""
 
     weight: float
     head_s: float
     work: float
     alternatives: tuple[Alternative, ...]
     alone_s: float
+    quotas: tuple[str | None, ...] = ()
 
 
 class FitsNowhereError(ValueError):
     """A job has no way to run, so that there is no plan to bound."""
 
 
-def tasks(instance: Instance, site: Site) -> list[Task]:
-    """Return the tasks of all jobs, in order. Raises FitsNowhereError."""
-    alone = {job.id: _alone(instance, site, job) for job in instance.jobs}
+def tasks(instance: Instance, site: Site, replay: bool = False) -> list[Task]:
+    """Return the tasks of all jobs, in order; with `replay` the attempts of the instance fail.
+    Raises FitsNowhereError."""
+    in_vain_s: dict[str, float] = defaultdict(float)
+    for failure in instance.failures if replay else ():
+        in_vain_s[failure.job] += failure.work_s - failure.kept_s
+    alone = {job.id: _alone(instance, site, job, in_vain_s[job.id]) for job in instance.jobs}
     before = {job.id: job.after for job in instance.jobs}
     ready_s: dict[str, float] = {}
     for name in TopologicalSorter(before).static_order():
@@ -70,45 +77,69 @@ def tasks(instance: Instance, site: Site) -> list[Task]:
     return [replace(task, head_s=ready_s[name] + task.head_s) for name, task in alone.items()]
 
 
-def _alone(instance: Instance, site: Site, job: Job) -> Task:
+def _alone(instance: Instance, site: Site, job: Job, in_vain_s: float) -> Task:
     """Return the task of a job that is ready now. With one place and size alone the set-up is work
     like any other, as all its GPUs are held for it; else it only delays the first work, as nobody
     knows where it is paid."""
     entry, waits = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
     setup_s = job.profile.startup_s + (job.profile.restore_s if entry or waits else 0.0)
-    charged = 1.0 if job.profile.sharing is None else 0.5
     quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
     gangs = list(_gangs(site, job, quota)) if entry is None or _may_leave(job, entry) else []
-    starts = []
-    for gpu_type in {gang.gpu_type for gang in gangs}:
-        own = [gang for gang in gangs if gang.gpu_type == gpu_type]
-        rate, thriftiest = (
-            max(gang.rate for gang in own),
-            min(gang.gpus / gang.rate for gang in own),
-        )
-        starts.append(Alternative(gpu_type, charged * thriftiest * rate, rate))
-    stays = [
-        Alternative(own.gpu_type, charged * own.gpus, own.rate)
-        for own in (_stay(site, job, entry) if entry else ())
-    ]
-    if not starts and not stays:
+    stays = _stay(site, job, entry) if entry else []
+    if not gangs and not stays:
         raise FitsNowhereError(f"job {job.id} fits nowhere on the cluster")
-    delay_s = min(([setup_s] if starts else []) + ([entry.setup_s] if entry else []))
-    work, rest = instance.remaining_s(job), 0.0
-    fewest = min((gang.gpus for gang in gangs), default=0.0)
-    if not starts or (not stays and len(starts) == 1 and starts[0].gpus <= charged * fewest * SAME):
-        rest, delay_s = delay_s * (starts or stays)[0].rate, 0.0
-    fastest = max((gang.rate for gang in gangs), default=0.0)
+    work = instance.remaining_s(job) + in_vain_s
+    beside = _beside_best(job.profile)
+    faster = max(1.0, beside)
+    fastest = faster * max((gang.rate for gang in gangs), default=0.0)
     if entry is None:
         lengths_s = [setup_s + work / fastest]
     else:
-        here = stays[0].rate
+        here = faster * stays[0].rate
         lengths_s = [entry.setup_s + work / here]
         if fastest:  # it saves before it leaves
             saves_s = job.profile.checkpoint_s if job.profile.checkpoint_every_s is None else 0.0
             lengths_s.append(saves_s + setup_s + work / max(fastest, here))
-    alternatives = tuple(sorted({*starts, *stays}))
-    return Task(job.weight, delay_s, work + rest, alternatives, min(lengths_s))
+    delay_s, rest = min(([setup_s] if gangs else []) + ([entry.setup_s] if entry else [])), 0.0
+    starts = tuple(_useful(_shared(gangs, beside) if beside else gangs))
+    goes_on = tuple(_shared(stays, beside) if beside else stays)
+    alternatives = tuple(sorted({*starts, *goes_on}))
+    if len(alternatives) == 1 and not beside and len({gang.gpus for gang in (*gangs, *stays)}) == 1:
+        rest, delay_s = delay_s * alternatives[0].rate, 0.0
+    quotas = () if quota is None else (job.tenant, None)
+    return Task(job.weight, delay_s, work + rest, alternatives, min(lengths_s), quotas)
+
+
+def _shared(gangs: Iterable[Alternative], beside: float) -> Iterator[Alternative]:
+    """Yield each gang by itself, and beside another at the best rate that it could have there."""
+    for own in gangs:
+        yield own
+        yield Alternative(own.gpu_type, own.gpus / 2, own.rate * beside, own.gpus)
+
+
+def _useful(gangs: Iterable[Alternative]) -> Iterator[Alternative]:
+    """Yield the gangs of each type, and of each ratio of what quotas count, that no mix of others
+    and of doing nothing equals: those on the upper hull of rate over GPUs."""
+    alike: dict[tuple[int, bool], list[Alternative]] = defaultdict(list)
+    for own in gangs:
+        alike[own.gpu_type, own.held > own.gpus].append(own)
+    for group in alike.values():
+        hull: list[Alternative] = []
+        for own in sorted(group, key=lambda own: (own.gpus, own.rate)):
+            if hull and own.rate <= hull[-1].rate:
+                continue
+            while hull and _is_under(hull, own):
+                hull.pop()
+            hull.append(own)
+        yield from hull
+
+
+def _is_under(hull: list[Alternative], own: Alternative) -> bool:
+    """Return whether the last of a hull lies under the line from the one before it, or from
+    nothing, to another."""
+    gpus, rate = (hull[-2].gpus, hull[-2].rate) if len(hull) > 1 else (0.0, 0.0)
+    last = hull[-1]
+    return (last.rate - rate) * (own.gpus - gpus) <= (own.rate - rate) * (last.gpus - gpus)
 
 
 def _may_leave(job: Job, entry: Running) -> bool:
@@ -120,11 +151,10 @@ def _may_leave(job: Job, entry: Running) -> bool:
 def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Alternative]:
     """Yield every gang in which a job may be started, by each GPU type that it may hold a GPU of,
     with all its GPUs."""
-    beside = _beside_others(job.profile)
     for mode, paces, speed in _started(site, job):
         if mode.gpus == 0:
             if site.has(mode.resources) and site.has_host(mode.cpus, job.memory_gib):
-                yield Alternative(NO_GPU, 0.0, speed * beside)
+                yield Alternative(NO_GPU, 0.0, speed, 0.0)
             continue
         if quota is not None and mode.gpus > quota:
             continue
@@ -145,9 +175,9 @@ def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Alternative]:
                         default=0.0,
                     )
                     reached.append(pace * _spread(job.profile.locality, spread))
-            rate = speed * beside * max(reached)
+            rate = speed * max(reached)
             if rate > 0:
-                yield Alternative(t, float(mode.gpus), rate)
+                yield Alternative(t, float(mode.gpus), rate, float(mode.gpus))
 
 
 def _pace(profile: Profile, room: Counts, paces: dict[int, float], t: int, gpus: int) -> float:
@@ -270,10 +300,8 @@ def _stay(site: Site, job: Job, entry: Running) -> list[Alternative]:
         rate = (
             pace * _count_rate(job, mode.gpus) * cores * clock * _spread(profile.locality, spread)
         )
-    rate *= _beside_others(profile)
-    return [Alternative(t, float(mode.gpus), rate) for t in held] or [
-        Alternative(NO_GPU, 0.0, rate)
-    ]
+    gpus = float(mode.gpus)
+    return [Alternative(t, gpus, rate, gpus) for t in held] or [Alternative(NO_GPU, 0.0, rate, 0.0)]
 
 
 def isolated_s(instance: Instance, site: Site, job: Job) -> float:
@@ -331,9 +359,13 @@ def _type_pace(profile: Profile, gpu_type: str | None) -> float:
     return 1.0 if gpu_type is None or not profile.rate else profile.rate.get(gpu_type, 0.0)
 
 
-def _beside_others(profile: Profile) -> float:
-    """Return by how much a partner on its GPUs could speed a job up."""
-    return max(1.0, *profile.sharing.partners.values(), 1.0) if profile.sharing else 1.0
+def _beside_best(profile: Profile) -> float:
+    """Return the best rate, relative to that alone, beside a partner on the same GPUs; 0 where a
+    job never has one."""
+    if profile.sharing is None:
+        return 0.0
+    by_duty = 0.0 if profile.sharing.duty is None else 1.0
+    return max(by_duty, *profile.sharing.partners.values(), 0.0)
 
 
 def _spread(locality: Locality | None, spread: str) -> float:

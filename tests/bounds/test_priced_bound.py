@@ -3,6 +3,7 @@ hold."""
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -20,11 +21,11 @@ from optsched.cli import main
 from optsched.errors import InputError, OptschedError
 from optsched.files import dump_instance
 from optsched.files.certificate import dump_certificate, load_certificate
-from optsched.model.cluster import Cluster, Node
-from optsched.model.instance import Instance
+from optsched.model.cluster import Cluster, Node, Tenant
+from optsched.model.instance import Failure, Instance
 from optsched.model.job import Elastic, Job
-from optsched.model.plan import Plan
-from optsched.model.profile import Profile
+from optsched.model.plan import JobPlan, Plan
+from optsched.model.profile import Profile, Sharing
 from optsched.objectives import TERMS, parse, values
 from optsched.plugins import registry
 from optsched.simulate.run import simulate
@@ -54,37 +55,40 @@ def drawn_prices(made: Market, random: Random) -> tuple[list[float], list[list[f
     return grid, prices
 
 
-def check_plan(instance: Instance, plan: Plan, random: Random) -> None:
+def amounts_held(
+    instance: Instance, made: Market, entry: JobPlan
+) -> Iterator[tuple[float, float, int, float]]:
+    """From when to when, in seconds after now, a job holds how much of which row: half of the GPUs
+    that it shares, but all of them of quotas."""
+    types, tenant = instance.cluster.gpu_types, instance.job[entry.id].tenant
+    names = (tenant, None) if tenant is not None and tenant in made.tenants else ()
+    quotas = [k for k, name in enumerate(made.tenants) if name in names]
+    for segment in entry.segments:
+        start_s, end_s = segment.start_s - instance.now_s, segment.end_s - instance.now_s
+        paired = 0.5 if segment.mode.share_with is not None else 1.0
+        for slot in segment.placement:
+            if slot.gpus:
+                row = types.index(instance.cluster.node[slot.node].gpu_type)
+                yield start_s, end_s, row, paired * slot.gpus
+        for k in quotas:
+            yield start_s, end_s, made.types + k, segment.mode.gpus
+
+
+def check_plan(instance: Instance, plan: Plan, random: Random, replay: bool = False) -> None:
     """At any prices each job pays no more for its best purchases than for what it holds in the
     plan, and so no plan is below the bound, or in time where prices say that it cannot be."""
     if not instance.jobs:
         return
-    made = market(instance)
+    made = market(instance, replay)
     grid, prices = drawn_prices(made, random)
     priced = Prices(made, grid, prices)
     slack = 1e-4 * (1 + max(map(max, prices), default=0.0) * sum(made.capacity))
-    types = instance.cluster.gpu_types
     for buyer, entry in zip(made.buyers, plan.jobs, strict=True):
-        held = 0.0
-        for segment in entry.segments:
-            paired = 0.5 if segment.mode.share_with is not None else 1.0
-            for slot in segment.placement:
-                if not slot.gpus:
-                    continue
-                own = prices[types.index(instance.cluster.node[slot.node].gpu_type)]
-                held += (
-                    paired
-                    * slot.gpus
-                    * sum(
-                        price
-                        * max(
-                            0.0,
-                            min(segment.end_s - instance.now_s, grid[k + 1])
-                            - max(segment.start_s - instance.now_s, grid[k]),
-                        )
-                        for k, price in enumerate(own)
-                    )
-                )
+        held = sum(
+            amount * price * max(0.0, min(end_s, grid[k + 1]) - max(start_s, grid[k]))
+            for start_s, end_s, row, amount in amounts_held(instance, made, entry)
+            for k, price in enumerate(prices[row])
+        )
         done_s = entry.completion_s - instance.now_s
         assert priced.least(buyer) <= (buyer.weight * done_s + held) * (1 + 1e-9) + slack * (
             1 + buyer.weight
@@ -114,6 +118,25 @@ def test_any_prices_hold_for_policies(instance: Instance, seed: int, name: str) 
     except OptschedError:  # a policy may leave jobs waiting for ever, or not be installed
         return
     check_plan(instance, plan, Random(seed))
+
+
+@RANDOM
+@given(
+    instances(max_jobs=6),
+    st.integers(0, 10**6),
+    st.sampled_from(("fifo", "srsf", "optsched", "las")),
+)
+def test_what_fails_is_work_of_every_replay(instance: Instance, seed: int, name: str) -> None:
+    try:
+        plan = simulate(instance, registry.policy(name))
+    except OptschedError:
+        return
+    event("fails" if instance.failures else "does not fail")
+    check_plan(instance, plan, Random(seed), replay=True)
+    for goal in TERMS.keys() - {"carbon"}:
+        [bound] = lower_bounds(instance, parse(goal), replay=True)
+        [value] = values(parse(goal), instance, plan)
+        assert bound.value <= value + 1e-4 * len(plan.jobs) * (1 + abs(value)), goal
 
 
 @pytest.mark.slow
@@ -234,9 +257,7 @@ def cheapest_by_lp(
             seconds = [solver.NumVar(0.0, until_s - from_s, "") for _ in buyer.alternatives]
             solver.Add(sum(seconds) <= until_s - from_s)
             for x, way in zip(seconds, buyer.alternatives, strict=True):
-                price = (
-                    prices[way.gpu_type][k] * way.gpus if way.gpu_type >= 0 and k < last else 0.0
-                )
+                price = sum(prices[row][k] * held for row, held in way.uses) if k < last else 0.0
                 cost.append(x * (price + (buyer.weight if due_s is None and k == end else 0.0)))
                 done.append(x * way.speed)
         if not done:
@@ -259,8 +280,9 @@ def test_a_job_pays_what_linear_programs_say(data: st.DataObject) -> None:
     lengths = [data.draw(st.sampled_from((0.5, 1.0, 3.0))) for _ in range(count)]
     grid = [sum(lengths[:k]) for k in range(count + 1)]
     prices = [[data.draw(amounts) for _ in range(count)] for _ in range(2)]
+    held = st.dictionaries(st.integers(0, 1), st.sampled_from((1.0, 2.0)), max_size=2)
     ways = [
-        Alternative(data.draw(st.integers(-1, 1)), data.draw(st.sampled_from((1.0, 2.0))), speed)
+        Alternative(tuple(data.draw(held).items()), speed)
         for speed in (1.0, *data.draw(st.lists(st.sampled_from((0.25, 0.5, 0.8, 1.0)), max_size=3)))
     ]
     buyer = Buyer(
@@ -270,14 +292,15 @@ def test_a_job_pays_what_linear_programs_say(data: st.DataObject) -> None:
         tuple(sorted(set(ways))),
         0.0,
     )
-    priced = Prices(Market((buyer,), (1.0, 1.0), 0.0), grid, prices)
+    priced = Prices(Market((buyer,), (1.0, 1.0), 2, (), 0.0), grid, prices)
     bought = [[0.0] * count for _ in prices]
     least = priced.least(buyer, bought)
     assert least == pytest.approx(cheapest_by_lp(buyer, grid, prices, None), rel=1e-6, abs=1e-6)
     dearer = [[price + 0.01 for price in own] for own in prices]
     more = 0.01 * sum(map(sum, bought))  # what it buys is a supergradient of what it pays
     assert (
-        Prices(Market((buyer,), (1.0, 1.0), 0.0), grid, dearer).least(buyer) <= least + more + 1e-9
+        Prices(Market((buyer,), (1.0, 1.0), 2, (), 0.0), grid, dearer).least(buyer)
+        <= least + more + 1e-9
     )
     due_s = buyer.head_s + data.draw(st.sampled_from((0.3, 1.0, 2.5, 20.0)))
     by_due = cheapest_by_lp(buyer, grid, prices, due_s)
@@ -343,6 +366,56 @@ def test_an_elastic_job_may_start_small() -> None:
     job = Job(id="e", duration_s=8, gpus=Elastic(min=1, max=8), profile=Profile(startup_s=10))
     made = market(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=8),)), jobs=(job,)))
     assert Prices(made, [0.0, 100.0], [[1.0]]).by(made.buyers[0], 100.0) <= 74
+
+
+def test_a_crowd_of_elastic_jobs_is_thrifty_and_slow() -> None:
+    """Each works at 1 on one GPU, at 1.5 on both. Two of 30 s on two GPUs end at 30 s, or, one
+    after the other on both, at 20 and 40 s, whatever each could do by itself."""
+    profile = Profile(gpus={1: 1.0, 2: 1.5})
+    jobs = tuple(
+        Job(id=f"j{k}", duration_s=30, gpus=Elastic(min=1, max=2), profile=profile) for k in (1, 2)
+    )
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=2),)), jobs=jobs)
+    assert lower_bounds(instance, WCT)[0].value < 50
+    assert 57 < priced_bound(instance, WCT, 40)[1].value <= 60
+
+
+def test_sharing_costs_what_the_best_partner_costs() -> None:
+    """Four jobs of 10 s that run at 0.6 beside another: alone one after the other they end at 10,
+    20, 30 and 40 s, in pairs two each at 10 / 0.6 and 20 / 0.6 s."""
+    profile = Profile(name="p", sharing=Sharing(partners={"p": 0.6}))
+    jobs = tuple(Job(id=f"j{k}", duration_s=10, profile=profile) for k in range(4))
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    assert lower_bounds(instance, MAKESPAN)[0].value == pytest.approx(4 * 10 / 0.6 / 2)
+    best = min(10 + 20 + 30 + 40, 2 * 10 / 0.6 + 2 * 20 / 0.6)
+    assert 0.85 * best < priced_bound(instance, WCT, 40)[1].value <= best
+
+
+def limited(count: int = 12) -> Instance:
+    """The jobs of a crowd, all of one tenant that may hold one GPU and borrow one of another's;
+    half of them fail once."""
+    jobs = tuple(replace(job, gpus=1, tenant="t") for job in crowded(count, 5.0).jobs)
+    failures = tuple(Failure(job=job.id, work_s=50.0, kept_s=5.0) for job in jobs[::2])
+    tenants = (Tenant(name="t", gpu_quota=1, borrow_gpus=1), Tenant(name="u", gpu_quota=1))
+    return replace(crowded(count, 5.0), jobs=jobs, tenants=tenants, failures=failures)
+
+
+@pytest.mark.parametrize("name", ["wct", "makespan", "ftf"])
+def test_quotas_and_failures_count(name: str) -> None:
+    instance, goal = limited(), parse(name)
+    free = replace(instance, tenants=(), jobs=tuple(replace(j, tenant=None) for j in instance.jobs))
+    for replay in (False, True):
+        own, other = (priced_bound(i, goal, 20, replay)[1] for i in (instance, free))
+        assert own.value > 1.1 * other.value and own.quotas and own.replay == replay
+        assert recomputed(instance, load_certificate(dump_certificate(own)))[1] == []
+        without = replace(own, quotas=())
+        assert recomputed(instance, without)[1]
+        twice = replace(own.quotas[0], tenant="u" if own.quotas[0].tenant == "t" else "t")
+        assert recomputed(instance, replace(own, quotas=(twice,)))[1]
+        assert recomputed(instance, replace(own, quotas=(replace(twice, tenant="x"),)))[1]
+    knowing = priced_bound(instance, goal, 20, True)[1]
+    assert knowing.value > 1.05 * priced_bound(instance, goal, 20)[1].value
+    assert recomputed(instance, replace(knowing, replay=False))[1]
 
 
 def test_precedence_delays_who_waits() -> None:

@@ -15,6 +15,7 @@ from optsched.model.job import Elastic
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.traces.readers import pollux
+from optsched_solvers.policies.parts.gpu_pool import Quota
 from optsched_solvers.policies.pollux.exact import best
 from optsched_solvers.policies.pollux.state import Candidate, Free, Parts, State
 from tests.data import DATA, needs_data
@@ -68,43 +69,67 @@ def test_two_spread_gangs_are_not_on_one_node() -> None:
     assert best(state).given in ((((0, 2),), ((1, 2),)), (((1, 2),), ((0, 2),)))
 
 
+FAST = (1.0, 0.3)
+"""Speed of each GPU type."""
+
+
 @st.composite
-def states(draw: st.DrawFn) -> State:
-    """Two or three nodes and up to three jobs, some of which hold something."""
-    free = draw(st.lists(st.integers(1, 3), min_size=2, max_size=3))
-    left = list(free)
+def states(draw: st.DrawFn) -> tuple[State, tuple[Quota, ...]]:
+    """Two or three nodes of one or two GPU types and up to three jobs, some of which hold
+    something or have a quota."""
+    types = st.integers(0, draw(st.integers(0, 1)))
+    free = [Free(draw(types), draw(st.integers(1, 3))) for _ in range(draw(st.integers(2, 3)))]
+    left = [node.gpus for node in free]
     jobs = []
     for _ in range(draw(st.integers(1, 3))):
         most = draw(st.integers(1, 5))
         steps = draw(st.lists(st.sampled_from([0.05, 0.2, 0.4, 0.7]), min_size=most, max_size=most))
-        speed = {k + 1: round(sum(steps[: k + 1]), 3) for k in range(most)}
-        spread = draw(st.sampled_from([1.0, 0.7]))
+        speed = {
+            (gpu_type, k + 1): round(sum(steps[: k + 1]) * fast, 3)
+            for gpu_type, fast in enumerate(FAST)
+            for k in range(most)
+        }
+        rate = draw(st.sampled_from([1.0, 0.7]))
+        spread = {size: value * rate for size, value in speed.items() if size[1] > 1}
         now: Parts = ()
+        value = 0.0
         if draw(st.booleans()) and any(left):
             node = next(i for i, count in enumerate(left) if count)
             gpus = min(left[node], most)
-            now = ((node, gpus),)
+            now, value = ((node, gpus),), speed[free[node].gpu_type, gpus]
             left[node] -= gpus
-        value = speed[now[0][1]] if now else 0.0
-        jobs.append(job(speed, now, value, draw(st.sampled_from([0.0, 0.3, 0.9])) or 0.001, spread))
-    return State(nodes(*free), tuple(jobs))
+        factor = draw(st.sampled_from([0.0, 0.3, 0.9])) or 0.001
+        jobs.append(Candidate(speed, spread, now, value, factor))
+    quotas: tuple[Quota, ...] = ()
+    if draw(st.booleans()):
+        members = tuple(range(draw(st.integers(1, len(jobs)))))
+        quotas = ((members, draw(st.integers(0, 4))),)
+    return State(tuple(free), tuple(jobs)), quotas
 
 
-@given(state=states())
-@settings(deadline=None, max_examples=40)
-def test_it_is_the_best_of_all_allocations(state: State) -> None:
+def within(given: tuple[Parts, ...], quotas: tuple[Quota, ...]) -> bool:
+    return all(
+        sum(gpus for j in members for _, gpus in given[j]) <= most for members, most in quotas
+    )
+
+
+@given(drawn=states())
+@settings(deadline=None, max_examples=60)
+def test_it_is_the_best_of_all_allocations(drawn: tuple[State, tuple[Quota, ...]]) -> None:
+    state, quotas = drawn
     ways: list[Parts] = [
         tuple((node, gpus) for node, gpus in enumerate(counts) if gpus)
         for counts in itertools.product(*(range(node.gpus + 1) for node in state.nodes))
     ]
+    ways = [parts for parts in ways if len({state.nodes[node].gpu_type for node, _ in parts}) < 2]
     least = min(
         state.total(given)
         for given in itertools.product(ways, repeat=len(state.jobs))
-        if state.is_sound(given)
+        if within(given, quotas) and state.is_sound(given)
     )
-    found = best(state)
+    found = best(state, quotas)
     assert found.proven
-    assert state.is_sound(found.given)
+    assert state.is_sound(found.given) and within(found.given, quotas)
     assert state.total(found.given) == pytest.approx(least, abs=1e-5)
 
 

@@ -23,7 +23,13 @@ from optsched.bounds.market import Buyer
 from optsched.cli import main
 from optsched.errors import InputError, OptschedError
 from optsched.files import InstanceRef, dump_instance, instance_hash, load_instance
-from optsched.files.certificate import Certificate, TypePrices, dump_certificate, load_certificate
+from optsched.files.certificate import (
+    Certificate,
+    QuotaPrices,
+    TypePrices,
+    dump_certificate,
+    load_certificate,
+)
 from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.model.job import Job
@@ -33,7 +39,7 @@ from optsched.objectives import parse, values
 from optsched.plugins import registry
 from optsched.simulate.run import simulate
 from optsched.verify import verify
-from optsched.verify_bound import recomputed
+from optsched.verify_bound import limits, recomputed
 from optsched.verify_bound.jobs import Alternative, Task, isolated_s, tasks
 from optsched.verify_bound.prices import Tariff, bound, refutes
 from optsched.verify_bound.site import Site
@@ -127,10 +133,18 @@ def drawn_tariff(instance: Instance, todo: list[Task], random: Random) -> Tariff
         [random.choice((0.0, 1.0)) * random.uniform(0, 3) * random.choice(earned) for _ in grid[1:]]
         for _ in site.gpus
     ]
+    quotas = {
+        name: (
+            limit,
+            np.array([random.choice((0.0, 1.0)) * random.choice(earned) for _ in grid[1:]]),
+        )
+        for name, limit in limits(instance).items()
+    }
     return Tariff(
         np.array(site.gpus, float),
         np.array(grid),
         np.array(prices).reshape(len(site.gpus), len(grid) - 1),
+        quotas,
     )
 
 
@@ -140,11 +154,10 @@ def check_plan(instance: Instance, plan: Plan, random: Random) -> None:
         return
     todo = tasks(instance, Site(instance.cluster))
     tariff = drawn_tariff(instance, todo, random)
-    slack = (
-        1e-4
-        * (1 + float(tariff.prices.max(initial=0.0)) * float(tariff.gpus.sum()))
-        * len(plan.jobs)
+    dearest = max(
+        [tariff.prices.max(initial=0.0), *(own.max() for _, own in tariff.quotas.values())]
     )
+    slack = 1e-4 * (1 + float(dearest) * float(tariff.gpus.sum())) * len(plan.jobs)
     for name in NAMES:
         [value] = values(parse(name), instance, plan)
         claim = value + 4 * slack if name == "wct" else value * (1 + 1e-6) + 2e-3
@@ -161,6 +174,10 @@ def check_plan(instance: Instance, plan: Plan, random: Random) -> None:
                 for gpu_type, own in zip(
                     instance.cluster.gpu_types, tariff.prices.tolist(), strict=True
                 )
+            ),
+            quotas=tuple(
+                QuotaPrices(tenant=name, per_gpu_s=tuple(own.tolist()))
+                for name, (_, own) in tariff.quotas.items()
             ),
         )
         proved, wrong = recomputed(instance, stated)
@@ -258,8 +275,9 @@ def test_a_job_pays_what_linear_programs_say(data: st.DataObject) -> None:
         data.draw(st.sampled_from(of))
         for of in ((0.5, 1.0, 3.0), (0.0, 0.7, 2.0, 9.0), (0.4, 1.0, 2.0, 6.0))
     )
-    buyer = Buyer(weight, head_s, work, tuple(MarketAlternative(*way) for way in ways), 0.0)
-    task = Task(weight, head_s, work, tuple(Alternative(*way) for way in ways), 0.0)
+    uses = [(((t, gpus),) if t >= 0 else (), rate) for t, gpus, rate in ways]
+    buyer = Buyer(weight, head_s, work, tuple(MarketAlternative(*way) for way in uses), 0.0)
+    task = Task(weight, head_s, work, tuple(Alternative(*way, way[1]) for way in ways), 0.0)
     tariff = Tariff(
         np.zeros(2), np.array(grid), np.array(prices)
     )  # no GPUs, so that GPU time is worth nothing

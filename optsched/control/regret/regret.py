@@ -185,7 +185,7 @@ def _kept_s(journal: Journal) -> float | None:
 
 
 def _bound(instance: Instance, reached: float, steps: int | None) -> tuple[float, str]:
-    bound, _ = priced_bound(instance, parse(WCT), steps, target=reached)
+    bound, _ = priced_bound(instance, parse(WCT), steps)
     return bound.value, bound.source
 
 

@@ -301,18 +301,15 @@ def _simulated(
     policy = registry.policy(named.name, parse(objective), named.options)
     simulation = Simulation(able, policy)
     world = simulation.world
-    rows, place = world.rows, {job.id: i for i, job in enumerate(able.jobs)}.get(stop_at or "")
+    rows, place = world.rows, {job.id: i for i, job in enumerate(able.jobs)}.get(stop_at or "", -1)
     read, late = 0, False
 
     def enough() -> bool:
         nonlocal read, late
         late = time.monotonic() > until_s
-        ended = any(
-            rows.job[row] == place and rows.ending[row] == Ending.COMPLETED
-            for row in range(read, len(rows.job))
-        )
-        read = len(rows.job)
-        return late or ended
+        new = rows.since(read)
+        read += len(new)
+        return late or bool(((new["job"] == place) & (new["ending"] == Ending.COMPLETED)).any())
 
     complete = simulation.run(until=enough)
     record, now_s = simulation.record(), able.now_s

@@ -193,7 +193,8 @@ def gpu_hours(total: dict[str, Any]) -> Any:
 
 
 def _panel(x: Axis, y: Axis, marks: Sequence[Mark], panel_in: float) -> Any:
-    return figure(Chart("", "", "", (Panel("", x, y, tuple(marks)),), panel_in))
+    panel = Panel("", x, y, tuple(marks))
+    return figure(Chart("", "", "", (panel,), panel_in, above=True))
 
 
 def nodes_over_time(metrics: Metrics) -> Any:

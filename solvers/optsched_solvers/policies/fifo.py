@@ -1,5 +1,6 @@
 """First in, first out."""
 
+from collections import deque
 from heapq import heappop, heappush
 
 from optsched.driver.world import World
@@ -16,11 +17,29 @@ class Fifo:
     title = "first in, first out; the head of the queue blocks it"
 
     def __init__(self) -> None:
-        self._queue: list[Entry] = []
+        self._line: deque[Entry] = deque()
+        self._others: list[Entry] = []
+        """Those that came after one that they precede, in a heap; the line is in order itself."""
+        self._blocked: str | None = None
 
     def decide(self, world: World) -> None:
         """Start from the head of the queue as long as it fits."""
+        line, others = self._line, self._others
         for job_id in world.take_arrived():
-            heappush(self._queue, (arrival_key(world, job_id), job_id))
-        while self._queue and start_fitting(world, self._queue[0][1]):
-            heappop(self._queue)
+            entry = arrival_key(world, job_id), job_id
+            if line and entry < line[-1]:
+                heappush(others, entry)
+            else:
+                line.append(entry)
+        if world.take_released():
+            self._blocked = None
+        while line or others:
+            in_line = not others or (bool(line) and line[0] < others[0])
+            job_id = (line if in_line else others)[0][1]
+            if job_id == self._blocked or not start_fitting(world, job_id):
+                self._blocked = job_id
+                return
+            if in_line:
+                line.popleft()
+            else:
+                heappop(others)

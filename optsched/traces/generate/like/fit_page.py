@@ -9,9 +9,11 @@ from ....errors import InputError
 from ....files import write_text
 from ....model.instance import Instance
 from ....picture.html import div, document, folding, table, tiles
+from ....picture.interactive import figure
+from ....picture.panels import Chart
 from . import MODELS, offered_load
 from .columns import Columns, of_instance, of_trace
-from .figures import HEIGHT_PX, MADE, PUBLISHED, REAL, Figure, figures
+from .figures import MADE, PANEL_IN, PUBLISHED, REAL, figures
 from .fit import Distance, distances, totals
 from .model import Model
 
@@ -44,9 +46,9 @@ def data_folder() -> Path | None:
 def _page(instance: Instance, model: Model, made: Columns, real: Columns | None) -> str:
     measured = distances(model, made, real)
     drawn = figures(model, made, real)
-    small = [i for i, (_, _, figure) in enumerate(drawn) if figure.layout.height == HEIGHT_PX]
+    small = [i for i, chart in enumerate(drawn) if chart.panel_in == PANEL_IN]
     wide = small[-1] if len(small) % 2 else None
-    parts = [_div(number, figure, number == wide) for number, figure in enumerate(drawn)]
+    parts = [_div(number, chart, number == wide) for number, chart in enumerate(drawn)]
     header = (
         f"<h1>{escape(instance.name)}</h1>"
         f"<p>generated like {escape(model.title)} &middot; {_against(model, real)}</p>"
@@ -98,10 +100,10 @@ def _key(real: Columns | None) -> str:
     return "".join(parts) + "<span>drag to zoom, double-click to return</span>"
 
 
-def _div(number: int, figure: Figure, wide: bool) -> str:
-    name, title, drawn = figure
-    html = div(drawn, name, number == 0, tools=False)
-    return f'<div class="figure{" wide" if wide else ""}"><h2>{escape(title)}</h2>{html}</div>'
+def _div(number: int, chart: Chart, wide: bool) -> str:
+    html = div(figure(chart), chart.key, number == 0, tools=False)
+    head = f"<h2>{escape(chart.title)}</h2>"
+    return f'<div class="figure{" wide" if wide else ""}">{head}{html}</div>'
 
 
 def _distances(measured: list[Distance]) -> str:

@@ -25,10 +25,13 @@ LEAST_WEIGHT = 1e-3
 def grouped(*keys: Floats | Ints) -> tuple[Ints, Ints, Floats]:
     """Return of rows that are equal in all `keys` the first, the group of each row, and how many
     rows each group has."""
-    _, first, group, count = np.unique(
-        np.column_stack(keys), axis=0, return_index=True, return_inverse=True, return_counts=True
-    )
-    return first, group.reshape(-1), count.astype(np.float64)
+    rows = np.column_stack(keys)
+    order = np.lexsort(rows.T[::-1])
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+    group = np.empty(len(rows), dtype=np.int64)
+    group[order] = new.cumsum() - 1
+    return order[new], group, np.bincount(group).astype(np.float64)
 
 
 def weight_of(job: Job) -> float:

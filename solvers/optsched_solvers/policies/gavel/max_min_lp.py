@@ -76,7 +76,6 @@ class _Search:
         self.r, self.g, self.count, self.workers = rate, gpus, count, workers
         self.load = gpus * count
         self.columns, kinds = rate.shape
-        self.diagonal = np.arange(self.columns)
         self.weight = np.concatenate([np.tile(count, self.columns + 2), np.ones(self.columns)])
         self.pairs = float(self.weight.sum())
         most = np.minimum(
@@ -136,15 +135,16 @@ class _Search:
         self.ratio = _Point(self.dual.all / self.primal.all, size)
         slope = self.ratio.u
         own = (slope * self.r) * self.r[:, None] + self.ratio.s
-        own[self.diagonal, self.diagonal] += self.ratio.x
-        self.inverse = np.zeros_like(own)
-        self.inverse[self.diagonal, self.diagonal] = 1.0
+        diagonal = _diagonal(own)
+        diagonal += self.ratio.x
+        self.inverse = np.zeros(own.shape)
+        _diagonal(self.inverse)[:] = 1.0
         for i in range(size):
             for j in range(i + 1, size):
                 factor = own[j, i] / own[i, i]
                 own[j, i + 1 :] -= factor * own[i, i + 1 :]
                 self.inverse[j, : i + 1] -= factor * self.inverse[i, : i + 1]
-        self.pivot = own[self.diagonal, self.diagonal]
+        self.pivot = diagonal
         self.towards = self._solve(self.r) * slope
         self.lean = self.count * slope
         cross = (self.load * self.towards).sum(axis=1)
@@ -152,7 +152,7 @@ class _Search:
         loaded = self.inverse * (self.g * np.sqrt(self.count / self.pivot)[:, None])
         flat = loaded.transpose(1, 0, 2).reshape(size, -1)
         system[:size, :size] = flat @ flat.T
-        system[self.diagonal, self.diagonal] += 1.0 / self.ratio.v
+        system.reshape(-1)[: size * (size + 1) : size + 2] += 1.0 / self.ratio.v
         system[:size, size], system[size, :size] = -cross, cross
         system[size, size] = self.lean @ (1.0 - plus(self.r * self.towards))
         self.system = np.linalg.inv(system)
@@ -181,6 +181,11 @@ class _Search:
         move.u[:] = plus(self.r * x) - rise
         move.v[:] = -plus(self.load * x, axis=1)
         return move.all, pull.all - self.ratio.all * move.all, rise
+
+
+def _diagonal(blocks: Floats) -> Floats:
+    """Return the diagonal of a [column, column, kind] array, as a view."""
+    return blocks.reshape(-1, blocks.shape[-1])[:: len(blocks) + 1]
 
 
 def _room(point: Floats, move: Floats) -> float:

@@ -230,7 +230,9 @@ class Rounds:
         started."""
         active, ids = self._active, self._active.ids
         lines = self._lines = self._lines or self._line_up(kinds)
-        time_s = np.hstack([active.ledger.time_s[:, : self._lined], self._together.time_s])
+        time_s = active.ledger.time_s
+        if self._pairs:
+            time_s = np.hstack([time_s[:, : self._lined], self._together.time_s])
         orders = [
             line.items[(line.less_share / time_s[k, line.items]).argsort(kind="stable")].tolist()
             for k, line in enumerate(lines)
@@ -306,9 +308,16 @@ class Rounds:
             free, need = left[k], lines[k].gpus
             limited = k < len(orders) - 1 and not pairs
             for item in order:
-                if item < jobs and (chosen[item] != IDLE or need[item] > free):
+                if item < jobs:
+                    if chosen[item] != IDLE or need[item] > free:
+                        continue
+                    free -= need[item]
+                    chosen[item] = k
+                    picked.append(item)
+                    if limited and free < 1:
+                        break
                     continue
-                rows = pairs[item - jobs] if item >= jobs else (item,)
+                rows = pairs[item - jobs]
                 waiting = [i for i in rows if chosen[i] == IDLE]
                 taken = [i for i in rows if chosen[i] != IDLE]
                 alone = {i for i in pinned.intersection(taken) if chosen[i] == k and mate[i] < 0}
@@ -319,10 +328,7 @@ class Rounds:
                 for i in waiting:
                     chosen[i] = k
                 picked += waiting
-                if item >= jobs:
-                    mate[rows[0]], mate[rows[-1]] = rows[-1], rows[0]
-                if limited and free < 1:
-                    break
+                mate[rows[0]], mate[rows[-1]] = rows[-1], rows[0]
         self._mate = {active.ids[i]: active.ids[j] for i, j in enumerate(mate) if j != IDLE}
         return chosen, picked
 
@@ -369,10 +375,10 @@ class Rounds:
         mate = self._mate.get(job_id)
         if mate is not None and mate in world.running and active.column[active.row[mate]] == column:
             return self._join(world, i, column, mate)
-        for way, need in active.kinds[i].ways[column]:
-            placement = world.free.place(need)
-            if placement is not None:
-                world.start(job_id, world.options(job_id)[way], placement)
+        for way, _ in active.kinds[i].ways[column]:
+            fit = world.fit_option(job_id, way)
+            if fit is not None:
+                world.start(job_id, *fit)
                 active.column[i] = column
                 return True
         return False

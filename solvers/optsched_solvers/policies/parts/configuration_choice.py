@@ -15,7 +15,7 @@ EFFORT = 0.5
 """Deterministic time (of CP-SAT, about seconds) after which the best choice found so far is
 taken."""
 DIGITS = 1e7
-"""What the largest cost is scaled to."""
+"""What the largest cost is scaled to, unless it is to be more."""
 ROUNDING = 1e-9
 STEPS = 160
 PATIENCE = 4
@@ -53,14 +53,16 @@ class Choice(NamedTuple):
     proven: bool
 
 
-def choose(jobs: Sequence[Sequence[Configuration]], room: Sequence[int]) -> Choice:
+def choose(
+    jobs: Sequence[Sequence[Configuration]], room: Sequence[int], digits: float = DIGITS
+) -> Choice:
     """Return the cheapest choice within the room of each row. Every job needs a configuration that
     takes nothing.
 
     Where all jobs can have their cheapest one they get it; a single row is solved by dynamic
     programming. With several rows prices on them (Lagrangian multipliers) bound the cost, and rule
-    out what no better choice than the best one found has; CP-SAT chooses among the rest, with costs
-    of seven digits.
+    out what no better choice than the best one found has; CP-SAT chooses among the rest, with the
+    costs rounded to whole parts of the largest, of which it has `digits`.
     """
     wanted = tuple(min(range(len(ways)), key=lambda i: ways[i].cost) for ways in jobs)
     used = [0] * len(room)
@@ -72,7 +74,7 @@ def choose(jobs: Sequence[Sequence[Configuration]], room: Sequence[int]) -> Choi
     if len(room) == 1 and room[0] <= LARGEST_COURSE:
         return Choice(by_course(jobs, room[0]), True)
     core = Core(jobs, room)
-    return core.chosen() if core.is_closed else _by_model(core, jobs, room)
+    return core.chosen() if core.is_closed else _by_model(core, jobs, room, digits)
 
 
 def by_course(
@@ -192,11 +194,13 @@ class Core:
         return Choice(tuple((self.best - self.first).tolist()), proven)
 
 
-def _by_model(core: Core, jobs: Sequence[Sequence[Configuration]], room: Sequence[int]) -> Choice:
+def _by_model(
+    core: Core, jobs: Sequence[Sequence[Configuration]], room: Sequence[int], digits: float
+) -> Choice:
     from ortools.sat.python import cp_model
 
     model: Any = cp_model.CpModel()
-    scale = DIGITS / max(1e-12, float(np.abs(core.cost).max()))
+    scale = digits / max(1e-12, float(np.abs(core.cost).max()))
     rows: list[list[tuple[int, Any]]] = [[] for _ in room]
     picks: list[dict[int, Any]] = []
     cost = []
