@@ -12,11 +12,8 @@ from dataclasses import replace
 from .direct import Progress
 from .lists import Decoder, List, by_type, list_of
 
-TEMPERATURE = 5e-4
+TEMPERATURE = 2e-4
 """First temperature, relative to what can be changed of the value."""
-HOPELESS = 2.5e-3
-"""So far above the value in hand, relative to what can be changed of it, a list is given up half
-decoded."""
 
 
 class ListSearch:
@@ -28,20 +25,16 @@ class ListSearch:
         self.list = start or list_of(self.problem, progress.schedule)
         self.rng = random.Random(self.budget.seed + 1)
         self.value = math.inf
-        self.certain = progress.evaluator.yardsticks[0].certain
-        self.decoder = Decoder(self.problem, progress.evaluator, self.budget)
+        self.decoder = Decoder(self.problem, self.budget)
         self._decode_and_keep(self.list, 0.0)
 
     def run(self, until: float) -> None:
         """Search until `until` of the budget is left."""
         begun = self.budget.fraction_left()
+        certain = self.progress.evaluator.yardsticks[0].certain
         while (left := self.budget.fraction_left()) > until:
             cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
-            self._step(TEMPERATURE * cool * self._open())
-
-    def _open(self) -> float:
-        """Return what of the value in hand plans can change."""
-        return max(0.0, self.value - self.certain)
+            self._step(max(0.0, self.value - certain) * TEMPERATURE * cool)
 
     def _step(self, temperature: float) -> None:
         if self.problem.changes_s and self.rng.random() < 0.5:
@@ -57,7 +50,7 @@ class ListSearch:
         self._decode_and_keep(neighbour, temperature)
 
     def _decode_and_keep(self, candidate: List, temperature: float) -> None:
-        decoded = self.decoder.decode(candidate, self.value + HOPELESS * self._open())
+        decoded = self.decoder.decode(candidate)
         if decoded is None:
             return
         values = self.progress.evaluator.values(decoded.schedule)

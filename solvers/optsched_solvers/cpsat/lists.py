@@ -1,16 +1,25 @@
 """Schedules in the code of local search: priority lists, decoded by serial schedule generation."""
 
+import math
+
 from optsched.frozen import record
 
-from ..scheduling.evaluate import Evaluator
 from ..scheduling.problem import Activity, Choice, Problem, Schedule
-from ..scheduling.schedule_generation import Partial, generate, preempted_in, starts_that_matter
+from ..scheduling.schedule_generation import (
+    Partial,
+    generate,
+    preempted_in,
+    serial_order,
+    starts_that_matter,
+)
 from .clock import Budget
 
 WORK_PER_JOB = 1e-5
 """Work of decoding one job, in CP-SAT's unit of work."""
 STOPS = 16
-"""So often a schedule in the making is remembered, and given up if it is too bad."""
+"""Schedules in the making that are remembered of each list."""
+JOBS_PER_STOP = 0.015
+"""Work of remembering one, for each job of the problem, relative to that of decoding it."""
 
 Ways = dict[int, tuple[int, ...]]
 """The alternatives that some jobs are kept to."""
@@ -57,7 +66,7 @@ def list_of(problem: Problem, schedule: Schedule) -> List:
 @record
 class Decoded:
     """A list with its schedule: `stops` are schedules in the making, each with the number of jobs
-    of `order` that it has taken."""
+    of `order` that it has placed."""
 
     code: List
     order: list[int]
@@ -65,14 +74,12 @@ class Decoded:
     schedule: Schedule
 
     def agrees_until(self, code: List, order: list[int]) -> int:
-        """Return how many of the first jobs of another list are decoded as in this one."""
-        if code.preempted != self.code.preempted:
-            return 0
+        """Return how many of the first jobs are placed alike in another list that preempts the same
+        jobs."""
         own = self.code
         for k, (i, j) in enumerate(zip(self.order, order, strict=True)):
-            if i != j or (
-                own.ways.get(j) != code.ways.get(j) or own.waits.get(j) != code.waits.get(j)
-            ):
+            alike = own.ways.get(j) == code.ways.get(j) and own.waits.get(j) == code.waits.get(j)
+            if i != j or not alike:
                 return k
         return len(order)
 
@@ -80,50 +87,36 @@ class Decoded:
 class Decoder:
     """Decodes lists that differ little from one that is kept, from where they differ."""
 
-    def __init__(self, problem: Problem, evaluator: Evaluator, budget: Budget) -> None:
-        self._problem, self._evaluator, self._budget = problem, evaluator, budget
-        self._has_precedence = any(activity.before for activity in problem.activities)
+    def __init__(self, problem: Problem, budget: Budget) -> None:
+        self._problem, self._budget = problem, budget
+        self._every = max(1, math.ceil(len(problem.activities) / STOPS))
         self.kept: Decoded | None = None
 
-    def decode(self, code: List, limit: float) -> Decoded | None:
-        """Return a list with its schedule; None if there is none, or if its jobs so far together
-        with the others as in the list kept cost more than `limit`."""
-        if self._has_precedence:
-            self._budget.spend(WORK_PER_JOB * len(code.priority))
-            schedule = code.schedule(self._problem)
-            return None if schedule is None else Decoded(code, [], [], schedule)
-        order = sorted(range(len(code.priority)), key=code.priority.__getitem__)
-        agrees = 0 if self.kept is None else self.kept.agrees_until(code, order)
-        stops = [] if self.kept is None else [s for s in self.kept.stops if s[0] <= agrees]
-        if agrees == 0 or not stops:
-            stops = [(0, Partial(self._problem, code.preempted))]
+    def decode(self, code: List) -> Decoded | None:
+        """Return a list with its schedule; None if it has none."""
+        self._count_stop()
+        stops, order = self._shared_with_kept(code)
         first, partial = stops[-1][0], stops[-1][1].copy()
-        every = max(1, len(order) // STOPS)
         for k in range(first, len(order)):
-            if k % every == 0 and k > first:
-                if self._costs(partial) > limit:
-                    self._budget.spend(WORK_PER_JOB * (k - first))
-                    return None
+            if k % self._every == 0 and k > first:
+                self._count_stop()
                 stops.append((k, partial.copy()))
-            if not self._place(partial, code, order[k]):
+            self._budget.spend(WORK_PER_JOB)
+            j = order[k]
+            if not partial.place_first(j, code.ways.get(j), None, code.waits.get(j, 0)):
                 return None
-        self._budget.spend(WORK_PER_JOB * (len(order) - first))
         schedule = partial.schedule()
         return None if schedule is None else Decoded(code, order, stops, schedule)
 
-    def _place(self, partial: Partial, code: List, j: int) -> bool:
-        activity = self._problem.activities[j]
-        if j in partial.found:
-            return True
-        ways = code.ways.get(j, range(len(activity.alternatives)))
-        choice = partial.first_to_complete(activity, ways, None, code.waits.get(j, 0))
-        if choice is not None:
-            partial.place(activity, choice)
-        return choice is not None
+    def _shared_with_kept(self, code: List) -> tuple[list[tuple[int, Partial]], list[int]]:
+        """Return the stops of the list kept that a list passes too, and its order."""
+        kept = self.kept
+        if kept is None or kept.code.preempted != code.preempted:
+            start = Partial(self._problem, code.preempted)
+            return [(0, start)], serial_order(self._problem, code.priority, start.found)
+        order = serial_order(self._problem, code.priority, kept.stops[0][1].found)
+        agrees = kept.agrees_until(code, order)
+        return [stop for stop in kept.stops if stop[0] <= agrees], order
 
-    def _costs(self, partial: Partial) -> float:
-        """Return the value with the jobs that are not placed yet as in the list kept."""
-        if self.kept is None:
-            return 0.0
-        choices = [partial.found.get(j, choice) for j, choice in enumerate(self.kept.schedule)]
-        return self._evaluator.values(choices)[0]
+    def _count_stop(self) -> None:
+        self._budget.spend(WORK_PER_JOB * JOBS_PER_STOP * len(self._problem.activities))

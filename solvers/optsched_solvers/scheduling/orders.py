@@ -13,9 +13,9 @@ is least here is a bound on every schedule.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice, product
 
-from optsched.frozen import record
 from optsched.objectives import SumOfJobs
 
 from .problem import Activity, Alternative, Choice, Problem, Schedule, Split
@@ -32,7 +32,7 @@ Held = tuple[tuple[int, Needs], ...]
 """Until when something is held, and how much of which rows; by end."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Way:
     """One alternative of a job on given nodes, for `length` ticks from `ready` on at the least."""
 
@@ -45,7 +45,7 @@ class Way:
     """Its cost by the tick at which it starts."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class State:
     """The listed jobs' costs, the start of the last of them, what is held from there on, and their
     choices, the last first."""
