@@ -256,8 +256,8 @@ def measure(name: str, seed: int, budget_s: float | None, gap: float) -> dict[st
         "wanted": family.wanted,
         "value": solution.value,
         "bound": solution.bound,
-        "gap": solution.gap,
-        "reached": solution.gap <= family.wanted,
+        "gap": float(solution.gap),
+        "reached": bool(solution.gap <= family.wanted),
         "wall_s": round(solution.wall_s or 0.0, 3),
         "cpu_s": round(cpu_s, 3),
         "relaxations": work["relaxations"],
@@ -279,8 +279,8 @@ def next_share(name: str, seed: int) -> dict[str, float]:
         "first_s": round(first_s, 3),
         "next_s": round(second_s, 3),
         "next_share": round(second_s / first_s, 3),
-        "first_gap": first.gap,
-        "next_gap": second.gap,
+        "first_gap": float(first.gap),
+        "next_gap": float(second.gap),
     }
 
 

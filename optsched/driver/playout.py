@@ -55,9 +55,17 @@ class Playouts:
             for job_id in (*world.running, *world.saving)
         )
 
-    def cost(self, trial: Trial) -> tuple[float, ...]:
-        """Return what each level of the objective comes to over the jobs that are here."""
-        ends = self.completions_s(trial)
+    def cost(self, trial: Trial, *, to_the_end: bool = False) -> tuple[float, ...]:
+        """Return what each level of the objective comes to over the jobs that are here; that of a
+        real plan if it is played `to_the_end`, and infinite where some job then never starts."""
+        most_starts = math.inf if to_the_end else MOST_STARTS
+        return self._cost(_Playout(self, trial, most_starts).run())
+
+    def done_now(self) -> tuple[float, ...]:
+        """Return what each level would come to if all were done now."""
+        return self._cost(np.full(len(self.place), self._world.now_s))
+
+    def _cost(self, ends: NDArray[np.float64]) -> tuple[float, ...]:
         return tuple(
             sum(
                 weight * term.combine(cost.at(ends[counted]).tolist())
@@ -69,7 +77,7 @@ class Playouts:
     def completions_s(self, trial: Trial) -> NDArray[np.float64]:
         """Return when each job completes, in the order in which the world names them: those that
         wait, run and are being saved."""
-        return _Playout(self, trial).run()
+        return _Playout(self, trial, MOST_STARTS).run()
 
     def entry(self, job_id: str) -> Entry:
         world = self._world
@@ -82,7 +90,8 @@ class _Playout:
     """One trial played forward. `holders` are (end, arrival, job) of those that hold something;
     an entry of another end than `holding` says is out of date."""
 
-    def __init__(self, common: Playouts, trial: Trial) -> None:
+    def __init__(self, common: Playouts, trial: Trial, most_starts: float) -> None:
+        self.most_starts, self.starts = most_starts, 0
         self.common, self.trial, self.claims = common, trial, dict(trial.claims)
         self.now_s, self.room = trial.now_s, trial.free.copy()
         self.ends_s = np.full(len(common.place), math.nan)
@@ -94,7 +103,6 @@ class _Playout:
         self.at = dict.fromkeys(self.queues, 0)
         self.heads: list[tuple[Entry, int, Demand]] = []
         self.blocked: list[Demand] = []
-        self.starts = 0
         changed = {*trial.victims, *trial.joined, *(other for _, other in trial.joined.values())}
         for entry in common.ends:
             if entry[2] not in changed:
@@ -112,11 +120,13 @@ class _Playout:
     def run(self) -> NDArray[np.float64]:
         self._keep_claimed()
         self._serve()
-        while self.holders and self.starts < MOST_STARTS:
+        while self.holders and self.starts < self.most_starts:
             self._release()
             self._start_claimed()
             self._serve()
-        self._estimate_the_rest()
+        if self.most_starts < math.inf:
+            self._estimate_the_rest()
+        self.ends_s[np.isnan(self.ends_s)] = math.inf
         return self.ends_s
 
     def _hold(self, end_s: float, order: tuple[float, int], job_id: str, hold: Hold) -> None:

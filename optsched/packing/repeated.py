@@ -6,9 +6,9 @@ typical jobs. So it sees that the cores of a node serve two more jobs but not th
 GPUs promise, and that two jobs of 0.47 on a GPU leave 0.06. Jobs of different kinds share GPUs,
 too: the rest of a GPU is worth what the best pattern of parts in it would bring, with the prices of
 a linear program that packs all jobs with parts into the fewest GPUs, and what it is not worth is
-lost as well. The three losses are added. Nodes that jobs of several GPUs are expected to need are
-kept for them (`reserve`), unless another job fits nowhere else. None of this needs to know what
-comes; it follows from the shares of kinds.
+lost as well. The three losses are added. Nodes that jobs of several GPUs, and GPU types that jobs
+bound to them, are expected to need are kept for them (`reserve`), unless another job fits nowhere
+else. None of this needs to know what comes; it follows from the shares of kinds.
 """
 
 from collections import defaultdict
@@ -22,10 +22,12 @@ from .certificate import GRID, room_worth
 from .engine import Room
 from .gradient import Gradient
 from .problem import WHOLE, Array, Problem
-from .reserve import Reserve
+from .reserve import Reserve, TypeReserve
 
 ENOUGH = 1e-7
 ROUNDS = 500
+EVERY = 20
+"""After so many arrivals the reserves are looked at again."""
 
 
 class RepeatedJobs(Gradient):
@@ -43,14 +45,19 @@ class RepeatedJobs(Gradient):
         )
         self.worth = np.array(worth_of_rooms(problem)) * WHOLE
         self.step = WHOLE // GRID
-
         self.reserve = Reserve(problem)
+        self.type_reserve = TypeReserve(problem)
+        self.came = 0
 
     def arrived(self, kind: int, room: Room) -> Iterable[int]:
-        return self.reserve.changed(room)
+        self.came += 1
+        if self.came % EVERY != 1:
+            return ()
+        return sorted(self.reserve.changed(room) | self.type_reserve.changed(room))
 
     def scores(self, node: int, room: Room) -> Array:
-        scores: Array = super().scores(node, room) - self.reserve.lost(node, room)
+        kept: Array = self.reserve.lost(node, room) + self.type_reserve.lost[node]
+        scores: Array = super().scores(node, room) - kept
         return scores
 
     def loss(self, cpus: Array, left: Array, gpu_type: str | None) -> Array:

@@ -1,16 +1,17 @@
-"""Nodes that are kept for jobs of several GPUs: as many as are expected before the cluster is
-full."""
+"""What is kept for jobs that fit on few nodes: nodes for jobs of several GPUs, and GPU types for
+jobs bound to them, as much as such jobs are expected to need before the cluster is full."""
 
 import numpy as np
 
 from .engine import Room
 from .problem import WHOLE, Array, Problem
 
-EVERY = 20
-"""After so many arrivals the reserve is looked at again."""
 REJECTED = 1 << 50
 """What a score loses on a node that the job would spoil; it still goes there if it fits nowhere
 else."""
+MARGIN = 1.2
+"""What is free of a GPU type is never used to the last part, so that more is kept than is asked
+for."""
 
 
 class Reserve:
@@ -28,13 +29,11 @@ class Reserve:
             share = float(problem.shares[kinds].sum())
             self.sizes.append((size, int(asks.cpus[kinds].max()), share / per_job))
         self.kept: list[list[int]] = [[] for _ in self.sizes]
-        self.came = 0
 
-    def changed(self, room: Room) -> list[int]:
-        """Take note of an arrival; return the nodes that have come into the reserve or left it."""
-        self.came += 1
-        if self.came % EVERY != 1 or not self.sizes:
-            return []
+    def changed(self, room: Room) -> set[int]:
+        """Return the nodes that have come into the reserve or left it."""
+        if not self.sizes:
+            return set()
         free = sum(map(sum, room.gpus)) / WHOLE
         changed: set[int] = set()
         for i, (size, cpus, per_gpu) in enumerate(self.sizes):
@@ -53,7 +52,7 @@ class Reserve:
                 )
             changed |= before ^ set(able)
             self.kept[i] = able
-        return sorted(changed)
+        return changed
 
     def lost(self, node: int, room: Room) -> Array:
         """Return what the scores of each kind lose on a node."""
@@ -67,3 +66,40 @@ class Reserve:
                 spoils = (free - takes < size) | (room.cpus[node] - self.asks.cpus < cpus)
                 lost += np.where(spoils & (self.asks.whole < size), REJECTED, 0)
         return lost
+
+
+class TypeReserve:
+    """For each set of GPU types that jobs are bound to, whether so little is free of these types
+    that the jobs bound to them are expected to need it all: what is free of all types, times the
+    share of what all jobs ask for that such jobs ask for.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        units = problem.shares * problem.asks.units
+        types = [node.gpu_type for node in problem.nodes]
+        bound_to = [
+            frozenset(request.gpu_types if request.gpus else ()) for request in problem.requests
+        ]
+        self.sets = []
+        for allowed in sorted({*bound_to} - {frozenset()}, key=sorted):
+            inside = np.array([bool(own) and own <= allowed for own in bound_to])
+            nodes = np.array(
+                [i for i, gpu_type in enumerate(types) if gpu_type in allowed], dtype=np.int64
+            )
+            self.sets.append((nodes, ~inside, MARGIN * float(units[inside].sum() / units.sum())))
+        self.lost = np.zeros((len(types), len(bound_to)), dtype=np.int64)
+        """What the score of each node (row) loses for each kind."""
+        self.scarce = [False] * len(self.sets)
+
+    def changed(self, room: Room) -> set[int]:
+        """Return the nodes whose types have become scarce or plenty."""
+        free = [sum(gpus) for gpus in room.gpus] if self.sets else []
+        total = sum(free)
+        changed: set[int] = set()
+        for i, (nodes, outside, share) in enumerate(self.sets):
+            scarce = sum(free[node] for node in nodes) <= share * total
+            if scarce != self.scarce[i]:
+                self.scarce[i] = scarce
+                self.lost[np.ix_(nodes, outside)] += REJECTED if scarce else -REJECTED
+                changed |= {*nodes.tolist()}
+        return changed

@@ -106,6 +106,20 @@ def test_whole_nodes_are_kept_for_jobs_that_need_them() -> None:
     assert done[4] not in ("-", done[0])
 
 
+def test_scarce_types_are_kept_for_jobs_bound_to_them() -> None:
+    """One job in thirty is bound to the one GPU of type a, of thirty; others leave it alone."""
+    nodes = [node("a", 1, type_="a"), *(node(f"b{i}", 1, type_="b") for i in range(29))]
+    others = [f"j{i}" for i in range(29)]
+    found = instance(nodes, [job("bound", types="a"), *map(job, others)])
+    for seed in range(6):
+        assert where(found, "optsched", *others[:19], "bound", seed=seed)[-1] == ("a", (0,))
+
+
+def test_jobs_without_gpus_are_bound_to_no_type() -> None:
+    found = instance([node("n", 1, 4, type_="a")], [job("host", 0, cpus=1), job("one", types="a")])
+    assert where(found, "optsched", "one", "host") == [("n", (0,)), ("n", ())]
+
+
 def test_a_job_is_placed_wherever_it_fits() -> None:
     """Nodes are kept only as long as others serve."""
     found = instance([node("n", 4, 4)], [job("four", 4, cpus=1), job("one", cpus=1)])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import preempt_or_continue
 from optsched.driver import playout
 from optsched.driver.playout import Playouts
 from optsched.driver.trial import Trial
@@ -21,6 +22,7 @@ from optsched.objectives import parse
 from optsched.plugins import registry
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
+from optsched_solvers.policies.optsched import Optsched, Step
 from optsched_solvers.policies.parts.local_search import improved
 
 WCT = parse("wct")
@@ -243,3 +245,29 @@ def test_a_search_makes_no_step_worse_and_claims_nothing_twice(seed: int, cost_s
         for _, placement in better.claims.values():
             claimed.update({slot.node: slot.gpus for slot in placement})
         assert all(gpus <= 8 for gpus in claimed.values())
+
+
+class Watched(Optsched):
+    """Keeps its first step, with what it costs played to the end and what if all were done now."""
+
+    seen: tuple[Step, float, float] | None = None
+
+    def _take(self, step: Step) -> None:
+        if self.seen is None:
+            playouts = Playouts(step.trial.origin, WCT)
+            value = playouts.cost(step.trial, to_the_end=True)[0]
+            self.seen = step, value, playouts.done_now()[0]
+        super()._take(step)
+
+
+@pytest.mark.parametrize("name", preempt_or_continue.names(("pair", "queue", "mix-1", "weight")))
+def test_the_gap_of_the_plan_is_none_above_the_optimum(name: str) -> None:
+    """The plan is real, so no better than the optimum, and the optimum no better than the bound."""
+    policy = Watched(Optsched.Options(prove=True))
+    Simulation(preempt_or_continue.load(name), policy).run(until=lambda: policy.seen is not None)
+    assert policy.seen is not None
+    step, value, base = policy.seen
+    optimum = preempt_or_continue.stored()[name]["value"]
+    assert step.plan_gap is not None and 0 <= step.plan_gap <= 1
+    assert value - step.plan_gap * (value - base) <= optimum * (1 + 1e-9)
+    assert value >= optimum * (1 - 1e-9)

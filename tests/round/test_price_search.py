@@ -4,14 +4,17 @@ asked for."""
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
+import optsched.round.deadline as deadline
 import optsched_solvers.price.dual as dual
-from benchmarks.families import with_few_cores, with_quotas, with_sharing
+import optsched_solvers.price.solver as solver
+from benchmarks.families import with_few_cores, with_quotas, with_sharing, with_types
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.objectives import parse
 from optsched.round.build import build
@@ -23,7 +26,7 @@ from optsched.round.realise import keep_all, realise_losers_first
 from optsched.round.solver import RoundRequest
 from optsched.round.verify import verify_round
 from optsched.traces.generate.synth import generate
-from optsched_solvers.native.highs import maximise
+from optsched_solvers.native.highs import Outcome, maximise
 from optsched_solvers.price import SOLVER
 from optsched_solvers.price.columns import by_columns
 from optsched_solvers.price.guests import with_guest_rows
@@ -275,3 +278,51 @@ def test_generated_columns_end_at_the_linear_relaxation(instance: Instance, star
     if weights is not None:
         taken = np.bincount(model.options.job, weights=weights, minlength=len(model.jobs))
         assert (taken <= 1 + 1e-6).all() and (taken[model.must] >= 1 - 1e-6).all()
+
+
+class Clock:
+    """Time that passes only when it is looked at, and in exact programs."""
+
+    PROGRAM_S = 20.0
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=self.look))
+        monkeypatch.setattr(solver, "within", self.within)
+
+    def look(self) -> float:
+        self.now_s += 1.0
+        return self.now_s
+
+    def within(self, seconds: float, call: Callable[[], Outcome]) -> Outcome | None:
+        """The result of a program, if there is time for it."""
+        self.now_s += self.PROGRAM_S
+        return None if seconds < self.PROGRAM_S else call()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: generate(jobs=300, gpus=300, seed=3, like="llm", running=0.5),
+        lambda: with_quotas(200, 256, 45),
+        lambda: with_sharing(90, 96),
+        lambda: with_types(200, 200, 12),
+        lambda: with_few_cores(150, 160),
+    ],
+)
+def test_more_time_is_never_worse(
+    make: Callable[[], Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time is counted work here, so that the same steps are taken in the same time."""
+    model = build(make(), parse("wct"), 300.0, refill=False)
+    clock = Clock(monkeypatch)
+    values, limits = [], []
+    for budget_s in (5.0, 12.0, 25.0, 50.0, 90.0, 130.0, 180.0, 250.0, 350.0, 500.0, 800.0, 5000.0):
+        packings: list[Packing] = []
+        bounds: list[float] = []
+        request = request_of(model, packings, bounds)
+        SOLVER.solve(replace(request, deadline_s=clock.now_s + budget_s))
+        values.append(max(packing.worth() for packing in packings))
+        limits.append(min(bounds))
+    assert values == sorted(values) and limits == sorted(limits, reverse=True)
+    assert values[0] < values[-1] <= limits[-1] * (1 + 1e-9)

@@ -62,6 +62,18 @@ def test_a_pod_of_whole_gpus(tmp_path: Path) -> None:
     } == {("v100m16", "node"), ("v100m32", "node")}
 
 
+def test_a_list_of_what_pods_ask_for_is_read_without_times(tmp_path: Path) -> None:
+    (tmp_path / "openb_node_list_all_node.csv").write_text(NODES)
+    path = tmp_path / "pods.csv"
+    path.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,2000,1024,2,1000\n")
+    [job] = openb.read(path, with_times=False).instance.jobs
+    assert (job.gpus, job.submit_s, job.duration_s, job.profile.rate) == (2, 0, 1, {})
+    with pytest.raises(
+        InputError, match="gpu_spec, qos, creation_time, deletion_time, scheduled_time are missing"
+    ):
+        openb.read(path)
+
+
 def test_parts_of_a_gpu_may_share_one(tmp_path: Path) -> None:
     jobs = read(
         tmp_path,

@@ -12,9 +12,9 @@ not rounded. A pod
   without GPUs is a CPU-only job.
 - Best-effort pods (`qos` BE) have priority 0, the others 1: best effort is what is left over. -
 With `millicores` cores are counted in thousandths, of nodes and pods alike, so that nothing is
-rounded. With
-  `all_pods` those that never were scheduled, or for no time, are kept as well, with a duration of 1
-  s: where only what pods ask for matters, as in `optsched pack`.
+rounded. With `all_pods` those that never were scheduled, or for no time, are kept as well, with a
+duration of 1 s: where only what pods ask for matters, as in `optsched pack`. A list without times,
+GPU types and classes of service (that of more jobs of several GPUs) is read with `all_pods` only.
 
 Source: Q. Weng et al., Beware of fragmentation: scheduling GPU-sharing workloads with fragmentation
 gradient descent, USENIX ATC'23.
@@ -34,18 +34,9 @@ from ..tables.table import Row, Table
 from ..usable import NO_TIME, NOTHING, SHORTEST_S, imported, window
 from .alibaba import Request, cluster_of_machines, gpu_type, job, machine
 
-POD_COLUMNS = (
-    "name",
-    "cpu_milli",
-    "memory_mib",
-    "num_gpu",
-    "gpu_milli",
-    "gpu_spec",
-    "qos",
-    "creation_time",
-    "deletion_time",
-    "scheduled_time",
-)
+POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+OF_RUNS = ("gpu_spec", "qos", "creation_time", "deletion_time", "scheduled_time")
+"""Columns that a list of what pods ask for need not have."""
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 NODE_LIST = "openb_node_list_all_node.csv"
 BEST_EFFORT = "BE"
@@ -86,7 +77,7 @@ def read(
     path = Path(source)
     span = window(start, end)
     core_milli = 1000 if whole_cores else 1
-    pods = Table(path, POD_COLUMNS)
+    pods = Table(path, POD_COLUMNS + (OF_RUNS if with_times else ()), OF_RUNS)
     node_list = nodes or found_beside(NODE_LIST, path.parent)
     if node_list is None:
         raise InputError(
@@ -99,7 +90,8 @@ def read(
 
 def _pod(row: Row, core_milli: int, with_times: bool) -> Job | str:
     """Return the job of a row, or why it is left out."""
-    submit_s = row.known("creation_time")
+    without_times = row.places["creation_time"] is None
+    submit_s = 0.0 if without_times else row.known("creation_time")
     start_s, end_s = row.known("scheduled_time"), row.known("deletion_time")
     request = _request(row, core_milli)
     if not row["name"] or submit_s is None:

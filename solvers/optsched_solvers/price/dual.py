@@ -19,6 +19,8 @@ INSIDE, WIDEST = 0.999, 1e3
 which no price is expected."""
 PLANES_MISSES = 3
 """Trials in a row without success before the trust region shrinks."""
+PLANES_LOOK = 50
+"""Fewest cuts after which prices that are not the best yet are told: fewer take no time."""
 MANY_ROWS = 40
 """Most rows for cutting planes."""
 MANY_JOBS = 20_000
@@ -62,6 +64,12 @@ def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:
     taken = chosen[chosen >= 0]
     bound = float(model.rows.capacity @ prices + reduced[taken].sum())
     return bound, model.rows.capacity - model.usage(taken), chosen
+
+
+def priced_once(model: RoundModel, prices: Floats) -> Prices:
+    """Return what given prices say."""
+    bound, _, chosen = relaxed(model, prices)
+    return Prices(prices, bound, _taken(model, chosen), 1)
 
 
 def best_options(model: RoundModel, reduced: Floats) -> Ints:
@@ -234,6 +242,7 @@ def _cutting_planes(
     radius, misses = 1.0, 0
     duals = np.zeros(0)
     *coarse, finest = tolerances
+    next_look = PLANES_LOOK
     while len(cuts) < MOST_CUTS and left_s() > 0:
         centre = prices / unit
         reach = radius * np.maximum(1.0, centre)
@@ -250,8 +259,9 @@ def _cutting_planes(
                 break
             radius *= 10.0  # the region, not the cuts, is what keeps the bound up
             continue
-        if coarse and promised <= coarse[0] * size:
+        if coarse and promised <= coarse[0] * size and len(cuts) >= next_look:
             del coarse[0]
+            next_look = 2 * len(cuts)
             yield Prices(prices, bound, _weights(model, duals, cuts), len(cuts))
         trial = at * unit
         value, slope, chosen = relaxed(model, trial)

@@ -17,7 +17,7 @@ from optsched.round.solver import RoundRequest
 
 from ..native.within import within
 from .core import Core, core, neighbourhood
-from .dual import Prices, first_prices, optimise
+from .dual import Prices, first_prices, optimise, priced_once
 from .guests import with_guest_rows
 from .quotas import quota_bound
 from .rounding import one_guest_each, preferred, round_choice
@@ -34,6 +34,12 @@ FIRST_CORE, CORE_GROWTH = 1_000, 4
 """Most options of the first exact program, and how many times as many the next one has."""
 NEARLY = 0.1
 """Part of the gap at which a program that proves no bound is solved well enough."""
+MUCH_LOST = 1e-2
+"""Part of a solution's value from which on what found no room on nodes comes first at once, not
+only in the end."""
+NEARBY = 10
+"""Times the gap that is asked for within which the plan that keeps all must be of the bound for
+the last prices to be good enough."""
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
 """Above so many options a choice by prices is put on nodes in one order only, else in up to
 three."""
@@ -83,36 +89,50 @@ class _Search:
         self._value, self._bound = -np.inf, np.inf
         self._packing_s = 0.0
         self._tried_evenly = False
+        self._lost: tuple[Ints, Floats] | None = None
+        many = len(self._model.options.value) > FEW_OPTIONS
+        self._tries = FEW_TRIES if many else MORE_TRIES
 
     def run(self) -> None:
-        """Find prices, coarse ones first, and what they say of each job; decide what they leave in
-        doubt by exact programs. What comes next does not depend on the time that is left: more
-        time means more steps."""
-        request = self._request
-        prices = _start(self._priced, request.prices)
-        if prices is None:
-            prices = first_prices(self._priced)
+        """Search, and if there is time left, put once more on nodes what found no room."""
+        self._search()
+        self._losers_first()
+
+    def _search(self) -> None:
+        """Try what the prices of the last round say of each job where little has changed; then find
+        prices, coarse ones first, and decide what they leave in doubt by exact programs. What comes
+        next does not depend on the time that is left: more time means more steps."""
+        last = _start(self._priced, self._request.prices)
+        prices = first_prices(self._priced) if last is None else last
         self._prove(self._priced.bound(prices), "prices", prices)
         self._keep_all()
         if self._left_s() < 0:
             return
+        near = self._bound - self._value <= NEARBY * self._tolerance()
+        if last is not None and near and self._is_enough(priced_once(self._priced, last)):
+            return
         finest = FINE if len(self._model.options.value) > TINY_OPTIONS else COARSE
-        coarse = (max(least, finest, GAP_SHARE * request.gap) for least in COARSER)
-        tolerances = dict.fromkeys((*coarse, finest))
+        coarse = (max(least, finest, GAP_SHARE * self._request.gap) for least in COARSER)
+        tolerances = tuple(dict.fromkeys((*coarse, finest)))
         floor = max(0.0, self._value)
-        for latest in optimise(self._priced, prices, self._left_s, tuple(tolerances), floor):
-            self._prove(latest.bound, "prices", latest.prices)
-            if self._left_s() < 0:
-                return
-            self._prove(quota_bound(self._priced, latest.prices), "prices and quotas")
-            self._round(latest)
-            if self._is_done() or self._decide(latest, FIRST_CORE):
+        for latest in optimise(self._priced, prices, self._left_s, tolerances, floor):
+            if self._is_enough(latest) or self._decide(latest, FIRST_CORE):
                 return
         size = FIRST_CORE
         while size < self._core_options:
             size *= CORE_GROWTH
             if self._decide(latest, size) or self._is_done():
                 return
+
+    def _is_enough(self, latest: Prices) -> bool:
+        """Report what prices prove, and put on nodes what they say; return whether nothing is left
+        to do, or no time."""
+        self._prove(latest.bound, "prices", latest.prices)
+        if self._left_s() < 0:
+            return True
+        self._prove(quota_bound(self._priced, latest.prices), "prices and quotas")
+        self._round(latest)
+        return self._is_done()
 
     def _left_s(self) -> float:
         """Return the seconds left but for putting another choice on nodes."""
@@ -130,24 +150,22 @@ class _Search:
         first."""
         left_s = self._request.left_s()
         self._offer(keep_all(self._model, self._request.deadline))
-        self._packing_s = left_s - self._request.left_s()
+        self._packing_s = max(self._packing_s, left_s - self._request.left_s())
 
     def _round(self, prices: Prices) -> None:
         """Put on nodes what prices say of each job; where cores or memory are scarce, first what
         they say of jobs that take no more than their share of them."""
-        model, tries = self._model, MORE_TRIES
-        if len(model.options.value) > FEW_OPTIONS:
-            tries = FEW_TRIES
+        model = self._model
         if model.evenly is not None and not self._tried_evenly:
             self._tried_evenly = True
             even = with_guest_rows(model.evenly)
             *_, own = optimise(even, prices.prices, self._left_s, (COARSE,))
             if self._left_s() < 0:
                 return
-            self._realise(*self._choice(even, own), tries)
+            self._realise(*self._choice(even, own), self._tries)
             if self._is_done() or self._left_s() < 0:
                 return
-        self._realise(*self._choice(self._priced, prices), tries)
+        self._realise(*self._choice(self._priced, prices), self._tries)
 
     def _choice(self, priced: RoundModel, prices: Prices) -> tuple[Ints, Floats]:
         """Return the choice in which each job takes the option that it had best take and that fits
@@ -223,11 +241,20 @@ class _Search:
         if outcome.x is None:
             return False
         wish = stated.choice(model, part.fixed, outcome.x)
-        lost = self._realise(wish, reduced, 2 * MORE_TRIES) < model.worth(wish)
-        if lost and not self._is_done() and request.left_s() > 3 * self._packing_s:
-            enough = self._bound - self._tolerance()
-            realise_losers_first(request, wish, reduced, enough=enough)
+        worth, value = model.worth(wish), self._realise(wish, reduced, 2 * self._tries)
+        if value < worth:
+            self._lost = wish, reduced
+        if value < worth - MUCH_LOST * abs(worth):  # single nodes are short of what rows promise
+            self._losers_first()
         return True
+
+    def _losers_first(self) -> None:
+        """Put the last choice of which something found no room on nodes once more, with that
+        first."""
+        if self._lost is not None and not self._is_done() and self._left_s() > 0:
+            enough = self._bound - self._tolerance()
+            realise_losers_first(self._request, *self._lost, enough=enough)
+        self._lost = None
 
 
 def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:
