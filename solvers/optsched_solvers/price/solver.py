@@ -19,6 +19,7 @@ from ..native.within import within
 from .core import Core, core, neighbourhood
 from .dual import Prices, first_prices, optimise, priced_once
 from .guests import with_guest_rows
+from .neighbourhoods import Neighbourhoods
 from .quotas import quota_bound
 from .rounding import one_guest_each, preferred, round_choice
 
@@ -35,7 +36,7 @@ FIRST_CORE, CORE_GROWTH = 1_000, 4
 NEARLY = 0.1
 """Part of the gap at which a program that proves no bound is solved well enough."""
 MUCH_LOST = 1e-2
-"""Part of a solution's value from which on what found no room on nodes comes first at once, not
+"""Part of a solution's value from which on what found no room on nodes is decided anew at once, not
 only in the end."""
 NEARBY = 10
 """Times the gap that is asked for within which the plan that keeps all must be of the bound for
@@ -242,10 +243,13 @@ class _Search:
             return False
         wish = stated.choice(model, part.fixed, outcome.x)
         worth, value = model.worth(wish), self._realise(wish, reduced, 2 * self._tries)
-        if value < worth:
+        much = value < worth - MUCH_LOST * abs(worth)  # single nodes are short of what rows promise
+        if much and model.scarce and not model.reserved:
+            self._by_nodes(reduced)
+        elif value < worth:
             self._lost = wish, reduced
-        if value < worth - MUCH_LOST * abs(worth):  # single nodes are short of what rows promise
-            self._losers_first()
+            if much:
+                self._losers_first()
         return True
 
     def _losers_first(self) -> None:
@@ -255,6 +259,16 @@ class _Search:
             enough = self._bound - self._tolerance()
             realise_losers_first(self._request, *self._lost, enough=enough)
         self._lost = None
+
+    def _by_nodes(self, reduced: Floats) -> None:
+        """Decide few nodes at a time anew, exactly, as long as that makes the best plan better."""
+        if self._best is None or self._is_done():
+            return
+        search = Neighbourhoods(self._best, reduced, self._request.seed)
+        for packing in search.better(self._left_s):
+            self._offer(packing)
+            if self._is_done():
+                return
 
 
 def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:
