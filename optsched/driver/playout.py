@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..model.instance import Placement, Running
 from ..objectives import Objective, Usage
-from ..physics import lost_s, sharing_rate, unsaved_s
+from ..physics import lost_s, setup_s, sharing_rate, unsaved_s
 from ..physics.modes import Option
 from .demand import Demand
 from .placement import Aside
@@ -85,10 +85,15 @@ class Playouts:
         playout.begin()
         return playout.begun
 
-    def entry(self, job_id: str) -> Entry:
-        world = self._world
-        weight = max(world.job(job_id).weight, 1e-9)
-        rank = world.fastest_finish_s(job_id) * math.sqrt(world.service_gpus(job_id)) / weight
+    def entry(self, job_id: str, again_s: float | None = None) -> Entry:
+        """Return the place of a job in order: of one that runs as it goes on, or, once it has been
+        preempted, with `again_s` of what it had done to do again."""
+        world, job = self._world, self._world.job(job_id)
+        finish_s = world.fastest_finish_s(job_id)
+        if again_s is not None:
+            work_s = world.remaining_work_s(job_id) / world.options(job_id)[0].rate
+            finish_s = setup_s(job, True) + work_s + again_s
+        rank = finish_s * math.sqrt(world.service_gpus(job_id)) / max(job.weight, 1e-9)
         return rank, world.order(job_id), job_id
 
 
@@ -125,7 +130,7 @@ class _Playout:
                 self._enqueue(job_id)
 
     def begin(self) -> None:
-        self._keep_claimed()
+        self._start_claimed()
         self._serve()
 
     def run(self) -> NDArray[np.float64]:
@@ -227,10 +232,7 @@ class _Playout:
     def _start(self, job_id: str, option: Option, placement: Placement) -> None:
         trial = self.trial
         end_s = self.now_s + trial.expected_run_s(job_id, option, placement)
-        if job_id in trial.victims:
-            entry = trial.origin.entry(job_id)
-            assert isinstance(entry, Running)
-            end_s += lost_s(trial.job(job_id), unsaved_s(entry, trial.now_s))
+        end_s += self._again_s(job_id) or 0.0
         need = trial.need(job_id, option)
         self.room.take(need, placement)
         self.holding[job_id] = Hold(need, placement, None)
@@ -238,13 +240,21 @@ class _Playout:
         heappush(self.holders, (end_s, trial.order(job_id), job_id))
         self.starts += 1
 
+    def _again_s(self, job_id: str) -> float | None:
+        """Return what a victim of the trial must do again; None of all others."""
+        if job_id not in self.trial.victims:
+            return None
+        entry = self.trial.origin.entry(job_id)
+        assert isinstance(entry, Running)
+        return lost_s(self.trial.job(job_id), unsaved_s(entry, self.trial.now_s))
+
     def _enqueue(self, job_id: str) -> None:
         """Put a job that has been saved in order."""
         if job_id in self.claims:
             return
         demand = self.trial.demand(job_id)
         queue = self.queues.get(demand, [])[self.at.get(demand, 0) :]
-        insort(queue, self.common.entry(job_id))
+        insort(queue, self.common.entry(job_id, self._again_s(job_id)))
         self.queues[demand], self.at[demand] = queue, 0
         self.heads = [head for head in self.heads if head[2] is not demand]
         heapify(self.heads)

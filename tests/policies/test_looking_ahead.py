@@ -256,6 +256,7 @@ class Planning(Optsched):
         super().__init__(Optsched.Options())
         self.plans: list[tuple[set[str], float, bool]] = []
         self._placed = False
+        self._protected: set[str] = set()
 
     def decide(self, world: World) -> None:
         super().decide(world)
@@ -265,6 +266,7 @@ class Planning(Optsched):
         world = step.trial.origin
         playouts = Playouts(world, WCT)
         kept = self._placed or self.reservations.current is not None  # a place for a gang
+        kept, self._protected = kept or world.protected != self._protected, set(world.protected)
         chose = not kept and self._preemptions_matter(world)
         here, cost = {*playouts.place}, playouts.cost(step.trial)[0]
         self.plans.append((here, cost, chose and bool(world.waiting)))
@@ -273,6 +275,7 @@ class Planning(Optsched):
 
 @settings(max_examples=8, deadline=None)
 @example(seed=2, cost_s=30.0)  # here it is the last plan that is best
+@example(seed=106, cost_s=30.0)  # a claim starts at once on what another waits for
 @given(seed=SEEDS, cost_s=st.sampled_from([30.0, 300.0]))
 def test_while_nobody_comes_no_plan_is_worse_than_the_last(seed: int, cost_s: float) -> None:
     """Going on with the last plan is always among the steps that are tried."""
@@ -287,7 +290,7 @@ def test_while_nobody_comes_no_plan_is_worse_than_the_last(seed: int, cost_s: fl
     ]
     assert sum(chose for _, chose in totals) > 3
     for (before, _), (after, chose) in pairwise(totals):
-        assert not chose or after <= before * (1 + 1e-9)
+        assert not chose or after <= before * (1 + 1e-7)
 
 
 class Watched(Optsched):

@@ -209,7 +209,7 @@ class Optsched:
         searching = few and world.knows_run_times and not self._arrived
         playouts = Playouts(world, self.objective)
         if self.reservations.current is None:
-            steps.append(Step(_as_planned(world, pinned, playouts), None))
+            steps.append(Step(Trial(world, pinned), None))
 
         def cost(step: Step) -> tuple[float, ...]:
             levels = playouts.cost(step.trial)
@@ -227,6 +227,8 @@ class Optsched:
             proved = self._keeping(world, now, pinned, but=best.trial.victims)
             if {*proved.trial.victims} == {*best.trial.victims} and cost(proved) <= least:
                 best = proved
+        if self.reservations.current is None:
+            best = _as_played(best, playouts)
         return self._told(best, playouts, now, steps[0])
 
     def _keeping(
@@ -430,12 +432,13 @@ class Optsched:
             world.start_sharing(entry.id, option, entry.mode.share_with)
 
 
-def _as_planned(world: World, pinned: Collection[str], playouts: Playouts) -> Trial:
-    """Return the step that goes on with the last plan: it started by this list rule from here."""
-    trial = Trial(world, pinned)
-    for job_id, fit in playouts.first_starts(trial).items():
-        trial.start(job_id, *fit)
-    return trial
+def _as_played(step: Step, playouts: Playouts) -> Step:
+    """Return the step with what the list rule starts beside it at once when it is played; of these
+    starts nothing is proved."""
+    starts = playouts.first_starts(step.trial)
+    for job_id, fit in starts.items():
+        step.trial.start(job_id, *fit)
+    return Step(step.trial, None) if starts else step
 
 
 def _notes(step: Step) -> list[str]:
