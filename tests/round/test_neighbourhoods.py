@@ -22,7 +22,7 @@ from tests.oracles.round_brute_force import best_round
 from .random_rounds import rounds
 from .settings import PATIENT
 from .test_price_search import request_of
-from .test_solvers_agree import model_of
+from .test_solvers_agree import OBJECTIVES, model_of
 
 
 def improved(packing: Packing) -> list[Packing]:
@@ -32,9 +32,11 @@ def improved(packing: Packing) -> list[Packing]:
 
 
 @settings(PATIENT, max_examples=60)
-@given(rounds(most_jobs=12), st.sampled_from([1, 2, 4]))
-def test_each_packing_is_better_and_accepted(instance: Instance, nodes: int) -> None:
-    model = model_of(instance)
+@given(rounds(most_jobs=12), st.sampled_from([1, 2, 4]), st.sampled_from(OBJECTIVES))
+def test_each_packing_is_better_and_accepted(
+    instance: Instance, nodes: int, objective: str
+) -> None:
+    model = model_of(instance, objective)
     if not model.jobs:
         return
     with pytest.MonkeyPatch.context() as patch:

@@ -45,7 +45,7 @@ capacity has so many."""
 SAME = 1e-12
 """Values that differ by less than this fraction are equal."""
 LARGEST = 1e9
-"""What the sum of values is scaled to."""
+"""What the sum of absolute values is scaled to."""
 
 Plan = dict[int, tuple[int, Taken | None]]
 """The option of each job that runs, and what it gets of nodes unless it is kept."""
@@ -266,7 +266,7 @@ class Neighbourhoods:
         for room, amounts, takers in self._rows(choices, x, split):
             program.add(cp_model.LinearExpr.weighted_sum(takers, amounts) <= room)
         value = model.options.value[[choice.option for choice in choices]]
-        worth = np.rint(value * (LARGEST / max(float(value.sum()), 1e-300)))
+        worth = np.rint(value * (LARGEST / max(float(np.abs(value).sum()), 1e-200)))
         program.maximize(cp_model.LinearExpr.weighted_sum(x, worth.astype(np.int64).tolist()))
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
@@ -311,7 +311,7 @@ class Neighbourhoods:
                 takes[SHARED, r].append((amount, amount, x[i]))
         left = model.rows.capacity - model.usage(self._chosen[self._chosen >= 0])
         for (what, at), terms in takes.items():
-            limit = float(left[at] if what == SHARED else self._room[what, at])
+            limit = max(0.0, float(left[at] if what == SHARED else self._room[what, at]))
             total = sum(most for _, most, _ in terms)
             if total > limit:
                 ticks = TICKS / total
