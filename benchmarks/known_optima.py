@@ -1,9 +1,12 @@
-"""Solve PSPLIB j30 and multi-mode j10 through optsched's own format and report how many are proved,
-and how fast.
+"""Solve sets of PSPLIB through optsched's own format and report how many published optima are found
+and proved, and how fast.
 
-    python benchmarks/known_optima.py [--every K] [--time-limit S]
+    python -m benchmarks.known_optima [--set SET]... [--every K] [--time-limit S] [--workers N]
 
-Prints a line for each instance that is not proved within the limit, then one JSON object a set.
+SET is j30 or j60 (single mode), j10 or j20 (multi-mode): a folder psplib-SET or psplib-mm-SET of
+the public data with its optima, as optimum/optimum.csv (problem, optimum) or optimum.csv (instance,
+objective). j30 and j10 unless given. Prints a line for each instance that is not proved within the
+limit, then one JSON object a set.
 """
 
 import argparse
@@ -14,64 +17,72 @@ import statistics
 import time
 from pathlib import Path
 
-from optsched.engine import solve
+from optsched.engine import DEFAULT_WORKERS, solve
 from optsched.traces.readers import psplib
 
 DATA = Path(os.environ.get("OPTSCHED_DATA", "../shared/data")) / "known-optima"
 
 
 def published(name: str) -> list[tuple[Path, float]]:
-    """(file, optimal makespan) of one set."""
-    if name == "psplib-j30":
-        rows = csv.DictReader((DATA / name / "optimum" / "optimum.csv").open())
-        return [(DATA / name / row["problem"], float(row["optimum"])) for row in rows]
-    rows = csv.DictReader((DATA / name / "optimum.csv").open())
-    return [(DATA / name / f"{row['instance']}.mm", float(row["objective"])) for row in rows]
+    """Return (file, optimal makespan) of one set."""
+    folder = DATA / name
+    single = folder / "optimum" / "optimum.csv"
+    if single.exists():
+        rows = csv.DictReader(single.open())
+        return [(folder / row["problem"], float(row["optimum"])) for row in rows]
+    rows = csv.DictReader((folder / "optimum.csv").open())
+    return [(folder / f"{row['instance']}.mm", float(row["objective"])) for row in rows]
+
+
+def measure(
+    cases: list[tuple[Path, float]], time_limit_s: float, workers: int
+) -> dict[str, float | int]:
+    """Solve each case; return how many optima were found and proved, and the times."""
+    seconds, found, proved = [], 0, 0
+    for path, optimum in cases:
+        begun = time.perf_counter()
+        solution = solve(
+            psplib.read(path).instance,
+            "makespan",
+            solver="cpsat",
+            time_limit_s=time_limit_s,
+            workers=workers,
+            isolate=False,
+        )
+        seconds.append(time.perf_counter() - begun)
+        is_proved = solution.status == "optimal" and solution.value == optimum
+        found += solution.value == optimum
+        proved += is_proved
+        if not is_proved:
+            print(
+                f"{path.name}: optimum {optimum:g}, found {solution.value}, bound {solution.bound}",
+                flush=True,
+            )
+    return {
+        "instances": len(cases),
+        "found": found,
+        "proved": proved,
+        "median_s": round(statistics.median(seconds), 2),
+        "worst_s": round(max(seconds), 2),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    folders = {kind: f"psplib-{kind}" for kind in ("j30", "j60")}
+    folders |= {kind: f"psplib-mm-{kind}" for kind in ("j10", "j20")}
+    parser.add_argument("--set", action="append", choices=folders, dest="sets")
     parser.add_argument("--every", type=int, default=1, help="take every K-th instance")
     parser.add_argument("--time-limit", type=float, default=60.0)
+    parser.add_argument("--workers", type=int, default=DEFAULT_WORKERS)
     options = parser.parse_args()
-    for name in ("psplib-j30", "psplib-mm-j10"):
-        seconds, proved = [], 0
+    for kind in options.sets or ("j30", "j10"):
+        name = folders[kind]
+        if not (DATA / name).is_dir():
+            parser.error(f"the data has no folder {DATA / name}")
         cases = published(name)[:: options.every]
-        for path, optimum in cases:
-            begun = time.perf_counter()
-            solution = solve(
-                psplib.read(path).instance,
-                "makespan",
-                solver="cpsat",
-                time_limit_s=options.time_limit,
-                isolate=False,
-            )
-            seconds.append(time.perf_counter() - begun)
-            if solution.status == "optimal" and solution.value == optimum:
-                proved += 1
-            else:
-                print(
-                    path.name,
-                    "optimum",
-                    optimum,
-                    "found",
-                    solution.value,
-                    "bound",
-                    solution.bound,
-                    flush=True,
-                )
-        print(
-            json.dumps(
-                {
-                    "set": name,
-                    "instances": len(cases),
-                    "proved": proved,
-                    "median_s": round(statistics.median(seconds), 2),
-                    "worst_s": round(max(seconds), 2),
-                }
-            ),
-            flush=True,
-        )
+        result = measure(cases, options.time_limit, options.workers)
+        print(json.dumps({"set": name, **result}), flush=True)
 
 
 if __name__ == "__main__":

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 @answers_aloud
 @reads_journal
 def command(journal: Journal, number: int | None, last: int, output: Path | None, out: Out) -> int:
-    """List the rounds that a controller decided, or ROUND alone; with -o, write its files.
+    """List the rounds that a controller decided, or ROUND alone with what is noted of it; with -o,
+    write its files.
 
     Value and bound are those of the objective of the round (more is better); the gap is the most
-    that could have been gained in that round. The files are like those of `optsched round`: solve,
+    that could have been gained by other starts in that round. How far the plan that it leads to may
+    be from the best is among its notes. The files are like those of `optsched round`: solve,
     verify and explain them offline.
 
     \b
@@ -41,6 +43,8 @@ def command(journal: Journal, number: int | None, last: int, output: Path | None
     optsched rounds 17 -o here
     optsched explain here/round-17.instance.json here/round-17.round.json
     """
+    from ..round.files import load_round
+
     if output is not None and number is None:
         raise InputError("-o writes the files of one round; name it: optsched rounds 17 -o DIR")
     if number is None:
@@ -49,6 +53,7 @@ def command(journal: Journal, number: int | None, last: int, output: Path | None
         entries = tuple(entry for entry in journal.rounds() if entry.number == number)
         if not entries:
             raise InputError(journal.no_round(number))
+    notes = () if number is None else load_round(journal.round_files(number)[1]).notes
     written = _write(journal, number, output) if output is not None and number is not None else []
 
     def parts() -> Parts:
@@ -56,6 +61,7 @@ def command(journal: Journal, number: int | None, last: int, output: Path | None
             yield "no rounds yet"
             return
         yield _table(entries)
+        yield from (f"note: {note}" for note in notes)
         pruned = journal.last_pruned()
         if pruned is not None and pruned.rounds_before_s is not None and number is None:
             yield f"rounds decided before {clock_text(pruned.rounds_before_s)} were dropped"
@@ -83,6 +89,7 @@ def _plain(entry: "RoundEntry") -> dict[str, Any]:
 def _table(entries: "tuple[RoundEntry, ...]") -> "Table":
     from ..picture.facts import percent, quantity
     from ..picture.text import table
+    from ..round.plan import UNPROVED
 
     numeric = ("jobs", "value", "bound", "gap", "took")
     return table(
@@ -97,7 +104,7 @@ def _table(entries: "tuple[RoundEntry, ...]") -> "Table":
                 clock_text(entry.at_s),
                 f"{entry.jobs:,}",
                 quantity(entry.value, ""),
-                quantity(entry.bound, ""),
+                quantity(entry.bound, "") if entry.bound < UNPROVED else "-",
                 percent(entry.gap) if math.isfinite(entry.gap) else "-",
                 human(entry.wall_s),
                 entry.solver,

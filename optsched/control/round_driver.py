@@ -45,8 +45,7 @@ class NamedPolicy:
 
 def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
     """Return what drives the nodes where no policy is named: rounds that are as good as they can be
-    within their budget, by the weights that users gave, and stored as what was solved: a first step
-    that was played forward is no optimum of the round that it began with."""
+    within their budget, by the weights that users gave."""
     budget_s = float(settings.budget) if budget_s is None else budget_s
     return NamedPolicy(
         "optsched",
@@ -57,7 +56,7 @@ def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
             "gap": DEFAULT_GAP,
             "moves": 0.0,
             "gangs": 0.0,
-            "ahead": False,
+            "prove": True,
         },
     )
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ..model.instance import Placement, Running
 from ..objectives import Objective, Usage
-from ..physics import lost_s, sharing_rate, unsaved_s
+from ..physics import lost_s, setup_s, sharing_rate, unsaved_s
 from ..physics.modes import Option
 from .demand import Demand
 from .placement import Aside
 from .trial import Trial
-from .view import Hold
+from .view import Fit, Hold
 from .world import World
 
 Entry = tuple[float, tuple[float, int], str]
@@ -55,9 +55,17 @@ class Playouts:
             for job_id in (*world.running, *world.saving)
         )
 
-    def cost(self, trial: Trial) -> tuple[float, ...]:
-        """Return what each level of the objective comes to over the jobs that are here."""
-        ends = self.completions_s(trial)
+    def cost(self, trial: Trial, *, to_the_end: bool = False) -> tuple[float, ...]:
+        """Return what each level of the objective comes to over the jobs that are here; that of a
+        real plan if it is played `to_the_end`, and infinite where some job then never starts."""
+        most_starts = math.inf if to_the_end else MOST_STARTS
+        return self._cost(_Playout(self, trial, most_starts).run())
+
+    def done_now(self) -> tuple[float, ...]:
+        """Return what each level would come to if all were done now."""
+        return self._cost(np.full(len(self.place), self._world.now_s))
+
+    def _cost(self, ends: NDArray[np.float64]) -> tuple[float, ...]:
         return tuple(
             sum(
                 weight * term.combine(cost.at(ends[counted]).tolist())
@@ -69,12 +77,23 @@ class Playouts:
     def completions_s(self, trial: Trial) -> NDArray[np.float64]:
         """Return when each job completes, in the order in which the world names them: those that
         wait, run and are being saved."""
-        return _Playout(self, trial).run()
+        return _Playout(self, trial, MOST_STARTS).run()
 
-    def entry(self, job_id: str) -> Entry:
-        world = self._world
-        weight = max(world.job(job_id).weight, 1e-9)
-        rank = world.fastest_finish_s(job_id) * math.sqrt(world.service_gpus(job_id)) / weight
+    def first_starts(self, trial: Trial) -> dict[str, Fit]:
+        """Return what the list rule starts at once after a trial, in which options and where."""
+        playout = _Playout(self, trial, MOST_STARTS)
+        playout.begin()
+        return playout.begun
+
+    def entry(self, job_id: str, again_s: float | None = None) -> Entry:
+        """Return the place of a job in order: of one that runs as it goes on, or, once it has been
+        preempted, with `again_s` of what it had done to do again."""
+        world, job = self._world, self._world.job(job_id)
+        finish_s = world.fastest_finish_s(job_id)
+        if again_s is not None:
+            work_s = world.remaining_work_s(job_id) / world.options(job_id)[0].rate
+            finish_s = setup_s(job, True) + work_s + again_s
+        rank = finish_s * math.sqrt(world.service_gpus(job_id)) / max(job.weight, 1e-9)
         return rank, world.order(job_id), job_id
 
 
@@ -82,7 +101,9 @@ class _Playout:
     """One trial played forward. `holders` are (end, arrival, job) of those that hold something;
     an entry of another end than `holding` says is out of date."""
 
-    def __init__(self, common: Playouts, trial: Trial) -> None:
+    def __init__(self, common: Playouts, trial: Trial, most_starts: float) -> None:
+        self.most_starts, self.starts = most_starts, 0
+        self.begun: dict[str, Fit] = {}
         self.common, self.trial, self.claims = common, trial, dict(trial.claims)
         self.now_s, self.room = trial.now_s, trial.free.copy()
         self.ends_s = np.full(len(common.place), math.nan)
@@ -94,7 +115,6 @@ class _Playout:
         self.at = dict.fromkeys(self.queues, 0)
         self.heads: list[tuple[Entry, int, Demand]] = []
         self.blocked: list[Demand] = []
-        self.starts = 0
         changed = {*trial.victims, *trial.joined, *(other for _, other in trial.joined.values())}
         for entry in common.ends:
             if entry[2] not in changed:
@@ -109,14 +129,19 @@ class _Playout:
             if job_id in trial.waiting:
                 self._enqueue(job_id)
 
-    def run(self) -> NDArray[np.float64]:
-        self._keep_claimed()
+    def begin(self) -> None:
+        self._start_claimed()
         self._serve()
-        while self.holders and self.starts < MOST_STARTS:
+
+    def run(self) -> NDArray[np.float64]:
+        self.begin()
+        while self.holders and self.starts < self.most_starts:
             self._release()
             self._start_claimed()
             self._serve()
-        self._estimate_the_rest()
+        if self.most_starts < math.inf:
+            self._estimate_the_rest()
+        self.ends_s[np.isnan(self.ends_s)] = math.inf
         return self.ends_s
 
     def _hold(self, end_s: float, order: tuple[float, int], job_id: str, hold: Hold) -> None:
@@ -198,16 +223,16 @@ class _Playout:
             if fit is None:
                 self.blocked.append(demand)
                 continue
-            self._start(job_id, self.trial.options(job_id)[fit[0]], fit[1])
+            option = self.trial.options(job_id)[fit[0]]
+            if self.now_s <= self.trial.now_s:
+                self.begun[job_id] = option, fit[1]
+            self._start(job_id, option, fit[1])
             self._push_head(demand)
 
     def _start(self, job_id: str, option: Option, placement: Placement) -> None:
         trial = self.trial
         end_s = self.now_s + trial.expected_run_s(job_id, option, placement)
-        if job_id in trial.victims:
-            entry = trial.origin.entry(job_id)
-            assert isinstance(entry, Running)
-            end_s += lost_s(trial.job(job_id), unsaved_s(entry, trial.now_s))
+        end_s += self._again_s(job_id) or 0.0
         need = trial.need(job_id, option)
         self.room.take(need, placement)
         self.holding[job_id] = Hold(need, placement, None)
@@ -215,13 +240,21 @@ class _Playout:
         heappush(self.holders, (end_s, trial.order(job_id), job_id))
         self.starts += 1
 
+    def _again_s(self, job_id: str) -> float | None:
+        """Return what a victim of the trial must do again; None of all others."""
+        if job_id not in self.trial.victims:
+            return None
+        entry = self.trial.origin.entry(job_id)
+        assert isinstance(entry, Running)
+        return lost_s(self.trial.job(job_id), unsaved_s(entry, self.trial.now_s))
+
     def _enqueue(self, job_id: str) -> None:
         """Put a job that has been saved in order."""
         if job_id in self.claims:
             return
         demand = self.trial.demand(job_id)
         queue = self.queues.get(demand, [])[self.at.get(demand, 0) :]
-        insort(queue, self.common.entry(job_id))
+        insort(queue, self.common.entry(job_id, self._again_s(job_id)))
         self.queues[demand], self.at[demand] = queue, 0
         self.heads = [head for head in self.heads if head[2] is not demand]
         heapify(self.heads)

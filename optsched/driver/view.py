@@ -84,6 +84,10 @@ class ClusterView:
         """Return whether the job waits, runs or is being saved."""
         return job_id in self.waiting or job_id in self.running or job_id in self.saving
 
+    def knows(self, name: str) -> bool:
+        """Return whether that is a job of this world, though it may be done, and not a node."""
+        return name in self._state
+
     def job(self, job_id: str) -> Job:
         """Return the job as it was submitted. A policy asks `remaining_work_s` for its length,
         never the job."""

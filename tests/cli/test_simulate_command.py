@@ -315,7 +315,8 @@ def test_the_files_say_what_is_printed(run, queue, tmp_path):
 def test_what_the_policy_recorded_of_its_rounds_is_kept(run, queue, tmp_path):
     found = summary(run, queue[1], "--policy", "optsched", "--round", "2m", "-o", tmp_path / "o")
     decided = list(csv.DictReader((tmp_path / "o" / "rounds.csv").open()))
-    assert [*decided[0]] == ["time_s", "wall_s", "jobs", "value", "bound", "gap"]
+    own = ["jobs", "value", "bound", "gap", "lead", "plan_gap"]
+    assert [*decided[0]] == ["time_s", "wall_s", *own]
     gaps = [float(line["gap"]) for line in decided if line["gap"]]
     assert found["rounds"] == {
         "count": len(gaps),

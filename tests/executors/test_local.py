@@ -153,7 +153,9 @@ def test_nodes_that_cannot_be_folders_are_refused(tmp_path: Path, name: str) -> 
 
 
 def test_real_gpus_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^1000 GPUs are declared .*(emulate = true)$"):
+    with pytest.raises(
+        InputError, match=r"^1000 GPUs are declared .*emulate = true under \[\[nodes\]\]$"
+    ):
         LocalExecutor(tmp_path, [LocalNode(node=Node(name="n0", gpus=1000))])
 
 

@@ -2,12 +2,14 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks import preempt_or_continue
 from optsched.driver import playout
 from optsched.driver.playout import Playouts
 from optsched.driver.trial import Trial
@@ -21,6 +23,7 @@ from optsched.objectives import parse
 from optsched.plugins import registry
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
+from optsched_solvers.policies.optsched import Optsched, Step
 from optsched_solvers.policies.parts.local_search import improved
 
 WCT = parse("wct")
@@ -243,3 +246,74 @@ def test_a_search_makes_no_step_worse_and_claims_nothing_twice(seed: int, cost_s
         for _, placement in better.claims.values():
             claimed.update({slot.node: slot.gpus for slot in placement})
         assert all(gpus <= 8 for gpus in claimed.values())
+
+
+class Planning(Optsched):
+    """Notes of each decision the jobs that are here, what its plan costs them, and whether it chose
+    among plans."""
+
+    def __init__(self) -> None:
+        super().__init__(Optsched.Options())
+        self.plans: list[tuple[set[str], float, bool]] = []
+        self._placed = False
+        self._protected: set[str] = set()
+
+    def decide(self, world: World) -> None:
+        super().decide(world)
+        self._placed = self.reservations.current is not None
+
+    def _take(self, step: Step) -> None:
+        world = step.trial.origin
+        playouts = Playouts(world, WCT)
+        kept = self._placed or self.reservations.current is not None  # a place for a gang
+        kept, self._protected = kept or world.protected != self._protected, set(world.protected)
+        chose = not kept and self._preemptions_matter(world)
+        here, cost = {*playouts.place}, playouts.cost(step.trial)[0]
+        self.plans.append((here, cost, chose and bool(world.waiting)))
+        super()._take(step)
+
+
+@settings(max_examples=8, deadline=None)
+@example(seed=2, cost_s=30.0)  # here it is the last plan that is best
+@example(seed=106, cost_s=30.0)  # a claim starts at once on what another waits for
+@given(seed=SEEDS, cost_s=st.sampled_from([30.0, 300.0]))
+def test_while_nobody_comes_no_plan_is_worse_than_the_last(seed: int, cost_s: float) -> None:
+    """Going on with the last plan is always among the steps that are tried."""
+    instance, policy = drawn(seed, cost_s), Planning()
+    plan = simulate(instance, policy)
+    done = {
+        entry.id: instance.job[entry.id].weight * (entry.completion_s or 0.0) for entry in plan.jobs
+    }
+    totals = [
+        (cost + sum(value for job, value in done.items() if job not in here), chose)
+        for here, cost, chose in policy.plans
+    ]
+    assert sum(chose for _, chose in totals) > 3
+    for (before, _), (after, chose) in pairwise(totals):
+        assert not chose or after <= before * (1 + 1e-7)
+
+
+class Watched(Optsched):
+    """Keeps its first step, with what it costs played to the end and what if all were done now."""
+
+    seen: tuple[Step, float, float] | None = None
+
+    def _take(self, step: Step) -> None:
+        if self.seen is None:
+            playouts = Playouts(step.trial.origin, WCT)
+            value = playouts.cost(step.trial, to_the_end=True)[0]
+            self.seen = step, value, playouts.done_now()[0]
+        super()._take(step)
+
+
+@pytest.mark.parametrize("name", preempt_or_continue.names(("pair", "queue", "mix-1", "weight")))
+def test_the_gap_of_the_plan_is_none_above_the_optimum(name: str) -> None:
+    """The plan is real, so no better than the optimum, and the optimum no better than the bound."""
+    policy = Watched(Optsched.Options(prove=True))
+    Simulation(preempt_or_continue.load(name), policy).run(until=lambda: policy.seen is not None)
+    assert policy.seen is not None
+    step, value, base = policy.seen
+    optimum = preempt_or_continue.stored()[name]["value"]
+    assert step.plan_gap is not None and 0 <= step.plan_gap <= 1
+    assert value - step.plan_gap * (value - base) <= optimum * (1 + 1e-9)
+    assert value >= optimum * (1 - 1e-9)

@@ -27,7 +27,7 @@ from optsched.round.solver import RoundRequest
 from optsched.round.verify import verify_round
 from optsched.traces.generate.synth import generate
 from optsched_solvers.native.highs import Outcome, maximise
-from optsched_solvers.price import SOLVER
+from optsched_solvers.price import SOLVER, neighbourhoods
 from optsched_solvers.price.columns import by_columns
 from optsched_solvers.price.guests import with_guest_rows
 from optsched_solvers.price.quotas import quota_bound
@@ -289,6 +289,7 @@ class Clock:
         self.now_s = 0.0
         monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=self.look))
         monkeypatch.setattr(solver, "within", self.within)
+        monkeypatch.setattr(neighbourhoods, "MISSES", 3)
 
     def look(self) -> float:
         self.now_s += 1.0

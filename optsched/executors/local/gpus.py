@@ -83,7 +83,8 @@ def _real_gpus(
         if all(len(before[node.name]) >= node.gpus for node in real):
             return {node.name: tuple(before[node.name][: node.gpus]) for node in real}
         raise InputError(
-            f"{wanted} GPUs are declared here but {error}; mend that, or set emulate = true"
+            f"{wanted} GPUs are declared here but {error}; mend that, or set "
+            "emulate = true under [[nodes]]"
         ) from None
     kind_of = {gpu.id: gpu.kind for gpu in listed}
     kept = {
@@ -123,7 +124,7 @@ def _too_few(wanted: int, listed: Sequence[Gpu], node: Node) -> str:
     if len(counts) < 2:
         return (
             f"{wanted} GPUs are declared on this host, which has {len(listed)}; declare no more, "
-            "or set emulate = true"
+            "or set emulate = true under [[nodes]]"
         )
     have = ", ".join(f"{count} {kind or 'whole'}" for kind, count in sorted(counts.items()))
     return (

@@ -39,13 +39,13 @@ class Budget:
             return max(0.0, self.work / (WORK_PER_SECOND * self.limit_s))
         return self.left_s() / self.limit_s
 
-    def configure(self, solver: Any, workers: int | None = None) -> None:
+    def configure(self, solver: Any) -> None:
         """Set limits, seed and workers of a CP-SAT solver."""
         parameters = solver.parameters
         parameters.max_time_in_seconds = max(self.left_s(), 1e-3)
         if self.work is not None:
             parameters.max_deterministic_time = max(self.work, 1e-6)
-        parameters.num_workers = self.workers if workers is None else workers
+        parameters.num_workers = self.workers
         parameters.random_seed = self.seed
 
     def used(self, solver: Any) -> None:

@@ -2,7 +2,6 @@
 
 import math
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,20 +39,18 @@ class Progress:
     schedule: Schedule | None = None
     values: tuple[float, ...] = ()
     proved: dict[int, float] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def offer(self, schedule: Schedule | None) -> bool:
         """Keep and report `schedule` if it is better."""
         if schedule is None:
             return False
         values = self.evaluator.values(schedule)
-        with self._lock:
-            if self.schedule is not None and not is_better(
-                values, self.values, self.evaluator.yardsticks
-            ):
-                return False
-            self.schedule, self.values = schedule, values
-            self.report.plan(plan_of(self.problem, schedule))
+        if self.schedule is not None and not is_better(
+            values, self.values, self.evaluator.yardsticks
+        ):
+            return False
+        self.schedule, self.values = schedule, values
+        self.report.plan(plan_of(self.problem, schedule))
         return True
 
 
@@ -106,42 +103,18 @@ def _solve_level(
 ) -> int | None:
     """Solve for the current objective; return its optimal integer value, or None where it was not
     proved."""
-    report, solvers = progress.report, _racers(progress, level)
+    report, solver = progress.report, _solver(progress, level)
     if report.log is not ignore:
-        for solver in solvers:
-            solver.parameters.log_search_progress = True
-            solver.parameters.log_to_stdout = False
-            solver.log_callback = report.log
-    statuses: dict[int, Any] = {}
-
-    def run(which: int) -> None:
-        solver = solvers[which]
-        solver.best_bound_callback = lambda bound: report.bound(
-            level, _proved(expression, bound), "cpsat"
-        )
-        statuses[which] = solver.solve(model.cp, _Listener(progress, model))
-        if statuses[which] in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
-            for other in solvers:
-                if other is not solver:
-                    other.stop_search()
-
-    threads = [
-        threading.Thread(target=run, args=(which,), daemon=True) for which in range(1, len(solvers))
-    ]
-    for thread in threads:
-        thread.start()
-    run(0)
-    for thread in threads:
-        thread.join()
-    for solver in solvers:
-        progress.budget.used(solver)
-    if cp_model.MODEL_INVALID in statuses.values():
-        raise RuntimeError(f"CP-SAT refuses the model: {model.cp.validate()}")
-    which = min(
-        statuses,
-        key=lambda i: (statuses[i] != cp_model.OPTIMAL, statuses[i] != cp_model.INFEASIBLE, i),
+        solver.parameters.log_search_progress = True
+        solver.parameters.log_to_stdout = False
+        solver.log_callback = report.log
+    solver.best_bound_callback = lambda bound: report.bound(
+        level, _proved(expression, bound), "cpsat"
     )
-    solver, status = solvers[which], statuses[which]
+    status = solver.solve(model.cp, _Listener(progress, model))
+    progress.budget.used(solver)
+    if status == cp_model.MODEL_INVALID:
+        raise RuntimeError(f"CP-SAT refuses the model: {model.cp.validate()}")
     if status == cp_model.INFEASIBLE:
         if level == 0:
             report.infeasible("CP-SAT proved that its model of the instance has no solution")
@@ -152,24 +125,25 @@ def _solve_level(
     return int(solver.value(expression.expression)) if status == cp_model.OPTIMAL else None
 
 
-def _racers(progress: Progress, level: int) -> list[cp_model.CpSolver]:
-    """Return the CP-SAT searches to run side by side; the first proof ends all.
+def _solver(progress: Progress, level: int) -> cp_model.CpSolver:
+    """Return a CP-SAT search with the strategies that suit a level.
 
-    A maximum over jobs is proved fastest by one worker without linear relaxation (its conflicts
-    explain a makespan best), so it gets a core of its own beside the usual portfolio; a sum needs
-    the relaxation.
+    A sum needs the linear relaxation. For a maximum over jobs, whose conflicts explain it best
+    without one, one strategy refutes value after value from below, the next improves on the best
+    plan, and large neighbourhoods are searched beside them; all share bounds and plans.
     """
-    portfolio, budget = cp_model.CpSolver(), progress.budget
-    budget.configure(portfolio)
+    solver, budget = cp_model.CpSolver(), progress.budget
+    budget.configure(solver)
     if any(isinstance(term, SumOfJobs) for _, term in progress.problem.objective.levels[level]):
-        return [portfolio]
-    no_relaxation = cp_model.CpSolver()
-    budget.configure(no_relaxation, workers=1)
-    no_relaxation.parameters.linearization_level = 0
+        return solver
+    parameters = solver.parameters
     if budget.workers == 1:
-        return [no_relaxation]
-    portfolio.parameters.num_workers = max(1, min(budget.workers, os.cpu_count() or 1) - 1)
-    return [no_relaxation, portfolio]
+        parameters.linearization_level = 0
+    else:
+        parameters.num_workers = max(3, min(budget.workers, os.cpu_count() or 1))
+        parameters.extra_subsolvers.extend(["objective_lb_search_no_lp", "no_lp"])
+        parameters.use_overload_checker_in_cumulative = True
+    return solver
 
 
 def _proved(expression: LevelExpression, bound: float) -> float:

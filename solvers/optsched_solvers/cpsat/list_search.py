@@ -9,42 +9,11 @@ import math
 import random
 from dataclasses import replace
 
-from optsched.frozen import record
-
-from ..scheduling.problem import Activity, Choice, Problem, Schedule
-from ..scheduling.schedule_generation import generate, preempted_in, starts_that_matter
 from .direct import Progress
+from .lists import Decoder, List, by_type, list_of
 
-WORK_PER_JOB = 1e-5
-"""Work of decoding one job, in CP-SAT's unit of work."""
 TEMPERATURE = 2e-4
 """First temperature, relative to what can be changed of the value."""
-
-Ways = dict[int, tuple[int, ...]]
-"""The alternatives that some jobs are kept to."""
-
-
-@record
-class List:
-    """The code of a schedule: priorities, GPU types, running jobs that are preempted, and
-    ticks before which jobs do not start."""
-
-    priority: list[float]
-    ways: Ways
-    preempted: frozenset[int]
-    waits: dict[int, int]
-
-    def schedule(self, problem: Problem) -> Schedule | None:
-        return generate(problem, self.priority, self.preempted, self.ways, not_before=self.waits)
-
-
-def by_type(activity: Activity, gpu_type: str | None) -> tuple[int, ...]:
-    """Return the alternatives of an activity on one GPU type."""
-    return tuple(
-        i
-        for i, a in enumerate(activity.alternatives)
-        if not a.fixed and a.mode.gpu_type == gpu_type
-    )
 
 
 class ListSearch:
@@ -56,6 +25,7 @@ class ListSearch:
         self.list = start or list_of(self.problem, progress.schedule)
         self.rng = random.Random(self.budget.seed + 1)
         self.value = math.inf
+        self.decoder = Decoder(self.problem, self.budget)
         self._decode_and_keep(self.list, 0.0)
 
     def run(self, until: float) -> None:
@@ -80,15 +50,14 @@ class ListSearch:
         self._decode_and_keep(neighbour, temperature)
 
     def _decode_and_keep(self, candidate: List, temperature: float) -> None:
-        self.budget.spend(WORK_PER_JOB * len(candidate.priority))
-        schedule = candidate.schedule(self.problem)
-        if schedule is None:
+        decoded = self.decoder.decode(candidate)
+        if decoded is None:
             return
-        values = self.progress.evaluator.values(schedule)
+        values = self.progress.evaluator.values(decoded.schedule)
         worse = values[0] - self.value
         if worse <= 0 or (temperature > 0 and self.rng.random() < math.exp(-worse / temperature)):
-            self.list, self.value = candidate, values[0]
-        self.progress.offer(schedule)
+            self.list, self.value, self.decoder.kept = candidate, values[0], decoded
+        self.progress.offer(decoded.schedule)
 
     def _waiting(self) -> List:
         """Make one job wait until it would start or end with a change of what use costs, or no
@@ -133,18 +102,3 @@ class ListSearch:
         else:
             ways[j] = by_type(activity, self.rng.choice(types) or None)
         return replace(self.list, ways=ways)
-
-
-def list_of(problem: Problem, schedule: Schedule) -> List:
-    """Return the list that rebuilds a schedule, or one near it."""
-
-    def way(activity: Activity, choice: Choice) -> tuple[int, ...]:
-        return by_type(activity, activity.alternatives[choice.alternative].mode.gpu_type)
-
-    ways = {a.index: pick for a in problem.activities if (pick := way(a, schedule[a.index]))}
-    return List(
-        [float(choice.start) for choice in schedule],
-        ways,
-        preempted_in(problem, schedule),
-        starts_that_matter(problem, schedule),
-    )

@@ -17,7 +17,8 @@ from ..scheduling.problem import Activity, Problem, Schedule
 from ..scheduling.schedule_generation import generate, replay
 from .clock import Budget
 from .direct import Progress, solve_whole
-from .list_search import WORK_PER_JOB, List, ListSearch, Ways, by_type, list_of
+from .list_search import ListSearch
+from .lists import WORK_PER_JOB, List, Ways, by_type, list_of
 
 DIRECT_INTERVALS = 6000
 """Largest model (optional intervals, nodes told apart) that is solved whole."""

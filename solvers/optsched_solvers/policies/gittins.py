@@ -82,7 +82,7 @@ class Gittins(Preemptive):
         """Note the service of jobs that are done; at each doubling of their number look at all
         indices anew."""
         for job_id in dict.fromkeys(released):
-            if job_id in world.instance.job and not world.is_active(job_id):
+            if world.knows(job_id) and not world.is_active(job_id):
                 self._services.append(world.attained_gpu_s(job_id))
         if len(self._services) < self.refresh_at:
             return

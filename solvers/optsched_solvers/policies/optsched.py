@@ -2,11 +2,13 @@
 problem."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.bounds import lower_bounds
 from optsched.driver.playout import Playouts
 from optsched.driver.reservation import Claimed, Reservations
 from optsched.driver.snapshot import Snapshot, snapshot
@@ -34,6 +36,11 @@ CORE_OPTIONS = 3000
 """Most options for which a round is solved exactly."""
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
+FOR_PRICE, FOR_KEEPING = 0.4, 0.2
+"""Shares of the budget for the round in which all may be preempted, and for others, of which there
+are at most two."""
+MOST_PROVED = 2000
+"""With more jobs no plan is played to its end to be compared with a bound."""
 NEARLY_FREE = 0.01
 """Where saving and restoring take less than this share of what jobs have left, preemptions are
 decided by price alone."""
@@ -41,15 +48,23 @@ decided by price alone."""
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A first step that was tried, and the round that it came from with what was solved there."""
+    """A first step that was tried, and the round that it came from with what was solved there.
+
+    Played forward it costs less by the share `lead` than where all that runs goes on, and at most
+    the share `plan_gap` of it more than any plan for the jobs that are here; None where that was
+    not asked. Both are shares of what can still be decided.
+    """
 
     trial: Trial
     decided: tuple[Snapshot, RoundSolution] | None
+    lead: float | None = None
+    plan_gap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One decision: when, of how many jobs, how good and how sure."""
+    """One decision: when, of how many jobs, how good and how sure its starts are, and what is known
+    of the plan that it leads to (see `Step`)."""
 
     now_s: float
     jobs: int
@@ -57,6 +72,8 @@ class RoundRecord:
     bound: float
     gap: float
     wall_s: float
+    lead: float | None
+    plan_gap: float | None
 
 
 class Optsched:
@@ -69,11 +86,12 @@ class Optsched:
 
     Where saving and restoring take long (`NEARLY_FREE`), whom to preempt is not left to prices,
     which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
-    Three first steps are tried: that of the round (where run times are known), that of the round in
-    which all that runs goes on, and that of `xion`. Each is played forward by a list rule for the
-    jobs that are here, what it costs those still to come is charged, and the cheapest is taken
-    (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3, 1997). So by its own account it is never
-    worse than to preempt nobody now, nor than `xion`.
+    Four first steps are tried: that of the round (where run times are known), that of the round in
+    which all that runs goes on, that of `xion`, and that of a list rule, which goes on with the
+    last plan. Each is played forward by that rule for the jobs that are here, what it costs those
+    still to come is charged, and the cheapest is taken (Bertsekas, Tsitsiklis and Wu, Journal of
+    Heuristics 3, 1997). So by its own account it is never worse than to preempt nobody now, than
+    `xion`, nor than what it planned before.
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more.
@@ -117,14 +135,18 @@ class Optsched:
         ahead: Annotated[
             bool, "Where saving takes long, first steps are played forward before one is taken."
         ] = True
+        prove: Annotated[
+            bool, "Each plan that is played forward is compared with a bound on all plans."
+        ] = False
 
     def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
         self.solver, self.round_s, self.pace = options.solver, options.round_s, options.pace
         self.budget_s, self.gap, self.moves_s = options.budget_s, options.gap, options.moves_s
-        self.ahead = options.ahead
+        self.ahead, self.prove = options.ahead, options.prove
         registry.round_solver(self.solver)  # an unknown one is refused before any work
         unhurried = self.budget_s >= NO_LIMIT_S and self.solver == "price"
+        self._counts_times_only = not any(isinstance(term, Usage) for term in self.objective.terms)
         self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
         self.decided: tuple[Snapshot, RoundSolution] | None = None
         self.rounds: list[RoundRecord] = []
@@ -168,34 +190,71 @@ class Optsched:
     def _best_step(self, world: World, waiting: list[str]) -> Step:
         """Return the first step that leads furthest, of equals the one that preempts least."""
         pinned = self._kept(world)
+        now = snapshot(world, jobs=waiting, known=self._known)
         pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
         if not (self.ahead and (waiting or pairs) and self._preemptions_matter(world)):
-            return self._priced(world, waiting, pinned, self.budget_s)
-        keeping = pinned | {*world.running}
+            step = self._priced(world, now, pinned, self.budget_s)
+            if not (self.prove and self._counts_times_only):
+                return step
+            return self._told(step, Playouts(world, self.objective), now)
         steps = []
         if world.knows_run_times:  # else what looks best of many preemptions is the most misjudged
-            steps.append(self._priced(world, waiting, pinned, self.budget_s / 2))
+            steps.append(self._priced(world, now, pinned, self.budget_s * FOR_PRICE))
         if not steps or steps[0].trial.victims:
-            steps.insert(0, self._priced(world, waiting, keeping, self.budget_s / 4))
+            steps.insert(0, self._keeping(world, now, pinned))
         xion = first_step(world, pinned, self.reservations)
         if xion.victims:
             steps.append(Step(xion, None))
         few = len(world.waiting) + len(world.running) + len(world.saving) <= MOST_JOBS
         searching = few and world.knows_run_times and not self._arrived
-        if len(steps) == 1 and not searching:
-            return steps[0]
         playouts = Playouts(world, self.objective)
-        costs = [playouts.cost(step.trial) for step in steps]
-        if self.objective.is_linear:
-            costs = [
-                (cost[0] + self._charge(world, step.trial, xion), *cost[1:])
-                for step, cost in zip(steps, costs, strict=True)
-            ]
-        best = min(zip(costs, steps, strict=True), key=lambda pair: pair[0])[1]
-        if not searching:
-            return best
-        trial = improved(world, pinned, playouts, best.trial)
-        return best if trial is best.trial else Step(trial, None)
+        if self.reservations.current is None:
+            steps.append(Step(Trial(world, pinned), None))
+
+        def cost(step: Step) -> tuple[float, ...]:
+            levels = playouts.cost(step.trial)
+            if not self.objective.is_linear:
+                return levels
+            return levels[0] + self._charge(world, step.trial, xion), *levels[1:]
+
+        costs = [cost(step) for step in steps]
+        least, best = min(zip(costs, steps, strict=True), key=lambda pair: pair[0])
+        if searching:
+            trial = improved(world, pinned, playouts, best.trial)
+            if trial is not best.trial:
+                best, least = Step(trial, None), playouts.cost(trial)
+        if best.decided is None:
+            proved = self._keeping(world, now, pinned, but=best.trial.victims)
+            if {*proved.trial.victims} == {*best.trial.victims} and cost(proved) <= least:
+                best = proved
+        if self.reservations.current is None:
+            best = _as_played(best, playouts)
+        return self._told(best, playouts, now, steps[0])
+
+    def _keeping(
+        self, world: World, now: Snapshot, pinned: set[str], but: Collection[str] = ()
+    ) -> Step:
+        """Return the step of the round in which all that runs goes on `but` for some."""
+        going_on = pinned | world.running.keys() - {*but}
+        return self._priced(world, now, going_on, self.budget_s * FOR_KEEPING)
+
+    def _told(
+        self, step: Step, playouts: Playouts, now: Snapshot, keeping: Step | None = None
+    ) -> Step:
+        """Return the step with what is known of the plan that it leads to: how much less it costs
+        than keeping all that runs, and how far it may be from the best plan of all."""
+        base = playouts.done_now()[0]
+        lead = plan_gap = None
+        if keeping is not None:
+            kept, value = playouts.cost(keeping.trial)[0], playouts.cost(step.trial)[0]
+            lead = (kept - value) / (kept - base) if kept > base else 0.0
+        if self.prove and self._counts_times_only and len(playouts.place) <= MOST_PROVED:
+            value = playouts.cost(step.trial, to_the_end=True)[0]
+            if math.isfinite(value):
+                here = [job for job in now.instance.jobs if job.id in playouts.place]
+                bound = lower_bounds(replace(now.instance, jobs=tuple(here)), self.objective)[0]
+                plan_gap = max(0.0, value - bound.value) / (value - base) if value > base else 0.0
+        return replace(step, lead=lead, plan_gap=plan_gap)
 
     def _charge(self, world: World, trial: Trial, xion: Trial) -> float:
         """Return what the preemptions that Xion would not make cost the jobs that are still to
@@ -219,8 +278,9 @@ class Optsched:
             self._unripe.update(step.trial.started, step.trial.joined)
         if step.decided is None:
             return
-        self._last, self.decided = step.decided[1], step.decided
-        solution = self._last
+        seen, self._last = step.decided
+        solution = replace(self._last, notes=(*self._last.notes, *_notes(step)))
+        self.decided = seen, solution
         self.rounds.append(
             RoundRecord(
                 solution.now_s,
@@ -229,12 +289,14 @@ class Optsched:
                 solution.bound,
                 solution.gap,
                 solution.wall_s or 0.0,
+                step.lead,
+                step.plan_gap,
             )
         )
 
     def _preemptions_matter(self, world: World) -> bool:
         """Return whether saving and restoring take so long that prices alone are no guide."""
-        if any(isinstance(term, Usage) for term in self.objective.terms):
+        if not self._counts_times_only:
             return False
         jobs = [*world.waiting, *world.running]
         swap_s = sum(
@@ -243,9 +305,8 @@ class Optsched:
         )
         return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
 
-    def _priced(self, world: World, waiting: list[str], pinned: set[str], budget_s: float) -> Step:
+    def _priced(self, world: World, now: Snapshot, pinned: set[str], budget_s: float) -> Step:
         """Return the step of the round as one optimization problem in which `pinned` go on."""
-        now = snapshot(world, jobs=waiting, known=self._known)
         posed = (
             self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
         )
@@ -369,6 +430,35 @@ class Optsched:
         option = _option(world, known, entry.id, entry.mode.unshared)
         if world.may_share(entry.id, option, entry.mode.share_with):
             world.start_sharing(entry.id, option, entry.mode.share_with)
+
+
+def _as_played(step: Step, playouts: Playouts) -> Step:
+    """Return the step with what the list rule starts beside it at once when it is played; of these
+    starts nothing is proved."""
+    starts = playouts.first_starts(step.trial)
+    for job_id, fit in starts.items():
+        step.trial.start(job_id, *fit)
+    return Step(step.trial, None) if starts else step
+
+
+def _notes(step: Step) -> list[str]:
+    """Return what is to be said of the plan that a step leads to."""
+    notes = []
+    if step.lead is not None:
+        preempting = len(step.trial.victims)
+        notes.append(
+            f"looked ahead: {preempting} jobs are preempted, all others that run go on; played "
+            f"forward that costs {step.lead:.2%} less than preempting nobody"
+            if preempting
+            else "looked ahead: preempting nobody costs least"
+        )
+        notes.append("value, bound and gap are those of the starts beside what goes on")
+    if step.plan_gap is not None:
+        notes.append(
+            f"of what the jobs that are here cost from now on in the plan that this leads to, "
+            f"no plan can save more than {step.plan_gap:.1%}"
+        )
+    return notes
 
 
 def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:

@@ -19,6 +19,7 @@ from ..native.within import within
 from .core import Core, core, neighbourhood
 from .dual import Prices, first_prices, optimise, priced_once
 from .guests import with_guest_rows
+from .neighbourhoods import Neighbourhoods
 from .quotas import quota_bound
 from .rounding import one_guest_each, preferred, round_choice
 
@@ -35,7 +36,7 @@ FIRST_CORE, CORE_GROWTH = 1_000, 4
 NEARLY = 0.1
 """Part of the gap at which a program that proves no bound is solved well enough."""
 MUCH_LOST = 1e-2
-"""Part of a solution's value from which on what found no room on nodes comes first at once, not
+"""Part of a solution's value from which on what found no room on nodes is decided anew at once, not
 only in the end."""
 NEARBY = 10
 """Times the gap that is asked for within which the plan that keeps all must be of the bound for
@@ -86,6 +87,7 @@ class _Search:
         self._priced = with_guest_rows(request.model)
         self._core_options = core_options
         self._best: Packing | None = None
+        self._stuck: Packing | None = None
         self._value, self._bound = -np.inf, np.inf
         self._packing_s = 0.0
         self._tried_evenly = False
@@ -165,7 +167,9 @@ class _Search:
             self._realise(*self._choice(even, own), self._tries)
             if self._is_done() or self._left_s() < 0:
                 return
-        self._realise(*self._choice(self._priced, prices), self._tries)
+        wish, reduced = self._choice(self._priced, prices)
+        if self._is_much_lost(wish, self._realise(wish, reduced, self._tries)):
+            self._by_nodes(reduced)
 
     def _choice(self, priced: RoundModel, prices: Prices) -> tuple[Ints, Floats]:
         """Return the choice in which each job takes the option that it had best take and that fits
@@ -241,12 +245,21 @@ class _Search:
         if outcome.x is None:
             return False
         wish = stated.choice(model, part.fixed, outcome.x)
-        worth, value = model.worth(wish), self._realise(wish, reduced, 2 * self._tries)
-        if value < worth:
+        value = self._realise(wish, reduced, 2 * self._tries)
+        much = self._is_much_lost(wish, value)
+        if much and model.scarce and not model.reserved:
+            self._by_nodes(reduced)
+        elif value < model.worth(wish):
             self._lost = wish, reduced
-        if value < worth - MUCH_LOST * abs(worth):  # single nodes are short of what rows promise
-            self._losers_first()
+            if much:
+                self._losers_first()
         return True
+
+    def _is_much_lost(self, wish: Ints, value: float) -> bool:
+        """Return whether single nodes are short of much that rows promise: a choice is worth
+        `value` on nodes."""
+        worth = self._model.worth(wish)
+        return value < worth - MUCH_LOST * abs(worth)
 
     def _losers_first(self) -> None:
         """Put the last choice of which something found no room on nodes once more, with that
@@ -255,6 +268,20 @@ class _Search:
             enough = self._bound - self._tolerance()
             realise_losers_first(self._request, *self._lost, enough=enough)
         self._lost = None
+
+    def _by_nodes(self, reduced: Floats) -> None:
+        """Decide few nodes at a time anew, exactly, as long as that makes the best plan better;
+        only where cores or memory are scarce."""
+        model = self._model
+        if not model.scarce or model.reserved or self._best is self._stuck or self._is_done():
+            return
+        assert self._best is not None
+        search = Neighbourhoods(self._best, reduced, self._request.seed)
+        for packing in search.better(self._left_s):
+            self._offer(packing)
+            if self._is_done():
+                return
+        self._stuck = self._best
 
 
 def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:

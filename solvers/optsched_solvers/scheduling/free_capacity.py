@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 
 from .problem import Activity, Alternative, Problem, Split
 
@@ -21,6 +22,12 @@ class Row:
         self.times: list[int] = [0]
         self.free: list[float] = [capacity]
         self._seen: dict[float, int] = {}
+
+    def copy(self) -> "Row":
+        """Return a row with the same free amounts that changes on its own."""
+        row = Row.__new__(Row)
+        row.times, row.free, row._seen = self.times[:], self.free[:], dict(self._seen)
+        return row
 
     def take(self, start: int, end: int, amount: float) -> None:
         """Take `amount` over [start, end)."""
@@ -96,18 +103,22 @@ class FreeCapacity:
         for row, gpu_type in zip(problem.gpu_row, problem.node_types, strict=True):
             totals[gpu_type] += problem.rows[row].capacity
         self._pool = {gpu_type: Row(total) for gpu_type, total in totals.items()}
-        self._pool_of_row = {
-            row: self._pool[gpu_type]
-            for row, gpu_type in zip(problem.gpu_row, problem.node_types, strict=True)
-        }
+        self._type_of_row = dict(zip(problem.gpu_row, problem.node_types, strict=True))
+
+    def copy(self) -> "FreeCapacity":
+        """Return the same free capacity, to be taken on its own."""
+        free = copy(self)
+        free.rows = [row.copy() for row in self.rows]
+        free._pool = {gpu_type: row.copy() for gpu_type, row in self._pool.items()}
+        return free
 
     def take(self, start: int, end: int, demands: Iterable[tuple[int, float]]) -> None:
         """Hold `demands` over [start, end)."""
         if end > start:
             for row, amount in demands:
                 self.rows[row].take(start, end, amount)
-                if row in self._pool_of_row:
-                    self._pool_of_row[row].take(start, end, amount)
+                if row in self._type_of_row:
+                    self._pool[self._type_of_row[row]].take(start, end, amount)
 
     def earliest(
         self,

@@ -6,7 +6,8 @@ whole length.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from copy import copy
 
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import WIDEST_FIRST
@@ -31,12 +32,21 @@ def generate(
     A job takes the alternative in which it completes first. None where a job fits nowhere or a
     budget runs out.
     """
-    made = _Partial(problem, preempted)
+    made = Partial(problem, preempted)
     ways, nodes, not_before = ways or {}, nodes or {}, not_before or {}
+    for j in serial_order(problem, priority, made.found):
+        if not made.place_first(j, ways.get(j), nodes.get(j), not_before.get(j, 0)):
+            return None
+    return made.schedule()
+
+
+def serial_order(problem: Problem, priority: Sequence[float], placed: Container[int]) -> list[int]:
+    """Return the jobs that are not `placed`, lowest `priority` first among those whose predecessors
+    come before."""
     waiting_for = {
-        activity.index: {i for i in activity.before if i not in made.found}
+        activity.index: {i for i in activity.before if i not in placed}
         for activity in problem.activities
-        if activity.index not in made.found
+        if activity.index not in placed
     }
     followers: dict[int, list[int]] = {}
     for index, before in waiting_for.items():
@@ -44,23 +54,15 @@ def generate(
             followers.setdefault(i, []).append(index)
     ready = [(priority[index], index) for index, before in waiting_for.items() if not before]
     heapq.heapify(ready)
+    order = []
     while ready:
         _, index = heapq.heappop(ready)
-        activity = problem.activities[index]
-        choice = made.first_to_complete(
-            activity,
-            ways.get(index, range(len(activity.alternatives))),
-            nodes.get(index),
-            not_before.get(index, 0),
-        )
-        if choice is None:
-            return None
-        made.place(activity, choice)
+        order.append(index)
         for follower in followers.get(index, ()):
             waiting_for[follower].discard(index)
             if not waiting_for[follower]:
                 heapq.heappush(ready, (priority[follower], follower))
-    return made.schedule()
+    return order
 
 
 def replay(problem: Problem, choices: Schedule, *, anywhere: bool = False) -> Schedule | None:
@@ -95,14 +97,14 @@ def starts_that_matter(problem: Problem, choices: Schedule) -> dict[int, int]:
 def start_in_order(problem: Problem, choices: Schedule) -> Schedule | None:
     """Return the schedule of every job as in `choices` and on the same nodes, in the order of their
     starts, each as early as it then fits."""
-    made = _Partial(problem, preempted_in(problem, choices))
+    made = Partial(problem, preempted_in(problem, choices))
     for activity in sorted(problem.in_order, key=lambda a: choices[a.index].start):
         if activity.index not in made.found:
             made.place(activity, made.as_early_as_fits(activity, choices[activity.index]))
     return made.schedule()
 
 
-class _Partial:
+class Partial:
     """A schedule in the making: the choices `found` so far and what is free beside them."""
 
     def __init__(self, problem: Problem, preempted: frozenset[int]) -> None:
@@ -121,6 +123,30 @@ class _Partial:
                 self.place(activity, activity.stays(alone=alone))
         for pair in problem.couples():
             self._take_shared_gpus(pair)
+
+    def copy(self) -> "Partial":
+        """Return the same schedule so far, to be completed in another way."""
+        partial = copy(self)
+        partial._capacity = self._capacity.copy()
+        partial._budget, partial.found = dict(self._budget), dict(self.found)
+        return partial
+
+    def place_first(
+        self,
+        index: int,
+        ways: Sequence[int] | None,
+        nodes: Mapping[int, int] | None,
+        from_tick: int,
+    ) -> bool:
+        """Place a job where it completes first; return whether it fits anywhere."""
+        activity = self._problem.activities[index]
+        every = range(len(activity.alternatives))
+        choice = self._first_to_complete(
+            activity, every if ways is None else ways, nodes, from_tick
+        )
+        if choice is not None:
+            self.place(activity, choice)
+        return choice is not None
 
     def place(self, activity: Activity, choice: Choice) -> None:
         """Hold what a choice takes."""
@@ -149,7 +175,7 @@ class _Partial:
         gpu_row, held = self._problem.gpu_row, pair[0].alternatives[0].rooms
         self._capacity.take(0, until, [(gpu_row[node], float(gpus)) for node, gpus in held])
 
-    def first_to_complete(
+    def _first_to_complete(
         self,
         activity: Activity,
         ways: Sequence[int],

@@ -1,0 +1,122 @@
+"""Schedules in the code of local search: priority lists, decoded by serial schedule generation."""
+
+import math
+
+from optsched.frozen import record
+
+from ..scheduling.problem import Activity, Choice, Problem, Schedule
+from ..scheduling.schedule_generation import (
+    Partial,
+    generate,
+    preempted_in,
+    serial_order,
+    starts_that_matter,
+)
+from .clock import Budget
+
+WORK_PER_JOB = 1e-5
+"""Work of decoding one job, in CP-SAT's unit of work."""
+STOPS = 16
+"""Schedules in the making that are remembered of each list."""
+JOBS_PER_STOP = 0.015
+"""Work of remembering one, for each job of the problem, relative to that of decoding it."""
+
+Ways = dict[int, tuple[int, ...]]
+"""The alternatives that some jobs are kept to."""
+
+
+@record
+class List:
+    """The code of a schedule: priorities, GPU types, running jobs that are preempted, and
+    ticks before which jobs do not start."""
+
+    priority: list[float]
+    ways: Ways
+    preempted: frozenset[int]
+    waits: dict[int, int]
+
+    def schedule(self, problem: Problem) -> Schedule | None:
+        return generate(problem, self.priority, self.preempted, self.ways, not_before=self.waits)
+
+
+def by_type(activity: Activity, gpu_type: str | None) -> tuple[int, ...]:
+    """Return the alternatives of an activity on one GPU type."""
+    return tuple(
+        i
+        for i, a in enumerate(activity.alternatives)
+        if not a.fixed and a.mode.gpu_type == gpu_type
+    )
+
+
+def list_of(problem: Problem, schedule: Schedule) -> List:
+    """Return the list that rebuilds a schedule, or one near it."""
+
+    def way(activity: Activity, choice: Choice) -> tuple[int, ...]:
+        return by_type(activity, activity.alternatives[choice.alternative].mode.gpu_type)
+
+    ways = {a.index: pick for a in problem.activities if (pick := way(a, schedule[a.index]))}
+    return List(
+        [float(choice.start) for choice in schedule],
+        ways,
+        preempted_in(problem, schedule),
+        starts_that_matter(problem, schedule),
+    )
+
+
+@record
+class Decoded:
+    """A list with its schedule: `stops` are schedules in the making, each with the number of jobs
+    of `order` that it has placed."""
+
+    code: List
+    order: list[int]
+    stops: list[tuple[int, Partial]]
+    schedule: Schedule
+
+    def agrees_until(self, code: List, order: list[int]) -> int:
+        """Return how many of the first jobs are placed alike in another list that preempts the same
+        jobs."""
+        own = self.code
+        for k, (i, j) in enumerate(zip(self.order, order, strict=True)):
+            alike = own.ways.get(j) == code.ways.get(j) and own.waits.get(j) == code.waits.get(j)
+            if i != j or not alike:
+                return k
+        return len(order)
+
+
+class Decoder:
+    """Decodes lists that differ little from one that is kept, from where they differ."""
+
+    def __init__(self, problem: Problem, budget: Budget) -> None:
+        self._problem, self._budget = problem, budget
+        self._every = max(1, math.ceil(len(problem.activities) / STOPS))
+        self.kept: Decoded | None = None
+
+    def decode(self, code: List) -> Decoded | None:
+        """Return a list with its schedule; None if it has none."""
+        self._count_stop()
+        stops, order = self._shared_with_kept(code)
+        first, partial = stops[-1][0], stops[-1][1].copy()
+        for k in range(first, len(order)):
+            if k % self._every == 0 and k > first:
+                self._count_stop()
+                stops.append((k, partial.copy()))
+            self._budget.spend(WORK_PER_JOB)
+            j = order[k]
+            if not partial.place_first(j, code.ways.get(j), None, code.waits.get(j, 0)):
+                return None
+        schedule = partial.schedule()
+        return None if schedule is None else Decoded(code, order, stops, schedule)
+
+    def _shared_with_kept(self, code: List) -> tuple[list[tuple[int, Partial]], list[int]]:
+        """Return the stops of the list kept that a list passes too, and its order."""
+        kept = self.kept
+        if kept is None or kept.code.preempted != code.preempted:
+            start = Partial(self._problem, code.preempted)
+            return [(0, start)], serial_order(self._problem, code.priority, start.found)
+        order = serial_order(self._problem, code.priority, kept.stops[0][1].found)
+        agrees = kept.agrees_until(code, order)
+        return [stop for stop in kept.stops if stop[0] <= agrees], order
+
+    def _count_stop(self) -> None:
+        self._budget.spend(WORK_PER_JOB * JOBS_PER_STOP * len(self._problem.activities))
