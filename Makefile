@@ -25,7 +25,7 @@ test: $(ENV)/.optsched-dev
 	$(BIN)/python -m pytest -n 2
 
 test-slow: $(ENV)/.optsched-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m '' --hypothesis-profile=default
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m '' --hypothesis-profile=varied
 
 test-ray: .venv-ray/.optsched
 	.venv-ray/bin/python tests/executors/ray/alone.py .venv-ray/bin/python -m pytest -m '' $(or $(TESTS),tests/executors/ray)

@@ -1,4 +1,4 @@
-"""Hypothesis tries the same examples in every run; `--hypothesis-profile=default` tries others."""
+"""Hypothesis tries the same examples in every run; `--hypothesis-profile=varied` tries others."""
 
 import tomllib
 from importlib.metadata import entry_points
@@ -9,6 +9,7 @@ from hypothesis import settings
 pytest_plugins = ["optsched.testing.executors"]
 
 settings.register_profile("fixed", derandomize=True)
+settings.register_profile("varied", deadline=None)  # long runs share the machine with others
 settings.load_profile("fixed")
 
 

@@ -99,26 +99,36 @@ def _alternatives(
     """Return the seconds before a job can work, its seconds of work, and its undominated
     alternatives; its GPUs count in the rows `limits` even where they are shared.
 
-    With one mode alone its set-up is work like any other; else it only delays the first piece, as
-    nobody knows in which mode, or size, it is paid.
+    With one alternative alone, and as many GPUs in every mode, its set-up is work like any other;
+    else it only delays the first piece, as nobody knows in which mode, or size, it is paid.
     """
     setup_s, gpus = min(float(modes.setup_s[a]) for a in own), modes.gpus
-    is_work = len(own) == 1 and not modes.shares[own[0]]
-    is_work = is_work and float(gpus.working[own[0]]) <= float(gpus.starting[own[0]])
-    ways: list[tuple[float, tuple[tuple[int, float], ...]]] = []
+    ways: dict[int, list[tuple[float, tuple[tuple[int, float], ...]]]] = {}
     for a in own:
         held, beside = float(gpus.working[a]), float(modes.beside[a])
-        alone_s = (float(modes.run_s[a]) + (setup_s if is_work else 0.0)) * max(1.0, beside)
+        alone_s = float(modes.run_s[a]) * max(1.0, beside)
         types = [int(modes.gpu_type[a])]
         if a in modes.mixed:  # as many GPUs of the cheapest of its types cost no more
             types = np.flatnonzero(modes.mixed[a]).tolist()
         quotas = tuple((limit, held) for limit in limits if held)
+        ways[a] = []
         for t in types:
             on_type = t != NO_GPU and held
-            ways.append((alone_s, (((t, held), *quotas) if on_type else quotas)))
+            ways[a].append((alone_s, (((t, held), *quotas) if on_type else quotas)))
             if beside:
-                ways.append((alone_s / beside, (((t, held / 2), *quotas) if on_type else quotas)))
-    work_s = min(length_s for length_s, _ in ways)
-    every = {Alternative(uses, work_s / length_s) for length_s, uses in ways}
-    useful = (a for a in every if not any(other.dominates(a) for other in every if other != a))
-    return 0.0 if is_work else setup_s, work_s, tuple(sorted(useful))
+                half = ((t, held / 2), *quotas) if on_type else quotas
+                ways[a].append((alone_s / beside, half))
+    work_s = min(length_s for lengths in ways.values() for length_s, _ in lengths)
+    every = {a: {Alternative(uses, work_s / length_s) for length_s, uses in ways[a]} for a in own}
+    stays = every[own[-1]] if modes.stay[own[0]] >= 0 else set()
+    useful = _undominated(set().union(*every.values()))
+    sizes = {(float(gpus.starting[a]), float(gpus.working[a])) for a in own}
+    if len(useful | stays) == len(sizes) == 1 and not modes.shares[own].any():
+        starting, working = sizes.pop()
+        if working <= starting:
+            return 0.0, work_s + setup_s, tuple(useful)
+    return setup_s, work_s, tuple(sorted(useful))
+
+
+def _undominated(every: set[Alternative]) -> set[Alternative]:
+    return {a for a in every if not any(other.dominates(a) for other in every if other != a)}

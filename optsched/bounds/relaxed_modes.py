@@ -19,7 +19,6 @@ has the rate R_t; the gang
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from math import inf
 
 from ..model.cluster import POWER_CAP
@@ -37,7 +36,7 @@ from ..physics import (
     power_w,
 )
 from ..physics.modes import with_shared
-from .empty_cluster import EmptyCluster, Types
+from .empty_cluster import EmptyCluster, Types, forgiven
 
 NO_GPU = -1
 SPANS: tuple[Span, ...] = ("node", "rack", "cluster")
@@ -150,6 +149,8 @@ def _listed(
     for t, gpu_type in enumerate(empty.types):
         if mode.gpu_type not in (None, gpu_type):
             continue
+        if not empty.most_gpus(job, (t,), "node", mode.cpus_per_gpu):
+            continue
         among = tuple(range(len(empty.types))) if mixes and mode.gpu_type is None else (t,)
         rate = own * max(
             (
@@ -188,40 +189,47 @@ def _measured(
     cores_per_work = inf
     for spread in _spans(high):
         types = _within(t, among, spread)
-        by_cores = _core_levels(empty, job, types, spread, low)
+        by_cores = _core_levels(empty, job, t, types, spread)
         where = own * locality_rate(job.profile, spread)
-        if not by_cores or where <= 0:
-            continue
-        most = min(high, empty.most_gpus(job, types, spread, 1 if job.profile.cpus_per_gpu else 0))
-        if most < low:
-            continue
-        fastest_core = max(rate for _, rate in by_cores)
-        fewest_cores = min(level / rate for level, rate in by_cores)
-        for gpus in [size for size in sizes if size <= most]:
+        for gpus in [size for size in sizes if size <= high]:
+            fitting = [(level, rate) for level, rate, most in by_cores if gpus <= most]
             slower = _slower(empty, job, t, types, spread, gpus)
             rate = count_rate(job, gpus) * where * slower
-            if rate > 0:
+            if fitting and rate > 0:
+                fastest_core = max(rate for _, rate in fitting)
+                fewest_cores = min(level / rate for level, rate in fitting)
                 rates[gpus] = max(rates.get(gpus, 0.0), rate * fastest_core)
                 cores_per_work = min(cores_per_work, gpus * fewest_cores / rate)
     has_cores = bool(job.profile.cpus_per_gpu)
     least_w = min(power_w(job, Mode(gpus=1), empty.types[other], 1) for other in among)
     own_w = power_w(job, Mode(gpus=1), empty.types[t], 1)
-    for (gpus, rate), (clock, watts) in product(_useful_sizes(rates), _clocks(job, empty.types[t])):
-        capped_w = watts if POWER_CAP in empty.cluster.resources else 0.0
+    cap_w = empty.cluster.resources.get(POWER_CAP)
+    for clock, watts in _clocks(job, empty.types[t]):
+        capped_w = 0.0 if cap_w is None else watts
+        other_w = capped_w * least_w / own_w if own_w > 0 else 0.0
+        besides_w = job.resources.get(POWER_CAP, 0.0)
+        affordable = {
+            gpus: rate
+            for gpus, rate in rates.items()
+            if cap_w is None or besides_w + capped_w + (gpus - 1) * other_w <= forgiven(cap_w)
+        }
         resources = job.resources
         if capped_w:
-            resources = {**resources, POWER_CAP: resources.get(POWER_CAP, 0.0) + low * capped_w}
-        yield RelaxedMode(
-            gpu_type=t,
-            rate=rate * clock,
-            gpus=Density(low, gpus, gpus),
-            # It may hold more cores than make it faster.
-            cores=Density(low, cores_per_work * rate, inf) if has_cores else Density.steady(0.0),
-            power_w=watts,
-            resources=resources,
-            capped_w=capped_w,
-            mixed_saves_w=(low - 1) * watts * (1 - least_w / own_w) if own_w > 0 else 0.0,
-        )
+            resources = {**resources, POWER_CAP: besides_w + low * capped_w}
+        cores = Density.steady(0.0)
+        for gpus, rate in _useful_sizes(affordable):
+            if has_cores:  # it may hold more cores than make it faster
+                cores = Density(low, cores_per_work * rate, inf)
+            yield RelaxedMode(
+                gpu_type=t,
+                rate=rate * clock,
+                gpus=Density(low, gpus, gpus),
+                cores=cores,
+                power_w=watts,
+                resources=resources,
+                capped_w=capped_w,
+                mixed_saves_w=(low - 1) * (capped_w - other_w),
+            )
 
 
 def _useful_sizes(rates: Mapping[int, float]) -> list[tuple[int, float]]:
@@ -269,13 +277,14 @@ def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:
 
 
 def _core_levels(
-    empty: EmptyCluster, job: Job, types: Types, spread: Span, gpus: int
-) -> list[tuple[int, float]]:
-    """Return the cores per GPU with which `gpus` may be started and fit, fewest first, with their
-    rates; (0, 1) where cores do not matter."""
+    empty: EmptyCluster, job: Job, t: int, types: Types, spread: Span
+) -> list[tuple[int, float, int]]:
+    """Return the cores per GPU with which a gang on type `t` may be started, fewest first, with
+    their rates and the most GPUs that then fit; 0 cores, at the rate 1, where cores do not
+    matter."""
     rates = job.profile.cpus_per_gpu or {0: 1.0}
     return [
-        (level, rates[level])
+        (level, rates[level], empty.most_gpus(job, types, spread, level))
         for level in core_levels(job)
-        if rates[level] > 0 and empty.most_gpus(job, types, spread, level) >= gpus
+        if rates[level] > 0 and empty.most_gpus(job, (t,), "node", level)
     ]

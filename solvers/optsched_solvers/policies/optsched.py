@@ -86,12 +86,12 @@ class Optsched:
 
     Where saving and restoring take long (`NEARLY_FREE`), whom to preempt is not left to prices,
     which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
-    Four first steps are tried: that of the round (where run times are known), that of the round in
-    which all that runs goes on, that of `xion`, and that of a list rule, which goes on with the
-    last plan. Each is played forward by that rule for the jobs that are here, what it costs those
-    still to come is charged, and the cheapest is taken (Bertsekas, Tsitsiklis and Wu, Journal of
-    Heuristics 3, 1997). So by its own account it is never worse than to preempt nobody now, than
-    `xion`, nor than what it planned before.
+    First steps are tried: that of the round (where run times are known), that of the round in which
+    all that runs goes on, that of `xion`, and as long as no job has come that of a list rule, which
+    goes on with the last plan. Each is played forward by that rule for the jobs that are here, what
+    it costs those still to come is charged, and the cheapest is taken (Bertsekas, Tsitsiklis and
+    Wu, Journal of Heuristics 3, 1997). So by its own account it is never worse than to preempt
+    nobody now, nor than `xion`; nor, as long as no job has come, than what it planned before.
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more.
@@ -208,7 +208,7 @@ class Optsched:
         few = len(world.waiting) + len(world.running) + len(world.saving) <= MOST_JOBS
         searching = few and world.knows_run_times and not self._arrived
         playouts = Playouts(world, self.objective)
-        if self.reservations.current is None:
+        if not (self._arrived or self.reservations.current):
             steps.append(Step(Trial(world, pinned), None))
 
         def cost(step: Step) -> tuple[float, ...]:

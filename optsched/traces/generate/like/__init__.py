@@ -17,6 +17,8 @@ from ....model.cluster import Cluster, Tenant
 from ....model.instance import Failure, Instance
 from ....model.job import Job, gang
 from ....model.profile import Profile
+from ....physics.catalogue import catalogue_of
+from ....physics.unschedulable import why_never
 from ...profiles.attach import attach
 from ..ranges import LONGEST_SPAN_DAYS, check_ranges
 from .arrivals import DAY_S, relative_gaps, submit_times
@@ -136,15 +138,12 @@ def _fitting(model: Model, nodes: Cluster) -> tuple[Row, ...]:
     most = max(_gpus_by_type(nodes).values(), default=0)
     if not most:
         raise InputError("generate: the cluster has no GPUs; give it some")
-    node_gpus = max(node.gpus for node in nodes.nodes)
+    jobs = tuple(_job(str(i), row, 0, 0, 1.0) for i, row in enumerate(model.rows))
+    catalogue = catalogue_of(Instance(cluster=nodes, jobs=jobs))
     return tuple(
         row
-        for row in model.rows
-        if row.gpus <= (node_gpus if row.profile.locality is not None else most)
-        and any(
-            row.cpus <= (node.cpus or math.inf) and row.memory_gib <= (node.memory_gib or math.inf)
-            for node in nodes.nodes
-        )
+        for row, job in zip(model.rows, jobs, strict=True)
+        if row.gpus <= most and why_never(catalogue, job) is None
     )
 
 

@@ -112,7 +112,7 @@ def best(state: State, quotas: tuple[Quota, ...] = ()) -> Best:
     if not state.nodes or not state.jobs:
         return Best(tuple(() for _ in state.jobs), True)
     held = tuple(job.now for job in state.jobs)
-    if all(map(_keeps, ways)) and state.is_sound(held):
+    if all(map(_keeps, ways)) and state.is_sound(held) and _within(held, quotas):
         return Best(held, True)
     sizes = [_sizes(state, job, way) for job, way in zip(state.jobs, ways, strict=True)]
     one_row = len({node.gpu_type for node in state.nodes}) == 1 and not quotas
@@ -125,6 +125,12 @@ def best(state: State, quotas: tuple[Quota, ...] = ()) -> Best:
     if counts:
         counts.drop_dearer(state.total(hint))
     return solve(state, ways, quotas, hint)
+
+
+def _within(given: tuple[Parts, ...], quotas: tuple[Quota, ...]) -> bool:
+    return all(
+        sum(count for j in members for _, count in given[j]) <= most for members, most in quotas
+    )
 
 
 def _ways(state: State, job: Candidate) -> Ways:
