@@ -122,7 +122,8 @@ class VirtualExecutor:
         by_name = {node.name: node for node in self.nodes}
         for slot in order.placement:
             assert slot.node not in self.down | self.drained
-            assert sum(held.get(slot.node, [])) + slot.gpus <= by_name[slot.node].gpus
+            gpus = sum(held.get(slot.node, [])) + slot.gpus
+            assert not slot.gpus or gpus <= by_name[slot.node].gpus
 
     def stranger(self, node: str, gpus: int) -> None:
         """Somebody else takes GPUs that are free, as far as there are any."""

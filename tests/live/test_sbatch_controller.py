@@ -23,6 +23,7 @@ from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.executors.base import AttemptKey, Order
 from optsched.executors.sbatch import SbatchExecutor
+from optsched.executors.sbatch.heartbeat import Heartbeat
 from optsched.executors.sbatch.jobs_json import WHAT_CHANGES
 from optsched.executors.slurm.client import PROGRAMS
 from optsched.model.instance import Slot
@@ -285,6 +286,8 @@ def prepare(folder: Path, cluster: SlurmCluster) -> None:
     text = TOML.format(conf=cluster.conf, state=cluster.shared, min_run="0s")
     (folder / "cluster.toml").write_text(f'{text}programs = "{programs}"\n')
     cluster.shared.mkdir(exist_ok=True)
+    # As if one had run until now: else Slurm starts what is submitted by itself.
+    Heartbeat(cluster.heartbeat)
 
 
 def campaign(cluster: SlurmCluster, draw: random.Random, times: int) -> int:
