@@ -33,6 +33,9 @@ CORE_OPTIONS = 60_000
 """Most options of an exact program."""
 FIRST_CORE, CORE_GROWTH = 1_000, 4
 """Most options of the first exact program, and how many times as many the next one has."""
+WHOLE = 2
+"""Of so many times as many options a program is solved whole: to leave some out makes it no easier,
+and proves nothing."""
 NEARLY = 0.1
 """Part of the gap at which a program that proves no bound is solved well enough."""
 MUCH_LOST = 1e-2
@@ -211,7 +214,7 @@ class _Search:
         model, most = self._model, min(most, self._core_options)
         reduced = self._priced.reduced_values(prices.prices)
         part = core(model, reduced, prices.bound - self._value)
-        whole = len(part.options) <= most
+        whole = len(part.options) <= min(WHOLE * most, self._core_options)
         if not whole and most and self._best is not None:
             part = neighbourhood(model, reduced, prices.weights, self._best.chosen, most)
         elif not whole:
