@@ -8,6 +8,7 @@ import sys
 
 from ...duration import human
 from ...errors import InputError, OptschedError
+from ...native_output import own_stdout
 from ..round_driver import NamedPolicy
 from .future import Outlook
 from .simulated import ROUNDS, Change, what_if
@@ -66,6 +67,7 @@ def foretell(
 def main() -> None:
     """Answer the one question on standard input."""
     os.nice(10)
+    own_stdout()
     ahead, change, settings, shown = pickle.load(sys.stdin.buffer)
     reply: Foretold | tuple[str, str]
     try:
