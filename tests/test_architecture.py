@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "optsched"
 
 ORDER = (
-    ("errors", "duration", "frozen"),
+    ("errors", "native_output", "duration", "frozen"),
     ("model",),
     ("hostlist", "physics"),
     ("objectives",),
