@@ -12,7 +12,8 @@ from optsched.testing.executors import until
 from tests.live.slurm_cluster import SlurmCluster, everybodys_python
 
 NOBODY = 65534
-WAITS = "echo begin $SLURMD_NODENAME >> log; until test -e go; do sleep 0.05; done"
+UNTIL_GO = "until test -e go; do sleep 0.05; done"
+WAITS = f"echo begin $SLURMD_NODENAME >> log; {UNTIL_GO}"
 SAVES = "trap 'echo saved >> log; exit 85' TERM; echo begin $SLURMD_NODENAME >> log; while :; do sleep 0.05; done"  # noqa: E501
 GPU = ("--gres=gpu:1", "--time=10", "--mem=100", "--output=/dev/null")
 

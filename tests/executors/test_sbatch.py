@@ -17,7 +17,7 @@ from optsched.model.instance import Slot
 from optsched.testing.executors import COUNTING_JOB, until
 from tests.live.slurm_cluster import SlurmCluster
 
-from .holding_place import NOBODY, WAITS, HoldingPlace
+from .holding_place import NOBODY, UNTIL_GO, WAITS, HoldingPlace
 
 ASKED: dict[str, tuple[int, int, float] | None] = {
     "--gres=gpu:2 --cpus-per-task=6 --mem=8G": (2, 3, 4.0),
@@ -99,10 +99,12 @@ def test_what_sbatch_asks_for(place: HoldingPlace) -> None:
 
 def test_a_gang(place: HoldingPlace) -> None:
     script = "srun --mpi=none --output=none sh -c 'echo $SLURMD_NODENAME $SLURM_STEP_GPUS >> log'"
-    job = place.submit(script, "--nodes=2", "--gres=gpu:4")
+    job = place.submit(f"{script}\n{UNTIL_GO}", "--nodes=2", "--gres=gpu:4")
     with pytest.raises(RefusedError, match="Slurm gives it 2 nodes, its placement has 1"):
         place.start(job, "n2")
     key = place.start(job, "n4", "n2")
+    place.reach(key, AttemptState.RUNNING)  # Slurm forgets the GPUs of jobs that have ended
+    (place.folder / "go").touch()
     assert place.end(key) == (0, None)
     assert sorted(place.log()) == ["n2 0,1,2,3", "n4 0,1,2,3"]
     assert place.see(key).gpu_ids == {"n2": ("0", "1", "2", "3"), "n4": ("0", "1", "2", "3")}

@@ -180,6 +180,15 @@ def test_copies_fill_what_would_stay_idle_and_give_way() -> None:
     )
 
 
+def test_copies_keep_to_a_power_cap() -> None:
+    """Of 2 to 4 GPUs of 300 W under a cap of 900 W, 3 run."""
+    profile = Profile(power_w={"v100": 300.0})
+    job = Job(id="j", gpus=Elastic(min=2, max=4), duration_s=120.0, profile=profile)
+    nodes = (Node(name="v", gpu_type="v100", gpus=4),)
+    plan = plan_of("hadare", job, nodes=nodes, resources={"power_w": 900.0})
+    assert where(plan["j"]) == [{"v": 3}]
+
+
 @pytest.mark.slow
 def test_mean_jct_is_below_that_of_gavel_max_min_on_a_mixed_workload() -> None:
     """The direction of what was published (2.5x on other traces and jobs), on 150 jobs of four

@@ -120,11 +120,12 @@ def prices(world: World, jobs: Iterable[str], eta: float, utility: Utility) -> P
 class Way(NamedTuple):
     """Options of a job that differ in nothing but GPU type and spread, the fastest first; `types`
     are the GPU types on which it may run so, the fastest first, together with others if it
-    `mixes`."""
+    `mixes`; without `own` they only show cores and clock of gangs that no option of the job is."""
 
     options: tuple[Option, ...]
     types: tuple[str | None, ...]
     mixes: bool
+    own: bool = True
 
     @property
     def gpus(self) -> int:
@@ -275,7 +276,7 @@ def _offer(world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, i
         own = (
             alike
             for alike in way.options
-            if alike.mode.gpu_type in types and WIDEST_FIRST.index(alike.spread) <= wide
+            if way.own and alike.mode.gpu_type in types and WIDEST_FIRST.index(alike.spread) <= wide
         )
         match = next(own, None)
         if match is not None:
@@ -294,8 +295,5 @@ def _offer(world: World, room: Room, job_id: str, way: Way, gpus_on: dict[str, i
 def with_gpus(way: Way, gpus: int) -> Way:
     """Return the way with another number of GPUs, for a job that has no option with as many on one
     type."""
-    return way._replace(
-        options=tuple(
-            replace(option, mode=replace(option.mode, gpus=gpus)) for option in way.options[:1]
-        )
-    )
+    like = replace(way.options[0], mode=replace(way.options[0].mode, gpus=gpus))
+    return way._replace(options=(like,), mixes=True, own=False)
