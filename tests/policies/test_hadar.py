@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from optsched import Cluster, Elastic, Instance, Job, Node, Profile
+from optsched import Cluster, Elastic, Instance, Job, Locality, Node, Profile
 from optsched.driver.mixed import mixed_option
 from optsched.driver.view import PolicyError
 from optsched.driver.world import World
@@ -183,10 +183,10 @@ def test_copies_fill_what_would_stay_idle_and_give_way() -> None:
 
 def test_copies_keep_to_a_power_cap() -> None:
     """Under a cap of 900 W, a job on 2 or 4 GPUs of 300 W has no copies."""
-    profile = Profile(power_w={"v100": 300.0})
+    profile = Profile(power_w={"v100": 300.0}, locality=Locality(node=1.0, rack=None, cluster=0.0))
     job = Job(id="j", gpus=Elastic(min=2, max=4), duration_s=120.0, profile=profile)
     cluster = Cluster(
-        nodes=(Node(name="v", gpu_type="v100", gpus=4),), resources={"power_w": 900.0}
+        nodes=(Node(name="v", gpu_type="v100", gpus=4, rack="r"),), resources={"power_w": 900.0}
     )
     instance = Instance(cluster=cluster, jobs=(job,))
     plan = simulate(instance, policy("hadare"))
