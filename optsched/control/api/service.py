@@ -25,6 +25,7 @@ from .peer import Access, Caller, visible
 from .refusal import HttpError
 from .submitting import stem_of, submission_of
 from .views import (
+    ForecastView,
     Holder,
     JobDetail,
     JobPage,
@@ -336,4 +337,7 @@ class Service:
             finished=len(state.jobs) - len(state.open),
             round=round_view(rounds[-1]) if rounds else None,
             prices=tuple(view(Price, row) for row in prices if row.price > 0),
+            forecast=None
+            if controller.forecast is None
+            else view(ForecastView, controller.forecast),
         )
