@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from annotated_types import MaxLen, MinLen
@@ -166,8 +167,25 @@ class HistoryQuery:
     hours: Annotated[float, Field(gt=0, le=168)] = 2.0
 
 
+ACCOUNT_BY = ("user", "tenant", "day", "job")
+By = "|".join(ACCOUNT_BY)
+
+
+@frozen
+class AccountQuery:
+    """What was used from one day to another (UTC, both included; all there is without), of the
+    caller or, for administrators, of everybody or one `user`, of one `tenant`, summed by what `by`
+    names, separated by commas."""
+
+    from_day: date | None = None
+    to_day: date | None = None
+    user: Short | None = None
+    tenant: Short | None = None
+    by: Annotated[str, Field(max_length=64, pattern=rf"^({By})(,({By}))*$")] = "user"
+
+
 BODIES = (*NOUNS, SubmitBody, Hypothetical, WhatIfBody)
-QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery)
+QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""
 

@@ -10,13 +10,22 @@ from starlette.responses import FileResponse, Response
 from ...frozen import record
 from ..explain.explaining import Explained
 from ..what_if.words import Foretold
+from .accounting import account
 from .asking import explained, foretold
-from .bodies import HistoryQuery, JobsQuery, OutputQuery, RoundsQuery, SubmitBody, WhatIfBody
+from .bodies import (
+    AccountQuery,
+    HistoryQuery,
+    JobsQuery,
+    OutputQuery,
+    RoundsQuery,
+    SubmitBody,
+    WhatIfBody,
+)
 from .history import history
 from .metrics import TEXT, metrics
 from .peer import Caller
 from .service import Change, Service
-from .views import History, JobDetail, JobPage, JobView, Nodes, Output, Rounds, StateView
+from .views import Account, History, JobDetail, JobPage, JobView, Nodes, Output, Rounds, StateView
 
 DASHBOARD = Path(__file__).with_name("dashboard.html")
 
@@ -177,6 +186,15 @@ ROUTES: list[Route] = [
         lambda service, asked: history(service, asked.caller, asked.query),
         query=HistoryQuery,
         answer=History,
+    ),
+    Route(
+        "/v1/account",
+        "account",
+        "What was used, by whom and for what.",
+        lambda service, asked: account(service, asked.caller, asked.query),
+        query=AccountQuery,
+        answer=Account,
+        slow=True,
     ),
     Route(
         "/metrics",

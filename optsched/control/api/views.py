@@ -248,7 +248,50 @@ class History:
     dropped_before_s: float | None
 
 
+@frozen
+class AccountRow:
+    """What was used, GPU time by what it was spent on; `day` (UTC), `user`, `tenant` and `job` are
+    None where it was not asked by them, where there is none, and of jobs that were dropped.
+
+    Jobs count on the day of their submission, with all that they waited until now, their ends and
+    preemptions on that when they happened. `core_h` are core-hours of jobs without GPUs.
+    """
+
+    day: str | None
+    user: str | None
+    tenant: str | None
+    job: str | None
+    jobs: int
+    completed: int
+    failed: int
+    cancelled: int
+    preemptions: int
+    waited_h: float
+    core_h: float
+    gpu_h: float
+    work_gpu_h: float
+    setup_gpu_h: float
+    saving_gpu_h: float
+    preempted_gpu_h: float
+    failed_gpu_h: float
+    lost_gpu_h: float
+    stopped_gpu_h: float
+
+
+@frozen
+class Account:
+    """What was used until `now_s`. Of jobs dropped before `uncounted_before_s`, by an earlier
+    version, nothing is known (None: there are none)."""
+
+    now_s: float
+    rows: tuple[AccountRow, ...]
+    total: AccountRow
+    uncounted_before_s: float | None
+
+
 VIEWS = (
+    AccountRow,
+    Account,
     HeldOnNode,
     Stay,
     History,
