@@ -1,6 +1,5 @@
 """Doing what requests ask for. What touches the controller is done on its loop's thread."""
 
-import heapq
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import CancelledError
@@ -12,10 +11,8 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 from ... import __version__
 from ...executors.base import AttemptKey
 from ..controller import Controller
-from ..explain.blocked import Obstacles
 from ..journal.events import Cancelled, Cleared, Held, Released, Submitted
 from ..journal.journal import JournalError
-from ..journal.state import LiveJob
 from ..loop import Loop, LoopStoppedError
 from ..submission import Submission
 from ..work_left import work_left_s
@@ -23,6 +20,7 @@ from .bodies import JobsQuery, OutputQuery, RoundsQuery, SubmitBody
 from .output import read_output
 from .peer import Access, Caller, visible
 from .refusal import HttpError
+from .selecting import page_of
 from .submitting import stem_of, submission_of
 from .views import (
     Holder,
@@ -155,32 +153,8 @@ class Service:
 
     @between_turns
     def jobs(self, controller: Controller, caller: Caller, query: JobsQuery) -> JobPage:
-        """Return jobs that have not finished in the order of their submission, or finished ones,
-        the last first."""
-        if query.all and not caller.all_jobs:
-            raise HttpError(403, "only administrators see the jobs of all users; leave `all` out")
-        state = controller.state
-        mine = [
-            job
-            for job in (state.jobs if query.finished else state.open).values()
-            if (job.finished is not None) == query.finished and (query.all or caller.owns(job))
-        ]
-
-        def order(job: LiveJob) -> tuple[float, str]:
-            return -(job.finished_s or 0.0) if query.finished else job.submit_s, job.id
-
-        rest = mine
-        if query.page is not None:
-            at, _, name = query.page.partition(",")
-            rest = [job for job in mine if order(job) > (float(at), name)]
-        listed = heapq.nsmallest(query.limit, rest, key=order)
-        at_s, name = order(listed[-1]) if len(rest) > len(listed) else (0.0, "")
-        now_s, obstacles = controller.clock.now_s(), Obstacles(controller)
-        return JobPage(
-            jobs=tuple(job_view(controller, job, now_s, obstacles) for job in listed),
-            total=len(mine),
-            next=f"{at_s!r},{name}" if name else None,
-        )
+        """Return the jobs that are asked for, a page of them."""
+        return page_of(controller, caller, query)
 
     @between_turns
     def job(self, controller: Controller, caller: Caller, name: str) -> JobDetail:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from optsched.cli import main
+from optsched.cli.queue import COLUMNS
 from optsched.control.api.client import Client
 from optsched.executors.base import AttemptKey
 
@@ -182,6 +183,25 @@ def test_queue_goes_through_all_pages_up_to_the_limit(live: Live, run: Run) -> N
     status, out, _ = run("queue", "--limit", "2")
     assert status == 0 and f"and {total - 2:,} more" in out
     assert len(json.loads(run("queue", "--json")[1])["jobs"]) == total
+
+
+def test_queue_shows_the_jobs_and_columns_that_are_asked_for(live: Live, run: Run) -> None:
+    for i in range(3):
+        live.submit(name=f"chosen-{i}", hold=True, weight=1.0 + i, gpus=0)
+    choice = ("queue", "--name", "chosen-*", "--state", "held,waiting")
+    assert run(*choice, "--columns", ",".join(COLUMNS))[0] == 0
+    status, out, _ = run(*choice, "--sort", "-weight", "--columns", "weight,job,gpus")
+    rows = [line.split() for line in out.splitlines()]
+    assert (status, rows[0]) == (0, ["weight", "job", "GPUs"])
+    assert rows[2:] == [[f"{i + 1}", f"chosen-{i}", "-"] for i in (2, 1, 0)]
+    assert run(*choice, "--state", "lost")[1] == "no jobs that you asked for\n"
+    for wrong, sentence in (
+        (("--columns", "job,size"), "'size' is no column; choose from job, status"),
+        (("--sort", "size"), "sort takes submitted, started"),
+        (("--state", "done"), "state takes waiting, held"),
+    ):
+        status, out, err = run("queue", *wrong)
+        assert (status, out) == (2, "") and sentence in err
 
 
 def test_top_once(live: Live, run: Run) -> None:

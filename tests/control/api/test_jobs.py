@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from optsched.control.api.bodies import SORT
+from optsched.control.api.selecting import ORDERS
 from optsched.control.journal.journal import Journal
 from optsched.control.journal.state import State
 
@@ -147,6 +149,56 @@ def test_pages_show_every_job_once(live: Live) -> None:
         key = "finished_s" if finished else "submit_s"
         times = [job[key] for job in found]
         assert times == sorted(times, reverse=finished)
+
+
+def test_every_order_that_may_be_asked_for_is_known() -> None:
+    assert SORT.split("|") == [*ORDERS]
+
+
+@pytest.mark.parametrize("sort", [*ORDERS])
+def test_every_order_is_kept_over_pages(live: Live, sort: str) -> None:
+    if live.ask("GET", "/v1/jobs?name=sorted-*&limit=1")[1]["total"] == 0:
+        for i in range(5):
+            live.submit(name=f"sorted-{i}", hold=True, gpus=1 + i % 2, weight=1.0 + i // 2)
+    whole = {}
+    for direction in ("", "-"):
+        seen: list[str] = []
+        page = ""
+        while True:
+            answer = live.ask(
+                "GET", f"/v1/jobs?name=sorted-*&sort={direction}{sort}&limit=2{page}"
+            )[1]
+            seen += [job["id"] for job in answer["jobs"]]
+            if answer["next"] is None:
+                break
+            page = f"&page={answer['next']}"
+        assert len(seen) == answer["total"] == len(set(seen)) == 5
+        whole[direction] = seen
+    assert whole[""] == whole["-"][::-1]
+    field = {"gpus": "max_gpus", "weight": "weight", "name": "id"}.get(sort)
+    if field is not None:
+        values = [live.ask("GET", f"/v1/jobs/{name}")[1]["job"][field] for name in whole[""]]
+        assert values == sorted(values)
+
+
+def test_jobs_are_picked_by_name_status_user_and_tenant(live: Live) -> None:
+    for name in ("pick-1", "pick-2", "pick-22"):
+        live.submit(name=name, hold=True)
+    live.submit(name="pick-done")
+    live.wait("pick-done", "completed")
+
+    def picked(query: str) -> set[str]:
+        return {job["id"] for job in live.ask("GET", f"/v1/jobs?limit=1000&{query}")[1]["jobs"]}
+
+    everything = {"pick-1", "pick-2", "pick-22", "pick-done"}
+    assert picked("name=pick-?") == {"pick-1", "pick-2"}
+    assert picked("name=pick-*&state=held,completed") == everything
+    assert picked("name=pick-*&finished") == picked("name=pick-*&state=completed") == {"pick-done"}
+    assert picked("name=pick-*&state=waiting") == picked("name=pick-*&tenant=none") == set()
+    mine = live.ask("GET", "/v1/jobs/pick-1")[1]["job"]["user"]
+    assert picked(f"name=pick-2*&user={mine}") == {"pick-2", "pick-22"}
+    assert picked("name=pick-2*&user=somebody") == set()
+    assert picked("name=[") == picked(f"name={'*a' * 120}*b") == set()
 
 
 def test_sizes_types_and_profiles_reach_the_round(live: Live) -> None:
