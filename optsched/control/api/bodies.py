@@ -146,6 +146,14 @@ class Selection:
 
 
 @frozen
+class ChangeBody(Selection):
+    """Which jobs are changed: those that have not finished where `state` says nothing, with `all`
+    those of all users. At least one of the other fields must be given."""
+
+    all: bool = False
+
+
+@frozen
 class JobsQuery(Selection):
     """Which jobs are listed, and how: without `state` those that have not finished, or with
     `finished` those that have; `all` are those of all users. They come in the order in which they
@@ -185,7 +193,7 @@ class HistoryQuery:
     hours: Annotated[float, Field(gt=0, le=168)] = 2.0
 
 
-BODIES = (*NOUNS, SubmitBody, Hypothetical, WhatIfBody)
+BODIES = (*NOUNS, SubmitBody, ChangeBody, Hypothetical, WhatIfBody)
 QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""

@@ -107,6 +107,13 @@ class JobPage:
 
 
 @frozen
+class Changed:
+    """Names of the jobs that are now as was asked, in the order of submission."""
+
+    jobs: tuple[str, ...]
+
+
+@frozen
 class Holder:
     """Who holds part of a node; `job` None: somebody else's."""
 
@@ -256,6 +263,7 @@ VIEWS = (
     AttemptView,
     JobDetail,
     JobPage,
+    Changed,
     Holder,
     NodeView,
     Nodes,

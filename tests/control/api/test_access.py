@@ -107,13 +107,16 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
         ("GET", "/output"),
     ]
     for uid in (NOBODY, OTHER):
-        absent, *foreign, everything, of_root, behind, listed, nodes = as_user(
+        absent, *foreign, everything, of_root, user, every, own, behind, listed, nodes = as_user(
             uid,
             lambda: [
                 shared.ask("GET", "/v1/jobs/absent"),
                 *(shared.ask(method, f"/v1/jobs/of-root{path}") for method, path in asked),
                 shared.ask("GET", "/v1/jobs?all"),
                 shared.ask("GET", "/v1/jobs?user=root"),
+                shared.ask("POST", "/v1/cancel", {"name": "of-root", "user": "root"}),
+                shared.ask("POST", "/v1/cancel", {"name": "of-root", "all": True}),
+                shared.ask("POST", "/v1/cancel", {"name": "of-root"}),
                 shared.submit(after=["of-root"]),
                 shared.ask("GET", "/v1/jobs"),
                 shared.ask("GET", "/v1/nodes"),
@@ -124,6 +127,7 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
             asked
         )
         assert (everything[0], of_root[0], behind[0]) == (403, 403, 422)
+        assert (user[0], every[0], own) == (403, 403, [200, {"jobs": []}])
         assert [job["id"] for job in listed[1]["jobs"]] == (["of-nobody"] if uid == NOBODY else [])
         assert "of-root" not in json.dumps(nodes) and any(
             node["gpus_in_use"] for node in nodes[1]["nodes"]

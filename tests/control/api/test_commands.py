@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from optsched.cli import main
@@ -160,6 +161,34 @@ def test_queue_lists_and_changes_change(run: Run) -> None:
     assert status == 0 and "q1" in [job["id"] for job in json.loads(out)["jobs"]]
     status, out, _ = run("queue", "--finished", "--all")
     assert "root" in out or os.geteuid() != 0
+
+
+def test_chosen_jobs_are_cancelled_and_many_only_if_that_is_meant(
+    live: Live, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(7):
+        live.submit(name=f"sweep-{i}", hold=True)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked: list[str] = []
+
+    def refuse(text: str, **more: Any) -> None:
+        asked.append(text)
+        raise click.Abort
+
+    monkeypatch.setattr(click, "confirm", refuse)
+    assert run("cancel", "--name", "sweep-*")[0] != 0 and asked == ["cancel 7 jobs?"]
+    assert run("release", "--name", "sweep-[01]") == (
+        0,
+        "2 jobs are released: sweep-0, sweep-1\n",
+        "",
+    )
+    status, out, _ = run("cancel", "--name", "sweep-*", "--state", "held", "--yes", "--json")
+    assert status == 0 and json.loads(out) == {"jobs": [f"sweep-{i}" for i in range(2, 7)]}
+    assert run("cancel", "--name", "sweep-*", "--state", "held")[1] == "0 jobs are cancelled\n"
+    for words in ((), ("--yes",), ("sweep-1", "--name", "sweep-*")):
+        status, _, err = run("cancel", *words)
+        assert status == 2 and "name jobs, or choose them by --name" in err
+    assert len(asked) == 1
 
 
 def test_clear_says_what_it_did(live: Live, run: Run) -> None:

@@ -115,6 +115,28 @@ def test_hold_release_cancel_and_each_again(live: Live) -> None:
     assert [kinds.count(kind) for kind in ("Held", "Released", "Cancelled")] == [1, 1, 1]
 
 
+def test_chosen_jobs_are_changed_at_once(live: Live) -> None:
+    for name in ("many-1", "many-2", "many-3", "more-1"):
+        live.submit(name=name, hold=True)
+    live.submit(name="many-done")
+    live.wait("many-done", "completed")
+    live.ask("POST", "/v1/jobs/many-3/cancel")
+    before = live.journal.last
+    assert live.ask("POST", "/v1/release", {"name": "many-*", "state": "waiting"})[1]["jobs"] == []
+    assert live.ask("POST", "/v1/hold", {"name": "many-*"})[1]["jobs"] == ["many-1", "many-2"]
+    assert live.journal.last == before  # they were held already
+    assert live.ask("POST", "/v1/cancel", {"name": "many-*", "user": "somebody"})[1]["jobs"] == []
+    answer = live.ask("POST", "/v1/cancel", {"name": "many-*", "state": "held"})
+    assert answer == (200, {"jobs": ["many-1", "many-2"]})
+    assert [live.ask("GET", f"/v1/jobs/many-{i}")[1]["job"]["status"] for i in (1, 2)] == [
+        "cancelled"
+    ] * 2
+    assert live.ask("GET", "/v1/jobs/more-1")[1]["job"]["status"] == "held"
+    for nothing in ({}, {"all": True}):
+        status, refused = live.ask("POST", "/v1/cancel", nothing)
+        assert status == 422 and "say which jobs" in refused["error"]
+
+
 def test_after_waits_and_says_so(live: Live) -> None:
     live.submit(1000.0, name="before")
     status, job = live.submit(name="behind", after=["before"])
