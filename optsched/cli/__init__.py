@@ -13,7 +13,7 @@ import click
 
 from .. import __version__
 from ..errors import OptschedError, perhaps
-from ..native_output import own_stdout
+from ..native_output import fill_closed_streams, own_stdout
 
 COMMANDS = {
     "demo": "Run jobs on an emulated cluster: the place to start.",
@@ -120,6 +120,7 @@ class LazyGroup(click.Group):
         """Run and exit with a status: 0 good, 1 no plan or check failed, 2 bad input, 3 a bug in
         optsched."""
         status = BUG
+        fill_closed_streams()
         if sys.stdout is sys.__stdout__:  # else somebody catches it
             own_stdout()
         try:

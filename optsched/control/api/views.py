@@ -107,6 +107,13 @@ class JobPage:
 
 
 @frozen
+class Changed:
+    """Names of the jobs that are now as was asked, in the order of submission."""
+
+    jobs: tuple[str, ...]
+
+
+@frozen
 class Holder:
     """Who holds part of a node; `job` None: somebody else's."""
 
@@ -299,6 +306,7 @@ VIEWS = (
     AttemptView,
     JobDetail,
     JobPage,
+    Changed,
     Holder,
     NodeView,
     Nodes,
@@ -336,11 +344,8 @@ def job_view(
     gpus = job.submission.job.gpus
     last = job.attempts[-1] if job.attempts else None
     ended = None if last is None else last.ended
-    ran_s = sum(attempt.ran_s(now_s) for attempt in job.attempts)
-    over_s = (now_s if job.finished_s is None else job.finished_s) - job.submit_s
     progress = _progress(controller, job)
     total_steps = None if progress is None else progress.total_steps
-    started = (attempt.started_s for attempt in job.attempts)
     return view(
         JobView,
         job,
@@ -351,10 +356,10 @@ def job_view(
         max_gpus=gpus if isinstance(gpus, int) else gpus.max,
         gpu_type=None if last is None else last.mode.gpu_type,
         placement=() if last is None else placement_of(last),
-        started_s=next((at_s for at_s in started if at_s is not None), None),
-        waited_s=max(0.0, over_s - ran_s),
-        ran_s=ran_s,
-        remaining_s=_remaining_s(controller, job, now_s),
+        started_s=started_s(job),
+        waited_s=waited_s(job, now_s),
+        ran_s=ran_s(job, now_s),
+        remaining_s=remaining_s(controller, job, now_s),
         step=None if progress is None else progress.step,
         total_steps=total_steps or job.submission.total_steps,
         attempts=len(job.attempts),
@@ -426,7 +431,25 @@ def _progress(controller: Controller, job: LiveJob) -> Progress | None:
     return None
 
 
-def _remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | None:
+def started_s(job: LiveJob) -> float | None:
+    """Return when it was first seen running."""
+    started = (attempt.started_s for attempt in job.attempts)
+    return next((at_s for at_s in started if at_s is not None), None)
+
+
+def ran_s(job: LiveJob, now_s: float) -> float:
+    """Return the seconds that it ran."""
+    return sum(attempt.ran_s(now_s) for attempt in job.attempts)
+
+
+def waited_s(job: LiveJob, now_s: float) -> float:
+    """Return the seconds since its submission that it did not run."""
+    until_s = now_s if job.finished_s is None else job.finished_s
+    return max(0.0, until_s - job.submit_s - ran_s(job, now_s))
+
+
+def remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | None:
+    """Return the seconds that it is believed to run yet."""
     live = job.live
     if job.finished is not None:
         return None

@@ -3,7 +3,7 @@ nothing else."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
 from ...model.instance import Placement
@@ -40,6 +40,7 @@ Status = Literal[
 PREEMPTIONS: tuple[Why, ...] = ("preempt", "migrate", "resize")
 """Why an attempt is stopped by the scheduler's own decision."""
 FINISHED: tuple[Status, ...] = ("completed", "failed", "cancelled")
+OPEN: frozenset[str] = frozenset(get_args(Status)) - set(FINISHED)
 ENDED_AS: dict[Status, str] = {
     "completed": "completed",
     "failed": "failed",
