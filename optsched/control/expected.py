@@ -8,7 +8,6 @@ from ..duration import human
 from ..frozen import frozen, record
 
 if TYPE_CHECKING:
-    from .core import ControllerCore
     from .journal.state import LiveJob
 
 NO_FORECAST = "no forecast yet"
@@ -58,12 +57,12 @@ class Expected(NamedTuple):
     forecast: str | None = None
 
 
-def expected(controller: "ControllerCore", job: "LiveJob", now_s: float) -> Expected:
+def expected(known: LiveForecast | None, job: "LiveJob", now_s: float) -> Expected:
     """Return when a job is expected to start and end. What should have happened by now is expected
     now; of one that runs the start is when it did."""
     if job.finished is not None:
         return Expected()
-    live, known = job.live, controller.forecast
+    live = job.live
     began_s = None if live is None else live.started_s
     none = Expected(began_s, began_s)
     if known is None:

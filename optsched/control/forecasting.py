@@ -208,9 +208,10 @@ def _look(controller: Controller) -> Seen:
 
     def believed(job: LiveJob) -> Belief:
         submission = job.submission
-        prior_s, basis = prior(submission.stated_s, submission.limit_s, runs_s)
-        like = Likeness.of(submission.job, basis)
-        belief = Belief(prior_s) if learning is None else learning.ended.belief(like, prior_s)
+        belief = Belief(submission.job.work_s)
+        if learning is not None:
+            prior_s, basis = prior(submission.stated_s, submission.limit_s, runs_s)
+            belief = learning.ended.belief(Likeness.of(submission.job, basis), prior_s)
         return replace(belief, measured=_measured(controller, job))
 
     since_s = now.now_s - WINDOW_S

@@ -10,6 +10,7 @@ from ...model.cluster import Cluster, Tenant
 from ...model.instance import Instance, Placement
 from ...round.plan import RoundSolution
 from ..controller import Controller
+from ..expected import LiveForecast
 from ..journal.state import State
 from ..round_driver import NamedPolicy
 
@@ -23,7 +24,7 @@ class Snapshot:
     was decided without the jobs of `left_out`, each with the reason. `objective` and
     `preempt_unsaved` are those of the rounds, which `policy` decides. `said` is what the
     cluster manager says of attempts that it does not start yet, `short_of_disk` why
-    nothing at all is started, None where jobs are.
+    nothing at all is started, None where jobs are. `forecast` is the last one.
     """
 
     state: State
@@ -41,6 +42,7 @@ class Snapshot:
     blocked: tuple[Placement, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     short_of_disk: str | None = None
+    forecast: LiveForecast | None = None
 
 
 def snapshot(controller: Controller) -> Snapshot:
@@ -63,6 +65,7 @@ def snapshot(controller: Controller) -> Snapshot:
         blocked=controller.blocked,
         left_out=dict(controller.left_out),
         short_of_disk=controller.short_of_disk,
+        forecast=controller.forecast,
     )
 
 
