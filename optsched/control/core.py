@@ -108,6 +108,8 @@ class ControllerCore:
         """Seconds of the last turn that decided a round, from looking to writing."""
         self.left_out: dict[str, str] = {}
         """Jobs that the last round was decided without, each with the reason."""
+        self.withheld: dict[str, str] = {}
+        """Waiting jobs that limits kept from the last round, each with the reason."""
         self.blocked: tuple[Placement, ...] = ()
         """What the last round could not give away."""
         self.retention = Retention(settings.retention)
