@@ -33,6 +33,7 @@ COMMANDS = {
     "generate": "Make an instance with jobs like those of a published trace.",
     "import": "Turn a trace or benchmark file into an instance.",
     "setup": "Print what to add to a cluster manager.",
+    "reload": "Have the controller read its cluster.toml again.",
     "submit": "Submit a job to the controller.",
     "queue": "List jobs that wait, run or have finished.",
     "cancel": "Stop jobs for good.",

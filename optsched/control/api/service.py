@@ -10,12 +10,14 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from ... import __version__
+from ...errors import InputError
 from ...executors.base import AttemptKey
 from ..controller import Controller
 from ..journal.events import Cancelled, Cleared, Event, Held, Released, Submitted
 from ..journal.journal import JournalError
 from ..journal.state import OPEN, LiveJob
 from ..loop import Loop, LoopStoppedError
+from ..reloading import Reloaded
 from ..submission import Submission
 from ..work_left import work_left_s
 from .bodies import ChangeBody, JobsQuery, OutputQuery, RoundsQuery, SubmitBody
@@ -263,6 +265,16 @@ class Service:
 
     # ----------------------------------------------------------------------------------------------
     # the cluster
+
+    def reload(self, caller: Caller) -> Reloaded:
+        """Have cluster.toml read again. Raises HttpError: 403 for who may not, 422 for a file that
+        cannot be taken over."""
+        if not caller.all_jobs:
+            raise HttpError(403, "only administrators have cluster.toml read again")
+        try:
+            return self.ask(self.loop.reload_now)
+        except InputError as error:
+            raise HttpError(422, str(error).replace("\n", " ")) from None
 
     @between_turns
     def nodes(self, controller: Controller, caller: Caller) -> Nodes:

@@ -12,6 +12,7 @@ from ..explain.explaining import Explained
 from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
 from ..journal.state import Attempt, LiveJob, Status
+from ..reloading import Reloaded
 from ..what_if.words import Foretold
 from ..work_left import work_left_s
 
@@ -324,6 +325,7 @@ class Account:
 
 
 VIEWS = (
+    Reloaded,
     AccountRow,
     Account,
     HeldOnNode,
