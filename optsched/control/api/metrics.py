@@ -85,10 +85,10 @@ def _families(controller: Controller) -> "list[Metric]":
     add("attempts_unreachable", "Attempts nobody answers for.", of=unreachable)
     foretold = controller.forecast
     if foretold is not None:
-        held = (("start", foretold.starts_held), ("end", foretold.ends_held))
-        compared = (("start", foretold.starts_compared), ("end", foretold.ends_compared))
-        add("forecast_compared", "Forecasts compared with what came.", "event", of=compared)
-        add("forecast_held", "Of these, 90 % quantiles that held.", "event", of=held)
+        came = (("start", foretold.starts_compared), ("end", foretold.ends_compared))
+        add("forecast_compared", "Forecasts compared with what came.", "event", of=came)
+        in_time = (("start", foretold.starts_held), ("end", foretold.ends_held))
+        add("forecast_held", "Of these, 90 % quantiles that held.", "event", of=in_time)
         add("forecast_made_seconds", "When the last was made (Unix time).", of=[(foretold.made_s,)])
         add("forecast_cpu_seconds", "Processor time it took.", of=[(foretold.cpu_s,)])
     last = controller.last_round
