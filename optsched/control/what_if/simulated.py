@@ -29,8 +29,8 @@ HYPOTHETICAL = "what-if"
 """Name of a job that is only asked about."""
 FEW_JOBS, PACE, ROUND_PACE = 100, 0.02, "0.3"
 """With more jobs the policy is asked at ever longer intervals, of this share of the time simulated
-by then, and rounds are decided at longer ones (the option `pace` of policy optsched): 487 jobs on 400
-GPUs take a third of the time, and their mean completion time is off by 0.2 %."""
+by then, and rounds are decided at longer ones (the option `pace` of policy optsched): 487 jobs on
+400 GPUs take a third of the time, and their mean completion time is off by 0.2 %."""
 ROUGH = 0.01
 """By such a share are means then taken to be off."""
 LIMITS = (
