@@ -71,9 +71,8 @@ def window_ahead(instance: Instance, job: Job) -> str | None:
         back_s = human(first.to_s - instance.now_s)
         return f"waits: {name} is not there for it for another {back_s} ({first.name})"
     in_s = human(first.from_s - instance.now_s)
-    return (
-        f"waits: it would run into a window where it fits, first {first.name} of {name} in {in_s}"
-    )
+    where = f"{first.name} of {name} in {in_s}"
+    return f"waits: it would run into a window where it fits, first {where}"
 
 
 def with_sentence(instance: Instance, explanation: Explanation) -> Explanation:

@@ -1,4 +1,4 @@
-"""Windows in which nodes are not there: nobody runs into one unsaved, and time before it is used."""
+"""Windows in which nodes are not there: nobody runs into one unsaved, the time before is used."""
 
 import math
 from dataclasses import replace
@@ -165,7 +165,7 @@ def test_files_name_nodes_as_lists_and_faults_are_told() -> None:
     instance = one_node(Job(id="j", duration_s=1.0))
     assert load_instance(dump_instance(instance)) == instance
     text = dump_instance(instance).replace('"n0"]', '"n[0-1]"]')
-    with pytest.raises(FaultyFileError, match="'n1' is not in cluster.nodes"):
+    with pytest.raises(FaultyFileError, match=r"'n1' is not in cluster\.nodes"):
         load_instance(text)
     for window, problem in (
         (Window(nodes=(), from_s=0.0, to_s=1.0), "a window of no nodes"),
