@@ -17,9 +17,9 @@ from optsched.files.shape_faults import FaultyFileError
 from optsched.model.cluster import Window
 from optsched.model.job import Mode
 from optsched.objectives import parse
-from optsched.plugins.registry import names, policy
+from optsched.plugins.registry import policy
 from optsched.round.decide import decide
-from optsched.simulate.run import simulate
+from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
 
 from .windowed import windowed
@@ -84,8 +84,6 @@ def test_who_is_believed_shorter_than_it_is_saves_in_time_if_it_can() -> None:
     saves = Job(id="saves", gpus=1, duration_s=150.0, profile=Profile(checkpoint_s=10.0))
     plain = Job(id="plain", gpus=1, duration_s=150.0, preemptible=False)
     instance = one_node(saves, plain)
-    from optsched.simulate.run import Simulation
-
     simulation = Simulation(instance, policy("backfill"), estimates=_Halved())
     simulation.run()
     plan = simulation.record().plan()
@@ -103,15 +101,6 @@ class _Halved:
 
     def completed(self, job: Job, work_s: float, now_s: float) -> None:
         pass
-
-
-@pytest.mark.parametrize("name", names("policies"))
-@given(instance=windowed())
-@settings(DATA, max_examples=3)
-def test_no_policy_runs_into_a_window(name: str, instance: Instance) -> None:
-    plan = simulate(instance, policy(name))
-    report = verify(instance, plan, WCT, replay=True)
-    assert report.ok, "\n".join(map(str, report.violations))
 
 
 @given(instance=windowed())
