@@ -166,8 +166,17 @@ class HistoryQuery:
     hours: Annotated[float, Field(gt=0, le=168)] = 2.0
 
 
+@frozen
+class UsageQuery:
+    """How far back, in how many intervals, and whose use is added up."""
+
+    hours: Annotated[float, Field(gt=0, le=168)] = 24.0
+    intervals: Annotated[int, Field(ge=1, le=400)] = 96
+    by: Literal["tenant", "user"] = "tenant"
+
+
 BODIES = (*NOUNS, SubmitBody, Hypothetical, WhatIfBody)
-QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery)
+QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""
 

@@ -179,7 +179,9 @@ class Price:
 @frozen
 class StateView:
     """The cluster in short. `jobs` counts those that have not finished, by status; `prices` are of
-    the last round that this controller decided, those of 0 left out."""
+    the last round that this controller decided, those of 0 left out. `events` is how many the
+    journal has: while it stays, jobs change with time alone. `views_only`: the caller can look, and
+    change nothing."""
 
     cluster: str
     version: str
@@ -195,6 +197,8 @@ class StateView:
     finished: int
     round: RoundView | None
     prices: tuple[Price, ...]
+    events: int
+    views_only: bool
 
 
 @frozen
@@ -248,10 +252,34 @@ class History:
     dropped_before_s: float | None
 
 
+@frozen
+class Share:
+    """Of a tenant or user (None: of jobs without, or of all whom the caller does not see): the GPUs
+    that its jobs held and how many jobs waited, on the average of each interval."""
+
+    name: str | None
+    gpus: tuple[float, ...]
+    waiting: tuple[float, ...]
+
+
+@frozen
+class Usage:
+    """Use from `from_s` to `now_s` in intervals of `step_s`, whoever held most first. A job waits
+    while it has not finished and holds nothing; one on hold has not waited since it last held
+    something."""
+
+    from_s: float
+    now_s: float
+    step_s: float
+    shares: tuple[Share, ...]
+
+
 VIEWS = (
     HeldOnNode,
     Stay,
     History,
+    Share,
+    Usage,
     JobView,
     AttemptView,
     JobDetail,
