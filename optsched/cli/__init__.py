@@ -45,6 +45,7 @@ COMMANDS = {
     "rounds": "List the rounds that a controller decided.",
     "replay": "Decide a past round again, offline.",
     "regret": "Measure how far a period was from a proven bound, and why.",
+    "account": "Report GPU-hours by user, tenant, day or job, and their waste.",
     "kueue": "Tell Kueue in which order to admit Workloads.",
     "top": "Watch the live cluster: nodes, jobs and the last round.",
     "list": "List solvers, policies, formats, objectives and executors.",

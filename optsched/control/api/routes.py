@@ -9,8 +9,11 @@ from starlette.responses import Response
 from ...frozen import record
 from ..explain.explaining import Explained
 from ..what_if.words import Foretold
+from .accounting import account
 from .asking import explained, foretold
 from .bodies import (
+    AccountQuery,
+    ChangeBody,
     HistoryQuery,
     JobsQuery,
     OutputQuery,
@@ -26,7 +29,19 @@ from .peer import Caller
 from .place import METRICS_TOKEN, VIEW_TOKEN
 from .service import Change, Service
 from .usage import usage
-from .views import History, JobDetail, JobPage, JobView, Nodes, Output, Rounds, StateView, Usage
+from .views import (
+    Account,
+    Changed,
+    History,
+    JobDetail,
+    JobPage,
+    JobView,
+    Nodes,
+    Output,
+    Rounds,
+    StateView,
+    Usage,
+)
 
 VIEWS_OPEN = (VIEW_TOKEN,)
 """What opens requests that only look, besides the token of the controller's user."""
@@ -80,15 +95,27 @@ def _openapi(service: Service, asked: Asked) -> Response:
     return Response(document(service.routes), media_type="application/json")
 
 
-def _change(change: Change, summary: str) -> Route:
-    return Route(
-        f"/v1/jobs/{{job}}/{change}",
-        change,
-        summary,
-        lambda service, asked: service.change(asked.caller, asked.job, change),
-        method="POST",
-        answer=JobView,
-        refusals=(404, 409),
+def _change(change: Change, summary: str) -> tuple[Route, Route]:
+    """Return how one job is changed, and how all that are chosen are."""
+    return (
+        Route(
+            f"/v1/jobs/{{job}}/{change}",
+            change,
+            summary,
+            lambda service, asked: service.change(asked.caller, asked.job, change),
+            method="POST",
+            answer=JobView,
+            refusals=(404, 409),
+        ),
+        Route(
+            f"/v1/{change}",
+            f"{change}_all",
+            f"{summary} For all jobs that are chosen.",
+            lambda service, asked: service.change_all(asked.caller, asked.body, change),
+            method="POST",
+            body=ChangeBody,
+            answer=Changed,
+        ),
     )
 
 
@@ -121,9 +148,9 @@ ROUTES: list[Route] = [
         answer=JobDetail,
         refusals=(404,),
     ),
-    _change("hold", "Keep a job from running; stop it if it runs."),
-    _change("release", "Let a held job run again."),
-    _change("cancel", "Stop a job for good."),
+    *_change("hold", "Keep a job from running; stop it if it runs."),
+    *_change("release", "Let a held job run again."),
+    *_change("cancel", "Stop a job for good."),
     Route(
         "/v1/jobs/{job}/clear",
         "clear",
@@ -204,6 +231,15 @@ ROUTES: list[Route] = [
         query=UsageQuery,
         answer=Usage,
         opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/account",
+        "account",
+        "What was used, by whom and for what.",
+        lambda service, asked: account(service, asked.caller, asked.query),
+        query=AccountQuery,
+        answer=Account,
+        slow=True,
     ),
     Route(
         "/metrics",

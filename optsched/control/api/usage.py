@@ -55,7 +55,8 @@ def _of_job(job: LiveJob, now_s: float) -> Iterator[tuple[float, float, int, boo
     it held something then."""
     at_s = job.submit_s
     for attempt in job.attempts:
-        end_s = now_s if attempt.end_s is None else attempt.end_s
+        known_s = now_s if attempt.ended_s is None else attempt.ended_s
+        end_s = known_s if attempt.end_s is None else min(known_s, attempt.end_s)
         yield at_s, attempt.intended_s, 1, False
         yield attempt.intended_s, end_s, sum(slot.gpus for slot in attempt.placement), True
         at_s = end_s

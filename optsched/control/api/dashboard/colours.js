@@ -50,12 +50,12 @@ function fill(context, {hue, pattern}) {
   pen.fillStyle = hue === "x" ? colour("muted") : colour(`c${hue}`);
   pen.fillRect(0, 0, size, size);
   pen.strokeStyle = pen.fillStyle = colour("shade");
-  pen.lineWidth = 2;
+  pen.lineWidth = 1.3;
   const lines = {1: [[-2, 2, 2, -2], [0, 8, 8, 0], [6, 10, 10, 6]], 2: [[-2, 6, 2, 10], [0, 0, 8, 8], [6, -2, 10, 2]], 3: [[0, 4, 8, 4]], 4: [[4, 0, 4, 8]]}[pattern] ?? [];
   pen.beginPath();
   for (const [x, y, to_x, to_y] of lines) { pen.moveTo(x, y); pen.lineTo(to_x, to_y); }
   pen.stroke();
-  if (pattern === 5) { pen.arc(4, 4, 1.8, 0, 7); pen.fill(); }
+  if (pattern === 5) { pen.arc(4, 4, 1.5, 0, 7); pen.fill(); }
   fills.set(key, context.createPattern(tile, "repeat"));
   return fills.get(key);
 }

@@ -14,11 +14,11 @@ const where = job => job.status === "running" || job.status === "stopping" ? job
 /** Columns: class, title, what it is sorted by, its text. */
 const COLUMNS = [
   ["name", "Job", "name", job => job.id], ["user", "User", "user", job => job.user], ["tenant", "Tenant", "tenant", job => job.tenant],
-  ["status", "State", "status", job => job.status], ["gpus n", "GPUs", "gpus", gpus], ["priority n", "Priority", "priority", job => job.priority + (job.weight === 1 ? "" : ` × ${number(job.weight)}`)],
+  ["status", "State", "status", job => job.status], ["size n", "GPUs", "gpus", gpus], ["priority n", "Priority", "priority", job => job.priority + (job.weight === 1 ? "" : ` × ${number(job.weight)}`)],
   ["waited n", "Waited", "waited", job => human(job.waited_s)], ["ran n", "Ran", "ran", job => human(job.ran_s)], ["progress", "To go", "left", job => job.finished_s !== null ? "" : (job.estimate ? "~ " : "") + human(job.remaining_s)],
   ["starts", "Starts", null, job => job.started_s !== null ? "" : forecast(job, "start")], ["ends", "Ends", null, job => forecast(job, "end")], ["where", "Where, or why not", null, where],
 ];
-const LABELS = {waited: "waited", ran: "ran", starts: "starts", ends: "ends", "gpus n": "GPUs"};
+const LABELS = {waited: "waited", ran: "ran", starts: "starts", ends: "ends", "size n": "GPUs"};
 
 function setUpJobs() {
   at("status").append(...CHOICES.map(([value, name]) => el("option", {value}, name)));
@@ -30,7 +30,7 @@ function setUpJobs() {
     return el("th", {scope: "col", class: name, "data-sort": sort}, button);
   }));
   let later;
-  at("filters").oninput = () => { clearTimeout(later); later = setTimeout(() => list({name: at("search").value, state: at("status").value, user: at("user").value, tenant: at("tenant").value, sort: at("order").value}), 250); };
+  at("filters").oninput = event => { clearTimeout(later); later = setTimeout(() => list({name: at("search").value, state: at("status").value, user: at("user").value, tenant: at("tenant").value, sort: event.target === at("status") ? (/completed/.test(at("status").value) ? "-finished" : "submitted") : at("order").value}), 250); };
   at("filters").onsubmit = event => event.preventDefault();
   at("clear").onclick = () => list({name: "", state: "", user: "", tenant: "", sort: "submitted"});
   at("next").onclick = () => { wanted.pages.push(listed.next); refreshJobs(); };
@@ -54,7 +54,6 @@ function setUpJobs() {
 /** List other jobs, from their first page on. */
 function list(changes) {
   Object.assign(wanted, changes, {pages: [null]});
-  if (!("sort" in changes) && changes.state !== undefined) wanted.sort = "submitted";
   const {pages, ...kept} = wanted;
   store.set("wanted", JSON.stringify(kept));
   showWanted();
@@ -97,7 +96,8 @@ function showJobs(page, fault = "") {
   const rows = keyed(body, [...byName.keys()], makeRow);
   rows.forEach((row, i) => fillRow(row, page.jobs[i]));
   if (rows.length && !rows.some(row => row.tabIndex === 0)) rows[0].tabIndex = 0;
-  write(at("count"), `${page.total.toLocaleString("en")}${CHOICES.find(([value]) => value === wanted.state)?.[1] === "all" ? "" : " " + (CHOICES.find(([value]) => value === wanted.state)?.[1] ?? "")}`);
+  const choice = CHOICES.find(([value]) => value === wanted.state)?.[1] ?? "";
+  write(at("count"), `${page.total.toLocaleString("en")} ${choice === "all" ? "in all" : choice}`);
   const first = (wanted.pages.length - 1) * PAGE;
   write(at("page"), page.jobs.length ? `${first + 1}–${first + page.jobs.length} of ${page.total}` : "");
   at("first").disabled = at("back").disabled = wanted.pages.length < 2;

@@ -44,18 +44,18 @@ async function refresh() {
 
 function showFacts(state) {
   const count = name => state.jobs[name] ?? 0, round = state.round;
-  document.title = `${short(state.cluster)}: ${state.gpus_in_use} of ${state.gpus_usable} GPUs`;
+  document.title = `${short(state.cluster)}: ${state.gpus_in_use} of ${state.gpus} GPUs`;
   write(at("name"), state.cluster);
   at("views-only").hidden = !state.views_only;
   const facts = [
-    [`${state.gpus_in_use} / ${state.gpus_usable}`, "GPUs in use" + (state.gpus > state.gpus_usable ? `, ${state.gpus - state.gpus_usable} unusable` : "")],
+    [`${state.gpus_in_use} / ${state.gpus}`, "GPUs in use" + (state.gpus > state.gpus_usable ? `, ${state.gpus - state.gpus_usable} unusable` : "")],
     [count("running") + count("starting") + count("stopping"), "running"], [state.queued, "waiting"],
     ...["held", "lost"].filter(name => count(name)).map(name => [count(name), name]), [state.finished, "finished"],
     ...(round ? [[human(round.wall_s), `round ${round.number}, ${instant(round.at_s, state.now_s)}`], [percent(round.gap), "its proven gap"]] : []), [clock(state.now_s), "now"]];
   const tiles = keyed(at("facts"), facts.map((_, i) => i), i => el("div", {class: "fact"}, el("b"), el("span", {class: "muted"}), ...(i ? [] : [el("meter", {"aria-hidden": "true"})])));
   facts.forEach(([value, name], i) => { write(tiles[i].children[0], value); write(tiles[i].children[1], name); });
   const meter = tiles[0].children[2];
-  meter.max = Math.max(1, state.gpus_usable);
+  meter.max = Math.max(1, state.gpus);
   meter.value = state.gpus_in_use;
 }
 
