@@ -21,7 +21,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from optsched import Job, Node
+from PIL import Image
+
+from optsched import Job, Node, Profile
 from optsched.control.api.server import Server, serve
 from optsched.control.controller import Controller
 from optsched.control.journal.events import Submitted
@@ -52,6 +54,8 @@ NETS = (
     "moe-8x",
 )
 SPAN_S = 8 * 3600.0
+MOST_STEPPED = 500
+"""Of so many jobs at most the past is played; of more, all wait when the page is opened."""
 
 
 class Clock(VirtualClock):
@@ -94,7 +98,11 @@ class Executor(VirtualExecutor):
             if process.ended_s is None and process.order is not None:
                 total = int(float(process.order.argv[1]))
                 step = int(self.done_s.get(key.job, 0.0) + now_s - process.begun_s)
-                self.reports[key.job] = {"step": min(step, total), "total_steps": total}
+                self.reports[key.job] = {
+                    "step": min(step, total),
+                    "total_steps": total,
+                    "at_s": now_s,
+                }
         return tuple(replace(own, gpu_ids=self.ids.get(own.key, {})) for own in super().observe())
 
     def pass_time(self) -> None:
@@ -108,39 +116,36 @@ class Executor(VirtualExecutor):
         time.sleep(timeout_s)
 
 
-def drawn(jobs: int, gpus: int, seed: int) -> list[tuple[float, Submission]]:
-    """Return jobs with the seconds after which each is submitted: as many as are to be there at the
-    end, and those that have finished before."""
+def drawn(jobs: int, seed: int) -> list[tuple[float, Submission]]:
+    """Return jobs with the seconds after which each is submitted."""
     draw = random.Random(seed)
-    found = []
-    for i in range(3 * jobs):
+    costs = Profile(startup_s=20.0, restore_s=20.0, checkpoint_s=15.0)
+    submitted = []
+    for i in range(jobs):
         tenant = draw.choices([*TENANTS], weights=(3, 4, 1, 2))[0]
         work_s = float(round(60 * 10 ** draw.uniform(0.7, 2.4)))
-        many = draw.choices((1, 2, 4, 8, 16), weights=(30, 20, 20, 20, 10))[0]
+        gpus = draw.choices((1, 2, 4, 8, 16), weights=(30, 20, 20, 20, 10))[0]
         job = Job(
             id=f"{draw.choice(NETS)}-{i + 1}",
-            gpus=many,
+            gpus=gpus,
             duration_s=work_s * draw.uniform(0.8, 1.3),
             user=draw.choice(TENANTS[tenant]),
             tenant=tenant,
-            max_nodes=max(1, many // 8),
+            max_nodes=max(1, gpus // 8),
             command=f"python train.py --seed {i}",
+            profile=costs,
         )
-        status = 1 if draw.random() < 0.04 else 0
-        argv = ("work", str(work_s), "8", str(status))
-        found.append(
-            (
-                draw.uniform(0.0, SPAN_S),
-                Submission(job=job, argv=argv, directory="/home", hold=draw.random() < 0.02),
-            )
-        )
-    return sorted(found, key=lambda own: own[0])
+        argv = ("work", str(work_s), "15", "1" if draw.random() < 0.04 else "0")
+        hold = draw.random() < 0.02
+        submission = Submission(job=job, argv=argv, directory="/home", hold=hold)
+        submitted.append((draw.uniform(0.0, SPAN_S), submission))
+    return sorted(submitted, key=lambda own: own[0])
 
 
 @contextlib.contextmanager
 def cluster(folder: Path, jobs: int, seed: int = 1) -> Iterator[tuple[Server, str]]:
-    """Serve a cluster on which about so many jobs wait and run, and yield its server and a token."""
-    count = 2 if not jobs else 50 if jobs > 500 else 12
+    """Serve a cluster to which so many jobs were given, and yield its server and the token."""
+    count = 50 if jobs > MOST_STEPPED else 12
     nodes = tuple(
         Node(name=f"gpu-{i:02}", gpu_type="a100" if i < 0.7 * count else "h100", gpus=8, cpus=128)
         for i in range(count)
@@ -155,20 +160,17 @@ def cluster(folder: Path, jobs: int, seed: int = 1) -> Iterator[tuple[Server, st
         tenants=tuple(TenantSettings(name=name, users=users) for name, users in TENANTS.items()),
         api=ApiSettings(port=0),
     )
-    clock = Clock(time.time() - SPAN_S)
+    begun_s = time.time() - SPAN_S
+    clock = Clock(begun_s)
     executor = Executor(nodes, clock)
     controller = Controller(settings, executor, Journal(folder / "journal"), clock)
-    for after_s, submission in drawn(jobs, 8 * count, seed):
-        if after_s > clock.at_s - (time.time() - SPAN_S):
-            clock.at_s = time.time() - SPAN_S + after_s
-            if jobs <= 500:
-                controller.step()
+    for after_s, submission in drawn(jobs, seed):
+        clock.at_s = begun_s + after_s
         controller.record(Submitted(submission=submission))
-    if count == 12:
-        executor.drained.add("gpu-11")
-    controller.step()
-    controller.step()
-    clock.live_s = time.monotonic()
+        if jobs <= MOST_STEPPED:
+            controller.step()
+    executor.drained.add(nodes[-1].name)
+    clock.at_s, clock.live_s = begun_s + SPAN_S, time.monotonic()
     loop = Loop(controller)
     thread = threading.Thread(target=loop.run, daemon=True)
     thread.start()
@@ -187,10 +189,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jobs", type=int, default=50)
+    parser.add_argument("--jobs", type=int, default=150)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--width", type=int, default=1400)
-    parser.add_argument("--height", type=int, default=1500)
+    parser.add_argument("--width", type=int, default=1300)
+    parser.add_argument("--height", type=int, default=1425)
     parser.add_argument("--theme", choices=("light", "dark"), default="light")
     parser.add_argument("--measure", action="store_true")
     given = parser.parse_args()
@@ -218,6 +220,8 @@ def main() -> None:
         if given.picture:
             time.sleep(1.0)
             browser.picture(given.picture)
+            image = Image.open(given.picture).convert("RGB")
+            image.quantize(128, dither=Image.Dither.NONE).save(given.picture, optimize=True)
 
 
 def measured(browser: Browser, seconds: float = 30.0) -> dict[str, float]:
@@ -232,7 +236,8 @@ def measured(browser: Browser, seconds: float = 30.0) -> dict[str, float]:
     time.sleep(seconds)
     spent = browser.metrics()["TaskDuration"] - first["TaskDuration"]
     browser.run(
-        "(async () => { for (let i = 0; i < 200; i++) { fresh.all_s = fresh.use_s = 0; await refresh(); } })()"
+        "(async () => { for (let i = 0; i < 200; i++)"
+        " { fresh.all_s = fresh.use_s = 0; await refresh(); } })()"
     )
     return {
         "first_s": round(first["TaskDuration"], 3),

@@ -28,7 +28,7 @@ PATIENCE_S = 120.0
 
 
 def high_pipe() -> tuple[int, int]:
-    """Return the ends of a pipe, neither of which is 3 or 4: where the browser looks for its own."""
+    """Return the ends of a pipe that are not 3 and 4, which the browser takes for its own."""
     ends = os.pipe()
     high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
     for end in ends:
@@ -122,7 +122,7 @@ class Browser:
     def until(self, script: str) -> None:
         """Wait for an expression to be true in the page."""
         self._waited(
-            lambda: self.run(script), lambda: (script, self.run("document.body.innerText"))
+            lambda: self.run(script), lambda: (script, self.run("document.body.innerText")[:1500])
         )
 
     def _waited(self, there: Any, why: Any = lambda: "it never happened") -> Any:

@@ -67,12 +67,13 @@ function keyed(parent, keys, make) {
 
 function human(s) {
   if (s === null || s === undefined || !Number.isFinite(s)) return "";
-  if (s < 60) return s.toFixed(s < 10 ? 1 : 0) + " s";
-  if (s < 3600) return Math.floor(s / 60) + " min" + (s < 600 ? ` ${Math.floor(s % 60)} s` : "");
-  if (s < 86400) return Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min";
-  return Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
+  const parts = (many, unit, rest, small) => `${Math.floor(many)} ${unit}` + (Math.floor(rest) ? ` ${Math.floor(rest)} ${small}` : "");
+  if (s < 60) return (s > 0.05 && s < 10 ? s.toFixed(1) : Math.round(s)) + " s";
+  if (s < 3600) return parts(s / 60, "min", s < 600 ? s % 60 : 0, "s");
+  if (s < 86400) return parts(s / 3600, "h", s % 3600 / 60, "min");
+  return parts(s / 86400, "d", s % 86400 / 3600, "h");
 }
-const percent = x => x === null || x === undefined ? "unknown" : (100 * x).toFixed(x < 0.1 ? 2 : 1) + " %";
+const percent = x => x === null || x === undefined ? "unknown" : (100 * x).toFixed(x > 0 && x < 0.001 ? 3 : x < 0.1 ? 2 : 1) + " %";
 const number = x => x.toLocaleString("en", {maximumFractionDigits: x < 10 ? 1 : 0});
 const TIME = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", hourCycle: "h23"});
 const SECONDS = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23"});

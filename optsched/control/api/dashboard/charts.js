@@ -1,22 +1,33 @@
 /* Use and waiting by tenant, and the rounds. */
-const MOST_SHARES = 7, WIDE = 600, TALL = 130;
+const MOST_SHARES = 7, TALL = 120, MARGIN = 54;
+let wide = 600;                               // pixels between the axes of the charts that are drawn now
+
+const widthOf = id => Math.max(160, at(id).clientWidth - MARGIN);
+
+function setUpCharts() {
+  const widths = new Map(), observer = new ResizeObserver(soon(() => {
+    for (const [id, show] of [["use", showUse], ["rounds", showRounds]]) if (widths.get(id) !== widthOf(id)) { widths.set(id, widthOf(id)); show(); }
+  }));
+  observer.observe(at("use"));
+  observer.observe(at("rounds"));
+}
 
 function scaleTop(most) {
   const unit = 10 ** Math.floor(Math.log10(Math.max(most, 1e-9)));
-  return [1, 2, 2.5, 5, 10].map(step => step * unit).find(top => top >= most * 0.999) ?? most;
+  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map(step => step * unit).find(top => top >= most * 0.999) ?? most;
 }
 
 /** Return a chart with its axes: `inside` are drawn over lines at 0, half and all of `top`. */
 function chart(label, top, format, times, inside, onPoint) {
-  const picture = svg("svg", {class: "chart", viewBox: `-46 -6 ${WIDE + 54} ${TALL + 26}`, role: "img", "aria-label": label});
+  const picture = svg("svg", {class: "chart", width: wide + MARGIN, height: TALL + 26, viewBox: `-46 -6 ${wide + MARGIN} ${TALL + 26}`, role: "img", "aria-label": label});
   for (const share of [0, 0.5, 1]) {
-    picture.append(svg("line", {class: "grid", x1: 0, x2: WIDE, y1: TALL * (1 - share), y2: TALL * (1 - share)}));
+    picture.append(svg("line", {class: "grid", x1: 0, x2: wide, y1: TALL * (1 - share), y2: TALL * (1 - share)}));
     picture.append(svg("text", {x: -6, y: TALL * (1 - share) + 4, "text-anchor": "end"}, format(top * share)));
   }
-  times.forEach((text, i) => picture.append(svg("text", {x: WIDE * i / Math.max(1, times.length - 1), y: TALL + 15, "text-anchor": i === 0 ? "start" : i === times.length - 1 ? "end" : "middle"}, text)));
+  times.forEach((text, i) => picture.append(svg("text", {x: wide * i / Math.max(1, times.length - 1), y: TALL + 15, "text-anchor": i === 0 ? "start" : i === times.length - 1 ? "end" : "middle"}, text)));
   picture.append(...inside);
   picture.onpointermove = event => {
-    const box = picture.getBoundingClientRect(), share = ((event.clientX - box.left) / box.width * (WIDE + 54) - 46) / WIDE;
+    const box = picture.getBoundingClientRect(), share = (event.clientX - box.left - 46) / (box.width - MARGIN);
     tip(event, share < 0 || share > 1 ? null : onPoint(share));
   };
   picture.onpointerleave = event => tip(event, null);
@@ -25,7 +36,7 @@ function chart(label, top, format, times, inside, onPoint) {
 
 /** Return the outline of an area between two rows of heights, or of one line. */
 function outline(values, top, below = null) {
-  const point = (y, i) => `${(WIDE * i / Math.max(1, values.length - 1)).toFixed(1)} ${(TALL * (1 - Math.min(1, y / top))).toFixed(1)}`;
+  const point = (y, i) => `${(wide * i / Math.max(1, values.length - 1)).toFixed(1)} ${(TALL * (1 - Math.min(1, y / top))).toFixed(1)}`;
   const there = values.map((y, i) => (i ? "L" : "M") + point(y, i)).join("");
   return below ? there + below.map((y, i) => "L" + point(y, i)).reverse().join("") + "Z" : there;
 }
@@ -50,6 +61,7 @@ function hued(shares) {
 
 function showUse() {
   if (!used) return;
+  wide = widthOf("use");
   const sum = rows => Array.from({length: rows[0]?.length ?? 0}, (_, i) => rows.reduce((all, row) => all + row[i], 0));
   const large = [...used.shares].sort((a, b) => weightOf(b) - weightOf(a)), rest = large.slice(MOST_SHARES);
   const shares = hued(large.slice(0, MOST_SHARES).map(share => ({...share, title: share.name ?? (at("by").value === "tenant" ? "no tenant" : "no user")})));
@@ -71,7 +83,7 @@ function showUse() {
   });
   const last = row => row.at(-1) ?? 0;
   const legend = el("ul", {class: "legend"}, ...shares.map(share => el("li", {title: short(share.title)}, el("i", {class: `swatch h${share.hue}`}), el("bdi", {}, short(share.title).slice(0, 60)), ` ${number(last(share.gpus))} GPUs, ${number(last(share.waiting))} waiting`)));
-  at("use").replaceChildren(...made.flat(), shares.length ? legend : el("p", {class: "muted"}, "No job has run or waited in this time."));
+  at("use").replaceChildren(...(shares.length ? [...made.flat(), legend] : [el("p", {class: "muted"}, "No job has run or waited in this time.")]));
 }
 const weightOf = share => share.gpus.reduce((all, y) => all + y, 0) + 1e-3 * share.waiting.reduce((all, y) => all + y, 0);
 
@@ -84,6 +96,7 @@ async function refreshRounds() {
 function showRounds() {
   const rounds = shownRounds;
   if (!rounds.length) return at("rounds").replaceChildren(el("p", {class: "muted"}, "No round has been decided yet."));
+  wide = widthOf("rounds");
   const sorted = key => rounds.map(key).sort((a, b) => a - b), middle = row => row[Math.floor(row.length / 2)], worst = row => row.at(-1);
   const times = [rounds[0], rounds.at(-1)].map(round => instant(round.at_s, now_s));
   const onPoint = share => {
@@ -92,7 +105,7 @@ function showRounds() {
   };
   const parts = [["Seconds of each round", round => round.wall_s, human], ["Proven gap", round => round.gap ?? 1, percent]].map(([title, key, format]) => {
     const values = rounds.map(key), top = Math.max(1e-4, worst(sorted(key)));
-    const failed = rounds.flatMap((round, i) => round.fallback ? [svg("circle", {cx: WIDE * i / Math.max(1, rounds.length - 1), cy: TALL * (1 - values[i] / top), r: 3, fill: "var(--bad)"})] : []);
+    const failed = rounds.flatMap((round, i) => round.fallback ? [svg("circle", {cx: wide * i / Math.max(1, rounds.length - 1), cy: TALL * (1 - values[i] / top), r: 3, fill: "var(--bad)"})] : []);
     const line = svg("path", {class: "curve", d: outline(values.length > 1 ? values : [values[0], values[0]], top)});
     return [el("h3", {}, `${title}: now ${format(values.at(-1))}, median ${format(middle(sorted(key)))}, at most ${format(top)}`), chart(`${title} of the last ${rounds.length} rounds`, top, format, times, [line, ...failed], onPoint)];
   });

@@ -1,5 +1,5 @@
 /* The table of jobs. The controller searches, sorts and pages; the page holds one page of them. */
-const PAGE = 50;
+const PAGE = innerWidth < 620 ? 20 : 50;
 const STATUSES = ["waiting", "held", "starting", "running", "stopping", "lost", "completed", "failed", "cancelled"];
 const CHOICES = [["", "not finished"], ...STATUSES.slice(0, 6).map(name => [name, name]), [STATUSES.slice(6).join(), "finished"], ...STATUSES.slice(6).map(name => [name, name]), [STATUSES.join(), "all"]];
 const wanted = {name: "", state: "", user: "", tenant: "", sort: "submitted", pages: [null], ...JSON.parse(store.get("wanted") ?? "{}"), pages: [null]};
@@ -15,10 +15,10 @@ const where = job => job.status === "running" || job.status === "stopping" ? job
 const COLUMNS = [
   ["name", "Job", "name", job => job.id], ["user", "User", "user", job => job.user], ["tenant", "Tenant", "tenant", job => job.tenant],
   ["status", "State", "status", job => job.status], ["size n", "GPUs", "gpus", gpus], ["priority n", "Priority", "priority", job => job.priority + (job.weight === 1 ? "" : ` × ${number(job.weight)}`)],
-  ["waited n", "Waited", "waited", job => human(job.waited_s)], ["ran n", "Ran", "ran", job => human(job.ran_s)], ["progress", "To go", "left", job => job.finished_s !== null ? "" : (job.estimate ? "~ " : "") + human(job.remaining_s)],
+  ["waited n", "Waited", "waited", job => human(job.waited_s)], ["ran n", "Ran", "ran", job => job.ran_s ? human(job.ran_s) : ""], ["progress", "To go", "left", job => job.finished_s !== null ? "" : (job.estimate ? "~ " : "") + human(job.remaining_s)],
   ["starts", "Starts", null, job => job.started_s !== null ? "" : forecast(job, "start")], ["ends", "Ends", null, job => forecast(job, "end")], ["where", "Where, or why not", null, where],
 ];
-const LABELS = {waited: "waited", ran: "ran", starts: "starts", ends: "ends", "size n": "GPUs"};
+const LABELS = {"waited n": "waited", "ran n": "ran", starts: "starts", ends: "ends", "size n": "GPUs"};
 
 function setUpJobs() {
   at("status").append(...CHOICES.map(([value, name]) => el("option", {value}, name)));
@@ -95,6 +95,7 @@ function showJobs(page, fault = "") {
   const body = document.querySelector("#jobs tbody"), byName = new Map(page.jobs.map(job => [job.id, job]));
   const rows = keyed(body, [...byName.keys()], makeRow);
   rows.forEach((row, i) => fillRow(row, page.jobs[i]));
+  at("jobs").classList.toggle("no-forecast", !page.jobs.some(job => forecast(job, "start") || forecast(job, "end")));
   if (rows.length && !rows.some(row => row.tabIndex === 0)) rows[0].tabIndex = 0;
   const choice = CHOICES.find(([value]) => value === wanted.state)?.[1] ?? "";
   write(at("count"), `${page.total.toLocaleString("en")} ${choice === "all" ? "in all" : choice}`);

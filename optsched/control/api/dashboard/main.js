@@ -91,6 +91,7 @@ function setUp() {
   setUpJobs();
   setUpTimeline();
   setUpNodes();
+  setUpCharts();
   at("theme").textContent = THEMES.includes(store.get("theme")) ? store.get("theme") : "Auto";
   at("theme").onclick = () => { at("theme").textContent = THEMES[(THEMES.indexOf(at("theme").textContent) + 1) % 3]; store.set("theme", at("theme").textContent); applyTheme(); };
   system.onchange = applyTheme;

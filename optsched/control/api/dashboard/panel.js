@@ -8,6 +8,7 @@ async function openPanel(job) {
   close.onclick = closePanel;
   at("panel").replaceChildren(close, el("h2", {id: "panel-title"}, job), el("p", {class: "muted"}, "asking …"));
   at("panel").hidden = false;
+  document.body.classList.add("panelled");
   close.focus();
   selectRow();
   await refreshPanel();
@@ -16,6 +17,7 @@ async function openPanel(job) {
 function closePanel() {
   opened = null;
   at("panel").hidden = true;
+  document.body.classList.remove("panelled");
   selectRow();
   if (returnTo?.isConnected) returnTo.focus();
 }
@@ -46,16 +48,21 @@ function showPanel(job, sentences, said) {
     ["Attempts", job.attempts ? `${job.attempts}, preempted ${job.preemptions} times, failed ${job.failures} times` : ""],
     ["Priority", `${job.priority}, weight ${job.weight}`], ["Deadline", job.deadline_s === null ? "" : instant(job.deadline_s, now_s)], ["After", job.after.join(", ")],
   ].filter(([, value]) => value) : [];
+  const isPast = sentence => /^Attempt \d/.test(sentence), reasons = sentences.filter(sentence => !isPast(sentence)), past = sentences.filter(isPast);
   const heading = el("h2", {id: "panel-title"});
   if (job) heading.append(el("i", {class: `swatch ${markClass(job.id)}`}));
   heading.append(el("bdi", {}, opened));
   panel.replaceChildren(panel.firstElementChild, heading, ...(job && !viewsOnly && job.finished_s === null ? [actions(job)] : []),
     ...(said ? [el("p", {class: "said", role: "alert"}, said)] : []),
-    ...sentences.map(sentence => el("p", {}, sentence.slice(0, 4000))),
+    ...paragraphs(reasons),
     el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, short(value))])),
+    ...paragraphs(past),
     ...(job?.command ? [el("pre", {"aria-label": "Command", tabindex: "0"}, job.command.slice(0, 4000))] : []));
   if (focused) panel.querySelector(`[data-change="${focused}"]`)?.focus();
 }
+
+const MOST_SENTENCES = 40;
+const paragraphs = sentences => [...(sentences.length > MOST_SENTENCES ? [el("p", {class: "muted"}, `The last ${MOST_SENTENCES} of ${sentences.length}:`)] : []), ...sentences.slice(-MOST_SENTENCES).map(sentence => el("p", {}, sentence.slice(0, 4000)))];
 
 /** Return the buttons of a job; what ends it asks once more. */
 function actions(job) {

@@ -68,12 +68,13 @@ function draw() {
   pen.font = "11px system-ui, sans-serif";
   pen.textBaseline = "middle";
   const top = frame.scrollTop;
+  const inView = lanes.filter(lane => lane.top - top + ROW * lane.rows.length >= AXIS && lane.top - top <= tall);
+  pen.fillStyle = colour("idle");
+  for (const lane of inView) pen.fillRect(left, lane.top - top, width - left, ROW * lane.rows.length - 1);
+  drawTimes(pen, from_s, end_s, x, left, width, tall);
   let bars = 0;
-  for (const lane of lanes) {
+  for (const lane of inView) {
     const y = lane.top - top, size = ROW * lane.rows.length;
-    if (y + size < AXIS || y > tall) continue;
-    pen.fillStyle = colour("idle");
-    pen.fillRect(left, y, width - left, size - 1);
     pen.save();
     pen.beginPath();
     pen.rect(left, Math.max(AXIS, y), width - left, size);
@@ -83,7 +84,7 @@ function draw() {
     pen.fillStyle = lane.node.usable ? colour("ink") : colour("bad");
     if (y + ROW / 2 > AXIS) pen.fillText(clipped(pen, lane.node.name, left - 8), 2, y + ROW / 2);
   }
-  drawAxis(pen, from_s, end_s, x, left, width, tall);
+  if (now_s < end_s) { pen.fillStyle = colour("accent"); pen.fillRect(x(now_s), AXIS - 4, 1.5, tall); }
   canvas.dataset.bars = bars;
   write(at("span"), `${human(view.length_s)} to ${view.end_s === null ? "now" : instant(end_s, now_s)}`);
 }
@@ -128,7 +129,7 @@ function drawStay(pen, stay, x, y, left, right, isFirst) {
 }
 
 const STEPS = [10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800];
-function drawAxis(pen, from_s, end_s, x, left, width, tall) {
+function drawTimes(pen, from_s, end_s, x, left, width, tall) {
   const step = STEPS.find(step => (width - left) * step / view.length_s > 84) ?? 604800, zone_s = -60 * new Date(1000 * end_s).getTimezoneOffset();
   pen.fillStyle = colour("paper");
   pen.fillRect(0, 0, width, AXIS - 3);
@@ -141,7 +142,6 @@ function drawAxis(pen, from_s, end_s, x, left, width, tall) {
     pen.fillRect(x(s), AXIS - 4, 1, tall);
   }
   pen.textAlign = "start";
-  if (now_s < end_s) { pen.fillStyle = colour("accent"); pen.fillRect(x(now_s), AXIS - 4, 1.5, tall); }
 }
 
 /** Show other times, and ask for those that were not asked for yet. */
