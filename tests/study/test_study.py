@@ -45,7 +45,7 @@ def table(folder: Path) -> list[dict[str, str]]:
     """The rows of runs.csv without what the clock said."""
     found = list(csv.DictReader(io.StringIO((folder / "runs.csv").read_text())))
     return [
-        {name: value for name, value in row.items() if name != "run s" and "decision" not in name}
+        {name: value for name, value in row.items() if name != "run_s" and "decision" not in name}
         for row in found
     ]
 
