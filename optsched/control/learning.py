@@ -19,6 +19,7 @@ from ..profiling.store import Store, Stored
 from .journal.events import AttemptEnded, Event
 from .journal.state import Attempt, LiveJob, State
 from .regret.spent import useful_work_s
+from .settings import Settings
 
 COSTS = ("restore_s", "startup_s")
 """What is taken over from jobs alike. Memory is not: a limit that nobody stated would end jobs."""
@@ -46,6 +47,10 @@ class Learning:
         done = [job for job in state.jobs.values() if job.finished == "completed"]
         for job in sorted(done, key=lambda job: job.finished_s or 0.0):
             self._add(job)
+
+    def reload(self, settings: Settings) -> None:
+        """Take over what is believed of jobs of which nothing is known."""
+        self._runs_s = float(settings.runs)
 
     def heard(self, at_s: float, event: Event) -> None:
         """Learn from attempts that ended by their own doing."""

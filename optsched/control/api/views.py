@@ -11,6 +11,7 @@ from ..explain.explaining import Explained
 from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
 from ..journal.state import Attempt, LiveJob, Status
+from ..reloading import Reloaded
 from ..what_if.words import Foretold
 from ..work_left import work_left_s
 
@@ -104,6 +105,13 @@ class JobPage:
     jobs: tuple[JobView, ...]
     total: int
     next: str | None
+
+
+@frozen
+class Changed:
+    """Names of the jobs that are now as was asked, in the order of submission."""
+
+    jobs: tuple[str, ...]
 
 
 @frozen
@@ -248,7 +256,51 @@ class History:
     dropped_before_s: float | None
 
 
+@frozen
+class AccountRow:
+    """What was used, GPU time by what it was spent on; `day` (UTC), `user`, `tenant` and `job` are
+    None where it was not asked by them, where there is none, and of jobs that were dropped.
+
+    Jobs count on the day of their submission, with all that they waited until now, their ends and
+    preemptions on that when they happened. `core_h` are core-hours of jobs without GPUs.
+    """
+
+    day: str | None
+    user: str | None
+    tenant: str | None
+    job: str | None
+    jobs: int
+    completed: int
+    failed: int
+    cancelled: int
+    preemptions: int
+    waited_h: float
+    core_h: float
+    gpu_h: float
+    work_gpu_h: float
+    setup_gpu_h: float
+    saving_gpu_h: float
+    preempted_gpu_h: float
+    failed_gpu_h: float
+    lost_gpu_h: float
+    stopped_gpu_h: float
+
+
+@frozen
+class Account:
+    """What was used until `now_s`. Of jobs dropped before `uncounted_before_s`, by an earlier
+    version, nothing is known (None: there are none)."""
+
+    now_s: float
+    rows: tuple[AccountRow, ...]
+    total: AccountRow
+    uncounted_before_s: float | None
+
+
 VIEWS = (
+    Reloaded,
+    AccountRow,
+    Account,
     HeldOnNode,
     Stay,
     History,
@@ -256,6 +308,7 @@ VIEWS = (
     AttemptView,
     JobDetail,
     JobPage,
+    Changed,
     Holder,
     NodeView,
     Nodes,
@@ -293,11 +346,8 @@ def job_view(
     gpus = job.submission.job.gpus
     last = job.attempts[-1] if job.attempts else None
     ended = None if last is None else last.ended
-    ran_s = sum(attempt.ran_s(now_s) for attempt in job.attempts)
-    over_s = (now_s if job.finished_s is None else job.finished_s) - job.submit_s
     progress = _progress(controller, job)
     total_steps = None if progress is None else progress.total_steps
-    started = (attempt.started_s for attempt in job.attempts)
     return view(
         JobView,
         job,
@@ -308,10 +358,10 @@ def job_view(
         max_gpus=gpus if isinstance(gpus, int) else gpus.max,
         gpu_type=None if last is None else last.mode.gpu_type,
         placement=() if last is None else placement_of(last),
-        started_s=next((at_s for at_s in started if at_s is not None), None),
-        waited_s=max(0.0, over_s - ran_s),
-        ran_s=ran_s,
-        remaining_s=_remaining_s(controller, job, now_s),
+        started_s=started_s(job),
+        waited_s=waited_s(job, now_s),
+        ran_s=ran_s(job, now_s),
+        remaining_s=remaining_s(controller, job, now_s),
         step=None if progress is None else progress.step,
         total_steps=total_steps or job.submission.total_steps,
         attempts=len(job.attempts),
@@ -383,7 +433,25 @@ def _progress(controller: Controller, job: LiveJob) -> Progress | None:
     return None
 
 
-def _remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | None:
+def started_s(job: LiveJob) -> float | None:
+    """Return when it was first seen running."""
+    started = (attempt.started_s for attempt in job.attempts)
+    return next((at_s for at_s in started if at_s is not None), None)
+
+
+def ran_s(job: LiveJob, now_s: float) -> float:
+    """Return the seconds that it ran."""
+    return sum(attempt.ran_s(now_s) for attempt in job.attempts)
+
+
+def waited_s(job: LiveJob, now_s: float) -> float:
+    """Return the seconds since its submission that it did not run."""
+    until_s = now_s if job.finished_s is None else job.finished_s
+    return max(0.0, until_s - job.submit_s - ran_s(job, now_s))
+
+
+def remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | None:
+    """Return the seconds that it is believed to run yet."""
     live = job.live
     if job.finished is not None:
         return None
