@@ -62,9 +62,10 @@ def command(
     optsched study instances/studies/known-optima.toml --limit 20
     optsched study instances/studies/preemption-cost.toml --set seed=1 --set checkpoint=0,5m
     """
+    from ..files.columns import columns_csv
     from ..study.choice import chosen
     from ..study.design import read_study
-    from ..study.exports import long_csv, long_parquet, long_table, summary
+    from ..study.exports import long_parquet, long_table, summary
     from ..study.fallbacks import fallbacks_markdown
     from ..study.latex import as_latex
     from ..study.report import write_report
@@ -102,7 +103,7 @@ def command(
     files.write_text(results.folder / "runs.csv", as_csv(runs))
     files.write_text(results.folder / "table.tex", as_latex(rows(runs)))
     long = long_table(runs)
-    files.write_text(results.folder / "long.csv", long_csv(long))
+    files.write_text(results.folder / "long.csv", columns_csv(long))
     parquet = long_parquet(long)
     if parquet is not None:
         files.write_bytes(results.folder / "long.parquet", parquet)

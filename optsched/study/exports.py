@@ -1,13 +1,12 @@
 """The results of a study for other programs: a long table, and a summary with a JSON Schema."""
 
-import io
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from ..files import csv_text
+from ..files.columns import Columns, columns_parquet
 from .design import Scalar, Study
 from .intervals import Interval
 from .results import Result
@@ -15,7 +14,7 @@ from .table import COLUMNS, parameter_names, rows
 from .verdicts import Finding, Verdict
 
 
-def long_table(results: Sequence[Result]) -> dict[str, list[Any]]:
+def long_table(results: Sequence[Result]) -> Columns:
     """Return a line for each number of each run that did not fail, by column: where it is from, the
     parameters, the name of the number with its unit, and its value."""
     names = parameter_names(result.run.parameters for result in results)
@@ -41,33 +40,14 @@ def _long_lines(result: Result, names: Sequence[str]) -> Iterator[list[Any]]:
             ]
 
 
-def long_csv(table: dict[str, list[Any]]) -> str:
-    """Return the long table as CSV."""
-    lines = zip(*table.values(), strict=True)
-    return csv_text(
-        [[*table], *(["" if cell is None else cell for cell in line] for line in lines)]
-    )
-
-
-def long_parquet(table: dict[str, list[Any]]) -> bytes | None:
-    """Return the long table as Parquet; None without pyarrow (`pip install 'optsched[parquet]'`).
-
-    A parameter whose values are of several types becomes text.
-    """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        return None
-    columns = {
-        name: [None if cell is None else str(cell) for cell in column]
-        if len({type(cell) for cell in column} - {type(None)}) > 1
-        else column
-        for name, column in table.items()
+def long_parquet(table: Columns) -> bytes | None:
+    """Return the long table as Parquet, all but its values as text; None without a library for
+    it."""
+    texts = [name for name in table if name != "value"]
+    as_text = {
+        name: [None if cell is None else str(cell) for cell in table[name]] for name in texts
     }
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), file)
-    return file.getvalue()
+    return columns_parquet({**as_text, "value": table["value"]}, texts)
 
 
 class Part(BaseModel):
