@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from ...frozen import record
 from ..explain.explaining import Explained
+from ..reloading import Reloaded
 from ..what_if.words import Foretold
 from .accounting import account
 from .asking import explained, foretold
@@ -231,6 +232,14 @@ ROUTES: list[Route] = [
         query=UsageQuery,
         answer=Usage,
         opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/reload",
+        "reload",
+        "Read cluster.toml again.",
+        lambda service, asked: service.reload(asked.caller),
+        method="POST",
+        answer=Reloaded,
     ),
     Route(
         "/v1/account",

@@ -102,7 +102,9 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
             tokens = {name: read_token(settings.state / name) for name in TOKENS}
             sockets.append(_listen_on_port(settings.api.port))
         sockets.append(_listen_at(path))
-        service = Service(loop, Access(settings, tokens))
+        access = Access(settings, tokens)
+        loop.controller.on_reload.append(access.reload)
+        service = Service(loop, access)
         logging.getLogger("uvicorn.error").setLevel(
             logging.ERROR
         )  # what is no HTTP is the caller's business

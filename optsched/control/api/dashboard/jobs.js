@@ -8,7 +8,8 @@ let listed = {jobs: [], total: 0, next: null}, now_s = 0, asked = 0;
 const range = (from, to, write) => from === null || from === undefined ? "" : to === null || to === undefined || write(to) === write(from) ? write(from) : `${write(from)} – ${write(to)}`;
 const gpus = job => job.min_gpus === job.max_gpus ? String(job.max_gpus) : `${job.min_gpus}–${job.max_gpus}`;
 const done = job => job.finished_s !== null ? null : job.step !== null && job.total_steps ? job.step / job.total_steps : job.remaining_s === null || !job.ran_s ? null : job.ran_s / (job.ran_s + job.remaining_s);
-const forecast = (job, what) => job.finished_s !== null ? "" : range(job[`${what}_p50_s`], job[`${what}_p90_s`], s => instant(s, now_s));
+const waits = job => job.status === "waiting" || job.status === "held";
+const forecast = (job, what) => job.finished_s !== null || (what === "start" && !waits(job)) ? "" : range(job[`${what}_p50_s`], job[`${what}_p90_s`], s => instant(s, now_s));
 const where = job => job.status === "running" || job.status === "stopping" ? job.placement.map(held => held.node).join(", ") + (job.reason ? ` · ${job.reason}` : "") : job.reason ?? "";
 
 /** Columns: class, title, what it is sorted by, its text. */
@@ -16,7 +17,7 @@ const COLUMNS = [
   ["name", "Job", "name", job => job.id], ["user", "User", "user", job => job.user], ["tenant", "Tenant", "tenant", job => job.tenant],
   ["status", "State", "status", job => job.status], ["size n", "GPUs", "gpus", gpus], ["priority n", "Priority", "priority", job => job.priority + (job.weight === 1 ? "" : ` × ${number(job.weight)}`)],
   ["waited n", "Waited", "waited", job => human(job.waited_s)], ["ran n", "Ran", "ran", job => job.ran_s ? human(job.ran_s) : ""], ["progress", "To go", "left", job => job.finished_s !== null ? "" : (job.estimate ? "~ " : "") + human(job.remaining_s)],
-  ["starts", "Starts", null, job => job.started_s !== null ? "" : forecast(job, "start")], ["ends", "Ends", null, job => forecast(job, "end")], ["where", "Where, or why not", null, where],
+  ["starts", "Starts", null, job => forecast(job, "start")], ["ends", "Ends", null, job => forecast(job, "end")], ["where", "Where, or why not", null, where],
 ];
 const LABELS = {"waited n": "waited", "ran n": "ran", starts: "starts", ends: "ends", "size n": "GPUs"};
 

@@ -44,7 +44,7 @@ function showPanel(job, sentences, said) {
     ["Submitted", instant(job.submit_s, now_s)], ["Waited", human(job.waited_s)], ["Ran", human(job.ran_s)],
     ["To go", job.remaining_s === null ? "" : human(job.remaining_s) + (job.estimate ? ` (${job.estimate})` : "")],
     ["Steps", job.step === null ? "" : job.step.toLocaleString("en") + (job.total_steps ? ` of ${job.total_steps.toLocaleString("en")}` : "")],
-    ["Starts", job.started_s === null ? forecast(job, "start") : ""], ["Ends", forecast(job, "end")],
+    ["Starts", forecast(job, "start")], ["Ends", forecast(job, "end")], ["Forecast", job.forecast],
     ["Attempts", job.attempts ? `${job.attempts}, preempted ${job.preemptions} times, failed ${job.failures} times` : ""],
     ["Priority", `${job.priority}, weight ${job.weight}`], ["Deadline", job.deadline_s === null ? "" : instant(job.deadline_s, now_s)], ["After", job.after.join(", ")],
   ].filter(([, value]) => value) : [];
