@@ -44,8 +44,9 @@ def command(config: Path, web: bool, out: Out) -> int:
     import signal
     import sys
 
-    from ..control.api.place import TOKEN
+    from ..control.api.place import TOKEN, VIEW_TOKEN
     from ..control.api.server import read_token, serve
+    from ..control.forecasting import Forecaster
     from ..control.journal.journal import JournalError
     from ..control.journal.log import line
     from ..control.loop import Loop
@@ -83,17 +84,20 @@ def command(config: Path, web: bool, out: Out) -> int:
                 f"{len(controller.state.open)} jobs not finished; state in {settings.state}"
             )
         if web and not out.quiet:
-            page, token = f"dashboard: {server.url}/#", settings.state / TOKEN
-            if (sys.stderr if out.as_json else sys.stdout).isatty():
-                page += read_token(token)
-            else:  # a log, which others may read
-                page += f"TOKEN, with the text of {token} as TOKEN"
-            click.echo(page, err=out.as_json)
+            on_terminal = (sys.stderr if out.as_json else sys.stdout).isatty()
+            for what, name in (("dashboard", TOKEN), ("to look only", VIEW_TOKEN)):
+                path = settings.state / name
+                # a log may be read by others
+                token = (
+                    read_token(path) if on_terminal else f"TOKEN, with the text of {path} as TOKEN"
+                )
+                click.echo(f"{what}: {server.url}/#{token}", err=out.as_json)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         signal.signal(signal.SIGHUP, lambda *_: loop.reload_soon())
         try:
-            loop.run()
+            with Forecaster(loop, settings.state):
+                loop.run()
         except JournalError as error:
             click.echo(f"Error: {error}; stopped, what runs goes on running", err=True)
             return 1

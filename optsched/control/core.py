@@ -32,6 +32,7 @@ from .round_driver import LIMIT_S, NamedPolicy, RoundDriver, rounds_of
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .expected import LiveForecast
     from .learning import Learning
 
 AGAIN_S = 5.0
@@ -83,6 +84,7 @@ class ControllerCore:
         self._due = True
         self.short_of_disk: str | None = None
         self.learning: Learning | None = None
+        self.forecast: LiveForecast | None = None
         self.listeners: list[Callable[[float, Event], None]] = []
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
