@@ -33,6 +33,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from .learning import Learning
+    from .notices import Notices
 
 AGAIN_S = 5.0
 """How often a call is made again whose effect is not seen."""
@@ -83,6 +84,7 @@ class ControllerCore:
         self._due = True
         self.short_of_disk: str | None = None
         self.learning: Learning | None = None
+        self.notices: Notices | None = None
         self.listeners: list[Callable[[float, Event], None]] = []
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import product
 from typing import TYPE_CHECKING, Any, get_args
 
 from starlette.responses import Response
@@ -10,6 +11,7 @@ from ...driver.blocked import amounts
 from ...executors.base import AttemptState
 from ..controller import Controller
 from ..journal.state import FINISHED, Status
+from ..notices import POSTS
 from .peer import Caller
 from .refusal import HttpError
 from .service import Service
@@ -83,6 +85,9 @@ def _families(controller: Controller) -> "list[Metric]":
     states = Counter(seen.state for seen in controller.observed.values())
     unreachable = [(states[AttemptState.UNREACHABLE],)]
     add("attempts_unreachable", "Attempts nobody answers for.", of=unreachable)
+    told = controller.notices.counts if controller.notices is not None else Counter()
+    ways = [(*key, told[key]) for key in product(POSTS, ("sent", "failed", "dropped"))]
+    add("notices", "Notices of jobs.", "way", "outcome", of=ways, kind=counter)
     last = controller.last_round
     if last is not None:
         add("round_gap", "Proven gap of the last round.", of=[(last.gap,)])
