@@ -37,7 +37,7 @@ def test_faults_are_one_sentence(live: Live, run: Run) -> None:
     assert live.ask("GET", "/v1/account?from_day=0001-01-01&to_day=9999-12-31")[0] == 200
 
 
-def test_notices_that_nobody_sends_are_refused(live: Live, run: Run) -> None:  # noqa: F811
+def test_notices_that_nobody_sends_are_refused(live: Live, run: Run) -> None:
     status, _, err = run("submit", "--notify", "end,fail", "--", "work", "0", "0", "0")
     assert status == 2 and "this controller sends no notices" in err
     status, _, err = run("submit", "--notify", "often", "--", "work", "0", "0", "0")
