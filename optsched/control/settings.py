@@ -142,12 +142,13 @@ Kept = Annotated[str | float, AfterValidator(_kept)]
 class RetentionSettings(Part):
     """For how long things are kept: `rounds` with their instances, `jobs` after they have finished,
     their `outputs`, and `profiles` after a run last told something of them. Each is a time, or
-    "forever"."""
+    "forever". Of rounds no more is kept than takes `rounds_gib`."""
 
     rounds: Kept = 30 * 86400.0
     jobs: Kept = 180 * 86400.0
     outputs: Kept = 90 * 86400.0
     profiles: Kept = 365 * 86400.0
+    rounds_gib: float = Field(default=20.0, gt=0, le=1e6)
 
 
 NoticeEvent = Literal["start", "end", "fail"]
