@@ -405,6 +405,14 @@ class Journal:
         with self._faults("read"):
             return int(self._one("SELECT max(number) FROM rounds") or 0)
 
+    def size_bytes(self) -> int:
+        """Return what the file and the log beside it take of the disk."""
+        size = 0
+        for name in (str(self.path), f"{self.path}-wal"):
+            with suppress(OSError):
+                size += os.stat(name).st_size
+        return size
+
     def keep_room(self) -> None:
         """Have room in the file itself from now on: events can be written where the disk has become
         full.
