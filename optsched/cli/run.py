@@ -46,6 +46,7 @@ def command(config: Path, web: bool, out: Out) -> int:
 
     from ..control.api.place import TOKEN
     from ..control.api.server import read_token, serve
+    from ..control.forecasting import Forecaster
     from ..control.journal.journal import JournalError
     from ..control.journal.log import line
     from ..control.loop import Loop
@@ -93,7 +94,8 @@ def command(config: Path, web: bool, out: Out) -> int:
             signal.signal(number, lambda *_: loop.stop())
         signal.signal(signal.SIGHUP, lambda *_: loop.reload_soon())
         try:
-            loop.run()
+            with Forecaster(loop, settings.state):
+                loop.run()
         except JournalError as error:
             click.echo(f"Error: {error}; stopped, what runs goes on running", err=True)
             return 1

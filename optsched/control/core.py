@@ -33,6 +33,7 @@ from .round_driver import LIMIT_S, NamedPolicy, RoundDriver, rounds_of
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .expected import LiveForecast
     from .learning import Learning
     from .notices import Notices
 
@@ -87,6 +88,7 @@ class ControllerCore:
         self.short_of_disk: str | None = None
         self.learning: Learning | None = None
         self.notices: Notices | None = None
+        self.forecast: LiveForecast | None = None
         self.listeners: list[Callable[[float, Event], None]] = [self.measures.heard]
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}

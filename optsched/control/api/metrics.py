@@ -74,7 +74,7 @@ class Families:
 
 def _families(controller: Controller) -> "list[Metric]":
     families = Families()
-    for add in (_add_nodes, _add_jobs, _add_tenants, _add_rounds, _add_controller):
+    for add in (_add_nodes, _add_jobs, _add_tenants, _add_forecast, _add_rounds, _add_controller):
         add(families, controller)
     return families.all
 
@@ -122,6 +122,19 @@ def _add_tenants(families: Families, controller: Controller) -> None:
     families.add_histogram("job_wait_seconds", text, measures.waited)
     text = "Seconds from submission to completion of jobs."
     families.add_histogram("job_completion_seconds", text, measures.completed)
+
+
+def _add_forecast(families: Families, controller: Controller) -> None:
+    foretold = controller.forecast
+    if foretold is None:
+        return
+    came = (("start", foretold.starts_compared), ("end", foretold.ends_compared))
+    families.add("forecast_compared", "Forecasts compared with what came.", "event", of=came)
+    in_time = (("start", foretold.starts_held), ("end", foretold.ends_held))
+    families.add("forecast_held", "Of these, 90 % quantiles that held.", "event", of=in_time)
+    made = [(foretold.made_s,)]
+    families.add("forecast_made_seconds", "When the last was made (Unix time).", of=made)
+    families.add("forecast_cpu_seconds", "Processor time it took.", of=[(foretold.cpu_s,)])
 
 
 def _add_rounds(families: Families, controller: Controller) -> None:

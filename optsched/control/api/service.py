@@ -39,6 +39,7 @@ from .views import (
     Rounds,
     StateView,
     attempt_view,
+    forecast_view,
     job_view,
     placement_of,
     round_view,
@@ -340,6 +341,7 @@ class Service:
             finished=len(state.jobs) - len(state.open),
             round=round_view(rounds[-1]) if rounds else None,
             prices=tuple(view(Price, row) for row in prices if row.price > 0),
+            forecast=forecast_view(controller.forecast),
         )
 
 

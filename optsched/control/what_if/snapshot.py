@@ -10,6 +10,7 @@ from ...model.cluster import Cluster, Tenant
 from ...model.instance import Instance, Placement
 from ...round.plan import RoundSolution
 from ..controller import Controller
+from ..expected import LiveForecast
 from ..journal.state import State
 from ..round_driver import NamedPolicy
 
@@ -24,7 +25,7 @@ class Snapshot:
     reason. `objective` and
     `preempt_unsaved` are those of the rounds, which `policy` decides. `said` is what the
     cluster manager says of attempts that it does not start yet, `short_of_disk` why
-    nothing at all is started, None where jobs are.
+    nothing at all is started, None where jobs are. `forecast` is the last one.
     """
 
     state: State
@@ -43,6 +44,7 @@ class Snapshot:
     left_out: Mapping[str, str] = field(default_factory=dict)
     withheld: Mapping[str, str] = field(default_factory=dict)
     short_of_disk: str | None = None
+    forecast: LiveForecast | None = None
 
 
 def snapshot(controller: Controller) -> Snapshot:
@@ -66,6 +68,7 @@ def snapshot(controller: Controller) -> Snapshot:
         left_out=dict(controller.left_out),
         withheld=dict(controller.withheld),
         short_of_disk=controller.short_of_disk,
+        forecast=controller.forecast,
     )
 
 
