@@ -50,7 +50,7 @@ COMMANDS = {
     "kueue": "Tell Kueue in which order to admit Workloads.",
     "top": "Watch the live cluster: nodes, jobs and the last round.",
     "list": "List solvers, policies, formats, objectives and executors.",
-    "schema": "Print the JSON Schema of instance, plan, round and bound files.",
+    "schema": "Print the JSON Schema of instance, plan, round, bound and study files.",
 }
 """Name of each command, and its line in `optsched --help`."""
 MODULES = {

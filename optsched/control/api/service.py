@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
@@ -53,6 +53,8 @@ Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 MOST_ROUNDS = 10_000
 """Older rounds are in the journal only."""
+MOST_DROPPED = 1000
+"""Requests for so many jobs that were dropped are remembered."""
 Change = Literal["hold", "release", "cancel"]
 
 
@@ -112,6 +114,7 @@ class Service:
             submission = submission_of(body, name, caller, controller, self.access.own_uid)
             controller.record(Submitted(submission=submission))
             self._remember(submission)
+            self._forget_dropped(controller)
         job = controller.state.jobs[before or name]
         return job_view(controller, job, controller.clock.now_s()), before is None
 
@@ -135,6 +138,11 @@ class Service:
             )
         return name
 
+    def _forget_dropped(self, controller: Controller) -> None:
+        jobs, known = controller.state.jobs, self._requests
+        if known is not None and len(known) > 2 * len(jobs) + MOST_DROPPED:
+            self._requests = {asked: name for asked, name in known.items() if name in jobs}
+
     def _remember(self, submission: Submission) -> None:
         if submission.request_id is not None and self._requests is not None:
             self._requests[submission.job.user or "", submission.request_id] = submission.job.id
@@ -157,10 +165,13 @@ class Service:
             or controller.checkpoints(name).exists()
         )
 
-    @between_turns
-    def jobs(self, controller: Controller, caller: Caller, query: JobsQuery) -> JobPage:
-        """Return the jobs that are asked for, a page of them."""
-        return page_of(controller, caller, query)
+    def jobs(self, caller: Caller, query: JobsQuery) -> JobPage:
+        """Return the jobs that are asked for, a page of them; without their commands, in which
+        secrets may be, to whom may only look."""
+        page = self.ask(lambda controller: page_of(controller, caller, query))
+        if not caller.views_only:
+            return page
+        return replace(page, jobs=tuple(replace(job, command=None) for job in page.jobs))
 
     @between_turns
     def job(self, controller: Controller, caller: Caller, name: str) -> JobDetail:
@@ -311,7 +322,7 @@ class Service:
         return Rounds(rounds=tuple(round_view(entry) for entry in entries if entry.number < before))
 
     @between_turns
-    def state(self, controller: Controller) -> StateView:
+    def state(self, controller: Controller, caller: Caller) -> StateView:
         """Return the cluster in short."""
         state, statuses = controller.state, controller.statuses
         usable = [status for status in statuses if status.usable]
@@ -334,6 +345,8 @@ class Service:
             round=round_view(rounds[-1]) if rounds else None,
             prices=tuple(view(Price, row) for row in prices if row.price > 0),
             forecast=forecast_view(controller.forecast),
+            events=controller.journal.last,
+            views_only=caller.views_only,
         )
 
 
