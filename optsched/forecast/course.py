@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +29,9 @@ LEAST_WORK_S, MOST_WORK_S = 0.001, 1e9
 MOST_TO_COME, TO_COME_EACH = 1000, 2
 """So many jobs still to come are drawn for a course at most, and so many for each that is here;
 none comes after them."""
-PACE = 0.02
-"""The policy decides after this share of the time seen by then, not at each event: so far ahead
-nothing is known to a second."""
+SHARE = 0.02
+"""The policy is not asked at each event, but after this share of the time seen by then, or of a
+job's mean length where that is less: so far ahead nothing is known to a second."""
 FEW_JOBS = 20
 DAY_S = 86400.0
 
@@ -144,7 +145,7 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
         replace(instance, jobs=(*instance.jobs, *to_come)),
         policy,
         estimates=believed,
-        pace=PACE if len(instance.jobs) > FEW_JOBS else 0.0,
+        **spaced(instance),
     )
     world, until_s = simulation.world, now_s + question.horizon_s
     with suppress(StalledError):  # who waits then never starts
@@ -163,6 +164,13 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
     start_s[start_s > until_s] = math.inf
     end_s[end_s > until_s] = math.inf
     return np.maximum(start_s - now_s, 0.0), end_s - now_s
+
+
+def spaced(instance: Instance) -> dict[str, float]:
+    """Return how a simulation of many jobs is spaced."""
+    if len(instance.jobs) <= FEW_JOBS:
+        return {}
+    return {"spacing_s": SHARE * fmean(job.work_s for job in instance.jobs), "pace": SHARE}
 
 
 def _drawn(question: Question, levels: Mapping[str, float]) -> Instance:

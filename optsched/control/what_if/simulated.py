@@ -27,10 +27,10 @@ OF_THE_CLOCK = ("budget", "gap", "moves")
 """Options of policy optsched that are for rounds in real time."""
 HYPOTHETICAL = "what-if"
 """Name of a job that is only asked about."""
-FEW_JOBS, PACE, ROUND_PACE = 100, 0.02, "0.3"
-"""With more jobs the policy is asked at ever longer intervals, of this share of the time simulated
-by then, and rounds are decided at longer ones (the option `pace` of policy optsched): 487 jobs on
-400 GPUs take a third of the time, and their mean completion time is off by 0.2 %."""
+FEW_JOBS, PACE = 100, "0.3"
+"""With more jobs the policy is asked at longer intervals (see `spaced`), and rounds are decided at
+ever longer ones, of this share of the time simulated by then (the option `pace` of policy
+optsched)."""
 ROUGH = 0.01
 """By such a share are means then taken to be off."""
 LIMITS = (
@@ -286,7 +286,7 @@ def _in_virtual_time(policy: NamedPolicy, instance: Instance) -> NamedPolicy:
     if policy.name != ROUNDS.name:
         return policy
     options = {name: value for name, value in policy.options.items() if name not in OF_THE_CLOCK}
-    return NamedPolicy(policy.name, options | ({"pace": ROUND_PACE} if _is_rough(instance) else {}))
+    return NamedPolicy(policy.name, options | ({"pace": PACE} if _is_rough(instance) else {}))
 
 
 def _simulated(
@@ -294,13 +294,14 @@ def _simulated(
 ) -> _Seen:
     """Simulate; with `stop_at` only until that job has ended."""
     from ...driver.state import Ending
+    from ...forecast.course import spaced
     from ...plugins import registry
     from ...simulate.run import Simulation
 
     instance, never = able(instance)
     policy = registry.policy(named.name, parse(objective), named.options)
     rough = named.name == ROUNDS.name and _is_rough(instance)
-    simulation = Simulation(instance, policy, pace=PACE if rough else 0.0)
+    simulation = Simulation(instance, policy, **(spaced(instance) if rough else {}))
     world = simulation.world
     rows, place = (
         world.rows,
