@@ -40,7 +40,10 @@ Image = Annotated[
     str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
 ]
 STATUS = "|".join(get_args(Status))
-SORT = "submitted|started|finished|name|user|tenant|status|gpus|waited|ran|left|weight|priority"
+SORT = (
+    "submitted|started|finished|name|user|tenant|status|gpus|waited|ran|left|starts|ends"
+    "|weight|priority"
+)
 
 
 @frozen

@@ -17,7 +17,7 @@ const COLUMNS = [
   ["name", "Job", "name", job => job.id], ["user", "User", "user", job => job.user], ["tenant", "Tenant", "tenant", job => job.tenant],
   ["status", "State", "status", job => job.status], ["size n", "GPUs", "gpus", gpus], ["priority n", "Priority", "priority", job => job.priority + (job.weight === 1 ? "" : ` × ${number(job.weight)}`)],
   ["waited n", "Waited", "waited", job => human(job.waited_s)], ["ran n", "Ran", "ran", job => job.ran_s ? human(job.ran_s) : ""], ["progress", "To go", "left", job => job.finished_s !== null ? "" : (job.estimate ? "~ " : "") + human(job.remaining_s)],
-  ["starts", "Starts", null, job => forecast(job, "start")], ["ends", "Ends", null, job => forecast(job, "end")], ["where", "Where, or why not", null, where],
+  ["starts", "Starts", "starts", job => forecast(job, "start")], ["ends", "Ends", "ends", job => forecast(job, "end")], ["where", "Where, or why not", null, where],
 ];
 const LABELS = {"waited n": "waited", "ran n": "ran", starts: "starts", ends: "ends", "size n": "GPUs"};
 
