@@ -66,6 +66,7 @@ def present(
     running: list[Running] = []
     suspended: list[Suspended] = []
     taken: Amounts = {}
+    later = kept_back(state, now_s)
     aside: list[LiveJob] = []
     closed = {status.node.name for status in statuses if not status.usable}
     for live_job in state.open.values():
@@ -86,6 +87,7 @@ def present(
             may_start(state, live_job, now_s)
             and live_job.id not in state.claims
             and live_job.id not in left_out
+            and live_job.id not in later
         ):
             job = as_waiting(live_job)
             factor = impatience(live_job, state.waited_s(live_job, now_s))
@@ -124,6 +126,28 @@ def may_start(state: State, job: LiveJob, now_s: float) -> bool:
         and job.id not in state.barred
         and not state.awaited(job)
     )
+
+
+def kept_back(state: State, now_s: float) -> set[str]:
+    """Return the tasks that could start, but for others of their array: as many as may at once run,
+    have a claim, or come before."""
+    room: dict[str, int] = {}
+    ready: list[tuple[str, str]] = []
+    for job in state.open.values():
+        array, at_once = job.submission.array, job.submission.at_once
+        if array is None or at_once is None:
+            continue
+        room.setdefault(array, at_once)
+        if job.live is not None or job.id in state.claims:
+            room[array] -= 1
+        elif may_start(state, job, now_s):
+            ready.append((array, job.id))
+    later = set()
+    for array, name in ready:
+        room[array] -= 1
+        if room[array] < 0:
+            later.add(name)
+    return later
 
 
 def impatience(job: LiveJob, waited_s: float) -> float:

@@ -20,7 +20,8 @@ class Submission:
     called the request, so that the same one again is no second job. `image` is the container image
     that it runs in, None for that of the site. `origin` is set of a job that was given to the
     cluster manager itself (`Arrival`). `preempt_unsaved` says whether it may be stopped for others
-    while nobody knows that it saves, where its manager decides that.
+    while nobody knows that it saves, where its manager decides that. Tasks of one `array` have each
+    an `index`; at most `at_once` of them run at the same time (None: any number).
     """
 
     job: Job
@@ -39,3 +40,6 @@ class Submission:
     image: str | None = None
     origin: str | None = None
     preempt_unsaved: bool | None = None
+    array: str | None = None
+    index: int | None = None
+    at_once: int | None = None

@@ -37,7 +37,7 @@ class JobView:
     `waited_s` and `ran_s` are the seconds it did not run and did. `remaining_s` are those it is
     believed to run yet, on what it holds or, where it waits, on what it asks for; None once it has
     finished. `estimate` says where that comes from, None where the user stated it. `step` and
-    `total_steps` are what its command reports.
+    `total_steps` are what its command reports. `index` is that of a task of an `array`.
     """
 
     id: str
@@ -68,6 +68,8 @@ class JobView:
     deadline_s: float | None
     after: tuple[str, ...]
     exit_status: int | None
+    array: str | None
+    index: int | None
 
 
 @frozen
@@ -107,8 +109,8 @@ class JobPage:
 
 
 @frozen
-class Changed:
-    """Names of the jobs that are now as was asked, in the order of submission."""
+class Names:
+    """Names of jobs that were submitted, or are now as was asked, in the order of submission."""
 
     jobs: tuple[str, ...]
 
@@ -306,7 +308,7 @@ VIEWS = (
     AttemptView,
     JobDetail,
     JobPage,
-    Changed,
+    Names,
     Holder,
     NodeView,
     Nodes,

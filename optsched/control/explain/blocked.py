@@ -12,7 +12,7 @@ from ...physics.capacity import Domains, Row
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..journal.state import LiveJob, State
-from ..present import as_waiting
+from ..present import as_waiting, kept_back
 
 if TYPE_CHECKING:
     from ..controller import Controller
@@ -22,7 +22,9 @@ AMOUNT_TOLERANCE = 1e-6
 """Share of a resource by which it may be exceeded: the rounding of sums."""
 MOST_NAMES = 3
 """Predecessors, or nodes, named in a clause."""
-Kind = Literal["after", "barred", "pause", "unseen", "left_out", "claim", "short", "never", "full"]
+Kind = Literal[
+    "after", "barred", "pause", "array", "unseen", "left_out", "claim", "short", "never", "full"
+]
 
 
 @record
@@ -54,6 +56,7 @@ class Obstacles:
         self._held = [0.0] * self._table.shared
         self._domains = Domains(self._cluster, cluster.rack_uplink_gbps, AMOUNT_TOLERANCE)
         self._count(known.state)
+        self._later: set[str] | None = None
 
     def _count(self, state: State) -> None:
         order = self._cluster.node_order
@@ -81,6 +84,13 @@ class Obstacles:
         if job.ready_s > now_s:
             why = f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
             yield Obstacle("pause", why)
+        if job.submission.at_once is not None:
+            if self._later is None:
+                self._later = kept_back(state, now_s)
+            if job.id in self._later:
+                at_once = job.submission.at_once
+                tasks = f"{at_once} tasks run" if at_once > 1 else "one task runs"
+                yield Obstacle("array", f"only {tasks} at once of {job.submission.array}")
         if not self._known.statuses:
             yield Obstacle("unseen", "the controller has not seen its nodes yet")
         if job.id in self._known.left_out:

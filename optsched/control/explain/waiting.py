@@ -66,6 +66,9 @@ def _alone(
             ]
         case "pause":
             return [_pause(job, snapshot.now_s, facts)]
+        case "array":
+            facts["array"] = obstacle.why
+            return [f"{job.id} waits for other tasks to end: {obstacle.why}."]
         case "unseen":
             return [f"{job.id} waits; {obstacle.why}."]
         case "left_out":

@@ -58,7 +58,7 @@ class Retention:
         used = bill_of(state, (state.jobs[name] for name in gone), now_s)
         event = controller.journal.prune(now_s, gone, jobs_s, rounds_s, used)
         for name in gone:
-            del state.jobs[name]
+            state.drop(name)
         if event is not None:
             controller.hear(now_s, event)
         self._drop_outputs(controller, printed)
