@@ -33,6 +33,7 @@ COMMANDS = {
     "generate": "Make an instance with jobs like those of a published trace.",
     "import": "Turn a trace or benchmark file into an instance.",
     "setup": "Print what to add to a cluster manager.",
+    "reload": "Have the controller read its cluster.toml again.",
     "submit": "Submit a job to the controller.",
     "queue": "List jobs that wait, run or have finished.",
     "cancel": "Stop jobs for good.",
@@ -49,7 +50,7 @@ COMMANDS = {
     "kueue": "Tell Kueue in which order to admit Workloads.",
     "top": "Watch the live cluster: nodes, jobs and the last round.",
     "list": "List solvers, policies, formats, objectives and executors.",
-    "schema": "Print the JSON Schema of instance, plan, round and bound files.",
+    "schema": "Print the JSON Schema of instance, plan, round, bound and study files.",
 }
 """Name of each command, and its line in `optsched --help`."""
 MODULES = {

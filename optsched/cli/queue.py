@@ -92,8 +92,9 @@ def usual_columns(*, users: bool, finished: bool = False) -> tuple[str, ...]:
     """Return the columns that there is room for."""
     wide = width() >= WIDE
     times = ("waited", "ran") if wide else ("waited/ran",)
+    starts = () if finished else ("starts", "starts90") if wide else ("starts",)
     ends = ("ended",) if finished else ("progress", "left") if wide else ("left",)
-    return ("job", "status", *["user"] * users, "gpus", "nodes", *times, *ends, "reason")
+    return ("job", "status", *["user"] * users, "gpus", "nodes", *times, *starts, *ends, "reason")
 
 
 def jobs_table(jobs: list[dict[str, Any]], names: Sequence[str]) -> "Table":
@@ -167,6 +168,20 @@ def _instant(name: str) -> Callable[[dict[str, Any]], str]:
     )
 
 
+def _ahead(name: str) -> Callable[[dict[str, Any]], str]:
+    """Return what shows how far ahead an expected Unix time is; nothing of what has happened."""
+
+    def text(job: dict[str, Any]) -> str:
+        over = job["finished_s"] is not None or (name.startswith("start") and job["started_s"])
+        waits = job["status"] in ("waiting", "held")
+        if job[name] is None or (over and not waits):
+            return "-"
+        now_s = job["submit_s"] + job["waited_s"] + job["ran_s"]
+        return f"~{human(max(0.0, job[name] - now_s))}"
+
+    return text
+
+
 COLUMNS = {
     "job": Column("job", lambda job: job["id"], folded=True),
     "status": Column("status", lambda job: job["status"]),
@@ -177,6 +192,10 @@ COLUMNS = {
     "waited": Column("waited", lambda job: human(job["waited_s"]), numeric=True),
     "ran": Column("ran", _ran, numeric=True),
     "waited/ran": Column("waited/ran", _waited_or_ran, numeric=True),
+    "starts": Column("starts in", _ahead("start_p50_s"), numeric=True),
+    "starts90": Column("90 %", _ahead("start_p90_s"), numeric=True),
+    "ends": Column("ends in", _ahead("end_p50_s"), numeric=True),
+    "ends90": Column("ends, 90 %", _ahead("end_p90_s"), numeric=True),
     "progress": Column("progress", _progress, numeric=True),
     "left": Column("left", _left, numeric=True),
     "ended": Column("ended with", _field("exit_status"), numeric=True),

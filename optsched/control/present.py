@@ -4,6 +4,7 @@ it."""
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ..driver.blocked import Amounts, amounts, beneath, blocked_places
 from ..executors.base import AttemptKey, NodeStatus, Progress
@@ -45,6 +46,8 @@ def present(
     *,
     preempt_unsaved: bool = False,
     left_out: Collection[str] = (),
+    withheld: Collection[str] = (),
+    most_gpus: Mapping[str, int] = MappingProxyType({}),
     strangers: Sequence[Placement] = (),
     before: Cluster | None = None,
 ) -> Present:
@@ -56,6 +59,7 @@ def present(
     shares GPUs with another. Jobs that have waited very long weigh more than they say
     (`impatience`). Those not known to save are not preemptible, unless `preempt_unsaved`.
 
+    Waiting jobs of `withheld` are not among the jobs, and elastic ones of `most_gpus` have no more.
     Jobs of `left_out` are not among the jobs either: what they hold stays theirs, of nodes,
     resources and quotas. `strangers` is what is held by attempts that the state does not know.
     The cluster is the very one of `before` where nothing of it has changed, and so are jobs.
@@ -66,7 +70,6 @@ def present(
     running: list[Running] = []
     suspended: list[Suspended] = []
     taken: Amounts = {}
-    later = kept_back(state, now_s)
     aside: list[LiveJob] = []
     closed = {status.node.name for status in statuses if not status.usable}
     for live_job in state.open.values():
@@ -76,7 +79,7 @@ def present(
                 aside.append(live_job)
             elif _stays(attempt, order):
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
-                job = guarded(job, live_job, preempt_unsaved)
+                job = _no_larger(guarded(job, live_job, preempt_unsaved), live_job, most_gpus)
                 if job.preemptible and any(slot.node in closed for slot in attempt.placement):
                     job = live_job.form(job, preemptible=False)  # nobody could have its place
                 jobs.append(job)
@@ -87,9 +90,9 @@ def present(
             may_start(state, live_job, now_s)
             and live_job.id not in state.claims
             and live_job.id not in left_out
-            and live_job.id not in later
+            and live_job.id not in withheld
         ):
-            job = as_waiting(live_job)
+            job = _no_larger(as_waiting(live_job), live_job, most_gpus)
             factor = impatience(live_job, state.waited_s(live_job, now_s))
             if factor > 1:
                 job = live_job.form(job, weight=min(MOST_WEIGHT, job.weight * factor))
@@ -115,6 +118,14 @@ def present(
     return Present(instance, blocked_places(taken, order))
 
 
+def _no_larger(job: Job, live_job: LiveJob, most_gpus: Mapping[str, int]) -> Job:
+    """Return the job with no more GPUs than it may have."""
+    most = most_gpus.get(job.id)
+    if most is None or isinstance(job.gpus, int) or most >= job.gpus.max:
+        return job
+    return live_job.form(job, gpus=replace(job.gpus, max=most))
+
+
 def may_start(state: State, job: LiveJob, now_s: float) -> bool:
     """Tell whether a job that does not run is free to: not held, its pause after a failure over,
     its predecessors done, and its manager not known to decline it."""
@@ -126,28 +137,6 @@ def may_start(state: State, job: LiveJob, now_s: float) -> bool:
         and job.id not in state.barred
         and not state.awaited(job)
     )
-
-
-def kept_back(state: State, now_s: float) -> set[str]:
-    """Return the tasks that could start, but for others of their array: as many as may at once run,
-    have a claim, or come before."""
-    room: dict[str, int] = {}
-    ready: list[tuple[str, str]] = []
-    for job in state.open.values():
-        array, at_once = job.submission.array, job.submission.at_once
-        if array is None or at_once is None:
-            continue
-        room.setdefault(array, at_once)
-        if job.live is not None or job.id in state.claims:
-            room[array] -= 1
-        elif may_start(state, job, now_s):
-            ready.append((array, job.id))
-    later = set()
-    for array, name in ready:
-        room[array] -= 1
-        if room[array] < 0:
-            later.add(name)
-    return later
 
 
 def impatience(job: LiveJob, waited_s: float) -> float:

@@ -9,6 +9,7 @@ from starlette.responses import FileResponse, Response
 
 from ...frozen import record
 from ..explain.explaining import Explained
+from ..reloading import Reloaded
 from ..what_if.words import Foretold
 from .accounting import account
 from .asking import explained, foretold
@@ -231,6 +232,14 @@ ROUTES: list[Route] = [
         lambda service, asked: history(service, asked.caller, asked.query),
         query=HistoryQuery,
         answer=History,
+    ),
+    Route(
+        "/v1/reload",
+        "reload",
+        "Read cluster.toml again.",
+        lambda service, asked: service.reload(asked.caller),
+        method="POST",
+        answer=Reloaded,
     ),
     Route(
         "/v1/account",

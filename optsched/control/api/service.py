@@ -10,11 +10,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from ... import __version__
+from ...errors import InputError
 from ..controller import Controller
 from ..journal.events import Cancelled, Cleared, Event, Held, Released, Submitted
 from ..journal.journal import JournalError
 from ..journal.state import OPEN, LiveJob
 from ..loop import Loop, LoopStoppedError
+from ..reloading import Reloaded
 from ..submission import Submission
 from ..work_left import work_left_s
 from .bodies import BatchBody, ChangeBody, JobsQuery, OutputQuery, RoundsQuery, SubmitBody
@@ -36,6 +38,7 @@ from .views import (
     Rounds,
     StateView,
     attempt_view,
+    forecast_view,
     job_view,
     placement_of,
     round_view,
@@ -275,6 +278,16 @@ class Service:
     # ----------------------------------------------------------------------------------------------
     # the cluster
 
+    def reload(self, caller: Caller) -> Reloaded:
+        """Have cluster.toml read again. Raises HttpError: 403 for who may not, 422 for a file that
+        cannot be taken over."""
+        if not caller.all_jobs:
+            raise HttpError(403, "only administrators have cluster.toml read again")
+        try:
+            return self.ask(self.loop.reload_now)
+        except InputError as error:
+            raise HttpError(422, str(error).replace("\n", " ")) from None
+
     @between_turns
     def nodes(self, controller: Controller, caller: Caller) -> Nodes:
         """Return all nodes; jobs are named to those who see them."""
@@ -332,6 +345,7 @@ class Service:
             finished=len(state.jobs) - len(state.open),
             round=round_view(rounds[-1]) if rounds else None,
             prices=tuple(view(Price, row) for row in prices if row.price > 0),
+            forecast=forecast_view(controller.forecast),
         )
 
 

@@ -21,7 +21,7 @@ from ..accepting import accepted, check_alone
 from ..controller import Controller
 from ..journal.state import ENDED_AS
 from ..learned import NEVER_S
-from ..limits import limits_of
+from ..limits import limits_of, why_refused
 from ..submission import Submission
 from .bodies import MOST_JOBS, MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
@@ -77,7 +77,13 @@ class Taking:
         if len(self.submissions) + len(indices) > MOST_JOBS:
             raise HttpError(422, f"more than {MOST_JOBS:,} jobs in one request; split it")
         submission = submission_of(
-            body, name, self.caller, self.controller, self.own_uid, self.names
+            body,
+            name,
+            self.caller,
+            self.controller,
+            self.own_uid,
+            self.names,
+            jobs=len(self.submissions) + len(indices),
         )
         self.awaited += len(submission.job.after) * len(indices)
         if self.awaited > MOST_AFTER:
@@ -161,9 +167,11 @@ def submission_of(
     controller: Controller,
     own_uid: int,
     beside: Mapping[str, list[str]] = EMPTY,
+    jobs: int = 1,
 ) -> Submission:
     """Return what is to be written down of a request by `caller`; `own_uid` is the controller's
-    user. `beside` has the jobs behind names of the same request.
+    user. `beside` has the jobs behind names of the same request, with which there are so many
+    `jobs`.
 
     Raises HttpError: 403 for what the caller may not ask for, 422 for what is wrong or can never
     run here.
@@ -204,6 +212,11 @@ def submission_of(
     )
     about = {name: getattr(body, name) for name in KEPT}
     submission = accepted(controller, job, grace_s=body.grace_s, user_id=user_id, **about)
+    refused = why_refused(
+        controller.settings, controller.state, submission.job, privileged=caller.all_jobs, jobs=jobs
+    )
+    if refused is not None:
+        raise HttpError(403, refused)
     one_node_unasked = body.min_nodes is None and body.max_nodes is None
     _check_job(submission.job, controller, one_node_unasked=one_node_unasked)
     return submission

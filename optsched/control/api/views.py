@@ -6,11 +6,13 @@ from typing import Any, TypeVar
 from ...executors.base import Progress
 from ...frozen import frozen
 from ..controller import Controller
+from ..expected import LiveForecast, expected
 from ..explain.blocked import Obstacles
 from ..explain.explaining import Explained
 from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
 from ..journal.state import Attempt, LiveJob, Status
+from ..reloading import Reloaded
 from ..what_if.words import Foretold
 from ..work_left import work_left_s
 
@@ -38,6 +40,10 @@ class JobView:
     believed to run yet, on what it holds or, where it waits, on what it asks for; None once it has
     finished. `estimate` says where that comes from, None where the user stated it. `step` and
     `total_steps` are what its command reports. `index` is that of a task of an `array`.
+
+    By `start_p50_s` it is expected to have started (Unix time) with a probability of 50 %, by
+    `start_p90_s` of 90 %, and likewise to have ended; the start of one that runs is when it did.
+    `forecast` says why some of these are missing, None where none is that could be known.
     """
 
     id: str
@@ -70,6 +76,11 @@ class JobView:
     exit_status: int | None
     array: str | None
     index: int | None
+    start_p50_s: float | None
+    start_p90_s: float | None
+    end_p50_s: float | None
+    end_p90_s: float | None
+    forecast: str | None
 
 
 @frozen
@@ -186,6 +197,22 @@ class Price:
 
 
 @frozen
+class ForecastView:
+    """The last forecast: made at `made_s`, it looks `horizon_s` ahead. Of the 90 % quantiles that
+    were told before and could be compared with what came, so many held. `fault` says why there is
+    none."""
+
+    made_s: float
+    horizon_s: float
+    starts_held: int
+    starts_compared: int
+    ends_held: int
+    ends_compared: int
+    cpu_s: float
+    fault: str | None
+
+
+@frozen
 class StateView:
     """The cluster in short. `jobs` counts those that have not finished, by status; `prices` are of
     the last round that this controller decided, those of 0 left out."""
@@ -204,6 +231,7 @@ class StateView:
     finished: int
     round: RoundView | None
     prices: tuple[Price, ...]
+    forecast: ForecastView | None
 
 
 @frozen
@@ -299,6 +327,7 @@ class Account:
 
 
 VIEWS = (
+    Reloaded,
     AccountRow,
     Account,
     HeldOnNode,
@@ -315,6 +344,7 @@ VIEWS = (
     RoundView,
     Rounds,
     Price,
+    ForecastView,
     StateView,
     Output,
     Fault,
@@ -366,6 +396,7 @@ def job_view(
         total_steps=total_steps or job.submission.total_steps,
         attempts=len(job.attempts),
         exit_status=None if ended is None else ended.exit_status,
+        **expected(controller.forecast, job, now_s)._asdict(),
     )
 
 
@@ -387,6 +418,11 @@ def attempt_view(attempt: Attempt) -> AttemptView:
 def round_view(entry: RoundEntry) -> RoundView:
     """Return a round as it is listed."""
     return view(RoundView, entry, gap=None if entry.gap == float("inf") else entry.gap)
+
+
+def forecast_view(forecast: LiveForecast | None) -> ForecastView | None:
+    """Return what is shown of the last forecast."""
+    return None if forecast is None else view(ForecastView, forecast)
 
 
 def reason_of(

@@ -12,7 +12,7 @@ from ...physics.capacity import Domains, Row
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..journal.state import LiveJob, State
-from ..present import as_waiting, kept_back
+from ..present import as_waiting
 
 if TYPE_CHECKING:
     from ..controller import Controller
@@ -23,7 +23,7 @@ AMOUNT_TOLERANCE = 1e-6
 MOST_NAMES = 3
 """Predecessors, or nodes, named in a clause."""
 Kind = Literal[
-    "after", "barred", "pause", "array", "unseen", "left_out", "claim", "short", "never", "full"
+    "after", "barred", "pause", "unseen", "left_out", "limit", "claim", "short", "never", "full"
 ]
 
 
@@ -56,7 +56,6 @@ class Obstacles:
         self._held = [0.0] * self._table.shared
         self._domains = Domains(self._cluster, cluster.rack_uplink_gbps, AMOUNT_TOLERANCE)
         self._count(known.state)
-        self._later: set[str] | None = None
 
     def _count(self, state: State) -> None:
         order = self._cluster.node_order
@@ -84,18 +83,13 @@ class Obstacles:
         if job.ready_s > now_s:
             why = f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
             yield Obstacle("pause", why)
-        if job.submission.at_once is not None:
-            if self._later is None:
-                self._later = kept_back(state, now_s)
-            if job.id in self._later:
-                at_once = job.submission.at_once
-                tasks = f"{at_once} tasks run" if at_once > 1 else "one task runs"
-                yield Obstacle("array", f"only {tasks} at once of {job.submission.array}")
         if not self._known.statuses:
             yield Obstacle("unseen", "the controller has not seen its nodes yet")
         if job.id in self._known.left_out:
             why = f"rounds are decided without it: {self._known.left_out[job.id]}"
             yield Obstacle("left_out", why)
+        if job.id in self._known.withheld:
+            yield Obstacle("limit", self._known.withheld[job.id])
         if job.id in state.claims:
             nodes = [slot.node for slot in state.claims[job.id].placement]
             yield Obstacle("claim", f"its place on {', '.join(nodes[:MOST_NAMES])} is being freed")

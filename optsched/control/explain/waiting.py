@@ -66,9 +66,6 @@ def _alone(
             ]
         case "pause":
             return [_pause(job, snapshot.now_s, facts)]
-        case "array":
-            facts["array"] = obstacle.why
-            return [f"{job.id} waits for other tasks to end: {obstacle.why}."]
         case "unseen":
             return [f"{job.id} waits; {obstacle.why}."]
         case "left_out":
@@ -77,6 +74,9 @@ def _alone(
                 f"{job.id} waits, and {obstacle.why}.",
                 "It has its turn again once that is otherwise; cancel it if that will not be.",
             ]
+        case "limit":
+            facts["limit"] = obstacle.why
+            return [f"{job.id} waits because {obstacle.why}."]
         case "claim":
             return _claimed(snapshot, job, seen)
         case "never":
