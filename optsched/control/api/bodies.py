@@ -211,6 +211,15 @@ class HistoryQuery:
     hours: Annotated[float, Field(gt=0, le=168)] = 2.0
 
 
+@frozen
+class UsageQuery:
+    """How far back, in how many intervals, and whose use is added up."""
+
+    hours: Annotated[float, Field(gt=0, le=168)] = 24.0
+    intervals: Annotated[int, Field(ge=1, le=400)] = 96
+    by: Literal["tenant", "user"] = "tenant"
+
+
 ACCOUNT_BY = ("user", "tenant", "day", "job")
 By = "|".join(ACCOUNT_BY)
 
@@ -229,7 +238,7 @@ class AccountQuery:
 
 
 BODIES = (*NOUNS, SubmitBody, BatchBody, ChangeBody, Hypothetical, WhatIfBody)
-QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, AccountQuery)
+QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""
 

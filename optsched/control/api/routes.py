@@ -2,10 +2,9 @@
 list."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from ...frozen import record
 from ..explain.explaining import Explained
@@ -24,12 +23,16 @@ from .bodies import (
     OutputQuery,
     RoundsQuery,
     SubmitBody,
+    UsageQuery,
     WhatIfBody,
 )
+from .dashboard import dashboard
 from .history import history
 from .metrics import TEXT, metrics
 from .peer import Caller
+from .place import METRICS_TOKEN, VIEW_TOKEN
 from .service import Change, Service
+from .usage import usage
 from .views import (
     Account,
     History,
@@ -41,9 +44,11 @@ from .views import (
     Output,
     Rounds,
     StateView,
+    Usage,
 )
 
-DASHBOARD = Path(__file__).with_name("dashboard.html")
+VIEWS_OPEN = (VIEW_TOKEN,)
+"""What opens requests that only look, besides the token of the controller's user."""
 
 
 @record
@@ -64,7 +69,8 @@ class Route:
     then; `slow` ones only hold up each other. `refusals` are the statuses with which it may be
     refused beyond those of every request. Types of queries and bodies go into bodies.QUERIES and
     bodies.BODIES, those of answers into views.VIEWS. A `public` one tells nothing that is
-    anybody's, and needs no caller; one `for_metrics` is open to who has only their token."""
+    anybody's, and needs no caller; the others need the token of the controller's user over
+    the port, or one by which they are `opened_by`."""
 
     path: str
     name: str
@@ -80,7 +86,7 @@ class Route:
     most_bytes: int = MOST_BYTES
     slow: bool = False
     public: bool = False
-    for_metrics: bool = False
+    opened_by: tuple[str, ...] = ()
 
 
 def _submit(service: Service, asked: Asked) -> tuple[int, JobView]:
@@ -154,6 +160,7 @@ ROUTES: list[Route] = [
         lambda service, asked: service.jobs(asked.caller, asked.query),
         query=JobsQuery,
         answer=JobPage,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/jobs/{job}",
@@ -191,6 +198,7 @@ ROUTES: list[Route] = [
         lambda service, asked: explained(service, asked.caller, asked.job),
         answer=Explained,
         refusals=(404,),
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/what-if",
@@ -209,6 +217,7 @@ ROUTES: list[Route] = [
         "All nodes and who holds what of them.",
         lambda service, asked: service.nodes(asked.caller),
         answer=Nodes,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/rounds",
@@ -217,13 +226,15 @@ ROUTES: list[Route] = [
         lambda service, asked: service.rounds(asked.query),
         query=RoundsQuery,
         answer=Rounds,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/state",
         "state",
         "The cluster in short.",
-        lambda service, asked: service.state(),
+        lambda service, asked: service.state(asked.caller),
         answer=StateView,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/history",
@@ -232,6 +243,16 @@ ROUTES: list[Route] = [
         lambda service, asked: history(service, asked.caller, asked.query),
         query=HistoryQuery,
         answer=History,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/usage",
+        "usage",
+        "GPUs held and jobs waiting over time, by tenant or user.",
+        lambda service, asked: usage(service, asked.caller, asked.query),
+        query=UsageQuery,
+        answer=Usage,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/reload",
@@ -256,13 +277,13 @@ ROUTES: list[Route] = [
         "Numbers for Prometheus.",
         lambda service, asked: metrics(service, asked.caller),
         media_type=TEXT,
-        for_metrics=True,
+        opened_by=(METRICS_TOKEN,),
     ),
     Route(
         "/",
         "dashboard",
         "The dashboard.",
-        lambda service, asked: FileResponse(DASHBOARD, media_type="text/html; charset=utf-8"),
+        lambda service, asked: dashboard(),
         media_type="text/html",
         public=True,
     ),

@@ -169,10 +169,13 @@ class Service:
             request = submission.job.user or "", submission.request_id
             self._requests.setdefault(request, []).append(submission.job.id)
 
-    @between_turns
-    def jobs(self, controller: Controller, caller: Caller, query: JobsQuery) -> JobPage:
-        """Return the jobs that are asked for, a page of them."""
-        return page_of(controller, caller, query)
+    def jobs(self, caller: Caller, query: JobsQuery) -> JobPage:
+        """Return the jobs that are asked for, a page of them; without their commands, in which
+        secrets may be, to whom may only look."""
+        page = self.ask(lambda controller: page_of(controller, caller, query))
+        if not caller.views_only:
+            return page
+        return replace(page, jobs=tuple(replace(job, command=None) for job in page.jobs))
 
     @between_turns
     def job(self, controller: Controller, caller: Caller, name: str) -> JobDetail:
@@ -323,7 +326,7 @@ class Service:
         return Rounds(rounds=tuple(round_view(entry) for entry in entries if entry.number < before))
 
     @between_turns
-    def state(self, controller: Controller) -> StateView:
+    def state(self, controller: Controller, caller: Caller) -> StateView:
         """Return the cluster in short."""
         state, statuses = controller.state, controller.statuses
         usable = [status for status in statuses if status.usable]
@@ -346,6 +349,8 @@ class Service:
             round=round_view(rounds[-1]) if rounds else None,
             prices=tuple(view(Price, row) for row in prices if row.price > 0),
             forecast=forecast_view(controller.forecast),
+            events=controller.journal.last,
+            views_only=caller.views_only,
         )
 
 

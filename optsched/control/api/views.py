@@ -215,7 +215,9 @@ class ForecastView:
 @frozen
 class StateView:
     """The cluster in short. `jobs` counts those that have not finished, by status; `prices` are of
-    the last round that this controller decided, those of 0 left out."""
+    the last round that this controller decided, those of 0 left out. `events` is how many the
+    journal has: while it stays, jobs change with time alone. `views_only`: the caller can look, and
+    change nothing."""
 
     cluster: str
     version: str
@@ -232,6 +234,8 @@ class StateView:
     round: RoundView | None
     prices: tuple[Price, ...]
     forecast: ForecastView | None
+    events: int
+    views_only: bool
 
 
 @frozen
@@ -286,6 +290,28 @@ class History:
 
 
 @frozen
+class Share:
+    """Of a tenant or user (None: of jobs without, or of all whom the caller does not see): the GPUs
+    that its jobs held and how many jobs waited, on the average of each interval."""
+
+    name: str | None
+    gpus: tuple[float, ...]
+    waiting: tuple[float, ...]
+
+
+@frozen
+class Usage:
+    """Use from `from_s` to `now_s` in intervals of `step_s`, whoever held most first. A job waits
+    while it has not finished and holds nothing; one on hold has not waited since it last held
+    something."""
+
+    from_s: float
+    now_s: float
+    step_s: float
+    shares: tuple[Share, ...]
+
+
+@frozen
 class AccountRow:
     """What was used, GPU time by what it was spent on; `day` (UTC), `user`, `tenant` and `job` are
     None where it was not asked by them, where there is none, and of jobs that were dropped.
@@ -333,6 +359,8 @@ VIEWS = (
     HeldOnNode,
     Stay,
     History,
+    Share,
+    Usage,
     JobView,
     AttemptView,
     JobDetail,
