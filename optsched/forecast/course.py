@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from statistics import fmean
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,7 +167,14 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
     return np.maximum(start_s - now_s, 0.0), end_s - now_s
 
 
-def spaced(instance: Instance) -> dict[str, float]:
+class Spacing(TypedDict, total=False):
+    """Settings of a `Simulation`."""
+
+    spacing_s: float
+    pace: float
+
+
+def spaced(instance: Instance) -> Spacing:
     """Return how a simulation of many jobs is spaced."""
     if len(instance.jobs) <= FEW_JOBS:
         return {}

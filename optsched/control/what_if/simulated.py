@@ -301,7 +301,7 @@ def _simulated(
     instance, never = able(instance)
     policy = registry.policy(named.name, parse(objective), named.options)
     rough = named.name == ROUNDS.name and _is_rough(instance)
-    simulation = Simulation(instance, policy, **(spaced(instance) if rough else {}))
+    simulation = Simulation(instance, policy, **spaced(instance) if rough else {})
     world = simulation.world
     rows, place = (
         world.rows,
