@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ..errors import InputError
 from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
-from ..model.cluster import Cluster, Node, Tenant
+from ..model.cluster import Cluster, Node, Tenant, Tier
 from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
@@ -176,6 +176,7 @@ NOUNS: tuple[type, ...] = (
     Node,
     Cluster,
     Tenant,
+    Tier,
     Locality,
     Sharing,
     Clock,

@@ -62,6 +62,17 @@ class Tenant(Value):
     __hash__ = Value.__hash__
 
 
+@frozen
+class Tier:
+    """A name for the jobs of one `priority`, and whom one of them that waits may preempt: `any`
+    that is not above it (jobs of lower priorities whatever that costs these, those of its own where
+    that pays), those of `lower` priorities alone, or `never` anybody."""
+
+    name: str
+    priority: int
+    preempts: Literal["never", "lower", "any"] = "any"
+
+
 def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
     """Return all quotas together, which bound what their tenants hold together; None where nobody
     borrows, so that each quota alone says as much."""
@@ -93,7 +104,8 @@ class Cluster(Value):
     of a rack it does not name never binds. With `uplinks` "reserved" gangs that do not fit on an
     uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
     `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
-    `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on.
+    `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on. `tiers` name
+    priorities; jobs of one that has no name preempt `any`.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -103,6 +115,7 @@ class Cluster(Value):
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
     carbon_g_per_kwh: Amount | Steps | None = None
+    tiers: tuple[Tier, ...] = ()
 
     __hash__ = Value.__hash__
 
@@ -132,6 +145,11 @@ class Cluster(Value):
                     node.gpu_price_per_h, prices.get(node.gpu_type, node.gpu_price_per_h)
                 )
         return prices
+
+    @cached_property
+    def preempts(self) -> dict[int, str]:
+        """Return whom jobs preempt, by priority, of those that are named."""
+        return {tier.priority: tier.preempts for tier in self.tiers}
 
     @cached_property
     def total_gpus(self) -> int:
