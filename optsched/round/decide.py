@@ -304,8 +304,8 @@ class _Task:
             given["around"] = (*around, *given.get("around", ()))
             return build(
                 some,
-                self.goal,
-                self.round_s,
+                objective=self.goal,
+                round_s=self.round_s,
                 refill=self.refill,
                 blocked=self.blocked,
                 reserved=self.reserved if reserved else (),

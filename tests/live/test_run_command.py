@@ -212,3 +212,29 @@ def test_the_dashboard_in_a_browser(live: Live) -> None:
     page = re.sub(r"<script>.*</script>", "", shown, flags=re.S)
     assert page.count('class="gpu"') == 8 and page.count('class="gpu" title="runs') == 6
     assert "does not answer" not in page
+
+
+def test_cluster_toml_is_read_again_while_jobs_run(live: Live) -> None:
+    file = live.folder / "cluster.toml"
+    live.run("submit", "--name", "runs", "--gpus", "4", "--", "sleep", "600")
+    live.until(lambda: live.jobs()["runs"] == "running")
+    wide = TOML.replace("n[0-1]", "n[0-2]")
+    file.write_text(wide + "[limits]\nmax_running = 7\n")
+    assert "changed: nodes, limits" in live.run("reload")
+    live.run("submit", "--name", "large", "--gpus", "12", "--nodes", "3", "--", "sleep", "600")
+    assert len(json.loads(live.run("top", "--once", "--json"))["nodes"]) == 3
+    file.write_text(TOML.replace("gpus = 4", "gpus = -4"))
+    assert "gpus" in live.run("reload", status=2)
+    file.write_text('executor = "slurm"\n' + TOML)
+    assert "executor changes only when the controller is restarted" in live.run("reload", status=2)
+    file.write_text(TOML.replace("n[0-1]", "n0"))
+    assert "large cannot run any more" in live.run("reload")
+    assert live.jobs()["runs"] == "running"
+    file.write_text(wide)
+    assert live.controller is not None
+    live.controller.send_signal(signal.SIGHUP)
+    live.until(lambda: len(json.loads(live.run("top", "--once", "--json"))["nodes"]) == 3)
+    live.run("cancel", "runs")
+    live.until(lambda: live.jobs()["runs"] == "cancelled")
+    live.until(lambda: live.jobs()["large"] == "running")
+    assert live.stop(signal.SIGTERM) == 0

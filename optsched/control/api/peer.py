@@ -48,10 +48,14 @@ class Access:
     def __init__(
         self, settings: Settings, token: str | None, metrics_token: str | None = None
     ) -> None:
-        self._administrators = frozenset(settings.api.administrators)
+        self.reload(settings)
         self._token, self._metrics_token = token, metrics_token
         self.own_uid = os.geteuid()
         self.own_name = user_name(self.own_uid)
+
+    def reload(self, settings: Settings) -> None:
+        """Take over who the administrators are."""
+        self._administrators = frozenset(settings.api.administrators)
 
     def of_user(self, uid: int) -> Caller:
         """Return the caller that is this user."""

@@ -9,14 +9,36 @@ from starlette.responses import FileResponse, Response
 
 from ...frozen import record
 from ..explain.explaining import Explained
+from ..reloading import Reloaded
 from ..what_if.words import Foretold
+from .accounting import account
 from .asking import explained, foretold
-from .bodies import HistoryQuery, JobsQuery, OutputQuery, RoundsQuery, SubmitBody, WhatIfBody
+from .bodies import (
+    AccountQuery,
+    ChangeBody,
+    HistoryQuery,
+    JobsQuery,
+    OutputQuery,
+    RoundsQuery,
+    SubmitBody,
+    WhatIfBody,
+)
 from .history import history
 from .metrics import TEXT, metrics
 from .peer import Caller
 from .service import Change, Service
-from .views import History, JobDetail, JobPage, JobView, Nodes, Output, Rounds, StateView
+from .views import (
+    Account,
+    Changed,
+    History,
+    JobDetail,
+    JobPage,
+    JobView,
+    Nodes,
+    Output,
+    Rounds,
+    StateView,
+)
 
 DASHBOARD = Path(__file__).with_name("dashboard.html")
 
@@ -68,15 +90,27 @@ def _openapi(service: Service, asked: Asked) -> Response:
     return Response(document(service.routes), media_type="application/json")
 
 
-def _change(change: Change, summary: str) -> Route:
-    return Route(
-        f"/v1/jobs/{{job}}/{change}",
-        change,
-        summary,
-        lambda service, asked: service.change(asked.caller, asked.job, change),
-        method="POST",
-        answer=JobView,
-        refusals=(404, 409),
+def _change(change: Change, summary: str) -> tuple[Route, Route]:
+    """Return how one job is changed, and how all that are chosen are."""
+    return (
+        Route(
+            f"/v1/jobs/{{job}}/{change}",
+            change,
+            summary,
+            lambda service, asked: service.change(asked.caller, asked.job, change),
+            method="POST",
+            answer=JobView,
+            refusals=(404, 409),
+        ),
+        Route(
+            f"/v1/{change}",
+            f"{change}_all",
+            f"{summary} For all jobs that are chosen.",
+            lambda service, asked: service.change_all(asked.caller, asked.body, change),
+            method="POST",
+            body=ChangeBody,
+            answer=Changed,
+        ),
     )
 
 
@@ -108,9 +142,9 @@ ROUTES: list[Route] = [
         answer=JobDetail,
         refusals=(404,),
     ),
-    _change("hold", "Keep a job from running; stop it if it runs."),
-    _change("release", "Let a held job run again."),
-    _change("cancel", "Stop a job for good."),
+    *_change("hold", "Keep a job from running; stop it if it runs."),
+    *_change("release", "Let a held job run again."),
+    *_change("cancel", "Stop a job for good."),
     Route(
         "/v1/jobs/{job}/clear",
         "clear",
@@ -177,6 +211,23 @@ ROUTES: list[Route] = [
         lambda service, asked: history(service, asked.caller, asked.query),
         query=HistoryQuery,
         answer=History,
+    ),
+    Route(
+        "/v1/reload",
+        "reload",
+        "Read cluster.toml again.",
+        lambda service, asked: service.reload(asked.caller),
+        method="POST",
+        answer=Reloaded,
+    ),
+    Route(
+        "/v1/account",
+        "account",
+        "What was used, by whom and for what.",
+        lambda service, asked: account(service, asked.caller, asked.query),
+        query=AccountQuery,
+        answer=Account,
+        slow=True,
     ),
     Route(
         "/metrics",

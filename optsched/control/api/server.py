@@ -103,7 +103,9 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
             metrics_token = read_token(settings.state / METRICS_TOKEN)
             sockets.append(_listen_on_port(settings.api.port))
         sockets.append(_listen_at(path))
-        service = Service(loop, Access(settings, token, metrics_token))
+        access = Access(settings, token, metrics_token)
+        loop.controller.on_reload.append(access.reload)
+        service = Service(loop, access)
         logging.getLogger("uvicorn.error").setLevel(
             logging.ERROR
         )  # what is no HTTP is the caller's business
