@@ -254,7 +254,9 @@ class _Outcome:
     def bound(self) -> float:
         """Return a limit on that value: those who give way are worth no less than nothing."""
         limit = self.best.bound
-        return max(self.value, limit if self.best.few is not None else min(limit, self.alone))
+        if self.model is not None and self.best.few is None:
+            limit = min(limit, self.alone)
+        return max(self.value, limit)
 
     @property
     def never(self) -> tuple[str, ...]:
