@@ -281,6 +281,11 @@ class Executor(Protocol):
         nothing if it was asked before or has ended. Raises NoAnswerError."""
         ...
 
+    def signal(self, key: AttemptKey, number: int) -> None:
+        """Send a signal to the commands of an attempt on all its nodes, those that run by now; it
+        may come a second late, and is lost where a node is. Raises RefusedError, NoAnswerError."""
+        ...
+
     def kill(self, key: AttemptKey) -> None:
         """End an attempt now; one that was never started never will be. Raises NoAnswerError."""
         ...

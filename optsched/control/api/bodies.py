@@ -18,6 +18,7 @@ from ...model.job import Elastic
 from ...model.profile import Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
 from ..journal.state import Status
+from ..warning import WARNING
 from .refusal import HttpError
 
 MOST_BYTES, MOST_BYTES_OF_MANY = 1 << 20, 4 << 20
@@ -64,9 +65,13 @@ class SubmitBody:
     when preempted, until it is seen to save. `deadline_s` is Unix time. `image` is the container
     image to run it in, where the executor runs images; None: that of the site. `tenant` None: the
     one that lists the user, if any. A repeated `request_id` of the same user is answered as it was
-    the first time, and makes no second job. With `array`, indices such as `0-99%10` (then at most
-    10 run at once), it is one job for each of them, named NAME-INDEX, with `{index}` in `argv`
-    replaced by its own.
+    the first time, and makes no second job. It starts when all of `after` have completed, all of
+    `after_any` have ended in any way and all of `after_not_ok` have failed or been cancelled, not
+    before `begin_s` (Unix time); where it can never start any more it is cancelled, or held, as
+    `if_never` says. Once it has run for `limit_s` in all it is asked to save and stopped; before
+    that it gets the signal of `warning` (`USR1@60`: 60 s before). With `array`,
+    indices such as `0-99%10` (then at most 10 run at once), it is one job for each of them, named
+    NAME-INDEX, with `{index}` in `argv` replaced by its own.
     """
 
     argv: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
@@ -95,6 +100,12 @@ class SubmitBody:
     tenant: Short | None = None
     deadline_s: Instant | None = None
     after: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    after_any: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    after_not_ok: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    if_never: Literal["cancel", "hold"] = "cancel"
+    begin_s: Instant | None = None
+    limit_s: Duration | None = None
+    warning: Annotated[str, Field(max_length=32, pattern=WARNING)] | None = None
     resources: Annotated[dict[Short, Amount], Few] = field(default_factory=dict)
     preemptible: bool = True
     saves: bool | None = None

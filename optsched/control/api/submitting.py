@@ -19,7 +19,7 @@ from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..accepting import accepted, check_alone
 from ..controller import Controller
-from ..journal.state import ENDED_AS
+from ..journal.state import ENDED_AS, Status
 from ..learned import NEVER_S
 from ..limits import limits_of, why_refused
 from ..submission import Submission
@@ -42,7 +42,13 @@ AS_ASKED = (REQUESTED & {field.name for field in fields(Job)}) - {
     "anti_affinity",
 }
 """Fields of a request that the job has as they are."""
-KEPT = (REQUESTED & {field.name for field in fields(Submission)}) - {"grace_s", "array"}
+KEPT = (REQUESTED & {field.name for field in fields(Submission)}) - {
+    "grace_s",
+    "limit_s",
+    "array",
+    "after_any",
+    "after_not_ok",
+}
 """Fields of a request that the submission has as they are."""
 MOST_AFTER = 100_000
 """Names of predecessors in one request, counted for each job that waits for them."""
@@ -85,7 +91,7 @@ class Taking:
             self.names,
             jobs=len(self.submissions) + len(indices),
         )
-        self.awaited += len(submission.job.after) * len(indices)
+        self.awaited += len(submission.predecessors) * len(indices)
         if self.awaited > MOST_AFTER:
             raise HttpError(422, f"after: more than {MOST_AFTER:,} names to wait for; name fewer")
         if body.array is None:
@@ -195,13 +201,16 @@ def submission_of(
     _check_limits(body, caller, tenant, controller)
     _check_kind(body)
     most_nodes = body.max_nodes or body.min_nodes or 1
+    predecessors = {
+        field: _predecessors(body, field, caller, controller, beside) for field in NEVER
+    }
     job = Job(
         id=name,
         tenant=tenant,
         user=caller.name,
         command=command,
         deadline_s=_deadline_s(body, controller),
-        after=_after(body, caller, controller, beside),
+        after=predecessors.pop("after"),
         cpus=body.cpus or int(body.gpus == 0),
         memory_gib=body.memory_gib or 0.0,
         min_nodes=body.min_nodes or 1,
@@ -210,8 +219,11 @@ def submission_of(
         **_own_labels(body, caller),
         profile=_profile(body, caller, command, controller),
     )
-    about = {name: getattr(body, name) for name in KEPT}
-    submission = accepted(controller, job, grace_s=body.grace_s, user_id=user_id, **about)
+    about = {name: getattr(body, name) for name in KEPT} | predecessors
+    limit_s = _limit_s(body, caller, tenant, controller)
+    submission = accepted(
+        controller, job, limit_s=limit_s, grace_s=body.grace_s, user_id=user_id, **about
+    )
     refused = why_refused(
         controller.settings, controller.state, submission.job, privileged=caller.all_jobs, jobs=jobs
     )
@@ -294,7 +306,7 @@ def _check_limits(
     if caller.all_jobs:
         return
     whose = f"jobs of {caller.name}" + (f" in tenant {tenant}" if tenant else "")
-    weight, priority = limits_of(controller.settings, caller.name, tenant)
+    weight, priority, *_ = limits_of(controller.settings, caller.name, tenant)
     if body.weight > weight:
         raise HttpError(
             403,
@@ -310,18 +322,49 @@ def _check_limits(
         )
 
 
+def _limit_s(
+    body: SubmitBody, caller: Caller, tenant: str | None, controller: Controller
+) -> float | None:
+    """Return its time limit. Raises HttpError: 403 for one that is too long, 422 for a warning
+    without any."""
+    limits = limits_of(controller.settings, caller.name, tenant)
+    limit_s = limits.time_limit_s if body.limit_s is None else body.limit_s
+    most_s = limits.max_time_limit_s
+    if limit_s is not None and most_s is not None and limit_s > most_s and not caller.all_jobs:
+        raise HttpError(
+            403,
+            f"limit_s {limit_s:g} is above {most_s:g}, the most that jobs of {caller.name} may run "
+            "(max_time_limit in cluster.toml); ask an administrator, or give less",
+        )
+    if limit_s is None and body.warning is not None:
+        raise HttpError(422, "warning is for jobs with a time limit; give limit_s, too")
+    return limit_s
+
+
 def _deadline_s(body: SubmitBody, controller: Controller) -> float | None:
     if body.deadline_s is not None and body.deadline_s <= controller.clock.now_s():
         raise HttpError(422, "deadline_s has passed; give a Unix time to come")
     return body.deadline_s
 
 
-def _after(
-    body: SubmitBody, caller: Caller, controller: Controller, beside: Mapping[str, list[str]]
+NEVER: dict[str, tuple[Status, ...]] = {
+    "after": ("failed", "cancelled"),
+    "after_any": (),
+    "after_not_ok": ("completed",),
+}
+"""Fields of a request that name predecessors, and how these must not have ended."""
+
+
+def _predecessors(
+    body: SubmitBody,
+    field: str,
+    caller: Caller,
+    controller: Controller,
+    beside: Mapping[str, list[str]],
 ) -> tuple[str, ...]:
-    """Return the names of all jobs that it comes after, those of an array each."""
+    """Return the names of the jobs in a field of a request, those of an array each."""
     names: dict[str, None] = {}
-    for name in body.after:
+    for name in getattr(body, field):
         if name in beside:
             names |= dict.fromkeys(beside[name])
             continue
@@ -329,10 +372,10 @@ def _after(
             names[task] = None
             job = controller.state.jobs.get(task)
             if job is None or not caller.sees(job):
-                raise HttpError(422, f"after: there is no job {name!r}")
-            if job.finished in ("failed", "cancelled"):
+                raise HttpError(422, f"{field}: there is no job {name!r}")
+            if job.finished in NEVER[field]:
                 raise HttpError(
-                    422, f"after: {task} {ENDED_AS[job.finished]}, so this would never start"
+                    422, f"{field}: {task} {ENDED_AS[job.finished]}, so this would never start"
                 )
     return tuple(names)
 

@@ -39,7 +39,8 @@ class JobView:
     `waited_s` and `ran_s` are the seconds it did not run and did. `remaining_s` are those it is
     believed to run yet, on what it holds or, where it waits, on what it asks for; None once it has
     finished. `estimate` says where that comes from, None where the user stated it. `step` and
-    `total_steps` are what its command reports. `index` is that of a task of an `array`.
+    `total_steps` are what its command reports. `index` is that of a task of an `array`. It is
+    not to begin before `begin_s`, and stopped once it has run for `limit_s`.
 
     By `start_p50_s` it is expected to have started (Unix time) with a probability of 50 %, by
     `start_p90_s` of 90 %, and likewise to have ended; the start of one that runs is when it did.
@@ -73,6 +74,10 @@ class JobView:
     priority: int
     deadline_s: float | None
     after: tuple[str, ...]
+    after_any: tuple[str, ...]
+    after_not_ok: tuple[str, ...]
+    begin_s: float | None
+    limit_s: float | None
     exit_status: int | None
     array: str | None
     index: int | None

@@ -10,7 +10,7 @@ from ...model.instance import Placement
 from ...model.job import Mode
 from ..submission import Submission
 
-Why = Literal["preempt", "migrate", "resize", "hold", "cancel"]
+Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "limit"]
 
 
 @frozen
@@ -135,6 +135,13 @@ class StopIntended(OfAttempt):
 
 
 @frozen
+class Warned(OfAttempt):
+    """An attempt was sent the signal that its user wants before its time limit."""
+
+    signal: str
+
+
+@frozen
 class KillIntended(OfAttempt):
     """An attempt is about to be killed, or kept from ever starting."""
 
@@ -236,6 +243,7 @@ Event = (
     | StartRefused
     | AttemptRunning
     | StopIntended
+    | Warned
     | KillIntended
     | AttemptLost
     | AttemptFound

@@ -1,10 +1,12 @@
 """Jobs and their attempts as the controller knows them, rebuilt from the journal's events and from
 nothing else."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from ...duration import human
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
 from ...model.instance import Placement
 from ...model.job import Job, Mode
@@ -31,15 +33,25 @@ from .events import (
     StartRefused,
     StopIntended,
     Submitted,
+    Warned,
     Why,
 )
 
 Status = Literal[
-    "waiting", "held", "starting", "running", "stopping", "lost", "completed", "failed", "cancelled"
+    "waiting",
+    "held",
+    "starting",
+    "running",
+    "stopping",
+    "lost",
+    "completed",
+    "failed",
+    "timeout",
+    "cancelled",
 ]
 PREEMPTIONS: tuple[Why, ...] = ("preempt", "migrate", "resize")
 """Why an attempt is stopped by the scheduler's own decision."""
-FINISHED: tuple[Status, ...] = ("completed", "failed", "cancelled")
+FINISHED: tuple[Status, ...] = ("completed", "failed", "timeout", "cancelled")
 OPEN: frozenset[str] = frozenset(get_args(Status)) - set(FINISHED)
 ENDED_AS: dict[Status, str] = {
     "completed": "completed",
@@ -77,6 +89,7 @@ class Attempt:
     ended_s: float | None = None
     cleared: bool = False
     reserved: bool = False
+    warned: bool = False
 
     @property
     def leaving(self) -> bool:
@@ -117,6 +130,7 @@ class LiveJob:
     finished: Status | None = None
     finished_s: float | None = None
     reason: str | None = None
+    timed_out: bool = False
     waited_s: float = 0.0
     waits_from_s: float | None = None
     forms: dict[frozenset[str], tuple[object, Job]] = field(
@@ -140,11 +154,18 @@ class LiveJob:
         """Return the attempt of which something is left, or that is about to be started."""
         return self.attempts[-1] if self.attempts and self.attempts[-1].ended is None else None
 
+    def limit_left_s(self, now_s: float) -> float:
+        """Return for how long it may run yet in all."""
+        limit_s = self.submission.own_limit_s
+        if limit_s is None:
+            return math.inf
+        return limit_s - sum(attempt.ran_s(now_s) for attempt in self.attempts)
+
     @property
     def status(self) -> Status:
         """Return where it is, in one word for people."""
         if self.finished is not None:
-            return self.finished
+            return "timeout" if self.timed_out else self.finished
         live = self.live
         if live is None:
             return "held" if self.held is not None else "waiting"
@@ -209,22 +230,34 @@ class State:
             if node in self.nodes and gpu in self.nodes[node].out
         )
 
+    def awaits(self, job: LiveJob) -> Iterator[str]:
+        """Yield the predecessors that have not ended as the job waits for."""
+        submission = job.submission
+        for name in submission.job.after:
+            if self._ending(name) != "completed":
+                yield name
+        for name in submission.after_any:
+            if name in self.open:
+                yield name
+        for name in submission.after_not_ok:
+            if self._ending(name) not in ("failed", "cancelled"):
+                yield name
+
     def awaited(self, job: LiveJob) -> list[str]:
-        """Return the predecessors that have not completed."""
-        return [
-            name
-            for name in job.submission.job.after
-            if name not in self.jobs or self.jobs[name].finished != "completed"
-        ]
+        """Return these predecessors."""
+        return [*self.awaits(job)]
 
     def lost_predecessor(self, job: LiveJob) -> tuple[str, str] | None:
-        """Return a predecessor that will never complete, and what became of it."""
-        for name in self.awaited(job):
+        """Return a predecessor that will never end as the job waits for, and what became of it."""
+        for name in self.awaits(job):
             if name not in self.jobs:
                 return name, "is unknown"
             if (finished := self.jobs[name].finished) is not None:
                 return name, ENDED_AS[finished]
         return None
+
+    def _ending(self, name: str) -> Status | None:
+        return self.jobs[name].finished if name in self.jobs else None
 
     def apply(self, at_s: float, event: Event) -> None:
         """Take in one event, which became known at `at_s` (Unix time)."""
@@ -241,7 +274,7 @@ class State:
         failure, or waited for others to complete."""
         if job.waits_from_s is None:
             return job.waited_s
-        before = (self.jobs.get(name) for name in job.submission.job.after)
+        before = (self.jobs.get(name) for name in job.submission.predecessors)
         done_s = [
             now_s if other is None or other.finished_s is None else other.finished_s
             for other in before
@@ -261,6 +294,7 @@ class State:
         match event:
             case Submitted(submission=submission):
                 job = LiveJob(submission, at_s, submission.job.work_s, submission.job.profile)
+                job.ready_s = submission.begin_s or 0.0
                 if submission.hold:
                     job.held = "it was submitted on hold"
                 self.jobs[job.id] = self.open[job.id] = job
@@ -273,7 +307,8 @@ class State:
                 self.claims.pop(name, None)
             case Released(job=name):
                 job = self.jobs[name]
-                job.held, job.faults, job.ready_s = None, 0, at_s
+                job.held, job.faults = None, 0
+                job.ready_s = max(at_s, job.submission.begin_s or at_s)
             case Cancelled(job=name):
                 job = self.jobs[name]
                 job.cancelled = event.reason or f"{event.by} cancelled it"
@@ -310,6 +345,8 @@ class State:
                 attempt.started_s, attempt.gpu_ids = event.started_s, event.gpu_ids
             case StopIntended():
                 attempt.stop_s, attempt.stop_why, attempt.grace_s = at_s, event.why, event.grace_s
+            case Warned():
+                attempt.warned = True
             case KillIntended():
                 attempt.killed = event.reason
             case AttemptLost():
@@ -365,6 +402,10 @@ class State:
             self._finish(job, "completed", at_s, ended.reason)
         elif job.cancelled is not None:
             self._finish(job, "cancelled", at_s, job.cancelled)
+        elif attempt.stop_why == "limit" or job.limit_left_s(at_s) <= 0:
+            job.timed_out = True
+            limit = human(job.submission.limit_s or 0.0)
+            self._finish(job, "failed", at_s, f"its time limit of {limit} was reached")
         elif status == SAVED_AND_STOPPED or attempt.leaving:
             job.preemptions += attempt.stop_why in PREEMPTIONS
             job.faults = 0

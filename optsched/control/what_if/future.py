@@ -62,11 +62,12 @@ def outlook(snapshot: Snapshot) -> Outlook:
             if attempt.lost is not None:
                 lost += 1
                 jobs[job.id] = replace(known, preemptible=False)
-        elif job.ready_s > now_s:
-            jobs[job.id] = _pausing(job)
         else:
-            after = tuple(name for name in job.submission.job.after if name in state.open)
-            jobs[job.id] = replace(as_waiting(job), after=after)
+            after = tuple(name for name in job.submission.predecessors if name in state.open)
+            pauses = job.ready_s > now_s
+            jobs[job.id] = replace(_pausing(job) if pauses else as_waiting(job), after=after)
+            if pauses:
+                continue
             if ran_before(job) and not after:
                 suspended.append(as_suspended(job))
     drop_orphans(jobs, left_out)
@@ -141,6 +142,9 @@ def _left_out(snapshot: Snapshot, job: LiveJob) -> str | None:
         return "it is on hold"
     if job.id in snapshot.left_out:
         return snapshot.left_out[job.id]
+    hopes = [name for name in job.submission.after_not_ok if name in snapshot.state.open]
+    if hopes:
+        return f"it starts only if {hopes[0]} fails"
     predecessor = snapshot.state.lost_predecessor(job)
     if predecessor is not None:
         return f"{predecessor[0]}, which it comes after, will never complete"

@@ -146,6 +146,13 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         """Have its supervisors look at once."""
         attempt.signal(LOOK)
 
+    def signal(self, key: AttemptKey, number: int) -> None:
+        """Send a signal to the commands of an attempt, at once. Raises RefusedError,
+        NoAnswerError."""
+        with self._lock:
+            super().signal(key, number)
+            self._attempts[key].signal(LOOK)
+
     def kill(self, key: AttemptKey) -> None:
         """Send SIGKILL to all of an attempt, even where that cannot be recorded."""
         with self._lock:

@@ -56,7 +56,9 @@ def test_weight_and_priority_are_limited_but_for_operators() -> None:
             Path(name),
             api=ApiSettings(administrators=("daemon",)),
             tenants=(TenantSettings(name="rich", max_weight=7.0, max_priority=2),),
-            limits=LimitSettings(max_weight=2.0, users={"bin": UserLimits(max_weight=1e6)}),
+            limits=LimitSettings(
+                max_weight=2.0, max_time_limit=100.0, users={"bin": UserLimits(max_weight=1e6)}
+            ),
         )
         try:
 
@@ -73,6 +75,7 @@ def test_weight_and_priority_are_limited_but_for_operators() -> None:
                 ),
                 ({"priority": 1}, "priority 1 is above 0"),
                 ({"priority": 3, "tenant": "rich"}, "no round looks at it"),
+                ({"limit_s": 101.0}, "limit_s 101 is above 100, the most that jobs of nobody"),
             ):
                 status, error = submitted(NOBODY, **more)
                 assert status == 403 and sentence in error, error
