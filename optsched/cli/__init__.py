@@ -39,6 +39,8 @@ COMMANDS = {
     "cancel": "Stop jobs for good.",
     "hold": "Keep jobs from running until they are released.",
     "release": "Let held jobs run again.",
+    "requeue": "Run jobs again from their last checkpoint.",
+    "signal": "Send a signal to a running job.",
     "release-all": "Hand all held jobs back to Slurm.",
     "clear": "Confirm that nothing is left of a lost attempt.",
     "output": "Print what a job has printed.",
@@ -58,6 +60,8 @@ MODULES = {
     "cancel": "change:cancel",
     "hold": "change:hold",
     "release": "change:release",
+    "requeue": "change:requeue",
+    "signal": "change:signal",
     "clear": "change:clear",
 }
 """Modules that are not called as their commands, with the name of a command there that is not

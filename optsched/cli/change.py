@@ -14,7 +14,13 @@ from .parts.out import Out, answers
 NOT_ALL, NOT_THERE = 1, 404
 HANDFUL = 5
 """Of more jobs than these the user of a terminal is asked first."""
-DONE = {"cancel": "cancelled", "hold": "held", "release": "released", "clear": "cleared"}
+DONE = {
+    "cancel": "cancelled",
+    "hold": "held",
+    "release": "released",
+    "requeue": "requeued",
+    "clear": "cleared",
+}
 
 
 def _each(client: Client, change: str, names: tuple[str, ...], out: Out) -> int:
@@ -108,6 +114,30 @@ hold = _command(
 release = _command(
     "release", "Let held jobs run again, from where they saved: each JOB, or all that are chosen."
 )
+
+
+requeue = _command(
+    "requeue",
+    "Run jobs again from their last checkpoint: each JOB, finished or running, or all that are "
+    "chosen; running jobs save and stop first."
+    "\n\n\b\noptsched requeue train-7\noptsched requeue --array sweep --state failed,timeout",
+)
+
+
+@click.command("signal")
+@click.argument("job")
+@click.argument("signal", metavar="SIGNAL")
+@answers
+@asks_controller
+def signal(client: Client, job: str, signal: str, out: Out) -> int:
+    """Send SIGNAL, as USR1, to the command of the running JOB, on all its nodes.
+
+    \b
+    optsched signal train-7 USR1
+    """
+    answer = client.post(client.job_path(job, "signal"), {"signal": signal.upper()})
+    out.answer(lambda: answer, lambda: [f"{job} gets {signal.upper()}"])
+    return 0
 
 
 @click.command("clear")

@@ -9,10 +9,10 @@ from .core import AGAIN_S, said_of
 from .journal.events import (
     KillIntended,
     Noted,
+    Signalled,
     StartIntended,
     StartRefused,
     StopIntended,
-    Warned,
     Why,
 )
 from .journal.state import Attempt, LiveJob
@@ -54,7 +54,7 @@ class Acting(Looking):
                 self.record(Noted(text=f"{attempt.key} is not warned of its time limit: {error}"))
             except Exception as error:
                 self.bug(f"sending a signal to {attempt.key}", error)
-            self.record(Warned(job=job.id, number=attempt.key.number, signal=name))
+            self.record(Signalled(job=job.id, number=attempt.key.number, signal=name))
 
     def _why_stop(self, job: LiveJob, attempt: Attempt) -> Why | None:
         if job.cancelled is not None:
@@ -63,6 +63,8 @@ class Acting(Looking):
             return "hold"
         if attempt.lost is not None:
             return None
+        if job.requeued:
+            return "requeue"
         if job.limit_left_s(self.clock.now_s()) <= 0:
             return "limit"
         if job.id in self.state.stay:

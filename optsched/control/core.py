@@ -22,6 +22,7 @@ from .journal.events import (
     NodeSeen,
     Noted,
     Released,
+    Requeued,
     StartRefused,
     Submitted,
 )
@@ -41,7 +42,17 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """How long a part of a turn that failed is left alone, doubled by each more time."""
 MOST_SAID = 300
 """Characters of what is said of a bug."""
-TURNING = (Submitted, Changed, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
+TURNING = (
+    Submitted,
+    Changed,
+    Held,
+    Released,
+    Requeued,
+    Cancelled,
+    AttemptEnded,
+    StartRefused,
+    NodeSeen,
+)
 """Events after which a new round is due."""
 
 

@@ -6,6 +6,7 @@ SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG",
 """Those that a user may send to a job of his."""
 BEFORE_S = 60.0
 """So long before its time limit a job is warned where nobody says when."""
+SIGNAL = rf"^(?:SIG)?(?:{'|'.join(SIGNALS)})$"
 WARNING = r"^(?:SIG)?(?:HUP|INT|QUIT|USR1|USR2|TERM|CONT|WINCH|URG)(?:@[0-9]{1,6})?$"
 """A signal, and how many seconds before the limit it is sent."""
 

@@ -18,7 +18,7 @@ from ...model.job import Elastic
 from ...model.profile import Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
 from ..journal.state import Status
-from ..warning import WARNING
+from ..warning import SIGNAL, WARNING
 from .refusal import HttpError
 
 MOST_BYTES, MOST_BYTES_OF_MANY = 1 << 20, 4 << 20
@@ -183,6 +183,13 @@ class ChangeBody(Selection):
 
 
 @frozen
+class SignalBody:
+    """The signal, as USR1, that the command of a running job gets on all its nodes."""
+
+    signal: Annotated[str, Field(max_length=16, pattern=SIGNAL)]
+
+
+@frozen
 class JobsQuery(Selection):
     """Which jobs are listed, and how: without `state` those that have not finished, or with
     `finished` those that have; `all` are those of all users. They come in the order in which they
@@ -248,7 +255,7 @@ class AccountQuery:
     by: Annotated[str, Field(max_length=64, pattern=rf"^({By})(,({By}))*$")] = "user"
 
 
-BODIES = (*NOUNS, SubmitBody, BatchBody, ChangeBody, Hypothetical, WhatIfBody)
+BODIES = (*NOUNS, SubmitBody, BatchBody, ChangeBody, SignalBody, Hypothetical, WhatIfBody)
 QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""

@@ -11,15 +11,34 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from ... import __version__
 from ...errors import InputError
+from ...executors.base import NoAnswerError, RefusedError
 from ..controller import Controller
-from ..journal.events import Cancelled, Cleared, Event, Held, Released, Submitted
+from ..journal.events import (
+    Cancelled,
+    Cleared,
+    Event,
+    Held,
+    Released,
+    Requeued,
+    Signalled,
+    Submitted,
+)
 from ..journal.journal import JournalError
 from ..journal.state import OPEN, LiveJob
 from ..loop import Loop, LoopStoppedError
 from ..reloading import Reloaded
 from ..submission import Submission
+from ..warning import number_of
 from ..work_left import work_left_s
-from .bodies import BatchBody, ChangeBody, JobsQuery, OutputQuery, RoundsQuery, SubmitBody
+from .bodies import (
+    BatchBody,
+    ChangeBody,
+    JobsQuery,
+    OutputQuery,
+    RoundsQuery,
+    SignalBody,
+    SubmitBody,
+)
 from .output import read_output
 from .peer import Access, Caller, visible
 from .refusal import HttpError
@@ -52,7 +71,7 @@ Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 MOST_ROUNDS = 10_000
 """Older rounds are in the journal only."""
-Change = Literal["hold", "release", "cancel"]
+Change = Literal["hold", "release", "cancel", "requeue"]
 
 
 def between_turns(
@@ -213,6 +232,25 @@ class Service:
         return Names(jobs=tuple(changed))
 
     @between_turns
+    def signal(
+        self, controller: Controller, caller: Caller, name: str, body: SignalBody
+    ) -> JobView:
+        """Send a signal to the running attempt of a job."""
+        job = visible(controller.state, caller, name)
+        attempt = job.live
+        if attempt is None or job.status not in ("running", "stopping"):
+            raise HttpError(409, f"{name} does not run, so there is nothing to send a signal to")
+        try:
+            controller.executor.signal(attempt.key, number_of(body.signal))
+        except RefusedError as error:
+            raise HttpError(409, f"{name} got no signal: {error}") from None
+        except (NoAnswerError, OSError) as error:
+            raise HttpError(503, f"nobody knows whether {name} got the signal: {error}") from None
+        number, short = attempt.key.number, body.signal.removeprefix("SIG")
+        controller.record(Signalled(job=name, number=number, signal=short, by=caller.name))
+        return job_view(controller, job, controller.clock.now_s())
+
+    @between_turns
     def clear(self, controller: Controller, caller: Caller, name: str) -> JobView:
         """Take a caller's word that nothing of an attempt is left which cannot be seen to end: what
         it holds is free.
@@ -357,6 +395,8 @@ class Service:
 def _changes(job: LiveJob, change: Change, caller: Caller) -> list[Event]:
     """Return what is to be written down so that a job is as asked; nothing where it is so already.
     Raises HttpError 409."""
+    if change == "requeue":
+        return _requeue(job, caller)
     if job.finished is not None and (change, job.finished) != ("cancel", "cancelled"):
         was = f"{'was' if job.finished == 'cancelled' else 'has'} {job.finished}"
         raise HttpError(409, f"{job.id} {was}; nothing of it can be changed any more")
@@ -370,3 +410,13 @@ def _changes(job: LiveJob, change: Change, caller: Caller) -> list[Event]:
         case "cancel" if job.cancelled is None:
             return [Cancelled(job=job.id, by=caller.name)]
     return []
+
+
+def _requeue(job: LiveJob, caller: Caller) -> list[Event]:
+    if job.submission.origin is not None:
+        raise HttpError(409, f"{job.id} is a job of the cluster manager; requeue it there")
+    if job.finished is None and job.cancelled is not None:
+        raise HttpError(409, f"{job.id} is being cancelled; requeue it once it is")
+    if job.finished is None and job.live is None:
+        raise HttpError(409, f"{job.id} has not finished and does not run; it waits for its turn")
+    return [] if job.requeued else [Requeued(job=job.id, by=caller.name)]

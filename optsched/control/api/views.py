@@ -516,7 +516,7 @@ def ran_s(job: LiveJob, now_s: float) -> float:
 def waited_s(job: LiveJob, now_s: float) -> float:
     """Return the seconds since its submission that it did not run."""
     until_s = now_s if job.finished_s is None else job.finished_s
-    return max(0.0, until_s - job.submit_s - ran_s(job, now_s))
+    return max(0.0, until_s - job.submit_s - job.gone_s - ran_s(job, now_s))
 
 
 def remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | None:

@@ -10,7 +10,7 @@ from ...model.instance import Placement
 from ...model.job import Mode
 from ..submission import Submission
 
-Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "limit"]
+Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "limit", "requeue"]
 
 
 @frozen
@@ -48,6 +48,14 @@ class Held:
 @frozen
 class Released:
     """A held job may run again."""
+
+    job: str
+    by: str
+
+
+@frozen
+class Requeued:
+    """A job is to run again from its last checkpoint, whether it has finished or runs."""
 
     job: str
     by: str
@@ -135,10 +143,11 @@ class StopIntended(OfAttempt):
 
 
 @frozen
-class Warned(OfAttempt):
-    """An attempt was sent the signal that its user wants before its time limit."""
+class Signalled(OfAttempt):
+    """An attempt was sent a signal: because `by` (a user) said so, or before its time limit."""
 
     signal: str
+    by: str | None = None
 
 
 @frozen
@@ -237,13 +246,14 @@ Event = (
     | Changed
     | Held
     | Released
+    | Requeued
     | Cancelled
     | RoundDecided
     | StartIntended
     | StartRefused
     | AttemptRunning
     | StopIntended
-    | Warned
+    | Signalled
     | KillIntended
     | AttemptLost
     | AttemptFound

@@ -28,12 +28,13 @@ from .events import (
     NodeSeen,
     OfAttempt,
     Released,
+    Requeued,
     RoundDecided,
+    Signalled,
     StartIntended,
     StartRefused,
     StopIntended,
     Submitted,
-    Warned,
     Why,
 )
 
@@ -114,7 +115,9 @@ class Attempt:
 class LiveJob:
     """One job: what was submitted, what became of it so far, what it has to do yet, and its profile
     as its attempts have measured it. `waited_s` are its waits that are over, `waits_from_s` is
-    since when it waits now. `forms` are the job as rounds have last seen it."""
+    since when it waits now. `requeued`: what runs of it is to stop
+    and run again; its time limit counts from attempt `limited_from` on, and `gone_s` is for how
+    long it had finished before it was requeued. `forms` are the job as rounds have last seen it."""
 
     submission: Submission
     submit_s: float
@@ -131,6 +134,9 @@ class LiveJob:
     finished_s: float | None = None
     reason: str | None = None
     timed_out: bool = False
+    requeued: bool = False
+    limited_from: int = 0
+    gone_s: float = 0.0
     waited_s: float = 0.0
     waits_from_s: float | None = None
     forms: dict[frozenset[str], tuple[object, Job]] = field(
@@ -159,7 +165,8 @@ class LiveJob:
         limit_s = self.submission.own_limit_s
         if limit_s is None:
             return math.inf
-        return limit_s - sum(attempt.ran_s(now_s) for attempt in self.attempts)
+        own = self.attempts[self.limited_from :]
+        return limit_s - sum(attempt.ran_s(now_s) for attempt in own)
 
     @property
     def status(self) -> Status:
@@ -309,6 +316,8 @@ class State:
                 job = self.jobs[name]
                 job.held, job.faults = None, 0
                 job.ready_s = max(at_s, job.submission.begin_s or at_s)
+            case Requeued(job=name):
+                self._requeue(self.jobs[name], at_s)
             case Cancelled(job=name):
                 job = self.jobs[name]
                 job.cancelled = event.reason or f"{event.by} cancelled it"
@@ -345,8 +354,8 @@ class State:
                 attempt.started_s, attempt.gpu_ids = event.started_s, event.gpu_ids
             case StopIntended():
                 attempt.stop_s, attempt.stop_why, attempt.grace_s = at_s, event.why, event.grace_s
-            case Warned():
-                attempt.warned = True
+            case Signalled(by=by):
+                attempt.warned = attempt.warned or by is None
             case KillIntended():
                 attempt.killed = event.reason
             case AttemptLost():
@@ -375,6 +384,20 @@ class State:
                     attempt.started_s = event.started_s
                 self._settle(attempt, event, at_s)
 
+    def _requeue(self, job: LiveJob, at_s: float) -> None:
+        job.failures = job.faults = 0
+        if job.finished is None:
+            job.requeued = job.live is not None
+            job.limited_from = len(job.attempts)
+            return
+        if job.finished == "completed" or job.left_s <= 0:
+            job.left_s = job.submission.job.work_s
+        job.gone_s += at_s - (job.finished_s or at_s)
+        job.limited_from, job.ready_s = len(job.attempts), at_s
+        job.finished = job.finished_s = job.reason = job.held = job.cancelled = None
+        job.timed_out = False
+        self.open[job.id] = job
+
     def _change(self, job: LiveJob, submission: Submission) -> None:
         """Take over what it asks for now; what its attempts have measured of it stays."""
         asked = submission.job
@@ -393,6 +416,7 @@ class State:
         """End an attempt, and take in what that means for its job."""
         attempt.ended, attempt.lost, attempt.ended_s = ended, None, at_s
         job, status = self.jobs[attempt.key.job], ended.exit_status
+        job.requeued = False
         job.left_s = ended.left_s
         job.profile = learned(job.profile, ended.progress, ended.started_s)
         if status == SAVED_AND_STOPPED and job.profile.checkpoint_every_s == NEVER_S:

@@ -105,6 +105,7 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
     asked = [
         ("GET", ""),
         ("POST", "/cancel"),
+        ("POST", "/requeue"),
         ("POST", "/hold"),
         ("POST", "/release"),
         ("GET", "/output"),
