@@ -21,8 +21,10 @@ class Submission:
     called the request, so that the same one again is no second job. `image` is the container image
     that it runs in, None for that of the site. `origin` is set of a job that was given to the
     cluster manager itself (`Arrival`). `preempt_unsaved` says whether it may be stopped for others
-    while nobody knows that it saves, where its manager decides that.Tasks of one `array` have each
-    an `index`; at most `at_once` of them run at the same time (None: any number).
+    while nobody knows that it saves, where its manager decides that. `notify` are the events of
+    which its user is told ("start", "end", "fail"), by e-mail to `notify_to` where that is given.
+    Tasks of one `array` have each an `index`; at most `at_once` of them run at the same time (None:
+    any number).
 
     Besides those that its job comes after, it waits for all of `after_any` to end in any way and
     for all of `after_not_ok` to fail or be cancelled, and until `begin_s`; where it can never start
@@ -49,6 +51,8 @@ class Submission:
     array: str | None = None
     index: int | None = None
     at_once: int | None = None
+    notify: tuple[str, ...] = ()
+    notify_to: str | None = None
     after_any: tuple[str, ...] = ()
     after_not_ok: tuple[str, ...] = ()
     begin_s: float | None = None

@@ -71,6 +71,8 @@ Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 MOST_ROUNDS = 10_000
 """Older rounds are in the journal only."""
+MOST_DROPPED = 1000
+"""Requests for so many jobs that were dropped are remembered."""
 Change = Literal["hold", "release", "cancel", "requeue"]
 
 
@@ -158,6 +160,7 @@ class Service:
         controller.record(*(Submitted(submission=submission) for submission in made))
         for submission in made:
             self._remember(submission)
+        self._forget_dropped(controller)
         return [submission.job.id for submission in made], True
 
     def _made_before(
@@ -182,6 +185,13 @@ class Service:
                     409, f"request_id {request_id!r} was another request, which made {called}"
                 )
         return names
+
+    def _forget_dropped(self, controller: Controller) -> None:
+        jobs, known = controller.state.jobs, self._requests
+        if known is not None and len(known) > 2 * len(jobs) + MOST_DROPPED:
+            self._requests = {
+                asked: names for asked, names in known.items() if not jobs.keys().isdisjoint(names)
+            }
 
     def _remember(self, submission: Submission) -> None:
         if submission.request_id is not None and self._requests is not None:

@@ -2,6 +2,7 @@
 nothing else."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -184,8 +185,8 @@ class LiveJob:
 
 
 class State:
-    """All jobs, attempts and nodes. `apply` is the only way in which it changes; an event that does
-    not fit is a bug (KeyError).
+    """All jobs, attempts and nodes; `totals` count jobs that have finished, failures, preemptions.
+    `apply` is the only way in which it changes; an event that does not fit is a bug (KeyError).
 
     Only `barred` is not the journal's, but as of the last look: why the manager would not start
     waiting jobs, by name.
@@ -201,6 +202,7 @@ class State:
         self.nodes: dict[str, NodeSeen] = {}
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
+        self.totals: Counter[str] = Counter()
 
     def drop(self, name: str) -> None:
         """Forget a job that has finished."""
@@ -432,6 +434,7 @@ class State:
             self._finish(job, "failed", at_s, f"its time limit of {limit} was reached")
         elif status == SAVED_AND_STOPPED or attempt.leaving:
             job.preemptions += attempt.stop_why in PREEMPTIONS
+            self.totals["preemptions"] += attempt.stop_why in PREEMPTIONS
             job.faults = 0
             job.reason = (
                 None if status == SAVED_AND_STOPPED else "it did not save when it was asked to stop"
@@ -447,6 +450,7 @@ class State:
                 job.held = f"{job.faults} attempts in a row came to nothing, the last because {ended.reason}"  # noqa: E501
         else:
             job.failures += 1
+            self.totals["failures"] += 1
             job.faults = 0
             job.reason = ended.reason or _ending(status)
             job.ready_s = at_s + _back_off_s(job.failures)
@@ -455,6 +459,7 @@ class State:
 
     def _finish(self, job: LiveJob, how: Status, at_s: float, reason: str | None) -> None:
         job.finished, job.finished_s, job.reason = how, at_s, reason
+        self.totals[job.status] += 1
         del self.open[job.id]
         self.claims.pop(job.id, None)
 
