@@ -39,6 +39,8 @@ COMMANDS = {
     "cancel": "Stop jobs for good.",
     "hold": "Keep jobs from running until they are released.",
     "release": "Let held jobs run again.",
+    "shell": "Start a shell beside a running job.",
+    "change": "Change what a job asks for.",
     "requeue": "Run jobs again from their last checkpoint.",
     "signal": "Send a signal to a running job.",
     "release-all": "Hand all held jobs back to Slurm.",
@@ -62,6 +64,7 @@ MODULES = {
     "release": "change:release",
     "requeue": "change:requeue",
     "signal": "change:signal",
+    "change": "change:change",
     "clear": "change:clear",
 }
 """Modules that are not called as their commands, with the name of a command there that is not

@@ -310,6 +310,27 @@ class Executor(Protocol):
         ...
 
 
+@frozen
+class Beside:
+    """A process that may be started beside an attempt, on this host: its command, its environment
+    beyond the terminal's, and whose it is, None for the executor's user."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str
+    user: int | None = None
+
+
+@runtime_checkable
+class Shells(Protocol):
+    """What an executor is besides, which lets users run something beside their jobs."""
+
+    def shell(self, key: AttemptKey) -> Beside:
+        """Return how to start a shell on the first node of an attempt that runs, with its GPUs and
+        variables. Raises RefusedError."""
+        ...
+
+
 @runtime_checkable
 class Arrivals(Protocol):
     """What an executor is besides, to whose manager users give jobs themselves."""

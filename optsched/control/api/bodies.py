@@ -189,6 +189,21 @@ class ChangeBody(Selection):
 
 
 @frozen
+class AmendBody:
+    """What is to be otherwise of a job; the rest stays. Of one that runs only weight, priority,
+    deadline, time limit and retries can be changed, of one that waits also what it asks for."""
+
+    gpus: Count | Elastic | None = None
+    duration_s: Duration | None = None
+    begin_s: Instant | None = None
+    weight: Weight | None = None
+    priority: Annotated[int, Field(ge=-(10**9), le=10**9)] | None = None
+    deadline_s: Instant | None = None
+    limit_s: Duration | None = None
+    retries: Annotated[int, Field(ge=0, le=1000)] | None = None
+
+
+@frozen
 class SignalBody:
     """The signal, as USR1, that the command of a running job gets on all its nodes."""
 
@@ -261,7 +276,16 @@ class AccountQuery:
     by: Annotated[str, Field(max_length=64, pattern=rf"^({By})(,({By}))*$")] = "user"
 
 
-BODIES = (*NOUNS, SubmitBody, BatchBody, ChangeBody, SignalBody, Hypothetical, WhatIfBody)
+BODIES = (
+    *NOUNS,
+    SubmitBody,
+    BatchBody,
+    ChangeBody,
+    AmendBody,
+    SignalBody,
+    Hypothetical,
+    WhatIfBody,
+)
 QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""

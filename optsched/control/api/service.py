@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from ... import __version__
 from ...errors import InputError
-from ...executors.base import NoAnswerError, RefusedError
+from ...executors.base import NoAnswerError, RefusedError, Shells
 from ..controller import Controller
 from ..journal.events import (
     Cancelled,
+    Changed,
     Cleared,
     Event,
     Held,
@@ -31,6 +32,7 @@ from ..submission import Submission
 from ..warning import number_of
 from ..work_left import work_left_s
 from .bodies import (
+    AmendBody,
     BatchBody,
     ChangeBody,
     JobsQuery,
@@ -43,7 +45,7 @@ from .output import read_output
 from .peer import Access, Caller, visible
 from .refusal import HttpError
 from .selecting import matching, page_of
-from .submitting import Taking, argv_of
+from .submitting import Taking, amended, argv_of
 from .views import (
     Holder,
     JobDetail,
@@ -55,6 +57,7 @@ from .views import (
     Output,
     Price,
     Rounds,
+    Shell,
     StateView,
     attempt_view,
     forecast_view,
@@ -240,6 +243,41 @@ class Service:
                 changed.append(job.id)
         controller.record(*events)
         return Names(jobs=tuple(changed))
+
+    @between_turns
+    def amend(self, controller: Controller, caller: Caller, name: str, body: AmendBody) -> JobView:
+        """Change what a job asks for."""
+        job = visible(controller.state, caller, name)
+        if job.finished is not None:
+            raise HttpError(409, f"{name} has finished; nothing of it can be changed any more")
+        submission = amended(body, job, caller, controller)
+        if submission != job.submission:
+            controller.record(Changed(submission=submission))
+        return job_view(controller, job, controller.clock.now_s())
+
+    @between_turns
+    def shell(self, controller: Controller, caller: Caller, name: str) -> Shell:
+        """Return how to start a shell beside a running job; only its owner is told, and who can be
+        every user anyway."""
+        job = visible(controller.state, caller, name)
+        if not (caller.owns(job) or caller.all_output):
+            whose = job.submission.job.user
+            raise HttpError(403, f"only its user, {whose}, may have a shell beside {name}")
+        executor, attempt = controller.executor, job.live
+        if not isinstance(executor, Shells):
+            raise HttpError(
+                422,
+                f"the executor {controller.settings.executor} starts no shell beside a job; use "
+                "its manager's own way, as srun --jobid=ID --overlap --pty bash, or kubectl exec",
+            )
+        if attempt is None or job.status != "running":
+            raise HttpError(409, f"{name} does not run, so there is nothing to be beside of")
+        try:
+            beside = executor.shell(attempt.key)
+        except RefusedError as error:
+            raise HttpError(409, str(error)) from None
+        uid = self.access.own_uid if beside.user is None else beside.user
+        return view(Shell, beside, environment=dict(beside.environment), uid=uid)
 
     @between_turns
     def signal(

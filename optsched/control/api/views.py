@@ -125,6 +125,16 @@ class JobPage:
 
 
 @frozen
+class Shell:
+    """What to start on this host, as user `uid`, to have a shell beside a running job."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    directory: str
+    uid: int
+
+
+@frozen
 class Names:
     """Names of jobs that were submitted, or are now as was asked, in the order of submission."""
 
@@ -370,6 +380,7 @@ VIEWS = (
     AttemptView,
     JobDetail,
     JobPage,
+    Shell,
     Names,
     Holder,
     NodeView,

@@ -30,7 +30,7 @@ class Submitted:
 
 @frozen
 class Changed:
-    """What a waiting job asks for was changed in the cluster manager."""
+    """What a job asks for was changed, by its user or in the cluster manager."""
 
     submission: Submission
 

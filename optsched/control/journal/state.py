@@ -310,7 +310,7 @@ class State:
                 if submission.array is not None:
                     self.arrays.setdefault(submission.array, {})[job.id] = job
             case Changed(submission=submission):
-                self._change(self.jobs[submission.job.id], submission)
+                self._change(self.jobs[submission.job.id], submission, at_s)
             case Held(job=name):
                 self.jobs[name].held = event.reason or f"{event.by} holds it"
                 self.claims.pop(name, None)
@@ -400,7 +400,7 @@ class State:
         job.timed_out = False
         self.open[job.id] = job
 
-    def _change(self, job: LiveJob, submission: Submission) -> None:
+    def _change(self, job: LiveJob, submission: Submission, at_s: float) -> None:
         """Take over what it asks for now; what its attempts have measured of it stays."""
         asked = submission.job
         if job.attempts:
@@ -411,6 +411,8 @@ class State:
             job.left_s = min(job.left_s, asked.work_s)
         else:
             job.profile, job.left_s = asked.profile, asked.work_s
+        if submission.begin_s != job.submission.begin_s:
+            job.ready_s = submission.begin_s or at_s
         job.submission = submission
         self.claims.pop(job.id, None)
 

@@ -109,6 +109,7 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
         ("POST", "/hold"),
         ("POST", "/release"),
         ("GET", "/output"),
+        ("GET", "/shell"),
     ]
     for uid in (NOBODY, OTHER):
         absent, *foreign, everything, of_root, user, every, own, behind, listed, nodes = as_user(

@@ -142,6 +142,36 @@ def test_chosen_jobs_are_changed_at_once(live: Live) -> None:
         assert status == 422 and "say which jobs" in refused["error"]
 
 
+def test_what_a_waiting_job_asks_for_is_changed(live: Live) -> None:
+    live.submit(name="amended", hold=True)
+    body = {"gpus": 3, "duration_s": 50.0, "limit_s": 100.0, "weight": 2.0, "retries": 4}
+    status, job = live.ask("POST", "/v1/jobs/amended/change", body)
+    assert status == 200 and job["max_gpus"] == 3
+    assert (job["remaining_s"], job["limit_s"], job["weight"]) == (50.0, 100.0, 2.0)
+    before = live.journal.last
+    assert live.ask("POST", "/v1/jobs/amended/change", {"weight": 2.0})[0] == 200
+    assert live.journal.last == before
+    for wrong, sentence in (
+        ({"gpus": 90}, "it can never run here"),
+        ({"gpus": 0}, "a job with GPUs and one without"),
+        ({"deadline_s": 5.0}, "deadline_s has passed"),
+        ({"weight": -1}, "weight should be at least 0"),
+        ({"name": "other"}, "name is not a known field"),
+    ):
+        status, answer = live.ask("POST", "/v1/jobs/amended/change", wrong)
+        assert status == 422 and sentence in answer["error"], answer
+    assert live.journal.last == before
+    live.ask("POST", "/v1/jobs/amended/release")
+    live.wait("amended", "completed")
+    assert live.ask("POST", "/v1/jobs/amended/change", {"weight": 1.0})[0] == 409
+    live.submit(1000.0, name="busy")
+    live.wait("busy", "running")
+    status, answer = live.ask("POST", "/v1/jobs/busy/change", {"gpus": 2})
+    assert status == 409 and "busy runs, so its gpus cannot be changed" in answer["error"]
+    assert live.ask("POST", "/v1/jobs/busy/change", {"limit_s": 0.5})[0] == 200
+    assert live.wait("busy", "timeout")["reason"] == "its time limit of 500 ms was reached"
+
+
 def test_signals_reach_what_runs_and_nothing_else(live: Live) -> None:
     live.submit(1000.0, name="hears")
     live.wait("hears", "running")
