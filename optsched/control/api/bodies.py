@@ -48,7 +48,10 @@ RequestId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*
 ARRAY = r"^[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?(?:,[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?)*(?:%[0-9]{1,9})?$"  # noqa: E501
 """Indices `0-99`, `1,3,7`, `0-99:5` (every fifth), then how many run at once: `0-99%10`."""
 STATUS = "|".join(get_args(Status))
-SORT = "submitted|started|finished|name|user|tenant|status|gpus|waited|ran|left|weight|priority"
+SORT = (
+    "submitted|started|finished|name|user|tenant|status|gpus|waited|ran|left|starts|ends"
+    "|weight|priority"
+)
 
 
 @frozen

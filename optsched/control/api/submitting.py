@@ -271,7 +271,10 @@ def amended(body: AmendBody, job: LiveJob, caller: Caller, controller: Controlle
         if body.limit_s is not None:
             limit_s = _limit_s(body.limit_s, caller, tenant, controller)
         stated_s = known.stated_s if body.duration_s is None else body.duration_s
-        again = accepted(controller, replace(noun, duration_s=stated_s), limit_s=limit_s)
+        stated = replace(noun, duration_s=stated_s)
+        again = accepted(
+            controller, stated, limit_s=limit_s, argv=known.argv, directory=known.directory
+        )
         noun = again.job
         of_submission |= {
             "limit_s": limit_s,
