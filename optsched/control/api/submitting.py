@@ -21,7 +21,7 @@ from ..accepting import accepted, check_alone
 from ..controller import Controller
 from ..journal.state import ENDED_AS, LiveJob, Status
 from ..learned import NEVER_S
-from ..limits import limits_of, why_refused
+from ..limits import limits_of, may_use, why_refused
 from ..notices import why_not
 from ..submission import Submission
 from .bodies import MOST_JOBS, MOST_WORD_BYTES, AmendBody, SubmitBody
@@ -31,6 +31,7 @@ from .refusal import HttpError
 REQUESTED = {field.name for field in fields(SubmitBody)}
 AS_ASKED = (REQUESTED & {field.name for field in fields(Job)}) - {
     "tenant",
+    "priority",
     "deadline_s",
     "after",
     "cpus",
@@ -205,7 +206,8 @@ def submission_of(
         )
     command = _command(body.argv)
     tenant = _tenant(body, caller, controller)
-    _check_limits(body.weight, body.priority, caller, tenant, controller)
+    priority = _priority(body, controller)
+    _check_limits(body.weight, priority, caller, tenant, controller)
     _check_kind(body)
     most_nodes = body.max_nodes or body.min_nodes or 1
     predecessors = {
@@ -216,6 +218,7 @@ def submission_of(
         tenant=tenant,
         user=caller.name,
         command=command,
+        priority=priority,
         deadline_s=_deadline_s(body.deadline_s, controller),
         after=predecessors.pop("after"),
         cpus=body.cpus or int(body.gpus == 0),
@@ -258,8 +261,8 @@ def amended(body: AmendBody, job: LiveJob, caller: Caller, controller: Controlle
     if job.live is not None and early:
         raise HttpError(409, f"{name} runs, so its {early[0]} cannot be changed; requeue it first")
     noun, tenant = known.job, known.job.tenant
-    weight, priority = asked.get("weight", 0.0), asked.get("priority", 0)
-    _check_limits(weight, priority, caller, tenant, controller)
+    weight = asked.get("weight", 0.0)
+    _check_limits(weight, asked.get("priority"), caller, tenant, controller)
     _deadline_s(body.deadline_s, controller)
     of_job = {field: value for field, value in asked.items() if field in OF_JOB}
     of_submission = {
@@ -356,8 +359,23 @@ def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | N
     return wanted.name
 
 
+def _priority(body: SubmitBody, controller: Controller) -> int:
+    """Return the priority that is asked for, by its number or as that of a tier."""
+    if body.tier is None:
+        return body.priority
+    tiers = controller.settings.tiers
+    priority = next((tier.priority for tier in tiers if tier.name == body.tier), None)
+    if priority is None:
+        names = ", ".join(tier.name for tier in tiers[:20])
+        remedy = f"there are {names}" if names else "give priority, a number, or leave it out"
+        raise HttpError(422, f"there is no tier {body.tier!r}; {remedy}")
+    if body.priority not in (0, priority):
+        raise HttpError(422, f"tier {body.tier} has priority {priority}; leave out priority")
+    return priority
+
+
 def _check_limits(
-    weight: float, priority: int, caller: Caller, tenant: str | None, controller: Controller
+    weight: float, priority: int | None, caller: Caller, tenant: str | None, controller: Controller
 ) -> None:
     """Check weight and priority, which are at the cost of others: only operators may ask for more
     than cluster.toml allows."""
@@ -372,11 +390,18 @@ def _check_limits(
             "(max_weight in "
             "cluster.toml); ask an administrator, or give less",
         )
-    if priority > limits.priority:
+    if priority is None:
+        return
+    tier = next((tier for tier in controller.settings.tiers if tier.priority == priority), None)
+    if tier is not None and not may_use(tier, caller.name, tenant):
+        raise HttpError(
+            403, f"{whose} may not be of tier {tier.name} (tiers in cluster.toml); ask for another"
+        )
+    if tier is None and priority > limits.priority:
         raise HttpError(
             403,
             f"priority {priority} is above {limits.priority}, the most that {whose} may have "
-            "(max_priority in cluster.toml), and no round looks at it: leave it out, weight counts",
+            "(max_priority in cluster.toml); ask an administrator, or give less",
         )
 
 

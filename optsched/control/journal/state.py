@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from ...duration import human
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
+from ...model.cluster import Window
 from ...model.instance import Placement
 from ...model.job import Job, Mode
 from ...model.profile import Profile
@@ -37,6 +38,8 @@ from .events import (
     StopIntended,
     Submitted,
     Why,
+    WindowLifted,
+    WindowSet,
 )
 
 Status = Literal[
@@ -200,6 +203,7 @@ class State:
         self.stay: frozenset[str] = frozenset()
         self.round = 0
         self.nodes: dict[str, NodeSeen] = {}
+        self.windows: dict[str, Window] = {}
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
         self.totals: Counter[str] = Counter()
@@ -302,13 +306,7 @@ class State:
         """Take in an event; those about an attempt that there is in `_attempt_happens`."""
         match event:
             case Submitted(submission=submission):
-                job = LiveJob(submission, at_s, submission.job.work_s, submission.job.profile)
-                job.ready_s = submission.begin_s or 0.0
-                if submission.hold:
-                    job.held = "it was submitted on hold"
-                self.jobs[job.id] = self.open[job.id] = job
-                if submission.array is not None:
-                    self.arrays.setdefault(submission.array, {})[job.id] = job
+                self._submit(submission, at_s)
             case Changed(submission=submission):
                 self._change(self.jobs[submission.job.id], submission, at_s)
             case Held(job=name):
@@ -345,6 +343,11 @@ class State:
                 )
                 self.claims.pop(name, None)
                 self.stay |= {name}
+            case WindowSet(window=window):
+                known = {n: own for n, own in self.windows.items() if own.to_s > at_s}
+                self.windows = known | {window.name: window}
+            case WindowLifted(name=name):
+                self.windows = {n: own for n, own in self.windows.items() if n != name}
             case NodeSeen(node=name):
                 self.nodes[name] = event
             case OfAttempt():
@@ -385,6 +388,15 @@ class State:
                 if attempt.started_s is None:
                     attempt.started_s = event.started_s
                 self._settle(attempt, event, at_s)
+
+    def _submit(self, submission: Submission, at_s: float) -> None:
+        job = LiveJob(submission, at_s, submission.job.work_s, submission.job.profile)
+        job.ready_s = submission.begin_s or 0.0
+        if submission.hold:
+            job.held = "it was submitted on hold"
+        self.jobs[job.id] = self.open[job.id] = job
+        if submission.array is not None:
+            self.arrays.setdefault(submission.array, {})[job.id] = job
 
     def _requeue(self, job: LiveJob, at_s: float) -> None:
         job.failures = job.faults = 0
