@@ -145,13 +145,17 @@ class ControllerCore:
             self.rounds, self.policy = drivers
         self._configure(settings)
         if executor is not self.executor:
-            self.executor, self._asked_s = executor, {}
-            self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
-            self._forgotten.clear()
+            self.use(executor)
         self.retention.settings = settings.retention
         self._due = True
         for told in self.on_reload:
             told(settings)
+
+    def use(self, executor: Executor) -> None:
+        """Go on with another executor, which knows what this one started."""
+        self.executor, self._asked_s = executor, {}
+        self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
+        self._forgotten.clear()
 
     def driver(self, now_s: float) -> RoundDriver:
         """Return the policy that is named, or rounds where there is none or it has just failed."""
