@@ -1,7 +1,10 @@
 """What the jobs of a user may ask for at most, and how many of them may wait and run, whichever way
 they come."""
 
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
+from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -107,7 +110,8 @@ class _Held:
         self._gpus: Counter[str] = Counter()
         self._caps: dict[tuple[str | None, str | None], tuple[Cap, ...]] = {}
 
-    def _caps_on(self, job: Job) -> tuple[Cap, ...]:
+    def caps_on(self, job: Job) -> tuple[Cap, ...]:
+        """Return the caps on a job."""
         key = job.user, job.tenant
         if key not in self._caps:
             self._caps[key] = caps_of(self._settings, job.user or "", job.tenant)
@@ -115,20 +119,20 @@ class _Held:
 
     def take(self, job: Job, gpus: int, jobs: int = 1) -> None:
         """Count what a job holds, or is going to."""
-        for cap in self._caps_on(job):
+        for cap in self.caps_on(job):
             self._running[cap.whose] += jobs
             self._gpus[cap.whose] += gpus
 
     def room(self, job: Job) -> int | None:
         """Return how many GPUs are left to a job; None: any number."""
         left = [
-            cap.gpus - self._gpus[cap.whose] for cap in self._caps_on(job) if cap.gpus is not None
+            cap.gpus - self._gpus[cap.whose] for cap in self.caps_on(job) if cap.gpus is not None
         ]
         return min(left, default=None)
 
     def why_not(self, job: Job) -> str | None:
         """Return which limit a start would go beyond."""
-        for cap in self._caps_on(job):
+        for cap in self.caps_on(job):
             running, gpus = self._running[cap.whose], self._gpus[cap.whose]
             if cap.running is not None and running >= cap.running:
                 return (
@@ -143,7 +147,12 @@ class _Held:
         return None
 
 
-def withheld(settings: Settings, state: State, now_s: float) -> Withheld:
+Able = Callable[[LiveJob], bool]
+"""Whether nodes that take jobs now could run a job if nothing else did: one that they could not
+keeps nobody else from his turn."""
+
+
+def withheld(settings: Settings, state: State, now_s: float, able: Able) -> Withheld:
     """Return which jobs are not to start beside those that run.
 
     The waiting jobs of a user are let through by priority, then in the order of their submission,
@@ -156,17 +165,10 @@ def withheld(settings: Settings, state: State, now_s: float) -> Withheld:
     held = _Held(settings)
     why_not: dict[str, str] = {}
     most_gpus: dict[str, int] = {}
-    waiting, elastic = [], []
-    for live_job in state.open.values():
-        job, holder = live_job.submission.job, live_job.live or state.claims.get(live_job.id)
-        if holder is None:
-            if may_start(state, live_job, now_s):
-                waiting.append((-job.priority, live_job.submit_s, job.id, job))
-            continue
-        held.take(job, holder.mode.gpus)
-        if not isinstance(job.gpus, int):
-            elastic.append((job, holder.mode.gpus))
-    for *_, job in sorted(waiting, key=itemgetter(0, 1, 2)):
+    holders, waiting = _in_order(state, now_s, able)
+    for job, gpus in holders:
+        held.take(job, gpus)
+    for job in waiting:
         why, left, gpus = held.why_not(job), held.room(job), least_gpus(job)
         if why is not None:
             why_not[job.id] = why
@@ -174,12 +176,66 @@ def withheld(settings: Settings, state: State, now_s: float) -> Withheld:
         if left is not None and not isinstance(job.gpus, int):
             gpus = most_gpus[job.id] = _size_within(job, left, gpus)
         held.take(job, gpus)
-    for job, gpus in elastic:
-        left = held.room(job)
+    for job, gpus in holders:
+        left = None if isinstance(job.gpus, int) else held.room(job)
         if left is not None:
             most = most_gpus[job.id] = _size_within(job, gpus + left, gpus)
             held.take(job, most - gpus, jobs=0)
     return Withheld(why_not, most_gpus)
+
+
+def turns(settings: Settings, state: State, now_s: float, able: Able) -> dict[str, tuple[str, ...]]:
+    """Return the jobs after which waiting ones come because of limits, where jobs of a user and of
+    a tenant end in the order in which they are believed to start: for who looks ahead."""
+    if not _limits_what_runs(settings):
+        return {}
+    held, behind = _Held(settings), dict[str, tuple[str, ...]]()
+    lines: dict[str, tuple[list[str], list[int]]] = {}
+    holders, waiting = _in_order(state, now_s, able)
+    line = [*holders, *((job, least_gpus(job)) for job in waiting)]
+    for number, (job, gpus) in enumerate(line):
+        before = []
+        for cap in held.caps_on(job):
+            names, before_gpus = lines.setdefault(cap.whose, ([], [0]))
+            if number >= len(holders):
+                before += _last_in_the_way(cap, gpus, names, before_gpus)
+            names.append(job.id)
+            before_gpus.append(before_gpus[-1] + gpus)
+        if before:
+            behind[job.id] = tuple(dict.fromkeys(before))
+    return behind
+
+
+def _last_in_the_way(cap: Cap, gpus: int, names: list[str], before_gpus: list[int]) -> list[str]:
+    """Return the jobs of a line that must have ended before one more is within a limit;
+    `before_gpus` are the GPUs of all before each."""
+    last = []
+    if cap.running and len(names) >= cap.running:
+        last.append(names[-cap.running])
+    if cap.gpus is not None and gpus <= cap.gpus:
+        number = bisect_left(before_gpus, before_gpus[-1] - (cap.gpus - gpus)) - 1
+        if number >= 0:
+            last.append(names[number])
+    return last
+
+
+def _in_order(state: State, now_s: float, able: Able) -> tuple[list[tuple[Job, int]], list[Job]]:
+    """Return the jobs that hold GPUs or are about to, with how many, by when they are believed to
+    end, and the waiting ones that are free to start by priority and submission."""
+    holders: list[tuple[float, Job, int]] = []
+    waiting: list[tuple[int, float, str, Job]] = []
+    for live_job in state.open.values():
+        job, live = live_job.submission.job, live_job.live
+        if live is not None:
+            end_s = live.intended_s + live.setup_s + live.work_s / live.rate if live.rate else inf
+            holders.append((end_s, job, live.mode.gpus))
+        elif job.id in state.claims:
+            holders.append((inf, job, state.claims[job.id].mode.gpus))
+        elif may_start(state, live_job, now_s) and able(live_job):
+            waiting.append((-job.priority, live_job.submit_s, job.id, job))
+    holders.sort(key=itemgetter(0))
+    waiting.sort(key=itemgetter(0, 1, 2))
+    return [(job, gpus) for _, job, gpus in holders], [entry[-1] for entry in waiting]
 
 
 def _size_within(job: Job, most: int, least: int) -> int:
