@@ -140,7 +140,7 @@ class Deciding(Acting):
 
     def _pose(self, now_s: float, left_out: dict[str, str]) -> Posed:
         progress, strangers = self._progress(), self.strangers()
-        limited = withheld(self.settings, self.state, now_s)
+        limited = withheld(self.settings, self.state, now_s, self.able())
         self.withheld = limited.jobs
         return pose(
             lambda without: present(
