@@ -71,7 +71,7 @@ class ControllerCore:
         self.clock = clock
         self.cluster = settings.cluster
         self.tenants = tuple(tenant.tenant() for tenant in settings.tenants)
-        self.state = State()
+        self.state = State(settings.half_life_s)
         for entry in journal.entries():
             self.state.apply(entry.at_s, entry.event)
         self.statuses: tuple[NodeStatus, ...] = ()

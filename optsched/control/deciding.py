@@ -14,7 +14,7 @@ from .core import said_of
 from .journal.events import Cancelled, Noted, RoundDecided
 from .journal.journal import RoundEntry
 from .posing import Posed, at_fault, pose, stubborn
-from .present import may_start, present
+from .present import may_start, present, shares_now
 from .round_driver import PAUSE_S, Commands, PolicyOvertimeError, RoundDriver, rounds_of
 
 MOST_TRIES = 4
@@ -138,6 +138,7 @@ class Deciding(Acting):
 
     def _pose(self, now_s: float, left_out: dict[str, str]) -> Posed:
         progress, strangers = self._progress(), self.strangers()
+        shares = shares_now(self.state, self.tenants, self.settings.half_life_s, now_s)
         return pose(
             lambda without: present(
                 self.state,
@@ -150,6 +151,7 @@ class Deciding(Acting):
                 strangers=strangers,
                 preempt_unsaved=self.settings.preempt_unsaved,
                 before=None if self.last_instance is None else self.last_instance.cluster,
+                shares=shares,
             ),
             left_out,
             self._checked,

@@ -24,6 +24,7 @@ from ..plugins.options import PluginOptions, read_table
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
+SHORTEST_HALF_LIFE_S = 60.0
 
 
 def _duration(text: str | float) -> float:
@@ -82,6 +83,7 @@ class TenantSettings(UserLimits):
     `[limits]` says."""
 
     name: str
+    parent: str | None = None
     gpu_quota: int | None = Field(default=None, ge=0)
     borrow_gpus: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
@@ -129,6 +131,20 @@ class RetentionSettings(Part):
     jobs: Kept = 180 * 86400.0
     outputs: Kept = 90 * 86400.0
     profiles: Kept = 365 * 86400.0
+
+
+def _half_life(value: str | float) -> float:
+    seconds = _duration(value)
+    if seconds < SHORTEST_HALF_LIFE_S:
+        raise ValueError("must be at least 1 min")
+    return seconds
+
+
+class SharesSettings(Part):
+    """That rounds favour jobs of tenants and users which have used less than they are entitled to:
+    use counts half after `half_life`."""
+
+    half_life: Annotated[str | float, AfterValidator(_half_life)] = 7 * 86400.0
 
 
 class KueueSettings(Part):
@@ -179,12 +195,18 @@ class Settings(Part):
     api: ApiSettings = ApiSettings()
     retention: RetentionSettings = RetentionSettings()
     kueue: KueueSettings = KueueSettings()
+    shares: SharesSettings | None = None
     _tables: dict[str, PluginOptions] = PrivateAttr(default_factory=dict)
 
     def table(self, executor: str) -> Any:
         """Return what the table of an executor says, its defaults where there is none."""
         options = self._tables.get(executor)
         return registry.options_of("executors", executor)() if options is None else options
+
+    @property
+    def half_life_s(self) -> float | None:
+        """Return the half-life of use, None where use is not counted."""
+        return None if self.shares is None else float(self.shares.half_life)
 
     @property
     def attempts(self) -> Path:

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from ..driver.shares import weighed
 from ..errors import InputError, SolverUnavailableError
 from ..model.instance import Instance, Placement
 from ..model.plan import CLOSED_GAP
@@ -151,6 +152,7 @@ def decide(
     for what, amount in (("round", round_s), ("budget", budget_s)):
         if not (math.isfinite(amount) and amount > 0):
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
+    instance = weighed(instance)
     goal = wanted(objective, instance.cluster)
     plug_in = registry.round_solver(solver)
     own = read_options(f"round solver {solver}", declaration(plug_in), options)

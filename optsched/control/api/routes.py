@@ -9,6 +9,7 @@ from starlette.responses import FileResponse, Response
 
 from ...frozen import record
 from ..explain.explaining import Explained
+from ..shares import SharesView
 from ..what_if.words import Foretold
 from .asking import explained, foretold
 from .bodies import HistoryQuery, JobsQuery, OutputQuery, RoundsQuery, SubmitBody, WhatIfBody
@@ -154,6 +155,13 @@ ROUTES: list[Route] = [
         "All nodes and who holds what of them.",
         lambda service, asked: service.nodes(asked.caller),
         answer=Nodes,
+    ),
+    Route(
+        "/v1/shares",
+        "shares",
+        "What tenants and users are entitled to, and have used.",
+        lambda service, asked: service.shares(asked.caller),
+        answer=SharesView,
     ),
     Route(
         "/v1/rounds",

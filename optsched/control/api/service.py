@@ -17,6 +17,7 @@ from ..journal.events import Cancelled, Cleared, Held, Released, Submitted
 from ..journal.journal import JournalError
 from ..journal.state import LiveJob
 from ..loop import Loop, LoopStoppedError
+from ..shares import SharesView, shares_view
 from ..submission import Submission
 from ..work_left import work_left_s
 from .bodies import JobsQuery, OutputQuery, RoundsQuery, SubmitBody
@@ -300,6 +301,11 @@ class Service:
                 for status in controller.statuses
             )
         )
+
+    @between_turns
+    def shares(self, controller: Controller, caller: Caller) -> SharesView:
+        """Return who is entitled to what; other users than himself only to who sees all jobs."""
+        return shares_view(controller, None if caller.all_jobs else caller.name)
 
     @between_turns
     def rounds(self, controller: Controller, query: RoundsQuery) -> Rounds:

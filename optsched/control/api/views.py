@@ -11,6 +11,7 @@ from ..explain.explaining import Explained
 from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
 from ..journal.state import Attempt, LiveJob, Status
+from ..shares import SharesView, ShareView
 from ..what_if.words import Foretold
 from ..work_left import work_left_s
 
@@ -261,6 +262,8 @@ VIEWS = (
     Nodes,
     RoundView,
     Rounds,
+    ShareView,
+    SharesView,
     Price,
     StateView,
     Output,

@@ -8,6 +8,7 @@ from ...files import NOUNS, adapter, plain
 from ...frozen import frozen
 from ...model.instance import Placement
 from ...model.job import Mode
+from ...model.shares import Use
 from ..submission import Submission
 
 Why = Literal["preempt", "migrate", "resize", "hold", "cancel"]
@@ -199,7 +200,8 @@ class Pruned:
     """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and
     of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
     dropped now; `digest` is that of the numbers and hashes of all that was ever dropped (see
-    `Journal.prune`)."""
+    `Journal.prune`). `used` is the use of all attempts that have ended, where that is counted: of
+    what was dropped it cannot be counted again."""
 
     jobs_before_s: float | None
     rounds_before_s: float | None
@@ -207,6 +209,7 @@ class Pruned:
     rounds: int
     events: int
     digest: str
+    used: tuple[Use, ...] | None = None
 
 
 @frozen

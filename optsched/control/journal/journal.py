@@ -16,6 +16,7 @@ from typing import Any
 
 from ...errors import OptschedError
 from ...frozen import frozen, record
+from ...model.shares import Use
 from .events import Event, Pruned, dump_event, load_event
 
 FORMAT = "optsched-journal/1"
@@ -236,12 +237,17 @@ class Journal:
             self._file.execute("COMMIT")
 
     def prune(
-        self, at_s: float, jobs: Collection[str], jobs_before_s: float, rounds_before_s: float
+        self,
+        at_s: float,
+        jobs: Collection[str],
+        jobs_before_s: float,
+        rounds_before_s: float,
+        used: tuple[Use, ...] | None = None,
     ) -> Pruned | None:
         """Drop all events of `jobs`, which finished before `jobs_before_s`, what else is out of
         date from before then, and rounds decided before `rounds_before_s` with their events, the
-        last one excepted. Return the event that says so, written with that, all or none; None where
-        there is nothing to drop.
+        last one excepted. Return the event that says so, with `used`, written with that, all or
+        none; None where there is nothing to drop.
 
         Of each run of events that were dropped the numbers and the last hash stay, from which the
         next event's follows, and the event has a digest of all of these: so what is left can be
@@ -281,6 +287,7 @@ class Journal:
                 rounds=len(rounds),
                 events=len(gone),
                 digest=_digest(pruned),
+                used=used,
             )
             rows = self._rows(at_s, [event])
             self._file.executemany(INSERT_EVENTS, rows)

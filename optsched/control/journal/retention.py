@@ -54,7 +54,8 @@ class Retention:
             for job in state.jobs.values()
             if job.id in gone or (job.finished_s is not None and job.finished_s < outputs_s)
         ]
-        event = controller.journal.prune(now_s, gone, jobs_s, rounds_s)
+        used = state.use and state.use.at(now_s)
+        event = controller.journal.prune(now_s, gone, jobs_s, rounds_s, used)
         for name in gone:
             del state.jobs[name]
         if event is not None:
