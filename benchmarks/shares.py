@@ -3,9 +3,9 @@
     python -m benchmarks.shares [--seeds 1,2,3] [--policy optsched]
 
 Three tenants are entitled to 50, 30 and 20 % of 64 GPUs and ask, all the time, for more or less
-than that, together for about 22 % more than there is; each has two users. Each trace is simulated without
-shares and with them, at a half-life of a quarter of the time in which jobs come. `off` is the
-largest distance of a tenant's part of the decayed use from its entitlement, in points of all use,
+than that, together for about 22 % more than there is; each has two users. Each trace is simulated
+without shares and with them, at a half-life of a quarter of the time in which jobs come. `off` is
+the largest distance of a tenant's part of the decayed use from its entitlement, in points of all,
 over the last half-life of that time (after three); `jct` the mean completion time relative to that
 without shares, over all jobs to the end of the last.
 """

@@ -4,6 +4,7 @@ it."""
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ..driver.blocked import Amounts, amounts, beneath, blocked_places
 from ..executors.base import AttemptKey, NodeStatus, Progress
@@ -46,6 +47,8 @@ def present(
     *,
     preempt_unsaved: bool = False,
     left_out: Collection[str] = (),
+    withheld: Collection[str] = (),
+    most_gpus: Mapping[str, int] = MappingProxyType({}),
     strangers: Sequence[Placement] = (),
     before: Cluster | None = None,
     shares: Shares | None = None,
@@ -58,6 +61,7 @@ def present(
     shares GPUs with another. Jobs that have waited very long weigh more than they say
     (`impatience`). Those not known to save are not preemptible, unless `preempt_unsaved`.
 
+    Waiting jobs of `withheld` are not among the jobs, and elastic ones of `most_gpus` have no more.
     Jobs of `left_out` are not among the jobs either: what they hold stays theirs, of nodes,
     resources and quotas. `strangers` is what is held by attempts that the state does not know.
     The cluster is the very one of `before` where nothing of it has changed, and so are jobs.
@@ -77,7 +81,7 @@ def present(
                 aside.append(live_job)
             elif _stays(attempt, order):
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
-                job = guarded(job, live_job, preempt_unsaved)
+                job = _no_larger(guarded(job, live_job, preempt_unsaved), live_job, most_gpus)
                 if job.preemptible and any(slot.node in closed for slot in attempt.placement):
                     job = live_job.form(job, preemptible=False)  # nobody could have its place
                 jobs.append(job)
@@ -88,8 +92,9 @@ def present(
             may_start(state, live_job, now_s)
             and live_job.id not in state.claims
             and live_job.id not in left_out
+            and live_job.id not in withheld
         ):
-            job = as_waiting(live_job)
+            job = _no_larger(as_waiting(live_job), live_job, most_gpus)
             factor = impatience(live_job, state.waited_s(live_job, now_s))
             if factor > 1:
                 job = live_job.form(job, weight=min(MOST_WEIGHT, job.weight * factor))
@@ -125,6 +130,14 @@ def shares_now(
     known = {None, *(tenant.name for tenant in tenants)}
     used = tuple(use for use in state.used(now_s) if use.tenant in known)
     return Shares(half_life_s=half_life_s, used=used)
+
+
+def _no_larger(job: Job, live_job: LiveJob, most_gpus: Mapping[str, int]) -> Job:
+    """Return the job with no more GPUs than it may have."""
+    most = most_gpus.get(job.id)
+    if most is None or isinstance(job.gpus, int) or most >= job.gpus.max:
+        return job
+    return live_job.form(job, gpus=replace(job.gpus, max=most))
 
 
 def may_start(state: State, job: LiveJob, now_s: float) -> bool:

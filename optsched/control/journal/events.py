@@ -200,8 +200,10 @@ class Pruned:
     """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and
     of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
     dropped now; `digest` is that of the numbers and hashes of all that was ever dropped (see
-    `Journal.prune`). `used` is the use of all attempts that have ended, where that is counted: of
-    what was dropped it cannot be counted again."""
+    `Journal.prune`), `ledger` that of what the dropped jobs used, None where there is nothing of
+    it: earlier versions kept none, so that all before `uncounted_before_s` is missing there.
+    `decayed` is the use of all attempts that have ended, where shares are given by it: of what was
+    dropped it cannot be counted again."""
 
     jobs_before_s: float | None
     rounds_before_s: float | None
@@ -209,7 +211,14 @@ class Pruned:
     rounds: int
     events: int
     digest: str
-    used: tuple[Use, ...] | None = None
+    ledger: str | None = None
+    uncounted_before_s: float | None = None
+    decayed: tuple[Use, ...] | None = None
+
+    @property
+    def uncounted_s(self) -> float | None:
+        """Return until when jobs were dropped whose use no ledger has."""
+        return self.jobs_before_s if self.ledger is None else self.uncounted_before_s
 
 
 @frozen
