@@ -206,7 +206,7 @@ def test_files_keep_tree_and_use_and_say_what_is_wrong() -> None:
         tenants=(
             Tenant(name="large", parent="smal"),
             Tenant(name="small", parent="low"),
-            Tenant(name="low", parent="small"),
+            Tenant(name="low", parent="small", gpu_quota=3),
         ),
         shares=Shares(half_life_s=86400.0, used=used(gone_x=1.0)),
     )
@@ -214,4 +214,4 @@ def test_files_keep_tree_and_use_and_say_what_is_wrong() -> None:
         check_instance(wrong)
     said = str(refused.value)
     assert "its parent 'smal' is not in tenants" in said and "small is below itself" in said
-    assert "tenant 'gone' is not in tenants" in said
+    assert "tenant 'gone' is not in tenants" in said and "whom its quota would not limit" in said
