@@ -29,7 +29,7 @@ from optsched.simulate.run import Simulation
 GPUS, HOURS, HALF_LIVES, LOOKS = 64, 32.0, 4, 20
 WEIGHTS = {"a": 5.0, "b": 3.0, "c": 2.0}
 LOADS = {1: (0.60, 0.38, 0.24), 2: (0.62, 0.34, 0.25), 3: (0.62, 0.35, 0.25), 4: (0.45, 0.45, 0.35)}
-"""What the tenants ask for, in parts of all GPUs, by seed; in the last far from what they are due."""
+"""What the tenants ask for, in parts of all GPUs, by seed; the last is far from what is due."""
 
 
 def drawn(seed: int) -> Instance:

@@ -169,12 +169,12 @@ def held_share(world: VirtualWorld, half_life_s: float) -> float:
 
 
 def test_use_goes_to_what_the_weights_say() -> None:
-    with_shares = simulated(instance(), 16_000.0)
-    without = simulated(instance(None), 16_000.0)
-    assert held_share(with_shares, 7200.0) == pytest.approx(0.75, abs=0.05)
+    with_shares = simulated(instance(), 24_000.0)
+    without = simulated(instance(None), 24_000.0)
+    assert held_share(with_shares, 7200.0) == pytest.approx(0.75, abs=0.02)
     assert held_share(without, 7200.0) == pytest.approx(0.5, abs=0.05)
     mine = {use.tenant: use.gpu_s for use in with_shares.used()}
-    assert mine["large"] / sum(mine.values()) == pytest.approx(0.75, abs=0.05)
+    assert mine["large"] / sum(mine.values()) == pytest.approx(0.75, abs=0.02)
 
 
 def test_without_shares_nothing_changes_and_tenants_alone_change_nothing() -> None:
