@@ -42,7 +42,7 @@ class VirtualWorld(World):
         self._expect_incidents()
         shares = instance.shares
         self._charged = 0
-        self._use = shares and DecayedUse(shares.half_life_s, shares.used, now_s)
+        self._use = None if shares is None else DecayedUse(shares.half_life_s, shares.used, now_s)
 
     def _expect_incidents(self) -> None:
         attempts: dict[str, list[tuple[float, float]]] = {}

@@ -114,9 +114,10 @@ def differences(rows: list[Row]) -> list[str]:
                 (branch.fair_share, row.fair_share),
             ]
         for mine, theirs in pairs:
-            close = mine == theirs or (
-                None not in (mine, theirs) and abs(mine - theirs) <= 1e-6 * max(1.0, abs(theirs))
-            )
+            if mine is None or theirs is None:
+                close = mine is theirs
+            else:
+                close = mine == theirs or abs(mine - theirs) <= 1e-6 * max(1.0, abs(theirs))
             if not close:
                 wrong.append(f"{row.account}/{row.user}: {mine} and not {theirs}")
     return wrong
