@@ -204,6 +204,8 @@ COLUMNS = {
     "submitted": Column("submitted", _instant("submit_s")),
     "started": Column("started", _instant("started_s")),
     "finished": Column("finished", _instant("finished_s")),
+    "array": Column("array", _field("array")),
+    "index": Column("index", _field("index"), numeric=True),
     "deadline": Column("deadline", _instant("deadline_s")),
     "after": Column("after", lambda job: ",".join(job["after"]) or "-", folded=True),
     "attempts": Column("attempts", _field("attempts"), numeric=True),

@@ -14,7 +14,10 @@ from ..what_if.words import Foretold
 from .accounting import account
 from .asking import explained, foretold
 from .bodies import (
+    MOST_BYTES,
+    MOST_BYTES_OF_MANY,
     AccountQuery,
+    BatchBody,
     ChangeBody,
     HistoryQuery,
     JobsQuery,
@@ -33,11 +36,11 @@ from .service import Change, Service
 from .usage import usage
 from .views import (
     Account,
-    Changed,
     History,
     JobDetail,
     JobPage,
     JobView,
+    Names,
     Nodes,
     Output,
     Rounds,
@@ -81,6 +84,7 @@ class Route:
     statuses: tuple[int, ...] = (200,)
     refusals: tuple[int, ...] = ()
     media_type: str = "application/json"
+    most_bytes: int = MOST_BYTES
     slow: bool = False
     public: bool = False
     opened_by: tuple[str, ...] = ()
@@ -89,6 +93,11 @@ class Route:
 def _submit(service: Service, asked: Asked) -> tuple[int, JobView]:
     job, new = service.submit(asked.caller, asked.body)
     return (201 if new else 200), job
+
+
+def _submit_all(service: Service, asked: Asked) -> tuple[int, Names]:
+    names, new = service.submit_all(asked.caller, asked.body)
+    return (201 if new else 200), names
 
 
 def _openapi(service: Service, asked: Asked) -> Response:
@@ -116,7 +125,7 @@ def _change(change: Change, summary: str) -> tuple[Route, Route]:
             lambda service, asked: service.change_all(asked.caller, asked.body, change),
             method="POST",
             body=ChangeBody,
-            answer=Changed,
+            answer=Names,
         ),
     )
 
@@ -132,6 +141,18 @@ ROUTES: list[Route] = [
         answer=JobView,
         statuses=(201, 200),
         refusals=(409,),
+    ),
+    Route(
+        "/v1/batch",
+        "submit_all",
+        "Submit many jobs, all or none.",
+        _submit_all,
+        method="POST",
+        body=BatchBody,
+        answer=Names,
+        statuses=(201, 200),
+        refusals=(409,),
+        most_bytes=MOST_BYTES_OF_MANY,
     ),
     Route(
         "/v1/jobs",

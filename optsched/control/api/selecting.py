@@ -57,6 +57,7 @@ def matching(
             (everybody or caller.owns(job))
             and chosen.user in (None, noun.user)
             and chosen.tenant in (None, noun.tenant)
+            and chosen.array in (None, job.submission.array)
             and job.status in statuses
             and called(job.id)
         ):

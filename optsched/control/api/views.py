@@ -40,7 +40,7 @@ class JobView:
     `waited_s` and `ran_s` are the seconds it did not run and did. `remaining_s` are those it is
     believed to run yet, on what it holds or, where it waits, on what it asks for; None once it has
     finished. `estimate` says where that comes from, None where the user stated it. `step` and
-    `total_steps` are what its command reports.
+    `total_steps` are what its command reports. `index` is that of a task of an `array`.
 
     By `start_p50_s` it is expected to have started (Unix time) with a probability of 50 %, by
     `start_p90_s` of 90 %, and likewise to have ended; the start of one that runs is when it did.
@@ -75,6 +75,8 @@ class JobView:
     deadline_s: float | None
     after: tuple[str, ...]
     exit_status: int | None
+    array: str | None
+    index: int | None
     start_p50_s: float | None
     start_p90_s: float | None
     end_p50_s: float | None
@@ -119,8 +121,8 @@ class JobPage:
 
 
 @frozen
-class Changed:
-    """Names of the jobs that are now as was asked, in the order of submission."""
+class Names:
+    """Names of jobs that were submitted, or are now as was asked, in the order of submission."""
 
     jobs: tuple[str, ...]
 
@@ -364,7 +366,7 @@ VIEWS = (
     AttemptView,
     JobDetail,
     JobPage,
-    Changed,
+    Names,
     Holder,
     NodeView,
     Nodes,

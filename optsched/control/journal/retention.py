@@ -75,7 +75,7 @@ class Retention:
         event = journal.prune(now_s, gone, jobs_s, rounds_s, used, decayed)
         more |= journal.give_back()
         for name in gone:
-            del state.jobs[name]
+            state.drop(name)
         if event is not None:
             controller.hear(now_s, event)
         self._drop_outputs(controller, printed)

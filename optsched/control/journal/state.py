@@ -172,6 +172,7 @@ class State:
         self.use = None if half_life_s is None else DecayedUse(half_life_s)
         self.jobs: dict[str, LiveJob] = {}
         self.open: dict[str, LiveJob] = {}
+        self.arrays: dict[str, dict[str, LiveJob]] = {}
         self.claims: dict[str, Claim] = {}
         self.stay: frozenset[str] = frozenset()
         self.round = 0
@@ -179,6 +180,15 @@ class State:
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
         self.totals: Counter[str] = Counter()
+
+    def drop(self, name: str) -> None:
+        """Forget a job that has finished."""
+        job = self.jobs.pop(name)
+        if job.submission.array is not None:
+            tasks = self.arrays[job.submission.array]
+            del tasks[name]
+            if not tasks:
+                del self.arrays[job.submission.array]
 
     def attempt(self, key: AttemptKey) -> Attempt:
         """Return the attempt of that number."""
@@ -275,6 +285,8 @@ class State:
                 if submission.hold:
                     job.held = "it was submitted on hold"
                 self.jobs[job.id] = self.open[job.id] = job
+                if submission.array is not None:
+                    self.arrays.setdefault(submission.array, {})[job.id] = job
             case Changed(submission=submission):
                 self._change(self.jobs[submission.job.id], submission)
             case Held(job=name):
