@@ -446,6 +446,7 @@ def test_defaults_stated_are_those_of_the_schema() -> None:
         ("Cluster", "### `cluster`", 0),
         ("Node", "### `cluster`", 1),
         ("Tenant", "### `tenants`", 0),
+        ("Shares", "### `shares`", 0),
         ("Job", "### `jobs`", 0),
         ("Mode", "### `jobs`", 1),
         ("Profile", "### `profile`", 0),
