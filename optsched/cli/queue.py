@@ -36,7 +36,7 @@ def column_names(value: str) -> tuple[str, ...]:
 @option(
     "--sort KEY",
     "Order: submitted, started, finished, name, user, tenant, status, gpus, waited, ran, left, "
-    "weight or priority, with a dash before it the largest first.",
+    "starts, ends, weight or priority, with a dash before it the largest first.",
 )
 @option("--columns NAMES", "Columns to show, with commas between.", type=column_names)
 @count_option(

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from ...driver.shares import DecayedUse, account_of
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
+from ...model.cluster import Window
 from ...model.instance import Placement
 from ...model.job import Job, Mode
 from ...model.profile import Profile
@@ -36,6 +37,8 @@ from .events import (
     StopIntended,
     Submitted,
     Why,
+    WindowLifted,
+    WindowSet,
 )
 
 Status = Literal[
@@ -177,6 +180,7 @@ class State:
         self.stay: frozenset[str] = frozenset()
         self.round = 0
         self.nodes: dict[str, NodeSeen] = {}
+        self.windows: dict[str, Window] = {}
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
         self.totals: Counter[str] = Counter()
@@ -320,12 +324,21 @@ class State:
                 )
                 self.claims.pop(name, None)
                 self.stay |= {name}
+            case WindowSet(window=window):
+                known = {n: own for n, own in self.windows.items() if own.to_s > at_s}
+                self.windows = known | {window.name: window}
+            case WindowLifted(name=name):
+                self.windows = {n: own for n, own in self.windows.items() if n != name}
             case NodeSeen(node=name):
                 self.nodes[name] = event
-            case Pruned(decayed=used) if used is not None and self.use is not None:
-                self.use = DecayedUse(self.use.half_life_s, used, at_s)
+            case Pruned():
+                self._take_over_use(at_s, event)
             case OfAttempt():
                 self._attempt_happens(at_s, event, self.attempt(event.key))
+
+    def _take_over_use(self, at_s: float, event: Pruned) -> None:
+        if self.use is not None and event.decayed is not None:
+            self.use = DecayedUse(self.use.half_life_s, event.decayed, at_s)
 
     def _attempt_happens(self, at_s: float, event: OfAttempt, attempt: Attempt) -> None:
         match event:

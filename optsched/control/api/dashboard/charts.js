@@ -76,7 +76,7 @@ function showUse() {
     const edges = shares.map((share, i) => svg("path", {class: "edge", d: outline(layers[i + 1], top)}));
     const limit = capacity ? [svg("path", {class: "limit", d: outline([capacity, capacity], top)})] : [];
     const onPoint = where => {
-      const i = Math.min(layers[0].length - 1, Math.floor(where * layers[0].length)), lines = shares.filter(share => share[key][i] > 0.005).map(share => `${short(share.title).slice(0, 40)}: ${number(share[key][i])}`);
+      const i = Math.min(layers[0].length - 1, Math.floor(where * layers[0].length)), lines = shares.filter(share => share[key][i] > 0.005).map(share => `${isolated(share.title.slice(0, 40))}: ${number(share[key][i])}`);
       return [instant(used.from_s + i * used.step_s, used.now_s), ...lines.reverse()].join("\n");
     };
     return [el("h3", {}, title + (capacity ? ` (dashed: the ${capacity.toLocaleString("en")} usable now)` : "")), chart(`${title} over the last ${hours} hours`, top, number, times, [...areas, ...edges, ...limit], onPoint)];

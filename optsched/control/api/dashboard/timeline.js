@@ -222,5 +222,5 @@ function point(event) {
   light(there?.stay.job ?? null);
   if (!there) return tip(event, null);
   const {stay, lane} = there, until = stay.ended_s === null ? "now" : instant(stay.ended_s, now_s);
-  tip(event, `${stay.job ?? "somebody else's"} · attempt ${stay.attempt} · ${lane.node.name}\n${instant(stay.started_s, now_s)} to ${until}, ${human((stay.ended_s ?? now_s) - stay.started_s)}${stay.why ? `\nasked to stop: ${stay.why}` : ""}`);
+  tip(event, `${isolated(stay.job ?? "somebody else's")} · attempt ${stay.attempt} · ${isolated(lane.node.name)}\n${instant(stay.started_s, now_s)} to ${until}, ${human((stay.ended_s ?? now_s) - stay.started_s)}${stay.why ? `\nasked to stop: ${stay.why}` : ""}`);
 }
