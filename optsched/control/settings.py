@@ -19,7 +19,7 @@ from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
 from ..files.toml import read_toml
 from ..hostlist import MAX_NODES, expand_hostlist
-from ..model.cluster import Cluster, Label, Node, Tenant
+from ..model.cluster import Cluster, Label, Node, Tenant, Tier
 from ..model.instance import Instance
 from ..objectives import wanted
 from ..plugins import registry
@@ -107,6 +107,23 @@ class TenantSettings(JobLimits):
     def tenant(self) -> Tenant:
         """Return the noun."""
         return Tenant(**self.model_dump(exclude={"users", *JobLimits.model_fields}))
+
+
+class TierSettings(Part):
+    """A name for the jobs of one `priority`, whom of those that run they preempt when they wait,
+    and who may use it: `users`, members of the `groups` of this host, jobs of `tenants`; without
+    any of these, everybody."""
+
+    name: str = Field(min_length=1, max_length=255, pattern=r"^[A-Za-z][A-Za-z0-9._-]*$")
+    priority: int = Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)
+    preempts: Literal["never", "lower", "any"] = "any"
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+
+    def tier(self) -> Tier:
+        """Return the noun."""
+        return Tier(name=self.name, priority=self.priority, preempts=self.preempts)
 
 
 class LimitSettings(Part):
@@ -282,6 +299,7 @@ class Settings(Part):
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
+    tiers: tuple[TierSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
     windows: tuple[WindowSettings, ...] = ()
     api: ApiSettings = ApiSettings()
@@ -313,6 +331,7 @@ class Settings(Part):
         return Cluster(
             nodes=tuple(node for part in self.nodes for node in part.nodes()),
             resources=self.resources,
+            tiers=tuple(tier.tier() for tier in self.tiers),
         )
 
 
@@ -397,9 +416,11 @@ def _faults(settings: Settings) -> Iterator[Fault]:
     if len(names) > MAX_NODES:
         yield Fault("nodes", f"there are more than {MAX_NODES}", "correct the range")
     tenants = [tenant.name for tenant in settings.tenants]
-    for what, every in (("nodes", names), ("tenants", tenants)):
+    tiers = [tier.name for tier in settings.tiers]
+    for what, every in (("nodes", names), ("tenants", tenants), ("tiers", tiers)):
         for name in (name for name, count in Counter(every).items() if count > 1):
             yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
+    yield from _tier_faults(settings, tenants)
     for what in ("every", "length", "budget", "runs"):
         if not float(getattr(settings, what)) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
@@ -425,3 +446,15 @@ def _plugin_faults(settings: Settings) -> Iterator[Fault]:
         if name not in known:
             remedy = f"choose from {', '.join(known)}"
             yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", remedy)
+
+
+def _tier_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
+    counts = Counter(tier.priority for tier in settings.tiers)
+    for i, tier in enumerate(settings.tiers):
+        if counts[tier.priority] > 1:
+            says = f"{tier.priority} is the priority of more than one tier"
+            yield Fault(f"tiers[{i}].priority", says, "give each its own")
+        for name in tier.tenants:
+            if name not in tenants:
+                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
+                yield Fault(f"tiers[{i}].tenants", says, "name one of [[tenants]]")

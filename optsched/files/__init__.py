@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ..errors import InputError
 from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
-from ..model.cluster import Cluster, Node, Tenant, Window
+from ..model.cluster import Cluster, Node, Tenant, Tier, Window
 from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
@@ -180,6 +180,7 @@ NOUNS: tuple[type, ...] = (
     Tenant,
     Use,
     Shares,
+    Tier,
     Locality,
     Sharing,
     Clock,

@@ -98,6 +98,7 @@ def _duplicates(instance: Instance) -> Iterator[Fault]:
     for path, names, what in (
         ("cluster.nodes", [node.name for node in instance.cluster.nodes], "node"),
         ("tenants", [tenant.name for tenant in instance.tenants], "tenant"),
+        ("cluster.tiers", [tier.name for tier in instance.cluster.tiers], "tier"),
         ("jobs", [job.id for job in instance.jobs], "job"),
         ("running", [entry.job for entry in held], "running or suspended job"),
     ):
@@ -145,6 +146,14 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
                 f"memory of node {node.name} without any bandwidth",
                 "give it more than 0 or leave it out",
             )
+    named: dict[int, str] = {}
+    for i, tier in enumerate(instance.cluster.tiers):
+        path = f"cluster.tiers[{i}].priority"
+        if abs(tier.priority) > MAX_PRIORITY:
+            yield Fault(path, f"is beyond {MAX_PRIORITY}", "use smaller numbers")
+        elif named.setdefault(tier.priority, tier.name) != tier.name:
+            says = f"tiers {named[tier.priority]} and {tier.name} have the same priority"
+            yield Fault(path, says, "give each its own")
     yield from _windows(instance)
     yield from _models(instance)
     yield from _tree(instance)

@@ -255,6 +255,8 @@ class State:
         """Take in one event, which became known at `at_s` (Unix time)."""
         self.now_s = max(self.now_s, at_s)
         self._happens(at_s, event)
+        if isinstance(event, Pruned):
+            self._take_over_use(at_s, event)
         name = getattr(event, "job", None)
         if isinstance(event, Submitted):
             name = event.submission.job.id
@@ -331,8 +333,6 @@ class State:
                 self.windows = {n: own for n, own in self.windows.items() if n != name}
             case NodeSeen(node=name):
                 self.nodes[name] = event
-            case Pruned():
-                self._take_over_use(at_s, event)
             case OfAttempt():
                 self._attempt_happens(at_s, event, self.attempt(event.key))
 
