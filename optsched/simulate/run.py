@@ -29,10 +29,11 @@ class Simulation:
     done.
 
     Progress is exact between events, so the same instance always gives the same record. The policy
-    decides at every event, with `spacing_s` not sooner than that after its last decision, or with
-    `round_s` only at multiples of it after `Instance.now_s`: jobs still end, arrive and come free
-    in between, but what they leave or ask for waits for the next decision. Rounds before which
-    nothing has happened are skipped. With `charge_solver_time` the world goes on while the policy
+    decides at every event, with `spacing_s` not sooner than that after its last decision (with
+    `pace` at first sooner: after that share of the time simulated by then), or with `round_s` only
+    at multiples of it after `Instance.now_s`: jobs still end, arrive and come free in between, but
+    what they leave or ask for waits for the next decision. Rounds before which nothing has happened
+    are skipped. With `charge_solver_time` the world goes on while the policy
     thinks: a decision comes as much later as the one before it took on the machine's clock; only
     then do results depend on the machine.
 
@@ -50,6 +51,7 @@ class Simulation:
         *,
         round_s: float | None = None,
         spacing_s: float = 0.0,
+        pace: float = math.inf,
         estimates: Estimates | None = None,
         charge_solver_time: bool = False,
         half_life_s: float | None = None,
@@ -60,12 +62,14 @@ class Simulation:
             )
         if not (math.isfinite(spacing_s) and spacing_s >= 0):
             raise InputError(f"spacing of {spacing_s} s: must be a length of time")
+        if not pace > 0:
+            raise InputError(f"pace of {pace}: must be above 0")
         self.instance = instance
         self.policy = policy
         with _rare_collections():
             self.world = VirtualWorld(_sharing(instance, half_life_s), estimates)
         self._round_s = round_s
-        self._spacing_s = spacing_s
+        self._spacing_s, self._pace = spacing_s, pace
         self._charge_solver_time = charge_solver_time
         self._next_s = -math.inf
         self._thought_s = 0.0
@@ -103,12 +107,18 @@ class Simulation:
             policy.decide(world)
             self._thought_s = time.perf_counter() - begin_s
             world.rows.decided(world.now_s, self._thought_s)
-            self._next_s = world.now_s + self._spacing_s
+            self._next_s = world.now_s + self._spaced_s()
             if on_progress is not None:
                 on_progress(self.done)
             if until is not None and world.unfinished and until():
                 return False
         return True
+
+    def _spaced_s(self) -> float:
+        """Return how long the policy is not asked again."""
+        if not self._spacing_s or self._pace == math.inf:
+            return self._spacing_s
+        return min(self._spacing_s, self._pace * (self.world.now_s - self.instance.now_s))
 
     def record(self) -> Record:
         """Return what has happened so far."""
