@@ -89,9 +89,9 @@ def node_count(value: str) -> tuple[int, int]:
     type=click.FloatRange(0),
 )
 @option(
-    "--priority N",
-    "Stored with the job. Rounds ignore it; only simulated policies use it.",
-    type=int,
+    "--priority NAME|N",
+    "Tier of the job, or its number: jobs of a higher one go first, and may preempt others; "
+    "cluster.toml says who may use which.",
 )
 @option(
     "--deadline WHEN", "Deadline: 2h (from now) or 2030-01-31T18:00.", "deadline_s", type=deadline
@@ -174,8 +174,6 @@ def command(
         out.answer(lambda: names, lambda: names["jobs"])
         return 0
     job = client.post("/v1/jobs", body)
-    if body.get("priority") and not out.quiet:
-        click.echo("optsched: no round looks at --priority; what counts is --weight", err=True)
     if not wait:
         out.answer(lambda: job, lambda: [job["array"] or job["id"]])
         return 0
@@ -214,6 +212,11 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
     if asked["gpus"] != 0:
         asked["cpus_per_gpu"] = asked.pop("cpus")
         asked["memory_gib_per_gpu"] = asked.pop("memory_gib")
+    if asked["priority"] is not None:
+        try:
+            asked["priority"] = int(asked["priority"])
+        except ValueError:
+            asked["tier"] = asked.pop("priority")
     body = asked | {name: read(asked[name]) for name, read in READERS.items()}
     for text in (*words, directory, *body["environment"].values()):
         try:

@@ -91,7 +91,7 @@ class ControllerCore:
         self.executor = executor
         self.journal = journal
         self.clock = clock
-        self.state = State()
+        self.state = State(settings.half_life_s)
         for entry in journal.entries():
             self.state.apply(entry.at_s, entry.event)
         self.statuses: tuple[NodeStatus, ...] = ()

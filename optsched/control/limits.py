@@ -1,6 +1,9 @@
 """What the jobs of a user may ask for at most, and how many of them may wait and run, whichever way
 they come."""
 
+import grp
+import os
+import pwd
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +16,7 @@ from ..model.job import Job
 from ..physics import gang_sizes
 from .journal.state import LiveJob, State
 from .present import may_start
-from .settings import LimitSettings, Settings, UserLimits
+from .settings import LimitSettings, Settings, TierSettings, UserLimits
 
 
 class Limits(NamedTuple):
@@ -33,6 +36,31 @@ def limits_of(settings: Settings, user: str, tenant: str | None) -> Limits:
             weight = weight if own.max_weight is None else own.max_weight
             priority = priority if own.max_priority is None else own.max_priority
     return Limits(weight, priority)
+
+
+def may_use(tier: TierSettings, user: str, tenant: str | None) -> bool:
+    """Return whether jobs of a user, or of a tenant, may be of a tier."""
+    if not (tier.users or tier.groups or tier.tenants):
+        return True
+    if user in tier.users or tenant in tier.tenants:
+        return True
+    return bool(tier.groups) and not groups_of(user).isdisjoint(tier.groups)
+
+
+def groups_of(user: str) -> set[str]:
+    """Return the groups of a user of this host; none of one whom it does not know."""
+    try:
+        known = pwd.getpwnam(user)
+        ids = os.getgrouplist(user, known.pw_gid)
+    except (KeyError, OSError):
+        return set()
+    names = set()
+    for number in ids:
+        try:
+            names.add(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue
+    return names
 
 
 @record

@@ -19,7 +19,7 @@ from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
 from ..files.toml import read_toml
 from ..hostlist import MAX_NODES, expand_hostlist
-from ..model.cluster import Cluster, Label, Node, Tenant
+from ..model.cluster import Cluster, Label, Node, Tenant, Tier
 from ..model.instance import Instance
 from ..objectives import wanted
 from ..plugins import registry
@@ -27,6 +27,7 @@ from ..plugins.options import PluginOptions, read_table
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
+SHORTEST_HALF_LIFE_S = 60.0
 
 
 def _duration(text: str | float) -> float:
@@ -97,6 +98,7 @@ class TenantSettings(JobLimits):
     `[limits]` says; `max_queued` and `max_running` are of all its jobs together."""
 
     name: str
+    parent: str | None = None
     gpu_quota: int | None = Field(default=None, ge=0)
     borrow_gpus: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
@@ -105,6 +107,23 @@ class TenantSettings(JobLimits):
     def tenant(self) -> Tenant:
         """Return the noun."""
         return Tenant(**self.model_dump(exclude={"users", *JobLimits.model_fields}))
+
+
+class TierSettings(Part):
+    """A name for the jobs of one `priority`, whom of those that run they preempt when they wait,
+    and who may use it: `users`, members of the `groups` of this host, jobs of `tenants`; without
+    any of these, everybody."""
+
+    name: str = Field(min_length=1, max_length=255, pattern=r"^[A-Za-z][A-Za-z0-9._-]*$")
+    priority: int = Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)
+    preempts: Literal["never", "lower", "any"] = "any"
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+
+    def tier(self) -> Tier:
+        """Return the noun."""
+        return Tier(name=self.name, priority=self.priority, preempts=self.preempts)
 
 
 class LimitSettings(Part):
@@ -197,6 +216,20 @@ class NoticeSettings(Part):
                 yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
 
 
+def _half_life(value: str | float) -> float:
+    seconds = _duration(value)
+    if seconds < SHORTEST_HALF_LIFE_S:
+        raise ValueError("must be at least 1 min")
+    return seconds
+
+
+class SharesSettings(Part):
+    """That rounds favour jobs of tenants and users which have used less than they are entitled to:
+    use counts half after `half_life`."""
+
+    half_life: Annotated[str | float, AfterValidator(_half_life)] = 7 * 86400.0
+
+
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 TimeOfDay = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
@@ -266,18 +299,25 @@ class Settings(Part):
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
+    tiers: tuple[TierSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
     windows: tuple[WindowSettings, ...] = ()
     api: ApiSettings = ApiSettings()
     retention: RetentionSettings = RetentionSettings()
     notices: NoticeSettings = NoticeSettings()
     kueue: KueueSettings = KueueSettings()
+    shares: SharesSettings | None = None
     _tables: dict[str, PluginOptions] = PrivateAttr(default_factory=dict)
 
     def table(self, executor: str) -> Any:
         """Return what the table of an executor says, its defaults where there is none."""
         options = self._tables.get(executor)
         return registry.options_of("executors", executor)() if options is None else options
+
+    @property
+    def half_life_s(self) -> float | None:
+        """Return the half-life of use, None where use is not counted."""
+        return None if self.shares is None else float(self.shares.half_life)
 
     @property
     def attempts(self) -> Path:
@@ -291,6 +331,7 @@ class Settings(Part):
         return Cluster(
             nodes=tuple(node for part in self.nodes for node in part.nodes()),
             resources=self.resources,
+            tiers=tuple(tier.tier() for tier in self.tiers),
         )
 
 
@@ -375,9 +416,11 @@ def _faults(settings: Settings) -> Iterator[Fault]:
     if len(names) > MAX_NODES:
         yield Fault("nodes", f"there are more than {MAX_NODES}", "correct the range")
     tenants = [tenant.name for tenant in settings.tenants]
-    for what, every in (("nodes", names), ("tenants", tenants)):
+    tiers = [tier.name for tier in settings.tiers]
+    for what, every in (("nodes", names), ("tenants", tenants), ("tiers", tiers)):
         for name in (name for name, count in Counter(every).items() if count > 1):
             yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
+    yield from _tier_faults(settings, tenants)
     for what in ("every", "length", "budget", "runs"):
         if not float(getattr(settings, what)) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
@@ -403,3 +446,15 @@ def _plugin_faults(settings: Settings) -> Iterator[Fault]:
         if name not in known:
             remedy = f"choose from {', '.join(known)}"
             yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", remedy)
+
+
+def _tier_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
+    counts = Counter(tier.priority for tier in settings.tiers)
+    for i, tier in enumerate(settings.tiers):
+        if counts[tier.priority] > 1:
+            says = f"{tier.priority} is the priority of more than one tier"
+            yield Fault(f"tiers[{i}].priority", says, "give each its own")
+        for name in tier.tenants:
+            if name not in tenants:
+                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
+                yield Fault(f"tiers[{i}].tenants", says, "name one of [[tenants]]")

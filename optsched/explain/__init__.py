@@ -323,6 +323,8 @@ def _prices_of(model: RoundModel, solution: RoundSolution) -> Floats:
         known[row.name].append(row.price)
     prices = np.zeros(len(model.rows.limits))
     for r, named in enumerate(model.rows.limits):
+        if not known[named.name] and solution.tiers:
+            continue  # prices are those of the lowest tier, of what is left to it
         if not known[named.name]:
             raise InputError(
                 f"the round has no price of {named.name}; it was made for another instance"

@@ -98,6 +98,7 @@ class SubmitBody:
     total_steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
     weight: Weight = 1.0
     priority: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
+    tier: Short | None = None
     tenant: Short | None = None
     deadline_s: Instant | None = None
     after: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()

@@ -21,7 +21,7 @@ from ..accepting import accepted, check_alone
 from ..controller import Controller
 from ..journal.state import ENDED_AS
 from ..learned import NEVER_S
-from ..limits import limits_of, why_refused
+from ..limits import limits_of, may_use, why_refused
 from ..notices import why_not
 from ..submission import Submission
 from .bodies import MOST_JOBS, MOST_WORD_BYTES, SubmitBody
@@ -31,6 +31,7 @@ from .refusal import HttpError
 REQUESTED = {field.name for field in fields(SubmitBody)}
 AS_ASKED = (REQUESTED & {field.name for field in fields(Job)}) - {
     "tenant",
+    "priority",
     "deadline_s",
     "after",
     "cpus",
@@ -196,7 +197,8 @@ def submission_of(
         )
     command = _command(body.argv)
     tenant = _tenant(body, caller, controller)
-    _check_limits(body, caller, tenant, controller)
+    priority = _priority(body, controller)
+    _check_limits(body, priority, caller, tenant, controller)
     _check_kind(body)
     most_nodes = body.max_nodes or body.min_nodes or 1
     job = Job(
@@ -204,6 +206,7 @@ def submission_of(
         tenant=tenant,
         user=caller.name,
         command=command,
+        priority=priority,
         deadline_s=_deadline_s(body, controller),
         after=_after(body, caller, controller, beside),
         cpus=body.cpus or int(body.gpus == 0),
@@ -290,15 +293,30 @@ def _tenant(body: SubmitBody, caller: Caller, controller: Controller) -> str | N
     return wanted.name
 
 
+def _priority(body: SubmitBody, controller: Controller) -> int:
+    """Return the priority that is asked for, by its number or as that of a tier."""
+    if body.tier is None:
+        return body.priority
+    tiers = controller.settings.tiers
+    priority = next((tier.priority for tier in tiers if tier.name == body.tier), None)
+    if priority is None:
+        names = ", ".join(tier.name for tier in tiers[:20])
+        remedy = f"there are {names}" if names else "give priority, a number, or leave it out"
+        raise HttpError(422, f"there is no tier {body.tier!r}; {remedy}")
+    if body.priority not in (0, priority):
+        raise HttpError(422, f"tier {body.tier} has priority {priority}; leave out priority")
+    return priority
+
+
 def _check_limits(
-    body: SubmitBody, caller: Caller, tenant: str | None, controller: Controller
+    body: SubmitBody, priority: int, caller: Caller, tenant: str | None, controller: Controller
 ) -> None:
     """Check weight and priority, which are at the cost of others: only operators may ask for more
     than cluster.toml allows."""
     if caller.all_jobs:
         return
     whose = f"jobs of {caller.name}" + (f" in tenant {tenant}" if tenant else "")
-    weight, priority = limits_of(controller.settings, caller.name, tenant)
+    weight, highest = limits_of(controller.settings, caller.name, tenant)
     if body.weight > weight:
         raise HttpError(
             403,
@@ -306,11 +324,16 @@ def _check_limits(
             "(max_weight in "
             "cluster.toml); ask an administrator, or give less",
         )
-    if body.priority > priority:
+    tier = next((tier for tier in controller.settings.tiers if tier.priority == priority), None)
+    if tier is not None and not may_use(tier, caller.name, tenant):
+        raise HttpError(
+            403, f"{whose} may not be of tier {tier.name} (tiers in cluster.toml); ask for another"
+        )
+    if tier is None and priority > highest:
         raise HttpError(
             403,
-            f"priority {body.priority} is above {priority}, the most that {whose} may have "
-            "(max_priority in cluster.toml), and no round looks at it: leave it out, weight counts",
+            f"priority {priority} is above {highest}, the most that {whose} may have "
+            "(max_priority in cluster.toml); ask an administrator, or give less",
         )
 
 

@@ -73,7 +73,8 @@ class Retention:
             if job.id in dropped or (job.finished_s is not None and job.finished_s < outputs_s)
         ]
         used = bill_of(state, (state.jobs[name] for name in gone), now_s)
-        event = journal.prune(now_s, gone, jobs_s, rounds_s, used)
+        decayed = None if state.use is None else state.use.at(now_s)
+        event = journal.prune(now_s, gone, jobs_s, rounds_s, used, decayed)
         more |= journal.give_back()
         for name in gone:
             state.drop(name)

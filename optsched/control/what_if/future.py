@@ -89,6 +89,7 @@ def outlook(snapshot: Snapshot) -> Outlook:
         now_s=now_s,
         cluster=replace(snapshot.cluster, nodes=tuple(_nodes(snapshot, running, aside))),
         tenants=snapshot.tenants,
+        shares=snapshot.shares,
         jobs=tuple(jobs.values()),
         running=tuple(running),
         suspended=tuple(suspended),

@@ -8,11 +8,13 @@ from ...executors.base import AttemptKey, NodeStatus, Progress
 from ...frozen import frozen
 from ...model.cluster import Cluster, Tenant
 from ...model.instance import Instance, Placement
+from ...model.shares import Shares
 from ...round.plan import RoundSolution
 from ..controller import Controller
 from ..expected import LiveForecast
 from ..journal.state import State
 from ..limits import turns
+from ..present import shares_now
 from ..round_driver import NamedPolicy
 
 
@@ -39,6 +41,7 @@ class Snapshot:
     objective: str
     policy: NamedPolicy
     preempt_unsaved: bool
+    shares: Shares | None = None
     instance: Instance | None = None
     solution: RoundSolution | None = None
     blocked: tuple[Placement, ...] = ()
@@ -52,7 +55,8 @@ class Snapshot:
 def snapshot(controller: Controller) -> Snapshot:
     """Return what the controller knows now; nothing in it changes when the controller goes on.
     O(jobs) and quick: for `Loop.ask`."""
-    seen = controller.observed.items()
+    seen, now_s = controller.observed.items(), controller.clock.now_s()
+    half_life_s = controller.settings.half_life_s
     return Snapshot(
         state=_copied(controller.state),
         cluster=controller.cluster,
@@ -60,10 +64,11 @@ def snapshot(controller: Controller) -> Snapshot:
         statuses=controller.statuses,
         progress={key: own.progress for key, own in seen if own.progress is not None},
         said={key: own.reason for key, own in seen if own.reason is not None},
-        now_s=controller.clock.now_s(),
+        now_s=now_s,
         objective=controller.settings.objective,
-        policy=controller.driver(controller.clock.now_s()).named,
+        policy=controller.driver(now_s).named,
         preempt_unsaved=controller.settings.preempt_unsaved,
+        shares=shares_now(controller.state, controller.tenants, half_life_s, now_s),
         instance=controller.last_instance,
         solution=controller.last_round,
         blocked=controller.blocked,
