@@ -165,6 +165,7 @@ def test_commands_that_do_something_can_be_quiet() -> None:
         "replay",
         "rounds",
         "schema",
+        "shares",
         "top",
         "what-if",
     }
@@ -446,6 +447,7 @@ def test_defaults_stated_are_those_of_the_schema() -> None:
         ("Window", "### `cluster`", 1),
         ("Node", "### `cluster`", 2),
         ("Tenant", "### `tenants`", 0),
+        ("Shares", "### `shares`", 0),
         ("Job", "### `jobs`", 0),
         ("Mode", "### `jobs`", 1),
         ("Profile", "### `profile`", 0),

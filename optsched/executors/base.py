@@ -306,6 +306,17 @@ class Executor(Protocol):
 
 
 @runtime_checkable
+class Foretells(Protocol):
+    """What an executor is besides, whose manager tells users when their jobs are expected to
+    start."""
+
+    def foretell(self, starts: Mapping[str, str]) -> None:
+        """Have the manager tell when the jobs of these origins are expected to start, the first
+        first, and nothing of others any more. Called beside all else."""
+        ...
+
+
+@runtime_checkable
 class Arrivals(Protocol):
     """What an executor is besides, to whose manager users give jobs themselves."""
 

@@ -264,6 +264,19 @@ class SbatchExecutor(SlurmExecutor):
     # ----------------------------------------------------------------------------------------------
     # --- the rest
 
+    def foretell(self, starts: Mapping[str, str]) -> None:
+        """Say in the comments of waiting jobs when they start, by origin, the first first; nothing
+        is held up meanwhile."""
+        with self._lock:
+            live, held = self._live(), dict(self._held)
+        waits = {
+            origin: held[origin]
+            for origin in (*starts, *held)
+            if origin in held and held[origin].task is None and not held[origin].over
+        }
+        still = {origin: said for origin, said in starts.items() if origin not in live}
+        self._teller.foretell(waits.values(), still)
+
     def forgot_end(self, origin: str, ended_s: float) -> bool:
         """Return whether slurmctld was started after a job was last seen to be over, or ended at
         `ended_s`; one that is requeued by its user is seen to be over before. Raises
