@@ -47,6 +47,7 @@ COMMANDS = {
     "clear": "Confirm that nothing is left of a lost attempt.",
     "output": "Print what a job has printed.",
     "what-if": "Predict when a job will start, and what a change would do.",
+    "shares": "Show what tenants and users are entitled to, and have used.",
     "rounds": "List the rounds that a controller decided.",
     "replay": "Decide a past round again, offline.",
     "regret": "Measure how far a period was from a proven bound, and why.",

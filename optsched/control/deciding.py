@@ -15,7 +15,7 @@ from .journal.events import Cancelled, Held, Noted, RoundDecided
 from .journal.journal import RoundEntry
 from .limits import withheld
 from .posing import Posed, at_fault, pose, stubborn
-from .present import may_start, present
+from .present import may_start, present, shares_now
 from .round_driver import PAUSE_S, Commands, PolicyOvertimeError, RoundDriver, rounds_of
 
 MOST_TRIES = 4
@@ -140,8 +140,9 @@ class Deciding(Acting):
 
     def _pose(self, now_s: float, left_out: dict[str, str]) -> Posed:
         progress, strangers = self._progress(), self.strangers()
+        shares = shares_now(self.state, self.tenants, self.settings.half_life_s, now_s)
         cluster = self.cluster
-        limited = withheld(self.settings, self.state, now_s)
+        limited = withheld(self.settings, self.state, now_s, self.able())
         self.withheld = limited.jobs
         return pose(
             lambda without: present(
@@ -157,6 +158,7 @@ class Deciding(Acting):
                 strangers=strangers,
                 preempt_unsaved=self.settings.preempt_unsaved,
                 before=None if self.last_instance is None else self.last_instance.cluster,
+                shares=shares,
             ),
             left_out,
             self._checked,

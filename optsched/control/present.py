@@ -13,6 +13,7 @@ from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, Mode
 from ..model.profile import Profile
+from ..model.shares import Shares
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
 from .journal.state import Attempt, LiveJob, State
 from .learned import NEVER_S, learned
@@ -50,6 +51,7 @@ def present(
     most_gpus: Mapping[str, int] = MappingProxyType({}),
     strangers: Sequence[Placement] = (),
     before: Cluster | None = None,
+    shares: Shares | None = None,
 ) -> Present:
     """Return the jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all
     times of a live instance).
@@ -111,11 +113,23 @@ def present(
         now_s=now_s,
         cluster=before if before is not None and before == there else there,
         tenants=_less(tenants, aside),
+        shares=shares,
         jobs=tuple(jobs),
         running=tuple(running),
         suspended=tuple(suspended),
     )
     return Present(instance, blocked_places(taken, order))
+
+
+def shares_now(
+    state: State, tenants: Sequence[Tenant], half_life_s: float | None, now_s: float
+) -> Shares | None:
+    """Return the use of the tenants that there are; None where it is not counted."""
+    if half_life_s is None:
+        return None
+    known = {None, *(tenant.name for tenant in tenants)}
+    used = tuple(use for use in state.used(now_s) if use.tenant in known)
+    return Shares(half_life_s=half_life_s, used=used)
 
 
 def _no_larger(job: Job, live_job: LiveJob, most_gpus: Mapping[str, int]) -> Job:

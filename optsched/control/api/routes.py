@@ -9,6 +9,7 @@ from starlette.responses import Response
 from ...frozen import record
 from ..explain.explaining import Explained
 from ..reloading import Reloaded
+from ..shares import SharesView
 from ..what_if.words import Foretold
 from .accounting import account
 from .asking import explained, foretold
@@ -253,6 +254,14 @@ ROUTES: list[Route] = [
         "All nodes and who holds what of them.",
         lambda service, asked: service.nodes(asked.caller),
         answer=Nodes,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/shares",
+        "shares",
+        "What tenants and users are entitled to, and have used.",
+        lambda service, asked: service.shares(asked.caller),
+        answer=SharesView,
         opened_by=VIEWS_OPEN,
     ),
     Route(

@@ -28,6 +28,7 @@ from ..journal.journal import JournalError
 from ..journal.state import OPEN, LiveJob
 from ..loop import Loop, LoopStoppedError
 from ..reloading import Reloaded
+from ..shares import SharesView, shares_view
 from ..submission import Submission
 from ..warning import number_of
 from ..work_left import work_left_s
@@ -398,6 +399,11 @@ class Service:
                 for status in controller.statuses
             )
         )
+
+    @between_turns
+    def shares(self, controller: Controller, caller: Caller) -> SharesView:
+        """Return who is entitled to what; other users than himself only to who sees all jobs."""
+        return shares_view(controller, None if caller.all_jobs else caller.name)
 
     @between_turns
     def rounds(self, controller: Controller, query: RoundsQuery) -> Rounds:

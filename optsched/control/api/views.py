@@ -13,6 +13,7 @@ from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
 from ..journal.state import Attempt, LiveJob, Status
 from ..reloading import Reloaded
+from ..shares import SharesView, ShareView
 from ..what_if.words import Foretold
 from ..work_left import work_left_s
 
@@ -412,6 +413,8 @@ VIEWS = (
     Nodes,
     RoundView,
     Rounds,
+    ShareView,
+    SharesView,
     Price,
     ForecastView,
     StateView,

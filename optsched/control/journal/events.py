@@ -9,6 +9,7 @@ from ...frozen import frozen
 from ...model.cluster import Window
 from ...model.instance import Placement
 from ...model.job import Mode
+from ...model.shares import Use
 from ..submission import Submission
 
 Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "limit", "requeue"]
@@ -217,7 +218,9 @@ class Pruned:
     of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
     dropped now; `digest` is that of the numbers and hashes of all that was ever dropped (see
     `Journal.prune`), `ledger` that of what the dropped jobs used, None where there is nothing of
-    it: earlier versions kept none, so that all before `uncounted_before_s` is missing there."""
+    it: earlier versions kept none, so that all before `uncounted_before_s` is missing there.
+    `decayed` is the use of all attempts that have ended, where shares are given by it: of what was
+    dropped it cannot be counted again."""
 
     jobs_before_s: float | None
     rounds_before_s: float | None
@@ -227,6 +230,7 @@ class Pruned:
     digest: str
     ledger: str | None = None
     uncounted_before_s: float | None = None
+    decayed: tuple[Use, ...] | None = None
 
     @property
     def uncounted_s(self) -> float | None:

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from ...driver.shares import DecayedUse, account_of
 from ...duration import human
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
 from ...model.cluster import Window
 from ...model.instance import Placement
 from ...model.job import Job, Mode
 from ...model.profile import Profile
+from ...model.shares import Use
 from ..learned import NEVER_S, learned
 from ..submission import Submission
 from .events import (
@@ -29,6 +31,7 @@ from .events import (
     KillIntended,
     NodeSeen,
     OfAttempt,
+    Pruned,
     Released,
     Requeued,
     RoundDecided,
@@ -192,10 +195,12 @@ class State:
     `apply` is the only way in which it changes; an event that does not fit is a bug (KeyError).
 
     Only `barred` is not the journal's, but as of the last look: why the manager would not start
-    waiting jobs, by name.
+    waiting jobs, by name. `use` is what attempts that have ended have held, where shares are given
+    by it, with that half-life.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, half_life_s: float | None = None) -> None:
+        self.use = None if half_life_s is None else DecayedUse(half_life_s)
         self.jobs: dict[str, LiveJob] = {}
         self.open: dict[str, LiveJob] = {}
         self.arrays: dict[str, dict[str, LiveJob]] = {}
@@ -224,6 +229,20 @@ class State:
     def live_attempts(self) -> Iterable[Attempt]:
         """Return all attempts that may hold something."""
         return (live for job in self.open.values() if (live := job.live) is not None)
+
+    def used(self, now_s: float) -> tuple[Use, ...]:
+        """Return the decayed use of all accounts, with that of attempts which go on; nothing where
+        it is not counted."""
+        if self.use is None:
+            return ()
+        return self.use.at(
+            now_s,
+            (
+                (account_of(job.submission.job), live.mode.gpus, live.intended_s)
+                for job in self.open.values()
+                if (live := job.live) is not None
+            ),
+        )
 
     def idle_out(self, node: str, room: int) -> int:
         """Return how many of the `room` GPUs that no attempt holds there are not to be given away:
@@ -276,6 +295,8 @@ class State:
         """Take in one event, which became known at `at_s` (Unix time)."""
         self.now_s = max(self.now_s, at_s)
         self._happens(at_s, event)
+        if isinstance(event, Pruned):
+            self._take_over_use(at_s, event)
         name = getattr(event, "job", None)
         if isinstance(event, Submitted):
             name = event.submission.job.id
@@ -352,6 +373,10 @@ class State:
                 self.nodes[name] = event
             case OfAttempt():
                 self._attempt_happens(at_s, event, self.attempt(event.key))
+
+    def _take_over_use(self, at_s: float, event: Pruned) -> None:
+        if self.use is not None and event.decayed is not None:
+            self.use = DecayedUse(self.use.half_life_s, event.decayed, at_s)
 
     def _attempt_happens(self, at_s: float, event: OfAttempt, attempt: Attempt) -> None:
         match event:
@@ -433,6 +458,9 @@ class State:
         attempt.ended, attempt.lost, attempt.ended_s = ended, None, at_s
         job, status = self.jobs[attempt.key.job], ended.exit_status
         job.requeued = False
+        if self.use is not None:
+            account = account_of(job.submission.job)
+            self.use.hold(account, attempt.mode.gpus, attempt.intended_s, at_s)
         job.left_s = ended.left_s
         job.profile = learned(job.profile, ended.progress, ended.started_s)
         if status == SAVED_AND_STOPPED and job.profile.checkpoint_every_s == NEVER_S:
