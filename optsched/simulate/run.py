@@ -6,11 +6,14 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+from ..duration import LONGEST_S
 from ..errors import InputError, OptschedError
 from ..estimates import Estimates
 from ..model.instance import Instance
 from ..model.plan import Plan
+from ..model.shares import Shares
 from ..physics import TIME_TOLERANCE_S
 from ..plugins.policy import Policy
 from .record import Record
@@ -36,6 +39,8 @@ class Simulation:
 
     `estimates` is what the policy may know of the length of jobs; None is all.
 
+    With `half_life_s` jobs count by the shares of their tenants, as with `Instance.shares`.
+
     Raises InputError for a round or spacing that is no length of time.
     """
 
@@ -49,6 +54,7 @@ class Simulation:
         pace: float = math.inf,
         estimates: Estimates | None = None,
         charge_solver_time: bool = False,
+        half_life_s: float | None = None,
     ) -> None:
         if round_s is not None and not (math.isfinite(round_s) and round_s >= TIME_TOLERANCE_S):
             raise InputError(
@@ -61,7 +67,7 @@ class Simulation:
         self.instance = instance
         self.policy = policy
         with _rare_collections():
-            self.world = VirtualWorld(instance, estimates)
+            self.world = VirtualWorld(_sharing(instance, half_life_s), estimates)
         self._round_s = round_s
         self._spacing_s, self._pace = spacing_s, pace
         self._charge_solver_time = charge_solver_time
@@ -97,6 +103,7 @@ class Simulation:
             if self._charge_solver_time:
                 world.go_on_to(world.now_s + self._thought_s)
             begin_s = time.perf_counter()
+            world.weigh()
             policy.decide(world)
             self._thought_s = time.perf_counter() - begin_s
             world.rows.decided(world.now_s, self._thought_s)
@@ -142,6 +149,15 @@ def simulate(
     simulation = Simulation(instance, policy, round_s=round_s)
     simulation.run(on_progress)
     return simulation.record().plan()
+
+
+def _sharing(instance: Instance, half_life_s: float | None) -> Instance:
+    if half_life_s is None:
+        return instance
+    if not 1 <= half_life_s <= LONGEST_S:
+        raise InputError(f"half-life of {half_life_s:g} s: must be at least 1 s")
+    used = () if instance.shares is None else instance.shares.used
+    return replace(instance, shares=Shares(half_life_s=half_life_s, used=used))
 
 
 @contextmanager
