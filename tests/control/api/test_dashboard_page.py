@@ -186,6 +186,11 @@ def test_names_never_become_html(page: Browser) -> None:
         "used = {...used, shares: hostile.map(name => ({name, gpus: [1, 2], waiting: [3, 4]}))},"
         " showUse()"
     )
+    page.run(
+        "globalThis.asking = ask, ask = async () => ({half_life_s: 9, rows: hostile.map(tenant =>"
+        " ({tenant, level: 1, entitled: 0.2, used_gpu_s: 5}))}), refreshShares()"
+    )
+    assert page.run("document.querySelectorAll('#shares td').length") == 20
     page.run("shownState = {...shownState, cluster: hostile[0]}, showFacts(shownState)")
     page.run(
         "windows = hostile.map((name, i) => ({name, nodes: [name], from_s: now_s + 3600 * (i - 1),"

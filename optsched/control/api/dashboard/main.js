@@ -37,7 +37,7 @@ async function refresh() {
   }
   drawTimeline();
   if (now_s - fresh.use_s >= USE_S || now_s < fresh.use_s) {
-    await refreshUse();
+    await Promise.all([refreshUse(), refreshShares()]);
     fresh.use_s = now_s;
   }
   document.body.dataset.ready = "yes";
