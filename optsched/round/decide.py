@@ -55,7 +55,7 @@ def _no_collection() -> Iterator[None]:
 @dataclass(slots=True)
 class _Best:
     """The best packing and the best bound so far; `packings` are each better than the
-    one before, of all jobs or of the `few`. `others` is what was decided before of other jobs."""
+    one before, of all jobs or of the `few`. `others` is what was decided before."""
 
     instance: Instance
     blocked: Sequence[Placement]
@@ -108,8 +108,9 @@ class _Best:
         that what is left stays as it is, in the order of the instance."""
         decided = {entry.id: entry for entry in job_rounds(packing, self.instance)}
         if self.few is not None or packing.model.instance is not self.instance:
+            left = {} if self.few is None else dict.fromkeys(self.few - self.others.keys())
             others = self._standing().items()
-            decided = {n: entry for n, entry in others if n not in (self.few or ())} | decided
+            decided = {name: entry for name, entry in others if name not in left} | decided
         return tuple(decided[job.id] for job in self.instance.jobs if job.id in decided)
 
     def _standing(self) -> dict[str, JobRound]:
