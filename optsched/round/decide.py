@@ -26,6 +26,7 @@ from .realise import keep_all
 from .solver import RoundRequest, RoundSolver
 from .tiers import Part, Tiers, filled_up
 from .verify import verify_round
+from .verify_tiers import priority_inversions
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
@@ -196,6 +197,12 @@ def decide(
     else:
         outcomes = _tier_by_tier(task, tiers, reserved_priority, started_s + budget_s)
     last_best = outcomes[-1].best
+    notes = [note for each in outcomes for note in each.best.notes]
+    if not tiers.is_one:
+        firmly = {*keep} - {*unless_higher}
+        aside = [placement for placement, _ in reserved]
+        found = priority_inversions(instance, last_best.jobs, blocked, firmly, aside)
+        notes += [str(inversion) for inversion in found[:1]]
     never = tuple(name for each in outcomes for name in each.never)
     value = math.fsum(each.value for each in outcomes)
     return RoundSolution(
@@ -217,7 +224,7 @@ def decide(
         never=never,
         wall_s=time.monotonic() - started_s,
         fallback=next((each.fallback for each in outcomes if each.fallback), None),
-        notes=tuple(note for each in outcomes for note in each.best.notes),
+        notes=tuple(notes),
         closed=all(each.is_closed for each in outcomes),
         tiers=() if tiers.is_one else tuple(map(_tier_round, tiers.parts, outcomes)),
     )

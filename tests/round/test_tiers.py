@@ -304,4 +304,5 @@ def test_a_late_round_leaves_all_as_it_is_and_says_so() -> None:
     instance = replace(LOW_RUNS, jobs=(*LOW_RUNS.jobs, *(job(f"w{i}", 1, 5) for i in range(200))))
     found = decide(instance, budget_s=1e-9)
     assert found.fallback is not None
+    assert any("waits, and could run on" in note for note in found.notes)
     assert not verify_round(instance, found.jobs)
