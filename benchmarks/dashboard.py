@@ -31,7 +31,13 @@ from optsched.control.forecasting import Forecaster
 from optsched.control.journal.events import Submitted
 from optsched.control.journal.journal import Journal
 from optsched.control.loop import Loop
-from optsched.control.settings import ApiSettings, NodeSettings, Settings, TenantSettings
+from optsched.control.settings import (
+    ApiSettings,
+    NodeSettings,
+    Settings,
+    TenantSettings,
+    WindowSettings,
+)
 from optsched.control.submission import Submission
 from optsched.executors.base import AttemptKey, Order
 from tests.browser import Browser
@@ -161,6 +167,17 @@ def cluster(folder: Path, jobs: int, seed: int = 1) -> Iterator[tuple[Server, st
         state=folder,
         nodes=tuple(NodeSettings(name=node.name, gpu_type=node.gpu_type, gpus=8) for node in nodes),
         tenants=tuple(TenantSettings(name=name, users=users) for name, users in TENANTS.items()),
+        windows=(
+            WindowSettings(name="kernel", nodes=("gpu-[00-03]",), every="sunday", length="4h"),
+            WindowSettings(
+                name="course",
+                nodes=("gpu-05",),
+                every="day",
+                at="08:00",
+                length="2h",
+                users=("hana",),
+            ),
+        ),
         api=ApiSettings(port=0),
     )
     begun_s = time.time() - SPAN_S

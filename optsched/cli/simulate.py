@@ -58,6 +58,11 @@ from .parts.progress import completed_jobs
     "What the policy knows of run times: oracle, noisy:SIGMA, history, learned or none.",
     default="oracle",
 )
+@time_option(
+    "--half-life TIME",
+    "Weigh jobs by the decayed use of their tenants and users; after TIME use counts half.",
+    "half_life_s",
+)
 @pairs_option("policy")
 @flag_option(
     "--price-of-priorities",

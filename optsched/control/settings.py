@@ -27,6 +27,7 @@ from ..plugins.options import PluginOptions, read_table
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
+SHORTEST_HALF_LIFE_S = 60.0
 
 
 def _duration(text: str | float) -> float:
@@ -75,10 +76,22 @@ MostPriority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
 MostJobs = Annotated[int, Field(ge=0, le=10**9)]
 
 
+def _time_limit(text: str | float) -> float:
+    seconds = _duration(text)
+    if seconds <= 0:
+        raise ValueError("must be longer than 0 s")
+    return seconds
+
+
+TimeLimit = Annotated[str | float, AfterValidator(_time_limit)]
+
+
 class JobLimits(Part):
     """The most that jobs may ask for, and how many of them may wait and run; None: as others, or
-    any number."""
+    any number. `time_limit` is that of jobs which name none, `max_time_limit` the longest."""
 
+    time_limit: TimeLimit | None = None
+    max_time_limit: TimeLimit | None = None
     max_weight: MostWeight | None = None
     max_priority: MostPriority | None = None
     max_queued: MostJobs | None = None
@@ -97,6 +110,7 @@ class TenantSettings(JobLimits):
     `[limits]` says; `max_queued` and `max_running` are of all its jobs together."""
 
     name: str
+    parent: str | None = None
     gpu_quota: int | None = Field(default=None, ge=0)
     borrow_gpus: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
@@ -130,6 +144,8 @@ class LimitSettings(Part):
     Root, the controller's own user and `api.administrators` may go beyond what may be asked for and
     `max_queued`."""
 
+    time_limit: TimeLimit | None = None
+    max_time_limit: TimeLimit | None = None
     max_weight: MostWeight = 1.0
     max_priority: MostPriority = 0
     max_queued: MostJobs | None = None
@@ -214,6 +230,20 @@ class NoticeSettings(Part):
                 yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
 
 
+def _half_life(value: str | float) -> float:
+    seconds = _duration(value)
+    if seconds < SHORTEST_HALF_LIFE_S:
+        raise ValueError("must be at least 1 min")
+    return seconds
+
+
+class SharesSettings(Part):
+    """That rounds favour jobs of tenants and users which have used less than they are entitled to:
+    use counts half after `half_life`."""
+
+    half_life: Annotated[str | float, AfterValidator(_half_life)] = 7 * 86400.0
+
+
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 TimeOfDay = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
@@ -290,12 +320,18 @@ class Settings(Part):
     retention: RetentionSettings = RetentionSettings()
     notices: NoticeSettings = NoticeSettings()
     kueue: KueueSettings = KueueSettings()
+    shares: SharesSettings | None = None
     _tables: dict[str, PluginOptions] = PrivateAttr(default_factory=dict)
 
     def table(self, executor: str) -> Any:
         """Return what the table of an executor says, its defaults where there is none."""
         options = self._tables.get(executor)
         return registry.options_of("executors", executor)() if options is None else options
+
+    @property
+    def half_life_s(self) -> float | None:
+        """Return the half-life of use, None where use is not counted."""
+        return None if self.shares is None else float(self.shares.half_life)
 
     @property
     def attempts(self) -> Path:

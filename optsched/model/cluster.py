@@ -53,10 +53,11 @@ class Tenant(Value):
     """A payer for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
 
     `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas
-    idle.
+    idle. `weight` is its share beside the others of its `parent` (see `shares`).
     """
 
     name: str
+    parent: str | None = None
     gpu_quota: Count | None = None
     borrow_gpus: Count = 0
     weight: Weight = 1.0

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..driver.shares import weighed
 from ..errors import InputError, SolverUnavailableError
 from ..model.instance import Instance, Placement, Running
 from ..model.job import Job
@@ -177,6 +178,7 @@ def decide(
     for what, amount in (("round", round_s), ("budget", budget_s)):
         if not (math.isfinite(amount) and amount > 0):
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
+    instance = weighed(instance)
     plug_in = registry.round_solver(solver)
     task = _Task(
         instance=instance,

@@ -1,10 +1,12 @@
 """What keeps a waiting job from starting, whatever it is worth: one answer for `queue` and
 `explain`."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...duration import human
 from ...explain.inactive import window_ahead
 from ...frozen import record
 from ...model.instance import Instance
@@ -86,8 +88,10 @@ class Obstacles:
         if job.id in state.barred:
             yield Obstacle("barred", state.barred[job.id])
         if job.ready_s > now_s:
-            why = f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
-            yield Obstacle("pause", why)
+            left = human(math.ceil(job.ready_s - now_s))
+            again = f"{job.reason}; it is tried again in {left}"
+            waits = f"its user wants it to begin in {left}"
+            yield Obstacle("pause", waits if job.submission.begin_s == job.ready_s else again)
         if not self._known.statuses:
             yield Obstacle("unseen", "the controller has not seen its nodes yet")
         if job.id in self._known.left_out:

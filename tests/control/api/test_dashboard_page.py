@@ -187,6 +187,12 @@ def test_names_never_become_html(page: Browser) -> None:
         " showUse()"
     )
     page.run("shownState = {...shownState, cluster: hostile[0]}, showFacts(shownState)")
+    page.run(
+        "windows = hostile.map((name, i) => ({name, nodes: [name], from_s: now_s + 3600 * (i - 1),"
+        " to_s: i ? now_s + 9000 * i : null, tenants: [name], users: [name], jobs_there: 1,"
+        " jobs: [name]})), showWindows(), draw()"
+    )
+    assert page.run("document.querySelectorAll('.window').length") == 5
     assert page.run("canvas.dataset.bars") == "5"
     assert page.run("globalThis.struck") is None
     assert page.run("document.querySelectorAll('img, #jobs script, main script').length") == 0

@@ -25,13 +25,14 @@ async function refresh() {
   showFacts(state);
   const changed = state.events !== fresh.events || failures > 0;
   if (changed || now_s - fresh.all_s >= AGED_S) {
-    await Promise.all([refreshJobs(), refreshNodes(), refreshHistory(), state.round?.number === fresh.round ? null : refreshRounds(), opened === null || now_s - fresh.panel_s < AGED_S ? null : refreshPanel().then(() => { fresh.panel_s = now_s; })]);
+    await Promise.all([refreshJobs(), refreshNodes(), refreshWindows(), refreshHistory(), state.round?.number === fresh.round ? null : refreshRounds(), opened === null || now_s - fresh.panel_s < AGED_S ? null : refreshPanel().then(() => { fresh.panel_s = now_s; })]);
     fresh = {...fresh, events: state.events, all_s: now_s, round: state.round?.number};
     const live = [...stays.values()].filter(stay => stay.ended_s === null && stay.job !== null).sort((a, b) => a.started_s - b.started_s);
     markJobs([...new Set(live.map(stay => stay.job))], [...stays.values()].map(stay => stay.job));
     listed.jobs.forEach((job, i) => fillRow(document.querySelector("#jobs tbody").children[i], job));
     showNodes(new Set(live.filter(stay => stay.asked_s !== null).map(stay => stay.job)));
     showPrices(state.prices);
+    showWindows();
     layOut(shownNodes);
   }
   drawTimeline();
