@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from math import inf
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..frozen import record
 from ..model.job import Job
@@ -20,22 +20,29 @@ from .settings import LimitSettings, Settings, TierSettings, UserLimits
 
 
 class Limits(NamedTuple):
-    """The largest weight and the highest priority of a job."""
+    """The largest weight and the highest priority of a job, its time limit where it names none, and
+    the longest (None: none)."""
 
     weight: float
     priority: int
+    time_limit_s: float | None
+    max_time_limit_s: float | None
 
 
 def limits_of(settings: Settings, user: str, tenant: str | None) -> Limits:
     """Return those of the user where cluster.toml has any, else those of the tenant, else those of
     all."""
-    weight, priority = settings.limits.max_weight, settings.limits.max_priority
     theirs = next((own for own in settings.tenants if own.name == tenant), None)
-    for own in (theirs, settings.limits.users.get(user)):
-        if own is not None:
-            weight = weight if own.max_weight is None else own.max_weight
-            priority = priority if own.max_priority is None else own.max_priority
-    return Limits(weight, priority)
+    sources = settings.limits.users.get(user), theirs, settings.limits
+
+    def said(name: str) -> Any:
+        values = (getattr(own, name) for own in sources if own is not None)
+        return next((value for value in values if value is not None), None)
+
+    longest, usual = said("max_time_limit"), said("time_limit")
+    if longest is not None:
+        usual = longest if usual is None else min(usual, longest)
+    return Limits(said("max_weight"), said("max_priority"), usual, longest)
 
 
 def may_use(tier: TierSettings, user: str, tenant: str | None) -> bool:

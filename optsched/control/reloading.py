@@ -116,6 +116,10 @@ class Closed:
         """Stop nothing."""
         raise NoAnswerError("the executor is closed")
 
+    def signal(self, key: AttemptKey, number: int) -> NoReturn:
+        """Send nothing."""
+        raise NoAnswerError("the executor is closed")
+
     def kill(self, key: AttemptKey) -> NoReturn:
         """Kill nothing."""
         raise NoAnswerError("the executor is closed")

@@ -90,7 +90,7 @@ class Retention:
         which nobody needs any more; those of which estimates are made stay that finished since
         `alike_s`."""
         state = controller.state
-        needed = {name for job in state.open.values() for name in job.submission.job.after}
+        needed = {name for job in state.open.values() for name in job.submission.predecessors}
         needed.update(key.job for key in controller.observed)
         alike: Counter[object] = Counter()
         gone = []
