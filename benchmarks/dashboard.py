@@ -214,7 +214,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=180)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--width", type=int, default=1300)
+    parser.add_argument("--width", type=int, default=1400)
     parser.add_argument("--height", type=int, default=1425)
     parser.add_argument("--theme", choices=("light", "dark"), default="light")
     parser.add_argument("--measure", action="store_true")
