@@ -264,8 +264,13 @@ def _starts(made: LiveForecast, now: Snapshot) -> dict[str, str]:
 
 def _date(at_s: float, now_s: float) -> str:
     """Return a time to come, the rougher the farther ahead: so it seldom changes."""
+    return f"{datetime.fromtimestamp(rounded_s(at_s, now_s)):%m-%d %H:%M}"
+
+
+def rounded_s(at_s: float, now_s: float) -> float:
+    """Return a time to come, later by at most the step that is a tenth of the way or more."""
     step_s = next((step_s for step_s in STEPS_S if step_s > (at_s - now_s) / 10), STEPS_S[-1])
-    return f"{datetime.fromtimestamp(math.ceil(at_s / step_s) * step_s):%m-%d %H:%M}"
+    return math.ceil(at_s / step_s) * step_s
 
 
 def question_of(seen: Seen, instance: Instance) -> Question:

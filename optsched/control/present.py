@@ -149,7 +149,7 @@ def may_start(state: State, job: LiveJob, now_s: float) -> bool:
         and job.finished is None
         and job.ready_s <= now_s
         and job.id not in state.barred
-        and not state.awaited(job)
+        and next(state.awaits(job), None) is None
     )
 
 
@@ -167,14 +167,16 @@ def impatience(job: LiveJob, waited_s: float) -> float:
 def as_waiting(live_job: LiveJob) -> Job:
     """Return the job as a round sees it: no predecessors any more, alone on its GPUs, as long as it
     is believed to be."""
-    return _known(live_job, live_job.left_s, live_job.profile)
+    left_s = min(live_job.left_s, live_job.limit_left_s(live_job.submit_s))
+    return _known(live_job, left_s, live_job.profile)
 
 
 def as_running(
     live_job: LiveJob, attempt: Attempt, progress: Progress | None, now_s: float
 ) -> tuple[Job, Running]:
     """Return the job and what it holds now."""
-    left_s = _within(work_left_s(live_job.submission, attempt, progress, now_s))
+    left_s = work_left_s(live_job.submission, attempt, progress, now_s)
+    left_s = _within(min(left_s, live_job.limit_left_s(now_s) * attempt.rate))
     began_s = attempt.intended_s if attempt.started_s is None else attempt.started_s
     over = now_s - began_s if attempt.started_s is not None else 0.0
     if progress is not None and progress.step > progress.first_step:
@@ -224,7 +226,8 @@ def memory_of(job: Job, mode: Mode, placement: Placement) -> tuple[float, ...]:
 
 def as_suspended(job: LiveJob) -> Suspended:
     """Return what a job that ran before has to do yet."""
-    return Suspended(job=job.id, remaining_s=_within(job.left_s), preemptions=job.preemptions)
+    left_s = min(job.left_s, job.limit_left_s(job.submit_s))
+    return Suspended(job=job.id, remaining_s=_within(left_s), preemptions=job.preemptions)
 
 
 def _within(work_s: float) -> float:

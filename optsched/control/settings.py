@@ -76,10 +76,22 @@ MostPriority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
 MostJobs = Annotated[int, Field(ge=0, le=10**9)]
 
 
+def _time_limit(text: str | float) -> float:
+    seconds = _duration(text)
+    if seconds <= 0:
+        raise ValueError("must be longer than 0 s")
+    return seconds
+
+
+TimeLimit = Annotated[str | float, AfterValidator(_time_limit)]
+
+
 class JobLimits(Part):
     """The most that jobs may ask for, and how many of them may wait and run; None: as others, or
-    any number."""
+    any number. `time_limit` is that of jobs which name none, `max_time_limit` the longest."""
 
+    time_limit: TimeLimit | None = None
+    max_time_limit: TimeLimit | None = None
     max_weight: MostWeight | None = None
     max_priority: MostPriority | None = None
     max_queued: MostJobs | None = None
@@ -132,6 +144,8 @@ class LimitSettings(Part):
     Root, the controller's own user and `api.administrators` may go beyond what may be asked for and
     `max_queued`."""
 
+    time_limit: TimeLimit | None = None
+    max_time_limit: TimeLimit | None = None
     max_weight: MostWeight = 1.0
     max_priority: MostPriority = 0
     max_queued: MostJobs | None = None

@@ -92,7 +92,7 @@ def _alone(
         case "after":
             facts["after"] = state.awaited(job)
             before = ", ".join(_with_status(snapshot, name) for name in facts["after"])
-            return [f"{job.id} waits for {before} to complete."]
+            return [f"{job.id} waits for {before} to {_how(job)}."]
         case "barred":
             facts["barred"] = obstacle.why
             return [
@@ -122,8 +122,17 @@ def _alone(
     return []
 
 
+def _how(job: LiveJob) -> str:
+    """Return how the predecessors of a job are to end."""
+    kinds = {"complete": job.submission.job.after, "end": job.submission.after_any}
+    kinds["fail"] = job.submission.after_not_ok
+    return ", or ".join(how for how, names in kinds.items() if names)
+
+
 def _pause(job: LiveJob, now_s: float, facts: dict[str, Any]) -> str:
     facts["pause_s"] = job.ready_s - now_s
+    if job.submission.begin_s == job.ready_s:
+        return f"{job.id} waits for another {human(job.ready_s - now_s)}: its user wants it to begin then."  # noqa: E501
     left = job.submission.retries - job.failures
     tries = ""
     if job.failures and left >= 0:

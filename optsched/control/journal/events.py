@@ -12,7 +12,7 @@ from ...model.job import Mode
 from ...model.shares import Use
 from ..submission import Submission
 
-Why = Literal["preempt", "migrate", "resize", "hold", "cancel"]
+Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "limit", "requeue"]
 
 
 @frozen
@@ -32,7 +32,7 @@ class Submitted:
 
 @frozen
 class Changed:
-    """What a waiting job asks for was changed in the cluster manager."""
+    """What a job asks for was changed, by its user or in the cluster manager."""
 
     submission: Submission
 
@@ -50,6 +50,14 @@ class Held:
 @frozen
 class Released:
     """A held job may run again."""
+
+    job: str
+    by: str
+
+
+@frozen
+class Requeued:
+    """A job is to run again from its last checkpoint, whether it has finished or runs."""
 
     job: str
     by: str
@@ -134,6 +142,14 @@ class StopIntended(OfAttempt):
 
     why: Why
     grace_s: float
+
+
+@frozen
+class Signalled(OfAttempt):
+    """An attempt was sent a signal: because `by` (a user) said so, or before its time limit."""
+
+    signal: str
+    by: str | None = None
 
 
 @frozen
@@ -252,12 +268,14 @@ Event = (
     | Changed
     | Held
     | Released
+    | Requeued
     | Cancelled
     | RoundDecided
     | StartIntended
     | StartRefused
     | AttemptRunning
     | StopIntended
+    | Signalled
     | KillIntended
     | AttemptLost
     | AttemptFound

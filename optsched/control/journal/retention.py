@@ -1,10 +1,12 @@
 """What is dropped of the past: finished jobs, rounds, what jobs printed, and profiles of commands
 that run no more."""
 
+import os
 import shutil
 import time
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...model.job import gang
@@ -88,7 +90,7 @@ class Retention:
         which nobody needs any more; those of which estimates are made stay that finished since
         `alike_s`."""
         state = controller.state
-        needed = {name for job in state.open.values() for name in job.submission.job.after}
+        needed = {name for job in state.open.values() for name in job.submission.predecessors}
         needed.update(key.job for key in controller.observed)
         alike: Counter[object] = Counter()
         gone = []
@@ -108,10 +110,18 @@ class Retention:
         settings = controller.settings
         kept = [settings.attempts / "attempts", *filter(None, [settings.outputs])]
         seen = {key.job for key in controller.observed}
-        there = (folder / name for name in names if name not in seen for folder in kept)
+        old = {name for name in names if name not in seen}
+        there = (folder / name for folder in kept for name in _names_in(folder) if name in old)
         folders = (folder for folder in there if folder.is_dir() and not folder.is_symlink())
         for folder in [*islice(folders, MOST_FOLDERS)]:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _kind(job: LiveJob) -> object:

@@ -13,6 +13,7 @@ from ...round.plan import RoundSolution
 from ..controller import Controller
 from ..expected import LiveForecast
 from ..journal.state import State
+from ..limits import turns
 from ..present import shares_now
 from ..round_driver import NamedPolicy
 
@@ -24,7 +25,7 @@ class Snapshot:
 
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and
     was decided without the jobs of `left_out` and, because of limits, of `withheld`, each with the
-    reason. `objective` and
+    reason; `turns` are the jobs after which some come because of limits. `objective` and
     `preempt_unsaved` are those of the rounds, which `policy` decides. `said` is what the
     cluster manager says of attempts that it does not start yet, `short_of_disk` why
     nothing at all is started, None where jobs are. `forecast` is the last one.
@@ -46,6 +47,7 @@ class Snapshot:
     blocked: tuple[Placement, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     withheld: Mapping[str, str] = field(default_factory=dict)
+    turns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     short_of_disk: str | None = None
     forecast: LiveForecast | None = None
 
@@ -72,6 +74,9 @@ def snapshot(controller: Controller) -> Snapshot:
         blocked=controller.blocked,
         left_out=dict(controller.left_out),
         withheld=dict(controller.withheld),
+        turns=turns(
+            controller.settings, controller.state, controller.clock.now_s(), controller.able()
+        ),
         short_of_disk=controller.short_of_disk,
         forecast=controller.forecast,
     )

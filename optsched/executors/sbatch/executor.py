@@ -250,6 +250,14 @@ class SbatchExecutor(SlurmExecutor):
         self._attempts[order.key] = attempt
         return attempt
 
+    def signal(self, key: AttemptKey, number: int) -> None:
+        """Send a signal to an attempt of ours; what Slurm runs itself it has to be sent by Slurm.
+        Raises RefusedError, NoAnswerError."""
+        with self._lock:
+            if isinstance(self._attempts.get(key), SbatchAttempt):
+                raise RefusedError("it is a job of Slurm itself; use scancel --signal")
+            super().signal(key, number)
+
     def hasten(self, attempt: SlurmAttempt) -> None:
         """Have Slurm end it at once. An attempt that was released gets SIGTERM, or what its job's
         comment says, at its batch script and all its steps; what has not ended after its grace

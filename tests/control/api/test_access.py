@@ -70,7 +70,9 @@ def test_weight_and_priority_are_limited_but_for_operators() -> None:
                 TierSettings(name="low", priority=-9, tenants=("deep",)),
                 TierSettings(name="open", priority=20),
             ),
-            limits=LimitSettings(max_weight=2.0, users={"bin": UserLimits(max_weight=1e6)}),
+            limits=LimitSettings(
+                max_weight=2.0, max_time_limit=100.0, users={"bin": UserLimits(max_weight=1e6)}
+            ),
         )
         try:
 
@@ -90,6 +92,7 @@ def test_weight_and_priority_are_limited_but_for_operators() -> None:
                 ({"tier": "urgent"}, "jobs of nobody may not be of tier urgent"),
                 ({"priority": 50}, "jobs of nobody may not be of tier urgent"),
                 ({"tier": "low", "tenant": "rich"}, "in tenant rich may not be of tier low"),
+                ({"limit_s": 101.0}, "limit_s 101 is above 100, the most that jobs of nobody"),
             ):
                 status, error = submitted(NOBODY, **more)
                 assert status == 403 and sentence in error, error
@@ -135,9 +138,11 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
     asked = [
         ("GET", ""),
         ("POST", "/cancel"),
+        ("POST", "/requeue"),
         ("POST", "/hold"),
         ("POST", "/release"),
         ("GET", "/output"),
+        ("GET", "/shell"),
     ]
     for uid in (NOBODY, OTHER):
         absent, *foreign, everything, of_root, user, every, own, behind, listed, nodes = as_user(

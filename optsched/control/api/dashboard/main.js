@@ -18,25 +18,27 @@ async function turn() {
 }
 
 async function refresh() {
-  const state = await ask("/v1/state");
+  const state = await ask("/v1/state", "GET", MOST_WAIT_MS);
+  if (shownState && state.version !== shownState.version) return location.reload();   // another page belongs to it
   now_s = state.now_s;
   viewsOnly = state.views_only;
   shownState = state;
   showFacts(state);
   const changed = state.events !== fresh.events || failures > 0;
   if (changed || now_s - fresh.all_s >= AGED_S) {
-    await Promise.all([refreshJobs(), refreshNodes(), refreshHistory(), state.round?.number === fresh.round ? null : refreshRounds(), opened === null || now_s - fresh.panel_s < AGED_S ? null : refreshPanel().then(() => { fresh.panel_s = now_s; })]);
+    await Promise.all([refreshJobs(), refreshNodes(), refreshWindows(), refreshHistory(), state.round?.number === fresh.round ? null : refreshRounds(), opened === null || now_s - fresh.panel_s < AGED_S ? null : refreshPanel().then(() => { fresh.panel_s = now_s; })]);
     fresh = {...fresh, events: state.events, all_s: now_s, round: state.round?.number};
     const live = [...stays.values()].filter(stay => stay.ended_s === null && stay.job !== null).sort((a, b) => a.started_s - b.started_s);
     markJobs([...new Set(live.map(stay => stay.job))], [...stays.values()].map(stay => stay.job));
     listed.jobs.forEach((job, i) => fillRow(document.querySelector("#jobs tbody").children[i], job));
     showNodes(new Set(live.filter(stay => stay.asked_s !== null).map(stay => stay.job)));
     showPrices(state.prices);
+    showWindows();
     layOut(shownNodes);
   }
   drawTimeline();
   if (now_s - fresh.use_s >= USE_S || now_s < fresh.use_s) {
-    await refreshUse();
+    await Promise.all([refreshUse(), refreshShares()]);
     fresh.use_s = now_s;
   }
   document.body.dataset.ready = "yes";
@@ -74,7 +76,7 @@ function failing(error) {
     if (!at("ask").open) at("ask").showModal();
     return;
   }
-  const sentence = error instanceof Refusal ? `The controller says: ${error.message}` : "The controller does not answer";
+  const sentence = error instanceof Refusal ? `The controller says: ${error.message}` : error instanceof NoAnswer ? "The controller does not answer" : `This page has a fault: ${error.message}`;
   document.body.classList.add("stale");
   at("fault").hidden = false;
   write(at("fault"), `${sentence}. What is shown is as of ${shownState ? clock(shownState.now_s) : "never"}; asking again since ${clock(failed_ms / 1000)}.`);
