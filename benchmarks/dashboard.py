@@ -35,6 +35,7 @@ from optsched.control.settings import (
     ApiSettings,
     NodeSettings,
     Settings,
+    SharesSettings,
     TenantSettings,
     WindowSettings,
 )
@@ -167,6 +168,7 @@ def cluster(folder: Path, jobs: int, seed: int = 1) -> Iterator[tuple[Server, st
         state=folder,
         nodes=tuple(NodeSettings(name=node.name, gpu_type=node.gpu_type, gpus=8) for node in nodes),
         tenants=tuple(TenantSettings(name=name, users=users) for name, users in TENANTS.items()),
+        shares=SharesSettings(),
         windows=(
             WindowSettings(name="kernel", nodes=("gpu-[00-03]",), every="sunday", length="4h"),
             WindowSettings(
@@ -212,7 +214,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=180)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--width", type=int, default=1300)
+    parser.add_argument("--width", type=int, default=1400)
     parser.add_argument("--height", type=int, default=1425)
     parser.add_argument("--theme", choices=("light", "dark"), default="light")
     parser.add_argument("--measure", action="store_true")

@@ -27,6 +27,7 @@ from .realise import keep_all
 from .solver import RoundRequest, RoundSolver
 from .tiers import Part, Tiers, filled_up
 from .verify import verify_round
+from .verify_tiers import priority_inversions
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
@@ -56,7 +57,7 @@ def _no_collection() -> Iterator[None]:
 @dataclass(slots=True)
 class _Best:
     """The best packing and the best bound so far; `packings` are each better than the
-    one before, of all jobs or of the `few`. `others` is what was decided before of other jobs."""
+    one before, of all jobs or of the `few`. `others` is what was decided before."""
 
     instance: Instance
     blocked: Sequence[Placement]
@@ -109,8 +110,9 @@ class _Best:
         that what is left stays as it is, in the order of the instance."""
         decided = {entry.id: entry for entry in job_rounds(packing, self.instance)}
         if self.few is not None or packing.model.instance is not self.instance:
+            left = {} if self.few is None else dict.fromkeys(self.few - self.others.keys())
             others = self._standing().items()
-            decided = {n: entry for n, entry in others if n not in (self.few or ())} | decided
+            decided = {name: entry for name, entry in others if name not in left} | decided
         return tuple(decided[job.id] for job in self.instance.jobs if job.id in decided)
 
     def _standing(self) -> dict[str, JobRound]:
@@ -197,6 +199,12 @@ def decide(
     else:
         outcomes = _tier_by_tier(task, tiers, reserved_priority, started_s + budget_s)
     last_best = outcomes[-1].best
+    notes = [note for each in outcomes for note in each.best.notes]
+    if not tiers.is_one:
+        firmly = {*keep} - {*unless_higher}
+        aside = [placement for placement, _ in reserved]
+        found = priority_inversions(instance, last_best.jobs, blocked, firmly, aside)
+        notes += [str(inversion) for inversion in found[:1]]
     never = tuple(name for each in outcomes for name in each.never)
     value = math.fsum(each.value for each in outcomes)
     return RoundSolution(
@@ -218,7 +226,7 @@ def decide(
         never=never,
         wall_s=time.monotonic() - started_s,
         fallback=next((each.fallback for each in outcomes if each.fallback), None),
-        notes=tuple(note for each in outcomes for note in each.best.notes),
+        notes=tuple(notes),
         closed=all(each.is_closed for each in outcomes),
         tiers=() if tiers.is_one else tuple(map(_tier_round, tiers.parts, outcomes)),
     )

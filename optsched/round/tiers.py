@@ -23,8 +23,8 @@ class Part:
 
     `instance` has the jobs of the tier, and those running jobs of lower tiers that `give_way` to
     them, with how many tiers they are below; `around` are all others that hold something, `keep`
-    those running jobs of the tier that must be kept. `decided` is what is known by now of the jobs
-    of other tiers.
+    those running jobs of the tier that must be kept. `decided` is what is known by now: of the
+    jobs of higher tiers, and who made way for them.
     """
 
     priority: int
@@ -109,7 +109,6 @@ class Tiers:
         }
         jobs = tuple(job for job in instance.jobs if job.id in names or job.id in give_way)
         own = _only(instance, jobs, running, suspended)
-        others = {name: entry for name, entry in self._decided.items() if name not in names}
         return Part(
             priority=self.order[k],
             names=frozenset(names),
@@ -117,7 +116,7 @@ class Tiers:
             around=tuple(around),
             keep=frozenset(keep),
             give_way=give_way,
-            decided=others,
+            decided=dict(self._decided),
         )
 
     def settle(self, part: Part, jobs: Collection[JobRound], never: Collection[str]) -> None:

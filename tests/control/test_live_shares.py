@@ -83,6 +83,12 @@ def test_who_has_used_more_than_his_share_waits_and_is_told_so(lab: Lab) -> None
     assert (done["theirs"].finished_s or 0) < (done["mine"].finished_s or 0)
 
 
+@pytest.mark.parametrize("half_life", ["59s", 1e300, -1, "never", float("nan")])
+def test_a_half_life_that_cannot_be_is_refused(half_life: object) -> None:
+    with pytest.raises(ValueError, match="half_life"):
+        SharesSettings.model_validate({"half_life": half_life})
+
+
 def test_without_the_table_nothing_is_counted(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.submit("a", 1, 10.0)

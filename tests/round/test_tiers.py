@@ -13,7 +13,10 @@ from optsched import Cluster, Instance, Job, Mode, Node, Slot
 from optsched.model.cluster import Tier
 from optsched.model.instance import Running, Suspended
 from optsched.objectives import parse
+from optsched.round import decide as deciding
+from optsched.round import pose as posing
 from optsched.round.build import build
+from optsched.round.deadline import OutOfTimeError
 from optsched.round.decide import decide
 from optsched.round.files import dump_round, load_round
 from optsched.round.plan import JobRound, RoundSolution, standing
@@ -278,8 +281,28 @@ def test_who_made_way_may_start_elsewhere_at_once() -> None:
     assert decisions(instance) == {"low": "migrate", "high": "resume"}
 
 
+def test_who_made_way_is_preempted_where_there_is_no_time_for_its_own_tier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slow(instance: Instance, give_way: Any, deadline: Any = None, **more: Any) -> Any:
+        if not give_way:  # the lowest tier
+            raise OutOfTimeError
+        return build(instance, give_way=give_way, **more)
+
+    monkeypatch.setattr(deciding, "build", slow)
+    monkeypatch.setattr(posing, "FEW", 1)
+    low = tuple(job(f"w{i}", 1) for i in range(4))
+    instance = replace(LOW_RUNS, jobs=(*LOW_RUNS.jobs, *low))
+    found = decided(instance)
+    done = {entry.id: entry.decision for entry in found.jobs}
+    assert found.fallback is not None and not verify_round(instance, found.jobs)
+    assert done["high"] == "start" and set(done) == {j.id for j in instance.jobs}
+    assert sorted((done["low"], done["low2"])) == ["continue", "preempt"]
+
+
 def test_a_late_round_leaves_all_as_it_is_and_says_so() -> None:
     instance = replace(LOW_RUNS, jobs=(*LOW_RUNS.jobs, *(job(f"w{i}", 1, 5) for i in range(200))))
     found = decide(instance, budget_s=1e-9)
     assert found.fallback is not None
+    assert any("waits, and could run on" in note for note in found.notes)
     assert not verify_round(instance, found.jobs)

@@ -508,10 +508,13 @@ def reason_of(
         return _why_it_holds(controller, job, job.live)
     if job.held is not None:
         return job.held
-    for obstacle in (obstacles or Obstacles(controller)).of(job, now_s):
+    obstacles = obstacles or Obstacles(controller)
+    for obstacle in obstacles.of(job, now_s):
         return obstacle.why
     if job.submit_s > controller.decided_s:
         return "the next round decides"
+    if obstacles.highest is not None and obstacles.highest > job.submission.job.priority:
+        return "jobs of a higher priority go first"
     return "the last round gave its place to others"
 
 

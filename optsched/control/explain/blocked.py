@@ -42,7 +42,8 @@ class Obstacle:
 
 class Obstacles:
     """What a controller, or a copy of what it knows, has against the start of jobs. What tenants,
-    resources and nodes leave is counted once for all jobs; claims count as held."""
+    resources and nodes leave is counted once for all jobs; claims count as held. `highest` is the
+    highest priority of those that hold something, None where nobody does."""
 
     def __init__(self, known: "Controller | Snapshot") -> None:
         self._known = known
@@ -64,6 +65,8 @@ class Obstacles:
     def _count(self, state: State) -> None:
         order = self._cluster.node_order
         held = {attempt.key.job: attempt for attempt in state.live_attempts()}
+        priorities = (state.jobs[name].submission.job.priority for name in state.claims | held)
+        self.highest = max(priorities, default=None)
         for name, holder in (state.claims | held).items():
             job, mode = state.jobs[name].submission.job, holder.mode
             nodes = [order[slot.node] for slot in holder.placement if slot.node in order]

@@ -6,6 +6,7 @@ const at = id => document.getElementById(id);
 class Refusal extends Error {
   constructor(status, sentence) { super(sentence); this.status = status; }
 }
+class NoAnswer extends Error {}
 
 const store = {                               // a page may be forbidden to store anything
   get(name) { try { return sessionStorage.getItem(name); } catch { return null; } },
@@ -19,11 +20,14 @@ if (fragment && !at(fragment)) {              // the address carried the token: 
   history.replaceState(null, "", location.pathname);
 }
 
-/** Return the answer to a request. Raises Refusal, or an error of fetch where nobody answers. */
-async function ask(path, method = "GET") {
+/** Return the answer to a request. Raises Refusal, or NoAnswer where none has come in time. */
+async function ask(path, method = "GET", wait_ms = 30000) {
   const headers = token ? {Authorization: `Bearer ${token}`} : {};
-  const answer = await fetch(path, {method, headers, cache: "no-store", signal: AbortSignal.timeout(30000)});
-  const body = await answer.json();
+  let answer, body;
+  try {
+    answer = await fetch(path, {method, headers, cache: "no-store", signal: AbortSignal.timeout(wait_ms)});
+    body = await answer.json();
+  } catch (error) { throw new NoAnswer(error.message); }
   if (!answer.ok) throw new Refusal(answer.status, body.error ?? answer.statusText);
   return body;
 }

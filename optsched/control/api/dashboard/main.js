@@ -18,7 +18,8 @@ async function turn() {
 }
 
 async function refresh() {
-  const state = await ask("/v1/state");
+  const state = await ask("/v1/state", "GET", MOST_WAIT_MS);
+  if (shownState && state.version !== shownState.version) return location.reload();   // another page belongs to it
   now_s = state.now_s;
   viewsOnly = state.views_only;
   shownState = state;
@@ -37,7 +38,7 @@ async function refresh() {
   }
   drawTimeline();
   if (now_s - fresh.use_s >= USE_S || now_s < fresh.use_s) {
-    await refreshUse();
+    await Promise.all([refreshUse(), refreshShares()]);
     fresh.use_s = now_s;
   }
   document.body.dataset.ready = "yes";
@@ -75,7 +76,7 @@ function failing(error) {
     if (!at("ask").open) at("ask").showModal();
     return;
   }
-  const sentence = error instanceof Refusal ? `The controller says: ${error.message}` : "The controller does not answer";
+  const sentence = error instanceof Refusal ? `The controller says: ${error.message}` : error instanceof NoAnswer ? "The controller does not answer" : `This page has a fault: ${error.message}`;
   document.body.classList.add("stale");
   at("fault").hidden = false;
   write(at("fault"), `${sentence}. What is shown is as of ${shownState ? clock(shownState.now_s) : "never"}; asking again since ${clock(failed_ms / 1000)}.`);
