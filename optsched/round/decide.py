@@ -24,6 +24,7 @@ from .pose import pose
 from .realise import keep_all
 from .solver import RoundRequest, RoundSolver
 from .verify import verify_round
+from .windows import at_present
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
@@ -151,6 +152,7 @@ def decide(
     for what, amount in (("round", round_s), ("budget", budget_s)):
         if not (math.isfinite(amount) and amount > 0):
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
+    instance = at_present(instance)
     goal = wanted(objective, instance.cluster)
     plug_in = registry.round_solver(solver)
     own = read_options(f"round solver {solver}", declaration(plug_in), options)
