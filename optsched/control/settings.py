@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from ..duration import parse_duration
+from ..duration import LONGEST_S, parse_duration
 from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
 from ..files import check_instance
 from ..files.faults import Fault
@@ -232,8 +232,8 @@ class NoticeSettings(Part):
 
 def _half_life(value: str | float) -> float:
     seconds = _duration(value)
-    if seconds < SHORTEST_HALF_LIFE_S:
-        raise ValueError("must be at least 1 min")
+    if not SHORTEST_HALF_LIFE_S <= seconds <= LONGEST_S:
+        raise ValueError(f"must be between 1 min and {LONGEST_S:g} s")
     return seconds
 
 
