@@ -142,7 +142,7 @@ ADAPTERS = ("docs/kubernetes.md", "docs/ray.md", "docs/slurm.md")
 def test_options_named_in_the_text_exist(page: str) -> None:
     known = set().union(*(options_of(command_of(name)) for name in COMMANDS))
     spoken = re.sub(
-        r"^```.*?^```$|`(?:python|ray start|pytest) [^`\n]+`", "", text_of(page), flags=re.M | re.S
+        r"^```.*?^```$|`(?:python|ray start|pytest|srun) [^`\n]+`", "", text_of(page), flags=re.M | re.S
     )
     named = {
         option
