@@ -245,7 +245,7 @@ def main() -> None:
             time.sleep(1.0)  # the columns of forecasts are drawn
             browser.picture(given.picture)
             image = Image.open(given.picture).convert("RGB")
-            image.quantize(128, dither=Image.Dither.NONE).save(given.picture, optimize=True)
+            image.quantize(256, dither=Image.Dither.NONE).save(given.picture, optimize=True)
 
 
 def measured(browser: Browser, seconds: float = 30.0) -> dict[str, float]:

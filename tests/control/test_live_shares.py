@@ -1,9 +1,11 @@
 """Shares on a live cluster: use is counted from the journal, and a restart tells the same."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from optsched.cli.shares import _cells
 from optsched.control.explain.explaining import explain_job
 from optsched.control.journal.retention import Retention
 from optsched.control.settings import RetentionSettings, SharesSettings, TenantSettings
@@ -63,6 +65,20 @@ def test_use_survives_restarts_and_the_dropping_of_the_past(lab: Lab) -> None:
     assert shares_view(lab.controller, None).rows == later.rows
     assert shares_view(lab.controller, "user-language").rows[-1].user == "user-language"
     assert not any(row.user == "user-detect" for row in shares_view(lab.controller, "x").rows)
+
+
+def test_the_table_has_tenants_above_their_users(lab: Lab) -> None:
+    submit(lab, "d", "detect", 60.0)
+    lab.run(100)
+    cells = [_cells(asdict(row)) for row in shares_view(lab.controller, None).rows]
+    assert [row[:2] for row in cells] == [
+        ("vision", ""),
+        ("  detect", ""),
+        ("", "user-detect"),
+        ("language", ""),
+    ]
+    assert cells[0][2:5] == ("3", "75.0%", "75.0%") and cells[0][6:8] == ("100.0%", "0.750000")
+    assert cells[2][7:9] == ("1.000000", "1.000000") and cells[3][7] == "inf"
 
 
 def test_who_has_used_more_than_his_share_waits_and_is_told_so(lab: Lab) -> None:

@@ -77,7 +77,7 @@ function human(s) {
   if (s < 86400) return parts(s / 3600, "h", s % 3600 / 60, "min");
   return parts(s / 86400, "d", s % 86400 / 3600, "h");
 }
-const percent = x => x === null || x === undefined ? "unknown" : (100 * x).toFixed(x > 0 && x < 0.001 ? 3 : x < 0.1 ? 2 : 1) + " %";
+const percent = x => x === null || x === undefined ? "unknown" : (100 * x).toFixed(x >= 5e-6 && x < 0.001 ? 3 : x < 0.1 ? 2 : 1) + " %";
 const number = x => x.toLocaleString("en", {maximumFractionDigits: x < 10 ? 1 : 0});
 const TIME = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", hourCycle: "h23"});
 const SECONDS = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23"});
