@@ -107,9 +107,9 @@ def test_whatever_it_finds_is_allowed_and_can_be_started(instance: Instance, wai
 
 
 def test_elastic_jobs_that_fit_alike_go_at_their_own_rates() -> None:
-    """On 2 of 4 GPUs the one asks for 5, the other for 4: 100 x 5 / 2 s and 100 x 4 / 2 s."""
+    """On 2 GPUs of the 4 and 5 that they could use: 100 x 4 / 2 s and 100 x 5 / 2 s."""
     jobs = [
         Job(id=f"of-{most}", gpus=Elastic(min=2, max=most), duration_s=100.0) for most in (5, 4)
     ]
     plan = plan_of("vclos", *jobs, nodes=(Node(name="n", gpu_type="a", gpus=2),))
-    assert times(plan["of-5"]) == [(0, 250)] and times(plan["of-4"]) == [(250, 450)]
+    assert times(plan["of-4"]) == [(0, 200)] and times(plan["of-5"]) == [(200, 450)]
