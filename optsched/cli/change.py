@@ -11,32 +11,51 @@ from .parts.arguments import flag_option
 from .parts.controller import Client, asks_controller, chosen_jobs
 from .parts.out import Out, answers
 
-NOT_ALL = 1
+NOT_ALL, NOT_THERE = 1, 404
 HANDFUL = 5
 """Of more jobs than these the user of a terminal is asked first."""
 DONE = {"cancel": "cancelled", "hold": "held", "release": "released", "clear": "cleared"}
 
 
-def _each(client: Client, change: str, jobs: tuple[str, ...], out: Out) -> int:
-    """Make a change to each of the jobs that are named."""
+def _each(client: Client, change: str, names: tuple[str, ...], out: Out) -> int:
+    """Make a change to each of the jobs, and to the tasks of the arrays, that are named."""
     from ..control.api.client import ApiError
 
-    changed = []
-    for name in jobs:
+    changed: list[Any] = []
+    failed = 0
+    for name in names:
         try:
             changed.append(client.post(client.job_path(name, change)))
             out.say(f"{name} is {DONE[change]}")
         except ApiError as error:
-            click.echo(f"optsched: {error}", err=True)
+            tasks = _of_array(client, change, name) if error.status == NOT_THERE else []
+            if tasks:
+                out.say(_counted(tasks, DONE[change]))
+                changed += ({"id": task} for task in tasks)
+            else:
+                failed = NOT_ALL
+                click.echo(f"optsched: {error}", err=True)
     out.answer(lambda: changed, tuple)
-    return 0 if len(changed) == len(jobs) else NOT_ALL
+    return failed
+
+
+def _of_array(client: Client, change: str, name: str) -> list[str]:
+    """Make a change to the tasks of an array, if there is one of that name; return them."""
+    from ..control.api.client import ApiError
+
+    if change == "clear":
+        return []
+    try:
+        return [*client.post(f"/v1/{change}", {"array": name})["jobs"]]
+    except ApiError:
+        return []
 
 
 def _command(change: str, help: str) -> click.Command:
     """Return the command that makes this change to the jobs that are named, or chosen."""
 
     @click.command(change, help=help)
-    @click.argument("jobs", nargs=-1, metavar="[JOB...]")
+    @click.argument("jobs", nargs=-1, metavar="[JOB|ARRAY...]")
     @chosen_jobs
     @flag_option("--all", "Choose from jobs of all users (administrators only).", "everybody")
     @flag_option("--yes", f"Do not ask, however many jobs; else asked beyond {HANDFUL}.")
@@ -52,7 +71,9 @@ def _command(change: str, help: str) -> click.Command:
     ) -> int:
         asked: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
         if bool(jobs) == bool(asked):
-            raise InputError("name jobs, or choose them by --name, --state, --user or --tenant")
+            raise InputError(
+                "name jobs, or choose them by --name, --array, --state, --user or --tenant"
+            )
         if jobs:
             return _each(client, change, jobs, out)
         if not yes and sys.stdin.isatty():

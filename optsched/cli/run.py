@@ -44,7 +44,7 @@ def command(config: Path, web: bool, out: Out) -> int:
     import signal
     import sys
 
-    from ..control.api.place import TOKEN
+    from ..control.api.place import TOKEN, VIEW_TOKEN
     from ..control.api.server import read_token, serve
     from ..control.forecasting import Forecaster
     from ..control.journal.journal import JournalError
@@ -84,12 +84,14 @@ def command(config: Path, web: bool, out: Out) -> int:
                 f"{len(controller.state.open)} jobs not finished; state in {settings.state}"
             )
         if web and not out.quiet:
-            page, token = f"dashboard: {server.url}/#", settings.state / TOKEN
-            if (sys.stderr if out.as_json else sys.stdout).isatty():
-                page += read_token(token)
-            else:  # a log, which others may read
-                page += f"TOKEN, with the text of {token} as TOKEN"
-            click.echo(page, err=out.as_json)
+            on_terminal = (sys.stderr if out.as_json else sys.stdout).isatty()
+            for what, name in (("dashboard", TOKEN), ("to look only", VIEW_TOKEN)):
+                path = settings.state / name
+                # a log may be read by others
+                token = (
+                    read_token(path) if on_terminal else f"TOKEN, with the text of {path} as TOKEN"
+                )
+                click.echo(f"{what}: {server.url}/#{token}", err=out.as_json)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         signal.signal(signal.SIGHUP, lambda *_: loop.reload_soon())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,18 @@ def node_count(value: str) -> tuple[int, int]:
 
 
 @click.command("submit", context_settings={"allow_interspersed_args": False})
-@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @option("--name NAME", "Name of the job; by default the command with a number.")
+@option(
+    "--array INDICES[%N]",
+    "Submit one job for each index of 0-99, 1,3,7 or 0-99:5, at most N of them running at once; "
+    "its index is in OPTSCHED_ARRAY_INDEX, and in COMMAND in place of {index}.",
+)
+@path_option(
+    "--file FILE",
+    "Submit the jobs of a file (- for stdin), all or none: on each line a JSON object with fields "
+    "of a request, for which the options are defaults.",
+)
 @option(
     "--gpus N|MIN-MAX",
     "Number of GPUs, or a range if the job can run on any count in it; 0 for a CPU-only job.",
@@ -132,23 +143,41 @@ def node_count(value: str) -> tuple[int, int]:
     "environment",
 )
 @option("--image IMAGE", "Container image to run the job in, on Kubernetes.")
+@option(
+    "--notify EVENTS",
+    "Send a notice when the job starts, ends or fails: start, end, fail, or several with commas "
+    "between, as cluster.toml says how.",
+)
+@option("--notify-to ADDRESS", "E-mail address for the notices, where cluster.toml allows it.")
 @flag_option("--wait", "Show what the job prints until it ends, and exit with its status.")
 @answers
 @asks_controller
-def command(client: Client, words: tuple[str, ...], wait: bool, out: Out, **asked: Any) -> int:
+def command(
+    client: Client, words: tuple[str, ...], wait: bool, file: Path | None, out: Out, **asked: Any
+) -> int:
     """Submit COMMAND, to be run in this directory, and print the name of the job.
 
     \b
     optsched submit --gpus 2 --time 2h -- python train.py
     optsched submit --gpus 16 --nodes 2 -- torchrun ...
     optsched submit --gpus 1-8 --after prepare --wait -- ./train.sh
+    optsched submit --array 0-99%10 --name sweep -- python train.py --seed {index}
+    optsched submit --gpus 1 --file jobs.jsonl
     """
+    if bool(words) == bool(file):
+        raise InputError("give a command after --, or jobs by --file")
+    if wait and (file or asked["array"]):
+        raise InputError("--wait follows one job; leave it out")
     body = body_of(words, asked)
+    if file is not None:
+        names = client.post("/v1/batch", {"jobs": jobs_of(file, body)})
+        out.answer(lambda: names, lambda: names["jobs"])
+        return 0
     job = client.post("/v1/jobs", body)
     if body.get("priority") and not out.quiet:
         click.echo("optsched: no round looks at --priority; what counts is --weight", err=True)
     if not wait:
-        out.answer(lambda: job, lambda: [job["id"]])
+        out.answer(lambda: job, lambda: [job["array"] or job["id"]])
         return 0
     from .output import ended, exit_status, follow
 
@@ -197,6 +226,30 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value not in (None, (), {})}
 
 
+def jobs_of(path: Path, defaults: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the requests of a file, with the options where a line says nothing. Raises
+    InputError."""
+    from ..files import read_bytes
+
+    data = sys.stdin.buffer.read() if str(path) == "-" else read_bytes(path)
+    jobs = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            job = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}, line {number}: is no JSON: {error}") from None
+        if not isinstance(job, dict):
+            raise InputError(
+                f'{path}, line {number}: is no job; write {{"argv": ["python", "train.py"]}}'
+            )
+        jobs.append({**defaults, **job})
+    if not jobs:
+        raise InputError(f"{path}: holds no job; write one on each line")
+    return jobs
+
+
 def _environment(variables: tuple[str, ...]) -> dict[str, str]:
     environment: dict[str, str] = {}
     for variable in variables:
@@ -224,6 +277,10 @@ def _node_labels(labels: tuple[str, ...]) -> dict[str, str]:
 
 def _after(jobs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for names in jobs for name in names.split(",") if name)
+
+
+def _notify(events: str | None) -> tuple[str, ...]:
+    return () if events is None else tuple(dict.fromkeys(filter(None, events.split(","))))
 
 
 def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
@@ -268,5 +325,6 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "resources": _resources,
     "environment": _environment,
     "profile": _profile,
+    "notify": _notify,
 }
 """How options are read that the request has in another form."""

@@ -156,13 +156,17 @@ class Acting(Looking):
 
     def _order(self, attempt: Attempt) -> Order:
         submission = self.state.jobs[attempt.key.job].submission
+        environment = dict(submission.environment)
+        if submission.array is not None:
+            environment["OPTSCHED_ARRAY"] = submission.array
+            environment["OPTSCHED_ARRAY_INDEX"] = str(submission.index)
         placement = attempt.placement or (Slot(node=self.statuses[0].node.name),)
         return Order(
             key=attempt.key,
             placement=placement,
             argv=submission.argv,
             directory=submission.directory,
-            environment=submission.environment,
+            environment=environment,
             memory_gib=memory_of(submission.job, attempt.mode, placement),
             checkpoint_directory=str(self.checkpoints(attempt.key.job)),
             user=submission.user_id,

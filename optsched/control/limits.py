@@ -34,13 +34,14 @@ def limits_of(settings: Settings, user: str, tenant: str | None) -> Limits:
 
 @record
 class Cap:
-    """How many jobs `whose`, a user's or a tenant's, may wait and run, and GPUs be held, at once;
-    None: any number."""
+    """How many jobs `whose`, a user's or a tenant's, or tasks of an array, may wait and run, and
+    GPUs be held, at once; None: any number."""
 
     whose: str
     queued: int | None
     running: int | None
     gpus: int | None = None
+    where: str = " (max_running in cluster.toml)"
 
 
 def caps_of(settings: Settings, user: str, tenant: str | None) -> tuple[Cap, ...]:
@@ -105,37 +106,42 @@ class _Held:
         self._settings = settings
         self._running: Counter[str] = Counter()
         self._gpus: Counter[str] = Counter()
-        self._caps: dict[tuple[str | None, str | None], tuple[Cap, ...]] = {}
+        self._caps: dict[tuple[str | None, ...], tuple[Cap, ...]] = {}
 
-    def _caps_on(self, job: Job) -> tuple[Cap, ...]:
-        key = job.user, job.tenant
+    def _caps_on(self, live_job: LiveJob) -> tuple[Cap, ...]:
+        job, array = live_job.submission.job, live_job.submission.array
+        key = job.user, job.tenant, array
         if key not in self._caps:
-            self._caps[key] = caps_of(self._settings, job.user or "", job.tenant)
+            caps = caps_of(self._settings, job.user or "", job.tenant)
+            if live_job.submission.at_once is not None:
+                of_array = Cap(f"array {array}", None, live_job.submission.at_once, where="")
+                caps = (*caps, of_array)
+            self._caps[key] = caps
         return self._caps[key]
 
-    def take(self, job: Job, gpus: int, jobs: int = 1) -> None:
+    def take(self, job: LiveJob, gpus: int, jobs: int = 1) -> None:
         """Count what a job holds, or is going to."""
         for cap in self._caps_on(job):
             self._running[cap.whose] += jobs
             self._gpus[cap.whose] += gpus
 
-    def room(self, job: Job) -> int | None:
+    def room(self, job: LiveJob) -> int | None:
         """Return how many GPUs are left to a job; None: any number."""
         left = [
             cap.gpus - self._gpus[cap.whose] for cap in self._caps_on(job) if cap.gpus is not None
         ]
         return min(left, default=None)
 
-    def why_not(self, job: Job) -> str | None:
+    def why_not(self, job: LiveJob) -> str | None:
         """Return which limit a start would go beyond."""
         for cap in self._caps_on(job):
             running, gpus = self._running[cap.whose], self._gpus[cap.whose]
             if cap.running is not None and running >= cap.running:
                 return (
-                    f"{cap.whose} may run {cap.running} jobs at once (max_running in "
-                    "cluster.toml), and as many run or come before it"
+                    f"{cap.whose} may run {cap.running} jobs at once{cap.where}, and as many run "
+                    "or come before it"
                 )
-            if cap.gpus is not None and gpus + least_gpus(job) > cap.gpus:
+            if cap.gpus is not None and gpus + least_gpus(job.submission.job) > cap.gpus:
                 return (
                     f"{cap.whose} may hold {cap.gpus} GPUs at once (max_gpus in cluster.toml), and "
                     f"{gpus} are held or go to jobs before it"
@@ -146,12 +152,12 @@ class _Held:
 def withheld(settings: Settings, state: State, now_s: float) -> Withheld:
     """Return which jobs are not to start beside those that run.
 
-    The waiting jobs of a user are let through by priority, then in the order of their submission,
-    past those that do not fit. What is let through fits all at once, so that no decision goes
-    beyond a limit. Running jobs go on where a limit was lowered, and elastic ones grow into what
-    waiting ones leave.
+    The waiting jobs of a user are let through by priority, then in the order of their submission
+    and, in an array, of their index, past those that do not fit. What is let through fits all at
+    once, so that no decision goes beyond a limit. Running jobs go on where a limit was lowered, and
+    elastic ones grow into what waiting ones leave.
     """
-    if not _limits_what_runs(settings):
+    if not _limits_what_runs(settings, state):
         return Withheld({}, {})
     held = _Held(settings)
     why_not: dict[str, str] = {}
@@ -161,24 +167,26 @@ def withheld(settings: Settings, state: State, now_s: float) -> Withheld:
         job, holder = live_job.submission.job, live_job.live or state.claims.get(live_job.id)
         if holder is None:
             if may_start(state, live_job, now_s):
-                waiting.append((-job.priority, live_job.submit_s, job.id, job))
+                index = live_job.submission.index or 0
+                waiting.append((-job.priority, live_job.submit_s, index, job.id, live_job))
             continue
-        held.take(job, holder.mode.gpus)
+        held.take(live_job, holder.mode.gpus)
         if not isinstance(job.gpus, int):
-            elastic.append((job, holder.mode.gpus))
-    for *_, job in sorted(waiting, key=itemgetter(0, 1, 2)):
-        why, left, gpus = held.why_not(job), held.room(job), least_gpus(job)
+            elastic.append((live_job, holder.mode.gpus))
+    for *_, live_job in sorted(waiting, key=itemgetter(0, 1, 2, 3)):
+        job = live_job.submission.job
+        why, left, gpus = held.why_not(live_job), held.room(live_job), least_gpus(job)
         if why is not None:
             why_not[job.id] = why
             continue
         if left is not None and not isinstance(job.gpus, int):
             gpus = most_gpus[job.id] = _size_within(job, left, gpus)
-        held.take(job, gpus)
-    for job, gpus in elastic:
-        left = held.room(job)
+        held.take(live_job, gpus)
+    for live_job, gpus in elastic:
+        left = held.room(live_job)
         if left is not None:
-            most = most_gpus[job.id] = _size_within(job, gpus + left, gpus)
-            held.take(job, most - gpus, jobs=0)
+            most = most_gpus[live_job.id] = _size_within(live_job.submission.job, gpus + left, gpus)
+            held.take(live_job, most - gpus, jobs=0)
     return Withheld(why_not, most_gpus)
 
 
@@ -191,7 +199,9 @@ def _named(job: LiveJob) -> str:
     return f"tenant {job.submission.job.tenant}"
 
 
-def _limits_what_runs(settings: Settings) -> bool:
+def _limits_what_runs(settings: Settings, state: State) -> bool:
+    if any(job.submission.at_once is not None for job in state.open.values()):
+        return True
     limits = settings.limits
     users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
     return any((own.max_running, own.max_gpus) != (None, None) for own in users) or any(

@@ -18,10 +18,13 @@ from ...model.job import Elastic
 from ...model.profile import Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
 from ..journal.state import Status
+from ..settings import ADDRESS, NoticeEvent
 from .refusal import HttpError
 
-MOST_BYTES = 1 << 20
-"""Larger bodies are refused unread."""
+MOST_BYTES, MOST_BYTES_OF_MANY = 1 << 20, 4 << 20
+"""Larger bodies are refused unread; the second is for requests with many jobs."""
+MOST_JOBS = 10_000
+"""So many jobs may one request submit."""
 MOST_WORD_BYTES = 128 * 1024 - 1
 """Linux gives a process no longer argument or variable (MAX_ARG_STRLEN)."""
 MOST_FAULTS = 3
@@ -36,11 +39,18 @@ Near = dict[OwnLabel, Literal["node", "rack"]]
 Few = Field(max_length=64)
 Types = Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)]
 Variable = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Address = Annotated[str, Field(max_length=254, pattern=f"^{ADDRESS.pattern}$")]
 Image = Annotated[
     str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
 ]
+RequestId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*$")]
+ARRAY = r"^[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?(?:,[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?)*(?:%[0-9]{1,9})?$"  # noqa: E501
+"""Indices `0-99`, `1,3,7`, `0-99:5` (every fifth), then how many run at once: `0-99%10`."""
 STATUS = "|".join(get_args(Status))
-SORT = "submitted|started|finished|name|user|tenant|status|gpus|waited|ran|left|weight|priority"
+SORT = (
+    "submitted|started|finished|name|user|tenant|status|gpus|waited|ran|left|starts|ends"
+    "|weight|priority"
+)
 
 
 @frozen
@@ -57,9 +67,12 @@ class SubmitBody:
     instance files; the fields here go before it. `saves`: whether it saves and ends with exit
     status 85 when asked to stop; None: as jobs like it did, else it is taken to lose all its work
     when preempted, until it is seen to save. `deadline_s` is Unix time. `image` is the container
-    image to run it in, where the executor runs images; None: that of the site. `tenant` None: the
-    one that lists the user, if any. A repeated `request_id` of the same user is answered as it was
-    the first time, and makes no second job.
+    image to run it in, where the executor runs images; None: that of the site. `notify` are the
+    events of which notices are sent, by e-mail to `notify_to` where that is given and the site
+    allows it. `tenant` None: the one that lists the user, if any. A repeated `request_id` of the
+    same user is answered as it was the first time, and makes no second job. With `array`,
+    indices such as `0-99%10` (then at most 10 run at once), it is one job for each of them, named
+    NAME-INDEX, with `{index}` in `argv` replaced by its own.
     """
 
     argv: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
@@ -96,9 +109,19 @@ class SubmitBody:
     hold: bool = False
     image: Image | None = None
     profile: Profile | None = None
-    request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*$")] | None = (
-        None
-    )
+    notify: Annotated[tuple[NoticeEvent, ...], Field(max_length=3)] = ()
+    notify_to: Address | None = None
+    array: Annotated[str, Field(max_length=10_000, pattern=ARRAY)] | None = None
+    request_id: RequestId | None = None
+
+
+@frozen
+class BatchBody:
+    """Many jobs, of which all are submitted or none. Each may come `after` those before it. A
+    repeated `request_id` of the same user makes no second ones."""
+
+    jobs: Annotated[tuple[SubmitBody, ...], Field(min_length=1, max_length=MOST_JOBS)]
+    request_id: RequestId | None = None
 
 
 @frozen
@@ -135,7 +158,8 @@ Limit = Annotated[int, Field(ge=1, le=1000)]
 @frozen
 class Selection:
     """Which jobs: of a `user`, of a `tenant`, of one of the statuses in `state` (with commas
-    between), those whose name matches a pattern such as `sweep-*`; all that is given must hold.
+    between), of an `array`, those whose name matches a pattern such as `sweep-*`; all that is given
+    must hold.
     Without `user` and `tenant` they are the caller's own."""
 
     user: Short | None = None
@@ -144,6 +168,7 @@ class Selection:
         None
     ) = None
     name: Short | None = None
+    array: Name | None = None
 
 
 @frozen
@@ -194,6 +219,15 @@ class HistoryQuery:
     hours: Annotated[float, Field(gt=0, le=168)] = 2.0
 
 
+@frozen
+class UsageQuery:
+    """How far back, in how many intervals, and whose use is added up."""
+
+    hours: Annotated[float, Field(gt=0, le=168)] = 24.0
+    intervals: Annotated[int, Field(ge=1, le=400)] = 96
+    by: Literal["tenant", "user"] = "tenant"
+
+
 ACCOUNT_BY = ("user", "tenant", "day", "job")
 By = "|".join(ACCOUNT_BY)
 
@@ -211,8 +245,8 @@ class AccountQuery:
     by: Annotated[str, Field(max_length=64, pattern=rf"^({By})(,({By}))*$")] = "user"
 
 
-BODIES = (*NOUNS, SubmitBody, ChangeBody, Hypothetical, WhatIfBody)
-QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, AccountQuery)
+BODIES = (*NOUNS, SubmitBody, BatchBody, ChangeBody, Hypothetical, WhatIfBody)
+QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""
 

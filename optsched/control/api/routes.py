@@ -2,10 +2,9 @@
 list."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from ...frozen import record
 from ..explain.explaining import Explained
@@ -14,33 +13,42 @@ from ..what_if.words import Foretold
 from .accounting import account
 from .asking import explained, foretold
 from .bodies import (
+    MOST_BYTES,
+    MOST_BYTES_OF_MANY,
     AccountQuery,
+    BatchBody,
     ChangeBody,
     HistoryQuery,
     JobsQuery,
     OutputQuery,
     RoundsQuery,
     SubmitBody,
+    UsageQuery,
     WhatIfBody,
 )
+from .dashboard import dashboard
 from .history import history
 from .metrics import TEXT, metrics
 from .peer import Caller
+from .place import METRICS_TOKEN, VIEW_TOKEN
 from .service import Change, Service
+from .usage import usage
 from .views import (
     Account,
-    Changed,
     History,
     JobDetail,
     JobPage,
     JobView,
+    Names,
     Nodes,
     Output,
     Rounds,
     StateView,
+    Usage,
 )
 
-DASHBOARD = Path(__file__).with_name("dashboard.html")
+VIEWS_OPEN = (VIEW_TOKEN,)
+"""What opens requests that only look, besides the token of the controller's user."""
 
 
 @record
@@ -61,7 +69,8 @@ class Route:
     then; `slow` ones only hold up each other. `refusals` are the statuses with which it may be
     refused beyond those of every request. Types of queries and bodies go into bodies.QUERIES and
     bodies.BODIES, those of answers into views.VIEWS. A `public` one tells nothing that is
-    anybody's, and needs no caller; one `for_metrics` is open to who has only their token."""
+    anybody's, and needs no caller; the others need the token of the controller's user over
+    the port, or one by which they are `opened_by`."""
 
     path: str
     name: str
@@ -74,14 +83,20 @@ class Route:
     statuses: tuple[int, ...] = (200,)
     refusals: tuple[int, ...] = ()
     media_type: str = "application/json"
+    most_bytes: int = MOST_BYTES
     slow: bool = False
     public: bool = False
-    for_metrics: bool = False
+    opened_by: tuple[str, ...] = ()
 
 
 def _submit(service: Service, asked: Asked) -> tuple[int, JobView]:
     job, new = service.submit(asked.caller, asked.body)
     return (201 if new else 200), job
+
+
+def _submit_all(service: Service, asked: Asked) -> tuple[int, Names]:
+    names, new = service.submit_all(asked.caller, asked.body)
+    return (201 if new else 200), names
 
 
 def _openapi(service: Service, asked: Asked) -> Response:
@@ -109,7 +124,7 @@ def _change(change: Change, summary: str) -> tuple[Route, Route]:
             lambda service, asked: service.change_all(asked.caller, asked.body, change),
             method="POST",
             body=ChangeBody,
-            answer=Changed,
+            answer=Names,
         ),
     )
 
@@ -127,12 +142,25 @@ ROUTES: list[Route] = [
         refusals=(409,),
     ),
     Route(
+        "/v1/batch",
+        "submit_all",
+        "Submit many jobs, all or none.",
+        _submit_all,
+        method="POST",
+        body=BatchBody,
+        answer=Names,
+        statuses=(201, 200),
+        refusals=(409,),
+        most_bytes=MOST_BYTES_OF_MANY,
+    ),
+    Route(
         "/v1/jobs",
         "jobs",
         "List jobs.",
         lambda service, asked: service.jobs(asked.caller, asked.query),
         query=JobsQuery,
         answer=JobPage,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/jobs/{job}",
@@ -170,6 +198,7 @@ ROUTES: list[Route] = [
         lambda service, asked: explained(service, asked.caller, asked.job),
         answer=Explained,
         refusals=(404,),
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/what-if",
@@ -188,6 +217,7 @@ ROUTES: list[Route] = [
         "All nodes and who holds what of them.",
         lambda service, asked: service.nodes(asked.caller),
         answer=Nodes,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/rounds",
@@ -196,13 +226,15 @@ ROUTES: list[Route] = [
         lambda service, asked: service.rounds(asked.query),
         query=RoundsQuery,
         answer=Rounds,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/state",
         "state",
         "The cluster in short.",
-        lambda service, asked: service.state(),
+        lambda service, asked: service.state(asked.caller),
         answer=StateView,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/history",
@@ -211,6 +243,16 @@ ROUTES: list[Route] = [
         lambda service, asked: history(service, asked.caller, asked.query),
         query=HistoryQuery,
         answer=History,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/usage",
+        "usage",
+        "GPUs held and jobs waiting over time, by tenant or user.",
+        lambda service, asked: usage(service, asked.caller, asked.query),
+        query=UsageQuery,
+        answer=Usage,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/reload",
@@ -235,13 +277,13 @@ ROUTES: list[Route] = [
         "Numbers for Prometheus.",
         lambda service, asked: metrics(service, asked.caller),
         media_type=TEXT,
-        for_metrics=True,
+        opened_by=(METRICS_TOKEN,),
     ),
     Route(
         "/",
         "dashboard",
         "The dashboard.",
-        lambda service, asked: FileResponse(DASHBOARD, media_type="text/html; charset=utf-8"),
+        lambda service, asked: dashboard(),
         media_type="text/html",
         public=True,
     ),

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from ... import __version__
 from ...errors import InputError
-from ...executors.base import AttemptKey
 from ..controller import Controller
 from ..journal.events import Cancelled, Cleared, Event, Held, Released, Submitted
 from ..journal.journal import JournalError
@@ -20,18 +19,18 @@ from ..loop import Loop, LoopStoppedError
 from ..reloading import Reloaded
 from ..submission import Submission
 from ..work_left import work_left_s
-from .bodies import ChangeBody, JobsQuery, OutputQuery, RoundsQuery, SubmitBody
+from .bodies import BatchBody, ChangeBody, JobsQuery, OutputQuery, RoundsQuery, SubmitBody
 from .output import read_output
 from .peer import Access, Caller, visible
 from .refusal import HttpError
 from .selecting import matching, page_of
-from .submitting import stem_of, submission_of
+from .submitting import Taking, argv_of
 from .views import (
-    Changed,
     Holder,
     JobDetail,
     JobPage,
     JobView,
+    Names,
     Nodes,
     NodeView,
     Output,
@@ -53,6 +52,8 @@ Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 MOST_ROUNDS = 10_000
 """Older rounds are in the journal only."""
+MOST_DROPPED = 1000
+"""Requests for so many jobs that were dropped are remembered."""
 Change = Literal["hold", "release", "cancel"]
 
 
@@ -77,7 +78,7 @@ class Service:
     loop: Loop
     access: Access
     routes: "tuple[Route, ...]" = ()
-    _requests: dict[tuple[str, str], str] | None = None
+    _requests: dict[tuple[str, str], list[str]] | None = None
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def ask(self, call: Callable[[Controller], Answer]) -> Answer:
@@ -100,67 +101,91 @@ class Service:
     def submit(
         self, controller: Controller, caller: Caller, body: SubmitBody
     ) -> tuple[JobView, bool]:
-        """Return the job, and whether it is new: a request that was made before makes no second
-        one."""
-        before = self._made_before(controller, caller, body)
-        if before is None:
-            if controller.short_of_disk is not None:
-                raise HttpError(503, f"no job is taken now: {controller.short_of_disk}")
-            name = body.name or self._new_name(controller, body)
-            if self._taken(controller, name):
-                raise HttpError(409, f"there is, or was, a job named {name!r}; choose another name")
-            submission = submission_of(body, name, caller, controller, self.access.own_uid)
-            controller.record(Submitted(submission=submission))
-            self._remember(submission)
-        job = controller.state.jobs[before or name]
-        return job_view(controller, job, controller.clock.now_s()), before is None
+        """Return the job, the first one of an array, and whether it is new: a request that was made
+        before makes no second one."""
+        names, new = self._take(controller, caller, (body,), body.request_id)
+        job = controller.state.jobs[names[0]]
+        return job_view(controller, job, controller.clock.now_s()), new
 
-    def _made_before(self, controller: Controller, caller: Caller, body: SubmitBody) -> str | None:
+    @between_turns
+    def submit_all(
+        self, controller: Controller, caller: Caller, body: BatchBody
+    ) -> tuple[Names, bool]:
+        """Return the names of many jobs, and whether they are new."""
+        names, new = self._take(controller, caller, body.jobs, body.request_id)
+        return Names(jobs=tuple(names)), new
+
+    def _take(
+        self,
+        controller: Controller,
+        caller: Caller,
+        bodies: tuple[SubmitBody, ...],
+        request_id: str | None,
+    ) -> tuple[list[str], bool]:
+        """Take all jobs of a request, or none; return their names, and whether they are new."""
+        before = self._made_before(controller, caller, bodies[0], request_id)
+        if before:
+            return before, False
+        if controller.short_of_disk is not None:
+            raise HttpError(503, f"no job is taken now: {controller.short_of_disk}")
+        taking = Taking(controller, caller, self.access.own_uid, self._numbers)
+        for number, body in enumerate(bodies):
+            if len(bodies) > 1 and body.request_id is not None:
+                raise HttpError(422, f"jobs[{number}].request_id is for all jobs; leave it out")
+            try:
+                taking.take(replace(body, request_id=request_id))
+            except HttpError as error:
+                which = f"jobs[{number}]: " if len(bodies) > 1 else ""
+                raise HttpError(error.status, f"{which}{error}") from None
+        made = taking.submissions
+        controller.record(*(Submitted(submission=submission) for submission in made))
+        for submission in made:
+            self._remember(submission)
+        self._forget_dropped(controller)
+        return [submission.job.id for submission in made], True
+
+    def _made_before(
+        self, controller: Controller, caller: Caller, body: SubmitBody, request_id: str | None
+    ) -> list[str]:
         if self._requests is None:
             self._requests = {}
             for job in controller.state.jobs.values():
                 self._remember(job.submission)
-        if body.request_id is None:
-            return None
-        name = self._requests.get((caller.name, body.request_id))
-        if name is None or name not in controller.state.jobs:
-            return None
-        made = controller.state.jobs[name].submission
-        if (made.argv, made.directory) != (body.argv, body.directory) or body.name not in (
-            None,
-            name,
-        ):
-            raise HttpError(
-                409, f"request_id {body.request_id!r} was another request, which made {name}"
-            )
-        return name
+        if request_id is None:
+            return []
+        known = self._requests.get((caller.name, request_id), [])
+        names = [name for name in known if name in controller.state.jobs]
+        if names:
+            made = controller.state.jobs[names[0]].submission
+            argv, called = argv_of(body.argv, made.index), made.array or made.job.id
+            if (made.argv, made.directory) != (argv, body.directory) or body.name not in (
+                None,
+                called,
+            ):
+                raise HttpError(
+                    409, f"request_id {request_id!r} was another request, which made {called}"
+                )
+        return names
+
+    def _forget_dropped(self, controller: Controller) -> None:
+        jobs, known = controller.state.jobs, self._requests
+        if known is not None and len(known) > 2 * len(jobs) + MOST_DROPPED:
+            self._requests = {
+                asked: names for asked, names in known.items() if not jobs.keys().isdisjoint(names)
+            }
 
     def _remember(self, submission: Submission) -> None:
         if submission.request_id is not None and self._requests is not None:
-            self._requests[submission.job.user or "", submission.request_id] = submission.job.id
+            request = submission.job.user or "", submission.request_id
+            self._requests.setdefault(request, []).append(submission.job.id)
 
-    def _new_name(self, controller: Controller, body: SubmitBody) -> str:
-        stem = stem_of(body.argv)
-        number = self._numbers.get(stem, 0) + 1
-        while self._taken(controller, f"{stem}-{number}"):
-            number += 1
-        self._numbers[stem] = number
-        return f"{stem}-{number}"
-
-    def _taken(self, controller: Controller, name: str) -> bool:
-        """Tell whether a name is taken: by a job, or by an attempt that the journal does not know:
-        to start under its name would start nothing. Or by a job that was dropped, from whose
-        checkpoints this one would go on."""
-        return (
-            name in controller.state.jobs
-            or AttemptKey(name, 1) in controller.observed
-            or controller.checkpoints(name).exists()
-        )
-
-    @between_turns
-    def jobs(self, controller: Controller, caller: Caller, query: JobsQuery) -> JobPage:
-        """Return the jobs that are asked for, a page of them."""
-        return page_of(controller, caller, query)
+    def jobs(self, caller: Caller, query: JobsQuery) -> JobPage:
+        """Return the jobs that are asked for, a page of them; without their commands, in which
+        secrets may be, to whom may only look."""
+        page = self.ask(lambda controller: page_of(controller, caller, query))
+        if not caller.views_only:
+            return page
+        return replace(page, jobs=tuple(replace(job, command=None) for job in page.jobs))
 
     @between_turns
     def job(self, controller: Controller, caller: Caller, name: str) -> JobDetail:
@@ -183,11 +208,11 @@ class Service:
     @between_turns
     def change_all(
         self, controller: Controller, caller: Caller, body: ChangeBody, change: Change
-    ) -> Changed:
+    ) -> Names:
         """Hold, release or cancel all jobs that are chosen, at once; those of which nothing can be
         changed stay as they are."""
-        if {body.user, body.tenant, body.state, body.name} == {None}:
-            raise HttpError(422, "say which jobs: give user, tenant, state or name")
+        if {body.user, body.tenant, body.state, body.name, body.array} == {None}:
+            raise HttpError(422, "say which jobs: give user, tenant, state, name or array")
         chosen = matching(controller.state, caller, body, everybody=body.all, usual=OPEN)
         changed, events = [], []
         for job in chosen:
@@ -195,7 +220,7 @@ class Service:
                 events += _changes(job, change, caller)
                 changed.append(job.id)
         controller.record(*events)
-        return Changed(jobs=tuple(changed))
+        return Names(jobs=tuple(changed))
 
     @between_turns
     def clear(self, controller: Controller, caller: Caller, name: str) -> JobView:
@@ -311,7 +336,7 @@ class Service:
         return Rounds(rounds=tuple(round_view(entry) for entry in entries if entry.number < before))
 
     @between_turns
-    def state(self, controller: Controller) -> StateView:
+    def state(self, controller: Controller, caller: Caller) -> StateView:
         """Return the cluster in short."""
         state, statuses = controller.state, controller.statuses
         usable = [status for status in statuses if status.usable]
@@ -334,6 +359,8 @@ class Service:
             round=round_view(rounds[-1]) if rounds else None,
             prices=tuple(view(Price, row) for row in prices if row.price > 0),
             forecast=forecast_view(controller.forecast),
+            events=controller.journal.last,
+            views_only=caller.views_only,
         )
 
 

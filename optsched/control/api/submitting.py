@@ -3,16 +3,18 @@
 import json
 import re
 import shlex
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from ...errors import InputError
-from ...executors.base import JOB_NAME
+from ...executors.base import JOB_NAME, AttemptKey
 from ...files.shape_faults import FaultyFileError
 from ...model.cluster import Cluster
 from ...model.job import Elastic, Job, gang
 from ...model.profile import UNMEASURED, Profile
+from ...model.value import EMPTY
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..accepting import accepted, check_alone
@@ -20,8 +22,9 @@ from ..controller import Controller
 from ..journal.state import ENDED_AS
 from ..learned import NEVER_S
 from ..limits import limits_of, why_refused
+from ..notices import why_not
 from ..submission import Submission
-from .bodies import MOST_WORD_BYTES, SubmitBody
+from .bodies import MOST_JOBS, MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
 from .refusal import HttpError
 
@@ -40,8 +43,10 @@ AS_ASKED = (REQUESTED & {field.name for field in fields(Job)}) - {
     "anti_affinity",
 }
 """Fields of a request that the job has as they are."""
-KEPT = (REQUESTED & {field.name for field in fields(Submission)}) - {"grace_s"}
+KEPT = (REQUESTED & {field.name for field in fields(Submission)}) - {"grace_s", "array"}
 """Fields of a request that the submission has as they are."""
+MOST_AFTER = 100_000
+"""Names of predecessors in one request, counted for each job that waits for them."""
 MOST_COMMAND = 1000
 """Characters of the command line that are kept as the job's `command`."""
 MOST_WRITTEN_BYTES = 512 * 1024
@@ -50,11 +55,124 @@ SET_BY_EXECUTOR = re.compile(r"OPTSCHED_.*|CUDA_VISIBLE_DEVICES")
 INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|bash|sh|zsh|env|torchrun|Rscript)[0-9.]*")
 
 
+@dataclass
+class Taking:
+    """Makes the jobs of one request of `caller` into `submissions`; `numbers` are those that names
+    were made with. `own_uid` is the controller's user. `names` has the jobs behind each name, of
+    an array its tasks."""
+
+    controller: Controller
+    caller: Caller
+    own_uid: int
+    numbers: dict[str, int]
+    submissions: list[Submission] = field(default_factory=list)
+    names: dict[str, list[str]] = field(default_factory=dict)
+    awaited: int = 0
+
+    def take(self, body: SubmitBody) -> None:
+        """Take in what `body` asks for. Raises HttpError: 409 for a name that is taken, 422 for too
+        many jobs, and as `submission_of`."""
+        name = self._free_name(body.argv) if body.name is None else body.name
+        self._check_free(name)
+        indices, at_once = read_array(body.array)
+        if len(self.submissions) + len(indices) > MOST_JOBS:
+            raise HttpError(422, f"more than {MOST_JOBS:,} jobs in one request; split it")
+        submission = submission_of(
+            body,
+            name,
+            self.caller,
+            self.controller,
+            self.own_uid,
+            self.names,
+            jobs=len(self.submissions) + len(indices),
+        )
+        self.awaited += len(submission.job.after) * len(indices)
+        if self.awaited > MOST_AFTER:
+            raise HttpError(422, f"after: more than {MOST_AFTER:,} names to wait for; name fewer")
+        if body.array is None:
+            self.submissions.append(submission)
+            self.names[name] = [name]
+            return
+        for index in indices:
+            task, argv = f"{name}-{index}", argv_of(body.argv, index)
+            if not JOB_NAME.fullmatch(task):
+                raise HttpError(422, f"name: {task!r} is longer than 63 characters; shorten it")
+            self._check_free(task)
+            job = replace(submission.job, id=task, command=_command(argv))
+            self.submissions.append(
+                replace(submission, job=job, argv=argv, array=name, index=index, at_once=at_once)
+            )
+            self.names[task] = [task]
+        self.names[name] = [f"{name}-{index}" for index in indices]
+
+    def _check_free(self, name: str) -> None:
+        if self._taken(name):
+            raise HttpError(409, f"there is, or was, a job named {name!r}; choose another name")
+
+    def _free_name(self, argv: tuple[str, ...]) -> str:
+        stem = stem_of(argv)
+        number = self.numbers.get(stem, 0) + 1
+        while self._taken(f"{stem}-{number}"):
+            number += 1
+        self.numbers[stem] = number
+        return f"{stem}-{number}"
+
+    def _taken(self, name: str) -> bool:
+        """Tell whether a name is taken: by a job or an array, or by an attempt that the journal
+        does not know: to start under its name would start nothing. Or by a job that was dropped,
+        from whose checkpoints this one would go on."""
+        controller = self.controller
+        return (
+            name in controller.state.jobs
+            or name in controller.state.arrays
+            or name in self.names
+            or AttemptKey(name, 1) in controller.observed
+            or controller.checkpoints(name).exists()
+        )
+
+
+def read_array(text: str | None) -> tuple[list[int], int | None]:
+    """Return the indices of an array, and how many tasks may run at once; index 0 alone for what is
+    no array. Raises HttpError 422."""
+    if text is None:
+        return [0], None
+    listed, _, most = text.partition("%")
+    if most and not int(most):
+        raise HttpError(422, "array: 0 tasks at once would never run; write another number")
+    indices: dict[int, None] = {}
+    for part in listed.split(","):
+        ends, _, step = part.partition(":")
+        first, _, last = ends.partition("-")
+        numbers = range(int(first), int(last or first) + 1, int(step or 1) or MOST_JOBS)
+        if not numbers or (step and not int(step)):
+            raise HttpError(422, f"array: {part} holds no index; write FIRST-LAST:STEP")
+        if len(indices) + len(numbers) > MOST_JOBS:
+            raise HttpError(422, f"array: more than {MOST_JOBS:,} tasks; split it")
+        indices |= dict.fromkeys(numbers)
+    return [*indices], int(most) if most else None
+
+
+def argv_of(argv: tuple[str, ...], index: int | None) -> tuple[str, ...]:
+    """Return the command of one task."""
+    return argv if index is None else tuple(word.replace("{index}", str(index)) for word in argv)
+
+
+def _command(argv: tuple[str, ...]) -> str:
+    return shlex.join(argv)[:MOST_COMMAND]
+
+
 def submission_of(
-    body: SubmitBody, name: str, caller: Caller, controller: Controller, own_uid: int
+    body: SubmitBody,
+    name: str,
+    caller: Caller,
+    controller: Controller,
+    own_uid: int,
+    beside: Mapping[str, list[str]] = EMPTY,
+    jobs: int = 1,
 ) -> Submission:
     """Return what is to be written down of a request by `caller`; `own_uid` is the controller's
-    user.
+    user. `beside` has the jobs behind names of the same request, with which there are so many
+    `jobs`.
 
     Raises HttpError: 403 for what the caller may not ask for, 422 for what is wrong or can never
     run here.
@@ -65,6 +183,9 @@ def submission_of(
         raise HttpError(
             422, f"image: the executor {settings.executor} runs commands, not images; leave it out"
         )
+    unsent = why_not(settings.notices, body.notify, body.notify_to)
+    if unsent is not None:
+        raise HttpError(422, unsent)
     user_id = caller.uid if own_uid == 0 and caller.uid != 0 else None
     if user_id is None and not caller.all_jobs:
         raise HttpError(
@@ -73,7 +194,7 @@ def submission_of(
             "its "
             "administrator to run it as root",
         )
-    command = shlex.join(body.argv)[:MOST_COMMAND]
+    command = _command(body.argv)
     tenant = _tenant(body, caller, controller)
     _check_limits(body, caller, tenant, controller)
     _check_kind(body)
@@ -84,7 +205,7 @@ def submission_of(
         user=caller.name,
         command=command,
         deadline_s=_deadline_s(body, controller),
-        after=_after(body, caller, controller),
+        after=_after(body, caller, controller, beside),
         cpus=body.cpus or int(body.gpus == 0),
         memory_gib=body.memory_gib or 0.0,
         min_nodes=body.min_nodes or 1,
@@ -96,7 +217,7 @@ def submission_of(
     about = {name: getattr(body, name) for name in KEPT}
     submission = accepted(controller, job, grace_s=body.grace_s, user_id=user_id, **about)
     refused = why_refused(
-        controller.settings, controller.state, submission.job, privileged=caller.all_jobs
+        controller.settings, controller.state, submission.job, privileged=caller.all_jobs, jobs=jobs
     )
     if refused is not None:
         raise HttpError(403, refused)
@@ -199,16 +320,25 @@ def _deadline_s(body: SubmitBody, controller: Controller) -> float | None:
     return body.deadline_s
 
 
-def _after(body: SubmitBody, caller: Caller, controller: Controller) -> tuple[str, ...]:
+def _after(
+    body: SubmitBody, caller: Caller, controller: Controller, beside: Mapping[str, list[str]]
+) -> tuple[str, ...]:
+    """Return the names of all jobs that it comes after, those of an array each."""
+    names: dict[str, None] = {}
     for name in body.after:
-        job = controller.state.jobs.get(name)
-        if job is None or not caller.sees(job):
-            raise HttpError(422, f"after: there is no job {name!r}")
-        if job.finished in ("failed", "cancelled"):
-            raise HttpError(
-                422, f"after: {name} {ENDED_AS[job.finished]}, so this would never start"
-            )
-    return tuple(dict.fromkeys(body.after))
+        if name in beside:
+            names |= dict.fromkeys(beside[name])
+            continue
+        for task in controller.state.arrays.get(name, [name]):
+            names[task] = None
+            job = controller.state.jobs.get(task)
+            if job is None or not caller.sees(job):
+                raise HttpError(422, f"after: there is no job {name!r}")
+            if job.finished in ("failed", "cancelled"):
+                raise HttpError(
+                    422, f"after: {task} {ENDED_AS[job.finished]}, so this would never start"
+                )
+    return tuple(names)
 
 
 KINDS = (

@@ -39,7 +39,7 @@ class JobView:
     `waited_s` and `ran_s` are the seconds it did not run and did. `remaining_s` are those it is
     believed to run yet, on what it holds or, where it waits, on what it asks for; None once it has
     finished. `estimate` says where that comes from, None where the user stated it. `step` and
-    `total_steps` are what its command reports.
+    `total_steps` are what its command reports. `index` is that of a task of an `array`.
 
     By `start_p50_s` it is expected to have started (Unix time) with a probability of 50 %, by
     `start_p90_s` of 90 %, and likewise to have ended; the start of one that runs is when it did.
@@ -74,6 +74,8 @@ class JobView:
     deadline_s: float | None
     after: tuple[str, ...]
     exit_status: int | None
+    array: str | None
+    index: int | None
     start_p50_s: float | None
     start_p90_s: float | None
     end_p50_s: float | None
@@ -118,8 +120,8 @@ class JobPage:
 
 
 @frozen
-class Changed:
-    """Names of the jobs that are now as was asked, in the order of submission."""
+class Names:
+    """Names of jobs that were submitted, or are now as was asked, in the order of submission."""
 
     jobs: tuple[str, ...]
 
@@ -213,7 +215,9 @@ class ForecastView:
 @frozen
 class StateView:
     """The cluster in short. `jobs` counts those that have not finished, by status; `prices` are of
-    the last round that this controller decided, those of 0 left out."""
+    the last round that this controller decided, those of 0 left out. `events` is how many the
+    journal has: while it stays, jobs change with time alone. `views_only`: the caller can look, and
+    change nothing."""
 
     cluster: str
     version: str
@@ -230,6 +234,8 @@ class StateView:
     round: RoundView | None
     prices: tuple[Price, ...]
     forecast: ForecastView | None
+    events: int
+    views_only: bool
 
 
 @frozen
@@ -284,6 +290,28 @@ class History:
 
 
 @frozen
+class Share:
+    """Of a tenant or user (None: of jobs without, or of all whom the caller does not see): the GPUs
+    that its jobs held and how many jobs waited, on the average of each interval."""
+
+    name: str | None
+    gpus: tuple[float, ...]
+    waiting: tuple[float, ...]
+
+
+@frozen
+class Usage:
+    """Use from `from_s` to `now_s` in intervals of `step_s`, whoever held most first. A job waits
+    while it has not finished and holds nothing; one on hold has not waited since it last held
+    something."""
+
+    from_s: float
+    now_s: float
+    step_s: float
+    shares: tuple[Share, ...]
+
+
+@frozen
 class AccountRow:
     """What was used, GPU time by what it was spent on; `day` (UTC), `user`, `tenant` and `job` are
     None where it was not asked by them, where there is none, and of jobs that were dropped.
@@ -331,11 +359,13 @@ VIEWS = (
     HeldOnNode,
     Stay,
     History,
+    Share,
+    Usage,
     JobView,
     AttemptView,
     JobDetail,
     JobPage,
-    Changed,
+    Names,
     Holder,
     NodeView,
     Nodes,

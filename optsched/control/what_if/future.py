@@ -70,6 +70,7 @@ def outlook(snapshot: Snapshot) -> Outlook:
             if ran_before(job) and not after:
                 suspended.append(as_suspended(job))
     drop_orphans(jobs, left_out)
+    _stand_in_line(snapshot, jobs)
     jobs = {
         name: guarded(job, state.jobs[name], snapshot.preempt_unsaved) for name, job in jobs.items()
     }
@@ -86,6 +87,24 @@ def outlook(snapshot: Snapshot) -> Outlook:
     )
     notes = tuple(_notes(snapshot, lost, len(left_out)))
     return Outlook(instance, {name: state.jobs[name].submit_s for name in jobs}, left_out, notes)
+
+
+def _stand_in_line(snapshot: Snapshot, jobs: dict[str, Job]) -> None:
+    """Have each task of an array of which only so many run at once come after the one so many
+    places before it."""
+    lines: dict[str, list[str]] = {}
+    for live in (True, False):
+        for job in snapshot.state.open.values():
+            array, at_once = job.submission.array, job.submission.at_once
+            if array is None or at_once is None or (bool(job.live) or ran_before(job)) != live:
+                continue
+            if job.id not in jobs:
+                continue
+            line = lines.setdefault(array, [])
+            line.append(job.id)
+            if not live and len(line) > at_once:
+                known = jobs[job.id]
+                jobs[job.id] = replace(known, after=(*known.after, line[-1 - at_once]))
 
 
 def _notes(snapshot: Snapshot, lost: int, left_out: int) -> Iterator[str]:

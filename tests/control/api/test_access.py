@@ -253,7 +253,7 @@ def test_whoever_is_not_root_starts_nothing_as_another_user(
     shared: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: OTHER)
-    access = Access(shared.settings, None)
+    access = Access(shared.settings, {})
     monkeypatch.undo()
     assert (access.own_uid, access.of_user(OTHER).all_jobs, access.of_user(NOBODY).all_jobs) == (
         OTHER,
