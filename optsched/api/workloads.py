@@ -135,7 +135,7 @@ def generate(
     return instance
 
 
-def _even(given: dict[str, Any], **how: int) -> Instance:
+def _even(given: dict[str, Any], **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
     from ..traces.generate import even
 
