@@ -443,7 +443,8 @@ def test_defaults_stated_are_those_of_the_schema() -> None:
     nouns = files.schema("instance")["$defs"]
     for noun, heading, table in (
         ("Cluster", "### `cluster`", 0),
-        ("Node", "### `cluster`", 1),
+        ("Window", "### `cluster`", 1),
+        ("Node", "### `cluster`", 2),
         ("Tenant", "### `tenants`", 0),
         ("Job", "### `jobs`", 0),
         ("Mode", "### `jobs`", 1),

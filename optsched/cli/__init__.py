@@ -48,6 +48,11 @@ COMMANDS = {
     "regret": "Measure how far a period was from a proven bound, and why.",
     "account": "Report GPU-hours by user, tenant, day or job, and their waste.",
     "kueue": "Tell Kueue in which order to admit Workloads.",
+    "maintain": "Keep nodes free of jobs for a while: maintenance.",
+    "reserve": "Keep nodes for the jobs of some users or tenants.",
+    "drain": "Let nodes run empty until they are undrained.",
+    "undrain": "Let drained nodes take jobs again.",
+    "windows": "List maintenance, reservations and drains; take them back.",
     "top": "Watch the live cluster: nodes, jobs and the last round.",
     "list": "List solvers, policies, formats, objectives and executors.",
     "schema": "Print the JSON Schema of instance, plan, round, bound and study files.",
@@ -59,6 +64,10 @@ MODULES = {
     "hold": "change:hold",
     "release": "change:release",
     "clear": "change:clear",
+    "maintain": "windows:maintain",
+    "reserve": "windows:reserve",
+    "drain": "windows:drain",
+    "undrain": "windows:undrain",
 }
 """Modules that are not called as their commands, with the name of a command there that is not
 `command`."""

@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..executors.base import Arrivals, AttemptKey, Executor, NodeStatus, Observation, Progress
 from ..files import Texts
 from ..files.faults import Sound
 from ..frozen import record
-from ..model.cluster import Node
+from ..model.cluster import Cluster, Node
 from ..model.instance import Instance, Placement
 from ..round.plan import RoundSolution
 from .arrivals import Intake
+from .calendar import windows_ahead
 from .clock import Clock
 from .journal.events import (
     AttemptEnded,
@@ -24,6 +26,8 @@ from .journal.events import (
     Released,
     StartRefused,
     Submitted,
+    WindowLifted,
+    WindowSet,
 )
 from .journal.journal import Journal, JournalError
 from .journal.retention import Retention
@@ -43,7 +47,18 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """How long a part of a turn that failed is left alone, doubled by each more time."""
 MOST_SAID = 300
 """Characters of what is said of a bug."""
-TURNING = (Submitted, Changed, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
+TURNING = (
+    Submitted,
+    Changed,
+    Held,
+    Released,
+    Cancelled,
+    AttemptEnded,
+    StartRefused,
+    NodeSeen,
+    WindowSet,
+    WindowLifted,
+)
 """Events after which a new round is due."""
 
 
@@ -116,8 +131,25 @@ class ControllerCore:
 
     def _configure(self, settings: Settings) -> None:
         self.settings = settings
-        self.cluster = settings.cluster
+        self._shared = self._known = settings.cluster
         self.tenants = tuple(tenant.tenant() for tenant in settings.tenants)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Return what all nodes share, with the windows that are not over: the same object as long
+        as nothing of it changes."""
+        if not (self.state.windows or self.settings.windows):
+            return self._shared
+        windows = windows_ahead(
+            self.state.windows.values(),
+            self.settings.windows,
+            {status.node.name: None for status in self.statuses},
+            {tenant.name for tenant in self.tenants},
+            self.clock.now_s(),
+        )
+        if windows != self._known.windows:
+            self._known = replace(self._shared, windows=windows)
+        return self._known
 
     def drivers_of(self, settings: Settings) -> tuple[RoundDriver, RoundDriver | None]:
         """Return what decides rounds, and the policy that decides in their place where one is

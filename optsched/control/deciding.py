@@ -140,12 +140,13 @@ class Deciding(Acting):
 
     def _pose(self, now_s: float, left_out: dict[str, str]) -> Posed:
         progress, strangers = self._progress(), self.strangers()
+        cluster = self.cluster
         limited = withheld(self.settings, self.state, now_s)
         self.withheld = limited.jobs
         return pose(
             lambda without: present(
                 self.state,
-                self.cluster,
+                cluster,
                 self.tenants,
                 self.statuses,
                 progress,

@@ -5,6 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -196,6 +197,31 @@ class NoticeSettings(Part):
                 yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
 
 
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+TimeOfDay = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+
+
+class WindowSettings(Part):
+    """A time in which nodes (all without any) take no jobs but those of `tenants` and `users`: once
+    from `start` on, or on every day, or every such day of the week, from `at` on, for `length`."""
+
+    name: str = Field(default="maintenance", min_length=1, max_length=63)
+    nodes: tuple[str, ...] = ()
+    start: datetime | None = None
+    every: (
+        Literal["day", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+        | None
+    ) = None
+    at: TimeOfDay = "00:00"
+    length: Time
+    tenants: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+    def node_names(self) -> tuple[str, ...]:
+        """Return the names of the nodes. Raises ValueError for a faulty one."""
+        return tuple(name for text in self.nodes for name in expand_hostlist(text))
+
+
 class KueueSettings(Part):
     """What `optsched kueue` decides on: the Workloads of `queues` (ClusterQueues; all without any).
     A step between two priorities that are in use counts `step` times in weight."""
@@ -241,6 +267,7 @@ class Settings(Part):
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
     limits: LimitSettings = LimitSettings()
+    windows: tuple[WindowSettings, ...] = ()
     api: ApiSettings = ApiSettings()
     retention: RetentionSettings = RetentionSettings()
     notices: NoticeSettings = NoticeSettings()
@@ -318,8 +345,27 @@ def _read_tables(parsed: dict[str, Any]) -> tuple[dict[str, PluginOptions], list
     return tables, faults
 
 
+def _window_faults(path: str, window: WindowSettings, settings: Settings) -> Iterator[Fault]:
+    try:
+        window.node_names()
+    except ValueError as error:
+        yield Fault(f"{path}.nodes", str(error), "write names as gpu-[0-3,7]")
+    if (window.start is None) == (window.every is None):
+        remedy = 'give start = 2026-08-01T18:00:00, or every = "sunday" and at = "18:00"'
+        yield Fault(path, "it must say either when it is, or how often", remedy)
+    elif window.start is not None and not abs(window.start.year - 1970) < 250:
+        yield Fault(f"{path}.start", "is no date of these centuries", "correct the year")
+    if not 0 < float(window.length) <= 366 * 86400:
+        yield Fault(f"{path}.length", "must be longer than 0 s, a year at most", 'write "4h"')
+    for name in window.tenants:
+        if name not in {tenant.name for tenant in settings.tenants}:
+            yield Fault(f"{path}.tenants", f"{name!r} is not in tenants", "add it, or leave it out")
+
+
 def _faults(settings: Settings) -> Iterator[Fault]:
     yield from settings.notices.faults()
+    for i, window in enumerate(settings.windows):
+        yield from _window_faults(f"windows[{i}]", window, settings)
     names = []
     for i, part in enumerate(settings.nodes):
         try:
@@ -335,6 +381,10 @@ def _faults(settings: Settings) -> Iterator[Fault]:
     for what in ("every", "length", "budget", "runs"):
         if not float(getattr(settings, what)) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
+    yield from _plugin_faults(settings)
+
+
+def _plugin_faults(settings: Settings) -> Iterator[Fault]:
     try:
         objective = wanted(settings.objective, Cluster(nodes=()))
     except InputError as error:

@@ -13,6 +13,8 @@ from .value import Value, empty
 
 Label = Annotated[str, MinLen(1), MaxLen(255)]
 """A word by which nodes, or jobs, are found."""
+FOR_EVER_S = 1e10
+"""The end of a window that lasts until it is lifted: the last instant that there is."""
 POWER_CAP = "power_w"
 """The cluster resource, in watts, on which every GPU that works draws."""
 

@@ -152,6 +152,32 @@ class WhatIfBody:
     time_limit_s: Annotated[float, Field(ge=0.1, le=30)] = 10.0
 
 
+Names = Annotated[tuple[Short, ...], Field(max_length=1000)]
+
+
+@frozen
+class WindowBody:
+    """A time, in Unix time, in which `nodes` (names or hostlists), or nodes of so many `gpus`, take
+    no jobs but those of `tenants` and `users`: from now on where `from_s` is None, until it is
+    lifted where `to_s` is. `name` None makes one after its `kind`."""
+
+    kind: Literal["maintenance", "reservation", "drain"] = "maintenance"
+    name: Annotated[str, Field(max_length=255, pattern=r"^[!-~]+$")] | None = None
+    nodes: Names = ()
+    gpus: Count = 0
+    from_s: Instant | None = None
+    to_s: Instant | None = None
+    tenants: Names = ()
+    users: Names = ()
+
+
+@frozen
+class LiftBody:
+    """The window that is not to be any more."""
+
+    name: Short
+
+
 Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
@@ -245,7 +271,7 @@ class AccountQuery:
     by: Annotated[str, Field(max_length=64, pattern=rf"^({By})(,({By}))*$")] = "user"
 
 
-BODIES = (*NOUNS, SubmitBody, BatchBody, ChangeBody, Hypothetical, WhatIfBody)
+BODIES = (*NOUNS, SubmitBody, BatchBody, ChangeBody, Hypothetical, WhatIfBody, WindowBody, LiftBody)
 QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""

@@ -20,12 +20,15 @@ from .bodies import (
     ChangeBody,
     HistoryQuery,
     JobsQuery,
+    LiftBody,
     OutputQuery,
     RoundsQuery,
     SubmitBody,
     UsageQuery,
     WhatIfBody,
+    WindowBody,
 )
+from .calendar import lift_window, set_window, windows
 from .dashboard import dashboard
 from .history import history
 from .metrics import TEXT, metrics
@@ -45,6 +48,7 @@ from .views import (
     Rounds,
     StateView,
     Usage,
+    Windows,
 )
 
 VIEWS_OPEN = (VIEW_TOKEN,)
@@ -218,6 +222,34 @@ ROUTES: list[Route] = [
         lambda service, asked: service.nodes(asked.caller),
         answer=Nodes,
         opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/windows",
+        "windows",
+        "Maintenance, reservations and drained nodes.",
+        lambda service, asked: windows(service, asked.caller),
+        answer=Windows,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/windows",
+        "set_window",
+        "Set a window: maintenance, a reservation, a drain.",
+        lambda service, asked: set_window(service, asked.caller, asked.body),
+        method="POST",
+        body=WindowBody,
+        answer=Windows,
+        refusals=(409,),
+    ),
+    Route(
+        "/v1/windows/lift",
+        "lift_window",
+        "Take a window back.",
+        lambda service, asked: lift_window(service, asked.caller, asked.body),
+        method="POST",
+        body=LiftBody,
+        answer=Windows,
+        refusals=(404,),
     ),
     Route(
         "/v1/rounds",

@@ -352,7 +352,32 @@ class Account:
     uncounted_before_s: float | None
 
 
+@frozen
+class WindowView:
+    """A time in which nodes take no jobs but those of some; `to_s` None: until it is lifted.
+    `jobs_there` are those that are still there although it has begun, because they save or cannot:
+    `jobs` are those of them that the caller sees."""
+
+    name: str
+    nodes: tuple[str, ...]
+    from_s: float
+    to_s: float | None
+    tenants: tuple[str, ...]
+    users: tuple[str, ...]
+    jobs_there: int
+    jobs: tuple[str, ...]
+
+
+@frozen
+class Windows:
+    """Windows that are not over, in order of time."""
+
+    windows: tuple[WindowView, ...]
+
+
 VIEWS = (
+    WindowView,
+    Windows,
     Reloaded,
     AccountRow,
     Account,

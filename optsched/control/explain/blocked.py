@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...explain.inactive import window_ahead
 from ...frozen import record
+from ...model.instance import Instance
 from ...model.job import Job
 from ...physics import held_resources
 from ...physics.capacity import Domains, Row
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..journal.state import LiveJob, State
-from ..present import as_waiting
+from ..present import as_suspended, as_waiting, ran_before
 
 if TYPE_CHECKING:
     from ..controller import Controller
@@ -98,6 +100,18 @@ class Obstacles:
         lacking = self._lacking(as_waiting(job), facts)
         if lacking is not None:
             yield lacking
+        elif self._cluster.windows and (ahead := self._window(job, now_s)) is not None:
+            yield Obstacle("full", ahead)
+
+    def _window(self, job: LiveJob, now_s: float) -> str | None:
+        """Return which window keeps a job from starting now."""
+        known = as_waiting(job)
+        cluster = self._cluster if self._usable is None else self._usable
+        suspended = (as_suspended(job),) if ran_before(job) else ()
+        instance = Instance(
+            now_s=now_s, cluster=cluster, tenants=self._tenants, jobs=(known,), suspended=suspended
+        )
+        return window_ahead(instance, known)
 
     def _lacking(self, job: Job, facts: dict[str, Any] | None) -> Obstacle | None:
         """Return what the cluster lacks for a job."""

@@ -6,6 +6,7 @@ from typing import Literal
 from ...executors.base import AttemptKey, Progress
 from ...files import NOUNS, adapter, plain
 from ...frozen import frozen
+from ...model.cluster import Window
 from ...model.instance import Placement
 from ...model.job import Mode
 from ..submission import Submission
@@ -218,6 +219,23 @@ class Pruned:
 
 
 @frozen
+class WindowSet:
+    """Nodes are not there in a window but for some: `by` (a user) said so. One of the same name was
+    meant before."""
+
+    window: Window
+    by: str
+
+
+@frozen
+class WindowLifted:
+    """There is no window of this name any more: `by` (a user) said so."""
+
+    name: str
+    by: str
+
+
+@frozen
 class Noted:
     """What somebody who asks why should find: a clock that jumped, an attempt of unknown origin."""
 
@@ -243,6 +261,8 @@ Event = (
     | AttemptEnded
     | NodeSeen
     | Pruned
+    | WindowSet
+    | WindowLifted
     | Noted
 )
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
+from ...model.cluster import Window
 from ...model.instance import Placement
 from ...model.job import Job, Mode
 from ...model.profile import Profile
@@ -33,6 +34,8 @@ from .events import (
     StopIntended,
     Submitted,
     Why,
+    WindowLifted,
+    WindowSet,
 )
 
 Status = Literal[
@@ -172,6 +175,7 @@ class State:
         self.stay: frozenset[str] = frozenset()
         self.round = 0
         self.nodes: dict[str, NodeSeen] = {}
+        self.windows: dict[str, Window] = {}
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
         self.totals: Counter[str] = Counter()
@@ -301,6 +305,11 @@ class State:
                 )
                 self.claims.pop(name, None)
                 self.stay |= {name}
+            case WindowSet(window=window):
+                known = {n: own for n, own in self.windows.items() if own.to_s > at_s}
+                self.windows = known | {window.name: window}
+            case WindowLifted(name=name):
+                self.windows = {n: own for n, own in self.windows.items() if n != name}
             case NodeSeen(node=name):
                 self.nodes[name] = event
             case OfAttempt():
