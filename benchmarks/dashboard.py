@@ -31,7 +31,14 @@ from optsched.control.forecasting import Forecaster
 from optsched.control.journal.events import Submitted
 from optsched.control.journal.journal import Journal
 from optsched.control.loop import Loop
-from optsched.control.settings import ApiSettings, NodeSettings, Settings, TenantSettings
+from optsched.control.settings import (
+    ApiSettings,
+    NodeSettings,
+    Settings,
+    SharesSettings,
+    TenantSettings,
+    WindowSettings,
+)
 from optsched.control.submission import Submission
 from optsched.executors.base import AttemptKey, Order
 from tests.browser import Browser
@@ -161,6 +168,18 @@ def cluster(folder: Path, jobs: int, seed: int = 1) -> Iterator[tuple[Server, st
         state=folder,
         nodes=tuple(NodeSettings(name=node.name, gpu_type=node.gpu_type, gpus=8) for node in nodes),
         tenants=tuple(TenantSettings(name=name, users=users) for name, users in TENANTS.items()),
+        shares=SharesSettings(),
+        windows=(
+            WindowSettings(name="kernel", nodes=("gpu-[00-03]",), every="sunday", length="4h"),
+            WindowSettings(
+                name="course",
+                nodes=("gpu-05",),
+                every="day",
+                at="08:00",
+                length="2h",
+                users=("hana",),
+            ),
+        ),
         api=ApiSettings(port=0),
     )
     begun_s = time.time() - SPAN_S
@@ -195,7 +214,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=180)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--width", type=int, default=1300)
+    parser.add_argument("--width", type=int, default=1400)
     parser.add_argument("--height", type=int, default=1425)
     parser.add_argument("--theme", choices=("light", "dark"), default="light")
     parser.add_argument("--measure", action="store_true")
@@ -226,7 +245,7 @@ def main() -> None:
             time.sleep(1.0)  # the columns of forecasts are drawn
             browser.picture(given.picture)
             image = Image.open(given.picture).convert("RGB")
-            image.quantize(128, dither=Image.Dither.NONE).save(given.picture, optimize=True)
+            image.quantize(256, dither=Image.Dither.NONE).save(given.picture, optimize=True)
 
 
 def measured(browser: Browser, seconds: float = 30.0) -> dict[str, float]:

@@ -141,9 +141,8 @@ ADAPTERS = ("docs/kubernetes.md", "docs/ray.md", "docs/slurm.md")
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ADAPTERS])
 def test_options_named_in_the_text_exist(page: str) -> None:
     known = set().union(*(options_of(command_of(name)) for name in COMMANDS))
-    spoken = re.sub(
-        r"^```.*?^```$|`(?:python|ray start|pytest) [^`\n]+`", "", text_of(page), flags=re.M | re.S
-    )
+    others = r"`(?:python|ray start|pytest|srun) [^`\n]+`"
+    spoken = re.sub(rf"^```.*?^```$|{others}", "", text_of(page), flags=re.M | re.S)
     named = {
         option
         for code in re.findall(r"`([^`\n]+)`", spoken)
@@ -152,8 +151,9 @@ def test_options_named_in_the_text_exist(page: str) -> None:
     assert named <= known, f"{page}: no command has {named - known}"
 
 
-def test_all_commands_but_schema_speak_json() -> None:
-    assert {name for name in COMMANDS if "--json" not in options_of(command_of(name))} == {"schema"}
+def test_all_commands_but_two_speak_json() -> None:
+    silent = {name for name in COMMANDS if "--json" not in options_of(command_of(name))}
+    assert silent == {"schema", "shell"}
 
 
 def test_commands_that_do_something_can_be_quiet() -> None:
@@ -165,6 +165,8 @@ def test_commands_that_do_something_can_be_quiet() -> None:
         "replay",
         "rounds",
         "schema",
+        "shares",
+        "shell",
         "top",
         "what-if",
     }
@@ -446,6 +448,7 @@ def test_defaults_stated_are_those_of_the_schema() -> None:
         ("Window", "### `cluster`", 1),
         ("Node", "### `cluster`", 2),
         ("Tenant", "### `tenants`", 0),
+        ("Shares", "### `shares`", 0),
         ("Job", "### `jobs`", 0),
         ("Mode", "### `jobs`", 1),
         ("Profile", "### `profile`", 0),

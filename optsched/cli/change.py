@@ -1,5 +1,5 @@
-"""`optsched cancel`, `optsched hold`, `optsched release`, `optsched clear`: change jobs that were
-submitted."""
+"""Commands that change jobs which were submitted: `optsched cancel`, `hold`, `release`, `requeue`,
+`change`, `signal`, `clear`."""
 
 import sys
 from typing import Any
@@ -7,17 +7,32 @@ from typing import Any
 import click
 
 from ..errors import InputError
-from .parts.arguments import flag_option
+from .parts.arguments import count_option, flag_option, option, time_option
 from .parts.controller import Client, asks_controller, chosen_jobs
+from .parts.duration import deadline
 from .parts.out import Out, answers
+from .submit import gpu_count
 
 NOT_ALL, NOT_THERE = 1, 404
 HANDFUL = 5
 """Of more jobs than these the user of a terminal is asked first."""
-DONE = {"cancel": "cancelled", "hold": "held", "release": "released", "clear": "cleared"}
+DONE = {
+    "cancel": "cancelled",
+    "hold": "held",
+    "release": "released",
+    "requeue": "requeued",
+    "clear": "cleared",
+    "change": "changed",
+}
 
 
-def _each(client: Client, change: str, names: tuple[str, ...], out: Out) -> int:
+def _each(
+    client: Client,
+    change: str,
+    names: tuple[str, ...],
+    out: Out,
+    body: dict[str, Any] | None = None,
+) -> int:
     """Make a change to each of the jobs, and to the tasks of the arrays, that are named."""
     from ..control.api.client import ApiError
 
@@ -25,7 +40,7 @@ def _each(client: Client, change: str, names: tuple[str, ...], out: Out) -> int:
     failed = 0
     for name in names:
         try:
-            changed.append(client.post(client.job_path(name, change)))
+            changed.append(client.post(client.job_path(name, change), body))
             out.say(f"{name} is {DONE[change]}")
         except ApiError as error:
             tasks = _of_array(client, change, name) if error.status == NOT_THERE else []
@@ -43,7 +58,7 @@ def _of_array(client: Client, change: str, name: str) -> list[str]:
     """Make a change to the tasks of an array, if there is one of that name; return them."""
     from ..control.api.client import ApiError
 
-    if change == "clear":
+    if change in ("clear", "change"):
         return []
     try:
         return [*client.post(f"/v1/{change}", {"array": name})["jobs"]]
@@ -108,6 +123,54 @@ hold = _command(
 release = _command(
     "release", "Let held jobs run again, from where they saved: each JOB, or all that are chosen."
 )
+
+
+requeue = _command(
+    "requeue",
+    "Run jobs again from their last checkpoint: each JOB, finished or running, or all that are "
+    "chosen; running jobs save and stop first."
+    "\n\n\b\noptsched requeue train-7\noptsched requeue --array sweep --state failed,timeout",
+)
+
+
+@click.command("change")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@option("--gpus N|MIN-MAX", "Number of GPUs, or a range; while it waits.", type=gpu_count)
+@time_option("--time TIME", "Expected run time; while it waits.", "duration_s")
+@option("--begin WHEN", "Start no earlier; while it waits.", "begin_s", type=deadline)
+@option("--weight X", "Cost of its waiting.", type=click.FloatRange(0))
+@option("--priority N", "Its priority.", type=int)
+@option("--deadline WHEN", "Deadline: 2h (from now) or a date.", "deadline_s", type=deadline)
+@time_option("--time-limit TIME", "Stop it once it has run so long in all.", "limit_s")
+@count_option("--retries N", "Restart it up to N times if it fails.", least=0, most=1000)
+@answers
+@asks_controller
+def change(client: Client, jobs: tuple[str, ...], out: Out, **asked: Any) -> int:
+    """Change what each JOB asks for; what no option names stays as it is.
+
+    \b
+    optsched change train-7 --weight 2 --time-limit 8h
+    """
+    body = {name: value for name, value in asked.items() if value is not None}
+    if not body:
+        raise InputError("name what is to be otherwise, as --weight 2")
+    return _each(client, "change", jobs, out, body)
+
+
+@click.command("signal")
+@click.argument("job")
+@click.argument("signal", metavar="SIGNAL")
+@answers
+@asks_controller
+def signal(client: Client, job: str, signal: str, out: Out) -> int:
+    """Send SIGNAL, as USR1, to the command of the running JOB, on all its nodes.
+
+    \b
+    optsched signal train-7 USR1
+    """
+    answer = client.post(client.job_path(job, "signal"), {"signal": signal.upper()})
+    out.answer(lambda: answer, lambda: [f"{job} gets {signal.upper()}"])
+    return 0
 
 
 @click.command("clear")

@@ -204,6 +204,10 @@ COLUMNS = {
     "submitted": Column("submitted", _instant("submit_s")),
     "started": Column("started", _instant("started_s")),
     "finished": Column("finished", _instant("finished_s")),
+    "begin": Column("begin", _instant("begin_s")),
+    "limit": Column(
+        "limit", lambda job: "-" if job["limit_s"] is None else human(job["limit_s"]), numeric=True
+    ),
     "array": Column("array", _field("array")),
     "index": Column("index", _field("index"), numeric=True),
     "deadline": Column("deadline", _instant("deadline_s")),

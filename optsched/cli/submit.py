@@ -80,6 +80,14 @@ def node_count(value: str) -> tuple[int, int]:
 )
 @option("--gpu-memory GIB", "Memory used on each GPU.", "gpu_memory_gib", type=click.FloatRange(0))
 @time_option("--time TIME", "Expected run time on what the job asks for.", "duration_s")
+@time_option(
+    "--time-limit TIME", "Ask it to save and stop it once it has run so long in all.", "limit_s"
+)
+@option(
+    "--signal SIGNAL[@SECONDS]",
+    "Send this signal so long before the time limit: USR1@60.",
+    "warning",
+)
 @count_option("--steps N", "Number of steps of the whole job, if it reports steps.", "total_steps")
 @option("--tenant NAME", "Tenant whose quota the job counts against.")
 @option(
@@ -89,9 +97,9 @@ def node_count(value: str) -> tuple[int, int]:
     type=click.FloatRange(0),
 )
 @option(
-    "--priority N",
-    "Stored with the job. Rounds ignore it; only simulated policies use it.",
-    type=int,
+    "--priority NAME|N",
+    "Tier of the job, or its number: jobs of a higher one go first, and may preempt others; "
+    "cluster.toml says who may use which.",
 )
 @option(
     "--deadline WHEN", "Deadline: 2h (from now) or 2030-01-31T18:00.", "deadline_s", type=deadline
@@ -117,8 +125,18 @@ def node_count(value: str) -> tuple[int, int]:
     "node_labels",
 )
 @many_option(
-    "--after JOB", "Start after this job has completed; repeatable, or separated by commas."
+    "--after JOB",
+    "Start after this job, or all tasks of this array, completed; repeatable, or separated by "
+    "commas.",
 )
+@many_option("--after-any JOB", "Start after this job has ended in any way; alike.")
+@many_option("--after-not-ok JOB", "Start after this job has failed or was cancelled; alike.")
+@option(
+    "--if-never cancel|hold",
+    "What becomes of it where it can never start because of --after (default: cancel).",
+    type=click.Choice(["cancel", "hold"]),
+)
+@option("--begin WHEN", "Start no earlier: +2h or 2030-01-31T18:00.", "begin_s", type=deadline)
 @many_option("--resource NAME=N", "Amount of a cluster resource; repeatable.", "resources")
 @count_option("--retries N", "Restart the job up to N times if it fails.", least=0, most=1000)
 @option("--grace TIME", "Time the job has to save when asked to stop.", "grace_s", type=cost)
@@ -174,8 +192,6 @@ def command(
         out.answer(lambda: names, lambda: names["jobs"])
         return 0
     job = client.post("/v1/jobs", body)
-    if body.get("priority") and not out.quiet:
-        click.echo("optsched: no round looks at --priority; what counts is --weight", err=True)
     if not wait:
         out.answer(lambda: job, lambda: [job["array"] or job["id"]])
         return 0
@@ -214,6 +230,11 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
     if asked["gpus"] != 0:
         asked["cpus_per_gpu"] = asked.pop("cpus")
         asked["memory_gib_per_gpu"] = asked.pop("memory_gib")
+    if asked["priority"] is not None:
+        try:
+            asked["priority"] = int(asked["priority"])
+        except ValueError:
+            asked["tier"] = asked.pop("priority")
     body = asked | {name: read(asked[name]) for name, read in READERS.items()}
     for text in (*words, directory, *body["environment"].values()):
         try:
@@ -319,6 +340,8 @@ def _profile(path: Path | None) -> Any:
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "after": _after,
+    "after_any": _after,
+    "after_not_ok": _after,
     "affinity": _near,
     "anti_affinity": _near,
     "node_labels": _node_labels,

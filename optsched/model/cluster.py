@@ -53,10 +53,11 @@ class Tenant(Value):
     """A payer for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
 
     `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas
-    idle.
+    idle. `weight` is its share beside the others of its `parent` (see `shares`).
     """
 
     name: str
+    parent: str | None = None
     gpu_quota: Count | None = None
     borrow_gpus: Count = 0
     weight: Weight = 1.0
@@ -65,16 +66,29 @@ class Tenant(Value):
 
 
 @frozen
+class Tier:
+    """A name for the jobs of one `priority`, and whom one of them that waits may preempt: `any`
+    that is not above it (jobs of lower priorities whatever that costs these, those of its own where
+    that pays), those of `lower` priorities alone, or `never` anybody."""
+
+    name: str
+    priority: int
+    preempts: Literal["never", "lower", "any"] = "any"
+
+
+@frozen
 class Window(Value):
     """A time, known beforehand, in which no job may be on some nodes: maintenance, or a reservation
-    of them for `tenants` and `users` (any of these), whose jobs may."""
+    of them for `tenants` and `users` (any of these), whose jobs may. Of `resources` there are then
+    only so much."""
 
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
     from_s: Instant
     to_s: Instant
     name: str = "maintenance"
     tenants: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
+    resources: Mapping[str, Amount] = field(default_factory=empty)
 
     __hash__ = Value.__hash__
 
@@ -115,7 +129,8 @@ class Cluster(Value):
     uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
     `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
     `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on. `windows` are
-    the times in which nodes are not there for all.
+    the times in which nodes are not there for all. `tiers` name priorities; jobs of one that has no
+    name preempt `any`.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -125,6 +140,7 @@ class Cluster(Value):
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
     carbon_g_per_kwh: Amount | Steps | None = None
+    tiers: tuple[Tier, ...] = ()
     windows: tuple[Window, ...] = ()
 
     __hash__ = Value.__hash__
@@ -155,6 +171,20 @@ class Cluster(Value):
                     node.gpu_price_per_h, prices.get(node.gpu_type, node.gpu_price_per_h)
                 )
         return prices
+
+    def resources_at(self, time_s: float) -> Mapping[str, float]:
+        """Return what there is of the resources at an instant: what windows leave of them."""
+        least: Mapping[str, float] = self.resources
+        for window in self.windows:
+            if window.resources and window.from_s <= time_s < window.to_s:
+                lower = {name: min(least[name], most) for name, most in window.resources.items()}
+                least = {**least, **lower}
+        return least
+
+    @cached_property
+    def preempts(self) -> dict[int, str]:
+        """Return whom jobs preempt, by priority, of those that are named."""
+        return {tier.priority: tier.preempts for tier in self.tiers}
 
     @cached_property
     def total_gpus(self) -> int:

@@ -1,9 +1,12 @@
 """The cluster in virtual time: what then happens."""
 
 import math
+from dataclasses import replace
 
+from ..driver.shares import MOST_WEIGHT, DecayedUse, account_of, factors
 from ..driver.state import Ending, JobState
 from ..driver.world import World
+from ..model.shares import Use
 from .events import Event, Events, Kind, first_round_s
 from .record import Rows
 
@@ -37,6 +40,9 @@ class VirtualWorld(World):
         )
         self._events.push(now_s, Kind.WAKE)
         self._expect_incidents()
+        shares = instance.shares
+        self._charged = 0
+        self._use = None if shares is None else DecayedUse(shares.half_life_s, shares.used, now_s)
 
     def _expect_incidents(self) -> None:
         attempts: dict[str, list[tuple[float, float]]] = {}
@@ -51,6 +57,10 @@ class VirtualWorld(World):
         for i, window in enumerate(self.cluster.windows):
             if window.to_s > self.now_s:
                 self._events.push(window.to_s, Kind.WINDOW_OVER, i)
+            if window.resources and window.to_s > self.now_s:
+                notice_s = window.from_s - self.free.layout.notice_s
+                for time_s in {max(self.now_s, notice_s), max(self.now_s, window.from_s)}:
+                    self._events.push(time_s, Kind.WINDOW_AHEAD, i)
 
     def _expect_end(self, state: JobState) -> None:
         assert state.run is not None
@@ -92,6 +102,41 @@ class VirtualWorld(World):
             self._happen(self._events.pop_instant())
         self.now_s = self.free.now_s = time_s
 
+    def used(self) -> tuple[Use, ...]:
+        """Return the decayed use of all accounts now; nothing where the instance has no shares."""
+        if self._use is None:
+            return ()
+        jobs = self.instance.jobs
+        for job, gpus, begin_s, end_s in self.rows.held_since(self._charged):
+            self._use.hold(account_of(jobs[job]), gpus, begin_s, end_s)
+            self._charged += 1
+        holders = (self._state[job_id] for job_id in (*self.running, *self.saving))
+        return self._use.at(
+            self.now_s,
+            (
+                (account_of(state.job), state.run.mode.gpus, state.run.row_s)
+                for state in holders
+                if state.run is not None
+            ),
+        )
+
+    def weigh(self) -> None:
+        """Give jobs the weight that the use of their tenants and users says, where the instance has
+        shares."""
+        if self.instance.shares is None:
+            return
+        here = (self.waiting, self.running, self.saving)
+        shares = replace(self.instance.shares, used=self.used())
+        accounts = {account_of(job) for jobs in here for job in jobs.values()}
+        by_account = factors(self.instance.tenants, shares, self.cluster.total_gpus, accounts)
+        for jobs in here:
+            for name, job in jobs.items():
+                state, factor = self._state[name], by_account[account_of(job)]
+                own = self.instance.job[name].weight
+                weight = min(MOST_WEIGHT, own * factor)
+                if weight != job.weight:
+                    state.job = jobs[name] = replace(job, weight=weight)
+
     def _happen(self, batch: list[Event]) -> bool:
         """Let all events of one instant happen; return whether any of them still meant
         something."""
@@ -130,8 +175,13 @@ class VirtualWorld(World):
             self._saved(state)
         elif kind == Kind.TO_LEAVE:
             self._make_way(self._states[index])
+            self._make_room()
         elif kind == Kind.WINDOW_OVER:
-            self._released.extend(self.cluster.windows[index].nodes)
+            self.free.set_time(self.now_s)
+            self._released.extend(self.cluster.windows[index].nodes or self.running)
+        elif kind == Kind.WINDOW_AHEAD:
+            self.free.set_time(self.now_s)
+            self._make_room()
         elif kind == Kind.NODE_LOST:
             self._lose(self.free.layout.names[index])
         elif kind == Kind.NODE_BACK:

@@ -240,7 +240,7 @@ def test_a_search_makes_no_step_worse_and_claims_nothing_twice(seed: int, cost_s
     for done in range(0, 24, 6):
         simulation.run(until=lambda done=done: simulation.done >= done)
         playouts, step = Playouts(simulation.world, WCT), Trial(simulation.world)
-        better = improved(simulation.world, set(), playouts, step)
+        better = improved(simulation.world, set(), playouts, step, lambda _: True)
         assert playouts.cost(better) <= playouts.cost(step)
         claimed = Counter[str]()
         for _, placement in better.claims.values():

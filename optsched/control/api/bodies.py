@@ -19,6 +19,7 @@ from ...model.profile import Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
 from ..journal.state import Status
 from ..settings import ADDRESS, NoticeEvent
+from ..warning import SIGNAL, WARNING
 from .refusal import HttpError
 
 MOST_BYTES, MOST_BYTES_OF_MANY = 1 << 20, 4 << 20
@@ -70,7 +71,12 @@ class SubmitBody:
     image to run it in, where the executor runs images; None: that of the site. `notify` are the
     events of which notices are sent, by e-mail to `notify_to` where that is given and the site
     allows it. `tenant` None: the one that lists the user, if any. A repeated `request_id` of the
-    same user is answered as it was the first time, and makes no second job. With `array`,
+    same user is answered as it was the first time, and makes no second job. It starts when
+    all of `after` have completed, all of `after_any` have ended in any way and all of
+    `after_not_ok` have failed or been cancelled, not before `begin_s` (Unix time); where it can
+    never start any more it is cancelled, or held, as `if_never` says. Once it has run for `limit_s`
+    in all it is asked to save and stopped; before that it gets the signal of `warning` (`USR1@60`:
+    60 s before). With `array`,
     indices such as `0-99%10` (then at most 10 run at once), it is one job for each of them, named
     NAME-INDEX, with `{index}` in `argv` replaced by its own.
     """
@@ -98,9 +104,16 @@ class SubmitBody:
     total_steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
     weight: Weight = 1.0
     priority: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
+    tier: Short | None = None
     tenant: Short | None = None
     deadline_s: Instant | None = None
     after: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    after_any: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    after_not_ok: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    if_never: Literal["cancel", "hold"] = "cancel"
+    begin_s: Instant | None = None
+    limit_s: Duration | None = None
+    warning: Annotated[str, Field(max_length=32, pattern=WARNING)] | None = None
     resources: Annotated[dict[Short, Amount], Few] = field(default_factory=dict)
     preemptible: bool = True
     saves: bool | None = None
@@ -159,7 +172,8 @@ Names = Annotated[tuple[Short, ...], Field(max_length=1000)]
 class WindowBody:
     """A time, in Unix time, in which `nodes` (names or hostlists), or nodes of so many `gpus`, take
     no jobs but those of `tenants` and `users`: from now on where `from_s` is None, until it is
-    lifted where `to_s` is. `name` None makes one after its `kind`."""
+    lifted where `to_s` is. Of `resources` there is only so much then. `name` None makes one after
+    its `kind`."""
 
     kind: Literal["maintenance", "reservation", "drain"] = "maintenance"
     name: Annotated[str, Field(max_length=255, pattern=r"^[!-~]+$")] | None = None
@@ -169,6 +183,7 @@ class WindowBody:
     to_s: Instant | None = None
     tenants: Names = ()
     users: Names = ()
+    resources: Annotated[dict[Short, Amount], Few] = field(default_factory=dict)
 
 
 @frozen
@@ -203,6 +218,28 @@ class ChangeBody(Selection):
     those of all users. At least one of the other fields must be given."""
 
     all: bool = False
+
+
+@frozen
+class AmendBody:
+    """What is to be otherwise of a job; the rest stays. Of one that runs only weight, priority,
+    deadline, time limit and retries can be changed, of one that waits also what it asks for."""
+
+    gpus: Count | Elastic | None = None
+    duration_s: Duration | None = None
+    begin_s: Instant | None = None
+    weight: Weight | None = None
+    priority: Annotated[int, Field(ge=-(10**9), le=10**9)] | None = None
+    deadline_s: Instant | None = None
+    limit_s: Duration | None = None
+    retries: Annotated[int, Field(ge=0, le=1000)] | None = None
+
+
+@frozen
+class SignalBody:
+    """The signal, as USR1, that the command of a running job gets on all its nodes."""
+
+    signal: Annotated[str, Field(max_length=16, pattern=SIGNAL)]
 
 
 @frozen
@@ -271,7 +308,18 @@ class AccountQuery:
     by: Annotated[str, Field(max_length=64, pattern=rf"^({By})(,({By}))*$")] = "user"
 
 
-BODIES = (*NOUNS, SubmitBody, BatchBody, ChangeBody, Hypothetical, WhatIfBody, WindowBody, LiftBody)
+BODIES = (
+    *NOUNS,
+    SubmitBody,
+    BatchBody,
+    ChangeBody,
+    AmendBody,
+    SignalBody,
+    Hypothetical,
+    WhatIfBody,
+    WindowBody,
+    LiftBody,
+)
 QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from ...frozen import record
 from ..explain.explaining import Explained
 from ..reloading import Reloaded
+from ..shares import SharesView
 from ..what_if.words import Foretold
 from .accounting import account
 from .asking import explained, foretold
@@ -16,6 +17,7 @@ from .bodies import (
     MOST_BYTES,
     MOST_BYTES_OF_MANY,
     AccountQuery,
+    AmendBody,
     BatchBody,
     ChangeBody,
     HistoryQuery,
@@ -23,6 +25,7 @@ from .bodies import (
     LiftBody,
     OutputQuery,
     RoundsQuery,
+    SignalBody,
     SubmitBody,
     UsageQuery,
     WhatIfBody,
@@ -46,6 +49,7 @@ from .views import (
     Nodes,
     Output,
     Rounds,
+    Shell,
     StateView,
     Usage,
     Windows,
@@ -177,6 +181,35 @@ ROUTES: list[Route] = [
     *_change("hold", "Keep a job from running; stop it if it runs."),
     *_change("release", "Let a held job run again."),
     *_change("cancel", "Stop a job for good."),
+    *_change("requeue", "Run a job again from its last checkpoint."),
+    Route(
+        "/v1/jobs/{job}/change",
+        "change",
+        "Change what a job asks for.",
+        lambda service, asked: service.amend(asked.caller, asked.job, asked.body),
+        method="POST",
+        body=AmendBody,
+        answer=JobView,
+        refusals=(404, 409),
+    ),
+    Route(
+        "/v1/jobs/{job}/shell",
+        "shell",
+        "How to start a shell beside a running job.",
+        lambda service, asked: service.shell(asked.caller, asked.job),
+        answer=Shell,
+        refusals=(404, 409),
+    ),
+    Route(
+        "/v1/jobs/{job}/signal",
+        "signal",
+        "Send a signal to the command of a running job.",
+        lambda service, asked: service.signal(asked.caller, asked.job, asked.body),
+        method="POST",
+        body=SignalBody,
+        answer=JobView,
+        refusals=(404, 409),
+    ),
     Route(
         "/v1/jobs/{job}/clear",
         "clear",
@@ -221,6 +254,14 @@ ROUTES: list[Route] = [
         "All nodes and who holds what of them.",
         lambda service, asked: service.nodes(asked.caller),
         answer=Nodes,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/shares",
+        "shares",
+        "What tenants and users are entitled to, and have used.",
+        lambda service, asked: service.shares(asked.caller),
+        answer=SharesView,
         opened_by=VIEWS_OPEN,
     ),
     Route(

@@ -11,20 +11,42 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from ... import __version__
 from ...errors import InputError
+from ...executors.base import NoAnswerError, RefusedError, Shells
 from ..controller import Controller
-from ..journal.events import Cancelled, Cleared, Event, Held, Released, Submitted
+from ..journal.events import (
+    Cancelled,
+    Changed,
+    Cleared,
+    Event,
+    Held,
+    Released,
+    Requeued,
+    Signalled,
+    Submitted,
+)
 from ..journal.journal import JournalError
 from ..journal.state import OPEN, LiveJob
 from ..loop import Loop, LoopStoppedError
 from ..reloading import Reloaded
+from ..shares import SharesView, shares_view
 from ..submission import Submission
+from ..warning import number_of
 from ..work_left import work_left_s
-from .bodies import BatchBody, ChangeBody, JobsQuery, OutputQuery, RoundsQuery, SubmitBody
+from .bodies import (
+    AmendBody,
+    BatchBody,
+    ChangeBody,
+    JobsQuery,
+    OutputQuery,
+    RoundsQuery,
+    SignalBody,
+    SubmitBody,
+)
 from .output import read_output
 from .peer import Access, Caller, visible
 from .refusal import HttpError
 from .selecting import matching, page_of
-from .submitting import Taking, argv_of
+from .submitting import Taking, amended, argv_of
 from .views import (
     Holder,
     JobDetail,
@@ -36,6 +58,7 @@ from .views import (
     Output,
     Price,
     Rounds,
+    Shell,
     StateView,
     attempt_view,
     forecast_view,
@@ -54,7 +77,7 @@ MOST_ROUNDS = 10_000
 """Older rounds are in the journal only."""
 MOST_DROPPED = 1000
 """Requests for so many jobs that were dropped are remembered."""
-Change = Literal["hold", "release", "cancel"]
+Change = Literal["hold", "release", "cancel", "requeue"]
 
 
 def between_turns(
@@ -223,6 +246,60 @@ class Service:
         return Names(jobs=tuple(changed))
 
     @between_turns
+    def amend(self, controller: Controller, caller: Caller, name: str, body: AmendBody) -> JobView:
+        """Change what a job asks for."""
+        job = visible(controller.state, caller, name)
+        if job.finished is not None:
+            raise HttpError(409, f"{name} has finished; nothing of it can be changed any more")
+        submission = amended(body, job, caller, controller)
+        if submission != job.submission:
+            controller.record(Changed(submission=submission))
+        return job_view(controller, job, controller.clock.now_s())
+
+    @between_turns
+    def shell(self, controller: Controller, caller: Caller, name: str) -> Shell:
+        """Return how to start a shell beside a running job; only its owner is told, and who can be
+        every user anyway."""
+        job = visible(controller.state, caller, name)
+        if not (caller.owns(job) or caller.all_output):
+            whose = job.submission.job.user
+            raise HttpError(403, f"only its user, {whose}, may have a shell beside {name}")
+        executor, attempt = controller.executor, job.live
+        if not isinstance(executor, Shells):
+            raise HttpError(
+                422,
+                f"the executor {controller.settings.executor} starts no shell beside a job; use "
+                "its manager's own way, as srun --jobid=ID --overlap --pty bash, or kubectl exec",
+            )
+        if attempt is None or job.status != "running":
+            raise HttpError(409, f"{name} does not run, so there is nothing to be beside of")
+        try:
+            beside = executor.shell(attempt.key)
+        except RefusedError as error:
+            raise HttpError(409, str(error)) from None
+        uid = self.access.own_uid if beside.user is None else beside.user
+        return view(Shell, beside, environment=dict(beside.environment), uid=uid)
+
+    @between_turns
+    def signal(
+        self, controller: Controller, caller: Caller, name: str, body: SignalBody
+    ) -> JobView:
+        """Send a signal to the running attempt of a job."""
+        job = visible(controller.state, caller, name)
+        attempt = job.live
+        if attempt is None or job.status not in ("running", "stopping"):
+            raise HttpError(409, f"{name} does not run, so there is nothing to send a signal to")
+        try:
+            controller.executor.signal(attempt.key, number_of(body.signal))
+        except RefusedError as error:
+            raise HttpError(409, f"{name} got no signal: {error}") from None
+        except (NoAnswerError, OSError) as error:
+            raise HttpError(503, f"nobody knows whether {name} got the signal: {error}") from None
+        number, short = attempt.key.number, body.signal.removeprefix("SIG")
+        controller.record(Signalled(job=name, number=number, signal=short, by=caller.name))
+        return job_view(controller, job, controller.clock.now_s())
+
+    @between_turns
     def clear(self, controller: Controller, caller: Caller, name: str) -> JobView:
         """Take a caller's word that nothing of an attempt is left which cannot be seen to end: what
         it holds is free.
@@ -324,6 +401,11 @@ class Service:
         )
 
     @between_turns
+    def shares(self, controller: Controller, caller: Caller) -> SharesView:
+        """Return who is entitled to what; other users than himself only to who sees all jobs."""
+        return shares_view(controller, None if caller.all_jobs else caller.name)
+
+    @between_turns
     def rounds(self, controller: Controller, query: RoundsQuery) -> Rounds:
         """Return rounds, the newest first."""
         last = controller.journal.last_round()
@@ -367,6 +449,8 @@ class Service:
 def _changes(job: LiveJob, change: Change, caller: Caller) -> list[Event]:
     """Return what is to be written down so that a job is as asked; nothing where it is so already.
     Raises HttpError 409."""
+    if change == "requeue":
+        return _requeue(job, caller)
     if job.finished is not None and (change, job.finished) != ("cancel", "cancelled"):
         was = f"{'was' if job.finished == 'cancelled' else 'has'} {job.finished}"
         raise HttpError(409, f"{job.id} {was}; nothing of it can be changed any more")
@@ -380,3 +464,13 @@ def _changes(job: LiveJob, change: Change, caller: Caller) -> list[Event]:
         case "cancel" if job.cancelled is None:
             return [Cancelled(job=job.id, by=caller.name)]
     return []
+
+
+def _requeue(job: LiveJob, caller: Caller) -> list[Event]:
+    if job.submission.origin is not None:
+        raise HttpError(409, f"{job.id} is a job of the cluster manager; requeue it there")
+    if job.finished is None and job.cancelled is not None:
+        raise HttpError(409, f"{job.id} is being cancelled; requeue it once it is")
+    if job.finished is None and job.live is None:
+        raise HttpError(409, f"{job.id} has not finished and does not run; it waits for its turn")
+    return [] if job.requeued else [Requeued(job=job.id, by=caller.name)]

@@ -1,10 +1,12 @@
 """What keeps a waiting job from starting, whatever it is worth: one answer for `queue` and
 `explain`."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...duration import human
 from ...explain.inactive import window_ahead
 from ...frozen import record
 from ...model.instance import Instance
@@ -40,7 +42,8 @@ class Obstacle:
 
 class Obstacles:
     """What a controller, or a copy of what it knows, has against the start of jobs. What tenants,
-    resources and nodes leave is counted once for all jobs; claims count as held."""
+    resources and nodes leave is counted once for all jobs; claims count as held. `highest` is the
+    highest priority of those that hold something, None where nobody does."""
 
     def __init__(self, known: "Controller | Snapshot") -> None:
         self._known = known
@@ -62,6 +65,8 @@ class Obstacles:
     def _count(self, state: State) -> None:
         order = self._cluster.node_order
         held = {attempt.key.job: attempt for attempt in state.live_attempts()}
+        priorities = (state.jobs[name].submission.job.priority for name in state.claims | held)
+        self.highest = max(priorities, default=None)
         for name, holder in (state.claims | held).items():
             job, mode = state.jobs[name].submission.job, holder.mode
             nodes = [order[slot.node] for slot in holder.placement if slot.node in order]
@@ -83,8 +88,10 @@ class Obstacles:
         if job.id in state.barred:
             yield Obstacle("barred", state.barred[job.id])
         if job.ready_s > now_s:
-            why = f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
-            yield Obstacle("pause", why)
+            left = human(math.ceil(job.ready_s - now_s))
+            again = f"{job.reason}; it is tried again in {left}"
+            waits = f"its user wants it to begin in {left}"
+            yield Obstacle("pause", waits if job.submission.begin_s == job.ready_s else again)
         if not self._known.statuses:
             yield Obstacle("unseen", "the controller has not seen its nodes yet")
         if job.id in self._known.left_out:

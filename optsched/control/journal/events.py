@@ -9,9 +9,10 @@ from ...frozen import frozen
 from ...model.cluster import Window
 from ...model.instance import Placement
 from ...model.job import Mode
+from ...model.shares import Use
 from ..submission import Submission
 
-Why = Literal["preempt", "migrate", "resize", "hold", "cancel"]
+Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "limit", "requeue"]
 
 
 @frozen
@@ -31,7 +32,7 @@ class Submitted:
 
 @frozen
 class Changed:
-    """What a waiting job asks for was changed in the cluster manager."""
+    """What a job asks for was changed, by its user or in the cluster manager."""
 
     submission: Submission
 
@@ -49,6 +50,14 @@ class Held:
 @frozen
 class Released:
     """A held job may run again."""
+
+    job: str
+    by: str
+
+
+@frozen
+class Requeued:
+    """A job is to run again from its last checkpoint, whether it has finished or runs."""
 
     job: str
     by: str
@@ -136,6 +145,14 @@ class StopIntended(OfAttempt):
 
 
 @frozen
+class Signalled(OfAttempt):
+    """An attempt was sent a signal: because `by` (a user) said so, or before its time limit."""
+
+    signal: str
+    by: str | None = None
+
+
+@frozen
 class KillIntended(OfAttempt):
     """An attempt is about to be killed, or kept from ever starting."""
 
@@ -201,7 +218,9 @@ class Pruned:
     of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
     dropped now; `digest` is that of the numbers and hashes of all that was ever dropped (see
     `Journal.prune`), `ledger` that of what the dropped jobs used, None where there is nothing of
-    it: earlier versions kept none, so that all before `uncounted_before_s` is missing there."""
+    it: earlier versions kept none, so that all before `uncounted_before_s` is missing there.
+    `decayed` is the use of all attempts that have ended, where shares are given by it: of what was
+    dropped it cannot be counted again."""
 
     jobs_before_s: float | None
     rounds_before_s: float | None
@@ -211,6 +230,7 @@ class Pruned:
     digest: str
     ledger: str | None = None
     uncounted_before_s: float | None = None
+    decayed: tuple[Use, ...] | None = None
 
     @property
     def uncounted_s(self) -> float | None:
@@ -248,12 +268,14 @@ Event = (
     | Changed
     | Held
     | Released
+    | Requeued
     | Cancelled
     | RoundDecided
     | StartIntended
     | StartRefused
     | AttemptRunning
     | StopIntended
+    | Signalled
     | KillIntended
     | AttemptLost
     | AttemptFound

@@ -71,6 +71,7 @@ function draw() {
   const inView = lanes.filter(lane => lane.top - top + ROW * lane.rows.length >= AXIS && lane.top - top <= tall);
   pen.fillStyle = colour("idle");
   for (const lane of inView) pen.fillRect(left, lane.top - top, width - left, ROW * lane.rows.length - 1);
+  for (const lane of inView) drawWindows(pen, lane.node.name, x, lane.top - top, ROW * lane.rows.length - 1, left, width);
   drawTimes(pen, from_s, end_s, x, left, width, tall);
   let bars = 0;
   for (const lane of inView) {

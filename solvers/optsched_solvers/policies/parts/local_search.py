@@ -1,7 +1,7 @@
 """Local search over first steps, each costed by where it leads."""
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from optsched.driver.outlook import Outlook
@@ -9,6 +9,7 @@ from optsched.driver.playout import Playouts
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
 
+from .demand_queue import arrival_key
 from .starting import start_each
 
 MOST_JOBS = 40
@@ -20,9 +21,15 @@ CLEARLY = 1e-9
 """A step is better where it costs less by more than this share."""
 
 
-def improved(world: World, pinned: Collection[str], playouts: Playouts, step: Trial) -> Trial:
+def improved(
+    world: World,
+    pinned: Collection[str],
+    playouts: Playouts,
+    step: Trial,
+    allowed: Callable[[Trial], bool],
+) -> Trial:
     """Return a step at least as good: from `step` on, preempt one job more or one less, or leave
-    one alone that was to share GPUs, as long as that lowers the cost.
+    one alone that was to share GPUs, as long as that is `allowed` and lowers the cost.
 
     Those who have most left for each GPU are looked at first. What victims leave goes to whoever
     comes first in the playouts, or is claimed by the shortest.
@@ -30,7 +37,7 @@ def improved(world: World, pinned: Collection[str], playouts: Playouts, step: Tr
     may = [job for job in world.running if job not in pinned and world.may_preempt(job)]
     may.sort(key=lambda job: playouts.entry(job), reverse=True)
     tries = MOST_TRIED
-    cost, found = playouts.cost(step), True
+    cost, found = playouts.cost_by_tier(step), True
     while found:
         found = False
         for job_id in (*step.joined, *may):
@@ -38,8 +45,8 @@ def improved(world: World, pinned: Collection[str], playouts: Playouts, step: Tr
                 if tries <= 0:
                     return step
                 tries -= 1
-                value = playouts.cost(other)
-                if _is_less(value, cost):
+                value = playouts.cost_by_tier(other)
+                if _is_less(value, cost) and allowed(other):
                     step, cost, found = other, value, True
     return step
 
@@ -78,7 +85,7 @@ def claim_what_they_leave(trial: Trial) -> None:
 
     start_each(
         trial,
-        sorted(trial.waiting, key=lambda job: (trial.fastest_finish_s(job), trial.order(job))),
+        sorted(trial.waiting, key=lambda job: arrival_key(trial, job, trial.fastest_finish_s(job))),
         claim,
     )
     trial.start_claimed()
