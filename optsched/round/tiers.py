@@ -86,7 +86,8 @@ class Tiers:
             name, below = entry.job, self._tier[entry.job] - k
             decided = self._decided.get(name)
             if below > 0 and decided is None:
-                if none or self._must_stay(entry):
+                partner = instance.running_job.get(entry.mode.share_with or "")
+                if none or any(self._must_stay(own) for own in (entry, partner) if own):
                     around.append((instance.job[name], entry))
                 else:
                     give_way[name] = below
