@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Lt
 
 from ..driver.view import PolicyError
 from ..errors import InputError
@@ -33,11 +33,17 @@ GOES_WITH = {
     "cluster": FITTED,
     "gpus_per_node": (*FITTED, PLANTED, EVEN),
     "load": (*FITTED, *INVENTED, EVEN),
-    "uplinks": (*FITTED, *INVENTED),
+    "uplinks": (*FITTED, *INVENTED, EVEN),
     "checkpoint_s": (*FITTED, *INVENTED, EVEN),
     "gangs": (EVEN,),
     "run_times": (EVEN,),
     "heavy_tail": (EVEN,),
+    "families": (EVEN,),
+    "elastic": (EVEN,),
+    "cpu_jobs": (EVEN,),
+    "cores_per_gpu": (EVEN,),
+    "nodes_per_rack": (EVEN,),
+    "clocks": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
 
@@ -63,6 +69,12 @@ def generate(
     gangs: str | None = None,
     run_times: str | None = None,
     heavy_tail: bool = False,
+    families: str | None = None,
+    elastic: bool = False,
+    cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
+    cores_per_gpu: Annotated[int | None, Ge(1)] = None,
+    nodes_per_rack: Annotated[int | None, Ge(1)] = None,
+    clocks: bool = False,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -83,6 +95,12 @@ def generate(
         "gangs": gangs,
         "run_times": run_times,
         "heavy_tail": heavy_tail or None,
+        "families": families,
+        "elastic": elastic or None,
+        "cpu_jobs": cpu_jobs,
+        "cores_per_gpu": cores_per_gpu,
+        "nodes_per_rack": nodes_per_rack,
+        "clocks": clocks or None,
     }
     given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
     if like not in KINDS:
@@ -100,6 +118,7 @@ def generate(
         )
     given.pop("uplinks", None)
     given.pop("checkpoint_s", None)
+    given.pop("clocks", None)
     if like == PLANTED:
         from ..traces.generate import planted
 
@@ -132,6 +151,10 @@ def generate(
         from ..traces.profiles.checkpoint_cost import with_checkpoint_cost
 
         instance = with_checkpoint_cost(instance, checkpoint_s)
+    if clocks:
+        from ..traces.profiles.clocks import with_clocks
+
+        instance = with_clocks(instance)
     return instance
 
 
@@ -147,6 +170,8 @@ def _even(given: dict[str, Any], **how: Any) -> Instance:
         if "load" in given:
             raise InputError("--load goes with jobs that arrive one by one; leave one out")
         given["load"] = 0.0
+    if "families" in given:
+        given["families"] = even.read_families(given["families"])
     given["heavy"] = given.pop("heavy_tail", False)
     return even.generate(**how, **given)
 
