@@ -38,10 +38,7 @@ from .parts.out import Out, answers
     "Number of GPUs; where whole nodes do not add up to it, some nodes are smaller.",
     most=200_000,
 )
-@option(
-    "--cluster SPEC",
-    "Fitted only: use these nodes instead of the model's, such as v100=288,p100=96.",
-)
+@option("--cluster SPEC", "Fitted, even: use these nodes, such as v100=288,p100=96.")
 @count_option(
     "--gpus-per-node N",
     "GPUs per node, with --cluster and for planted and even (default: 8).",

@@ -96,3 +96,23 @@ def test_a_lower_clock_slows_what_computes_and_saves_power() -> None:
 def test_what_is_out_of_range_is_said(given: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         generate("even", jobs=5, gpus=16, **given)  # type: ignore[arg-type]
+
+
+def test_a_cluster_of_several_types_gets_measured_rates() -> None:
+    made = generate(
+        "even",
+        jobs=50,
+        cluster="v100=8,k80=4",
+        gpus_per_node=4,
+        families="resnet50,transformer",
+        elastic=True,
+    )
+    assert [(node.gpu_type, node.gpus) for node in made.cluster.nodes] == [
+        ("v100", 4),
+        ("v100", 4),
+        ("k80", 4),
+    ]
+    assert all(job.profile.rate["v100"] == 1 > job.profile.rate["k80"] > 0 for job in made.jobs)
+    for more in ({"gpus": 12}, {"cores_per_gpu": 3}):
+        with pytest.raises(InputError, match="--cluster"):
+            generate("even", jobs=5, cluster="v100=8", **more)

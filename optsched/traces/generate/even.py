@@ -1,5 +1,6 @@
-"""Jobs whose gangs and run times are drawn evenly, on GPUs of one type: what many published
-schedulers were first measured on. They have no profile, or the measured one of a family."""
+"""Jobs whose gangs and run times are drawn evenly, on GPUs of one type unless a cluster is given:
+what many published schedulers were first measured on. They have no profile, or the measured one of
+a family."""
 
 import math
 import random
@@ -41,6 +42,7 @@ def generate(
     cpu_jobs: float = 0.0,
     cores_per_gpu: int | None = None,
     nodes_per_rack: int | None = None,
+    cluster: Cluster | None = None,
 ) -> Instance:
     """Return jobs with one of `gangs` each (what is named twice is drawn twice as often) and run
     times within `run_s`, evenly, or evenly in the logarithm where `heavy`.
@@ -49,7 +51,8 @@ def generate(
     can do meanwhile, all at 0 where that is 0. With `families` (what is named twice is drawn twice
     as often) jobs have the measured profile of one of them, on V100; `elastic` lets a gang run on
     fewer GPUs. `cpu_jobs` is the share of jobs that run on 1, 2, 4 or 8 cores and no GPU, beside
-    those that make up the load. Raises InputError for arguments out of range.
+    those that make up the load. A `cluster`, of `gpus` in all, brings nodes of its own.
+    Raises InputError for arguments out of range.
     """
     check_ranges(jobs=jobs, gpus=gpus, seed=seed, gpus_per_node=gpus_per_node)
     low, high = run_s
@@ -84,12 +87,11 @@ def generate(
         else:
             family = others.choice(families) if families else None
             made.append(_of_family(job, family, elastic, cores_per_gpu is not None))
-    nodes = _nodes(gpus, gpus_per_node, bool(families), cores_per_gpu, nodes_per_rack)
-    reference = GPU_TYPE if families else None
+    if cluster is None:
+        nodes = _nodes(gpus, gpus_per_node, bool(families), cores_per_gpu, nodes_per_rack)
+        cluster = Cluster(nodes=nodes, reference_gpu=GPU_TYPE if families else None)
     instance = Instance(
-        name=f"even-{jobs}-jobs-{gpus}-gpus-seed-{seed}",
-        cluster=Cluster(nodes=nodes, reference_gpu=reference),
-        jobs=tuple(made),
+        name=f"even-{jobs}-jobs-{gpus}-gpus-seed-{seed}", cluster=cluster, jobs=tuple(made)
     )
     return attach(instance, seed) if families else instance
 
