@@ -3,55 +3,24 @@
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from ortools.sat.python import cp_model
 
-from optsched.engine.incumbent import is_better
 from optsched.objectives import SumOfJobs
-from optsched.plugins.solver import Constrain, Report, ignore
+from optsched.plugins.solver import Constrain, ignore
 
-from ..scheduling.evaluate import Evaluator
-from ..scheduling.plans import plan_of
-from ..scheduling.problem import Problem, Schedule
+from ..scheduling.problem import Schedule
 from ..scheduling.schedule_generation import (
     canonical,
     replay,
     returns_beside_partner,
     start_in_order,
 )
-from .clock import Budget
 from .model import Model
 from .objective import LevelExpression, build
-
-
-@dataclass(slots=True)
-class Progress:
-    """The results of one solve so far: the best schedule so far and its values, and the bounds that
-    are `proved` of levels; `offer` reports what improves it."""
-
-    problem: Problem
-    evaluator: Evaluator
-    report: Report
-    budget: Budget
-    schedule: Schedule | None = None
-    values: tuple[float, ...] = ()
-    proved: dict[int, float] = field(default_factory=dict)
-
-    def offer(self, schedule: Schedule | None) -> bool:
-        """Keep and report `schedule` if it is better."""
-        if schedule is None:
-            return False
-        values = self.evaluator.values(schedule)
-        if self.schedule is not None and not is_better(
-            values, self.values, self.evaluator.yardsticks
-        ):
-            return False
-        self.schedule, self.values = schedule, values
-        self.report.plan(plan_of(self.problem, schedule))
-        return True
+from .progress import Progress
 
 
 def solve_whole(

@@ -7,25 +7,39 @@ Science 220, 1983) with a temperature that falls with the budget.
 
 import math
 import random
+from collections.abc import Collection
 from dataclasses import replace
 
-from .direct import Progress
 from .lists import Decoder, List, by_type, list_of
+from .progress import Progress
 
-TEMPERATURE = 2e-4
-"""First temperature, relative to what can be changed of the value."""
+TEMPERATURE = 0.01
+"""First temperature, relative to what can be changed of the value, by job."""
+PREEMPTING = 0.3
+"""Share of the neighbours in which other running jobs are preempted, where any may be."""
 
 
 class ListSearch:
-    """Improves a priority list and the GPU types jobs are kept to."""
+    """Improves a priority list, the GPU types jobs are kept to, and which running jobs are
+    preempted; those in `pinned` (by index) never are."""
 
-    def __init__(self, progress: Progress, start: List | None) -> None:
+    def __init__(
+        self, progress: Progress, start: List | None, pinned: Collection[int] = ()
+    ) -> None:
         assert progress.schedule is not None
         self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
         self.list = start or list_of(self.problem, progress.schedule)
         self.rng = random.Random(self.budget.seed + 1)
         self.value = math.inf
         self.decoder = Decoder(self.problem, self.budget)
+        activities = self.problem.activities
+        self._movable = [
+            a.index for a in activities if a.hold is not None and a.index not in pinned
+        ]
+        self._types = [
+            sorted({o.mode.gpu_type or "" for o in a.alternatives if not o.fixed and o.mode.gpus})
+            for a in activities
+        ]
         self._decode_and_keep(self.list, 0.0)
 
     def run(self, until: float) -> None:
@@ -34,20 +48,28 @@ class ListSearch:
         certain = self.progress.evaluator.yardsticks[0].certain
         while (left := self.budget.fraction_left()) > until:
             cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
-            self._step(max(0.0, self.value - certain) * TEMPERATURE * cool)
+            changeable = max(0.0, self.value - certain) / len(self._types)
+            self._decode_and_keep(self._neighbour(), changeable * TEMPERATURE * cool)
 
-    def _step(self, temperature: float) -> None:
+    def _neighbour(self) -> List:
         if self.problem.changes_s and self.rng.random() < 0.5:
-            self._decode_and_keep(self._waiting(), temperature)
-            return
-        draw = self.rng.random()
-        if draw < 0.5:
-            neighbour = replace(self.list, priority=self._moved())
-        elif draw < 0.8:
-            neighbour = replace(self.list, priority=self._swapped())
-        else:
-            neighbour = self._other_way()
-        self._decode_and_keep(neighbour, temperature)
+            return self._waiting()
+        listed = [
+            a.index
+            for a in self.problem.activities
+            if a.running is None or a.index in self.list.preempted
+        ]
+        if self._movable and (not listed or self.rng.random() < PREEMPTING):
+            return self._other_preemptions(listed)
+        if not listed:
+            return self.list
+        several = [j for j in listed if len(self._types[j]) > 1]
+        if several and self.rng.random() < 0.2:
+            return self._retyped(self.list, self.rng.choice(several))
+        j = self.rng.choice(listed)
+        if self.rng.random() < 0.6:
+            return self._moved(self.list, j, listed)
+        return replace(self.list, priority=self._swapped(j, listed))
 
     def _decode_and_keep(self, candidate: List, temperature: float) -> None:
         decoded = self.decoder.decode(candidate)
@@ -57,7 +79,7 @@ class ListSearch:
         worse = values[0] - self.value
         if worse <= 0 or (temperature > 0 and self.rng.random() < math.exp(-worse / temperature)):
             self.list, self.value, self.decoder.kept = candidate, values[0], decoded
-        self.progress.offer(decoded.schedule)
+        self.progress.offer(decoded.schedule, values)
 
     def _waiting(self) -> List:
         """Make one job wait until it would start or end with a change of what use costs, or no
@@ -69,36 +91,43 @@ class ListSearch:
         waits = {**self.list.waits, activity.index: problem.tick.ceil(start_s)}
         return replace(self.list, waits=waits)
 
-    def _moved(self) -> list[float]:
-        """Move one job just before or after another."""
-        priority = list(self.list.priority)
-        i, j = self.rng.randrange(len(priority)), self.rng.randrange(len(priority))
-        priority[i] = priority[j] + self.rng.choice((-1, 1)) * self.rng.random() * 1e-3
-        return priority
+    def _other_preemptions(self, listed: list[int]) -> List:
+        """Preempt one job more or one less, or one in another's place; who leaves comes back
+        anywhere in the list."""
+        preempted, j = self.list.preempted, self.rng.choice(self._movable)
+        changed = {j}
+        if self.rng.random() < 0.4:
+            other = self.rng.choice(self._movable)
+            if (other in preempted) != (j in preempted):
+                changed.add(other)
+        code = replace(self.list, preempted=preempted ^ changed)
+        for leaves in sorted(changed - preempted):
+            code = self._moved(self._retyped(code, leaves), leaves, listed)
+        return code
 
-    def _swapped(self) -> list[float]:
-        """Swap two jobs that are near each other in the list."""
+    def _moved(self, code: List, j: int, listed: list[int]) -> List:
+        """Move one job just before or after another, at times to another GPU type."""
+        if listed:
+            priority = list(code.priority)
+            beside = priority[self.rng.choice(listed)]
+            priority[j] = beside + self.rng.choice((-1, 1)) * self.rng.random() * 1e-3
+            code = replace(code, priority=priority)
+        return self._retyped(code, j) if self.rng.random() < 0.3 else code
+
+    def _swapped(self, j: int, listed: list[int]) -> list[float]:
+        """Swap a job and one that is near it in the list."""
         priority = list(self.list.priority)
-        i = self.rng.randrange(len(priority))
-        near = sorted(range(len(priority)), key=lambda k: (abs(priority[k] - priority[i]), k))[1:12]
+        near = sorted(listed, key=lambda k: (abs(priority[k] - priority[j]), k))[1:12]
         if near:
-            j = self.rng.choice(near)
-            priority[i], priority[j] = priority[j], priority[i]
+            other = self.rng.choice(near)
+            priority[j], priority[other] = priority[other], priority[j]
         return priority
 
-    def _other_way(self) -> List:
-        """Return the list with one job kept to another GPU type, to none, or a running one
-        preempted or left to continue."""
-        activity = self.problem.activities[self.rng.randrange(len(self.list.priority))]
-        j = activity.index
-        if activity.hold is not None and self.rng.random() < 0.5:
-            return replace(self.list, preempted=self.list.preempted ^ {j})
-        types = sorted(
-            {a.mode.gpu_type or "" for a in activity.alternatives if not a.fixed and a.mode.gpus}
-        )
-        ways = dict(self.list.ways)
+    def _retyped(self, code: List, j: int) -> List:
+        """Keep one job to another GPU type, or to none."""
+        types, ways = self._types[j], dict(code.ways)
         if len(types) < 2 or self.rng.random() < 0.3:
             ways.pop(j, None)
         else:
-            ways[j] = by_type(activity, self.rng.choice(types) or None)
-        return replace(self.list, ways=ways)
+            ways[j] = by_type(self.problem.activities[j], self.rng.choice(types) or None)
+        return replace(code, ways=ways)

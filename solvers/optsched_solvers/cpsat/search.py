@@ -16,9 +16,10 @@ from ..scheduling.plans import schedule_of
 from ..scheduling.problem import Activity, Problem, Schedule
 from ..scheduling.schedule_generation import generate, replay
 from .clock import Budget
-from .direct import Progress, solve_whole
+from .direct import solve_whole
 from .list_search import ListSearch
 from .lists import WORK_PER_JOB, List, Ways, by_type, list_of
+from .progress import Progress
 
 DIRECT_INTERVALS = 6000
 """Largest model (optional intervals, nodes told apart) that is solved whole."""

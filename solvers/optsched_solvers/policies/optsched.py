@@ -2,7 +2,7 @@
 problem."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -24,8 +24,8 @@ from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, 
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
+from .parts.agenda import Agenda, outline, search
 from .parts.gang_weights import GANG, GangWeights
-from .parts.local_search import MOST_JOBS, improved
 from .parts.starting import start_each
 from .xion import first_step
 
@@ -39,6 +39,13 @@ FEW_JOBS = 100
 FOR_PRICE, FOR_KEEPING = 0.4, 0.2
 """Shares of the budget for the round in which all may be preempted, and for others, of which there
 are at most two."""
+MOST_PLANNED = 200
+"""Of more jobs no whole plan is sought."""
+PLAN_S, REPLAN_S = 0.1, 0.01
+"""Counted work of seeking a plan for each job that is here, and of seeking a better one than there
+is."""
+MOST_PLAN_S = 4.0
+"""Most counted work of either, so that a live round of a hundred jobs takes less than a second."""
 MOST_PROVED = 2000
 """With more jobs no plan is played to its end to be compared with a bound."""
 NEARLY_FREE = 0.01
@@ -156,6 +163,7 @@ class Optsched:
         self._known: dict[str, Job] = {}
         self._gangs = GangWeights(options.gangs)
         self._arrived = 0.0
+        self._agenda: Agenda | None = None
         self._moves_s = self._paced_s = -math.inf
 
     def decide(self, world: World) -> None:
@@ -184,6 +192,9 @@ class Optsched:
         self._take(self._best_step(world, waiting))
         self._start_claimed(world)
         self._keep_places(world)
+        next_s = self._agenda and self._agenda.next_start_s(world.now_s)
+        if next_s is not None:
+            world.wake_at(next_s)
         if world.waiting and self.objective.changes(world.instance.cluster):
             world.wake_at(world.now_s + self.round_s)
 
@@ -193,6 +204,7 @@ class Optsched:
         now = snapshot(world, jobs=waiting, known=self._known)
         pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
         if not (self.ahead and (waiting or pairs) and self._preemptions_matter(world)):
+            self._agenda = None
             step = self._priced(world, now, pinned, self.budget_s)
             if not (self.prove and self._counts_times_only):
                 return step
@@ -205,8 +217,6 @@ class Optsched:
         xion = first_step(world, pinned, self.reservations)
         if xion.victims:
             steps.append(Step(xion, None))
-        few = len(world.waiting) + len(world.running) + len(world.saving) <= MOST_JOBS
-        searching = few and world.knows_run_times and not self._arrived
         playouts = Playouts(world, self.objective)
         if not (self._arrived or self.reservations.current):
             steps.append(Step(Trial(world, pinned), None))
@@ -219,17 +229,38 @@ class Optsched:
 
         costs = [cost(step) for step in steps]
         least, best = min(zip(costs, steps, strict=True), key=lambda pair: pair[0])
-        if searching:
-            trial = improved(world, pinned, playouts, best.trial)
-            if trial is not best.trial:
-                best, least = Step(trial, None), playouts.cost(trial)
+        agenda = None
+        for planned, trial in self._planned(
+            world, replace(now, pinned=pinned), playouts, best.trial
+        ):
+            if playouts.cost(trial) < least:
+                agenda, best, least = planned, Step(trial, None), playouts.cost(trial)
         if best.decided is None:
             proved = self._keeping(world, now, pinned, but=best.trial.victims)
             if {*proved.trial.victims} == {*best.trial.victims} and cost(proved) <= least:
-                best = proved
+                best, agenda = proved, None
+        self._agenda = agenda
         if self.reservations.current is None:
             best = _as_played(best, playouts)
         return self._told(best, playouts, now, steps[0])
+
+    def _planned(
+        self, world: World, now: Snapshot, playouts: Playouts, best: Trial
+    ) -> Iterator[tuple[Agenda, Trial]]:
+        """Yield the plan of the last decision, if the world is as it says, and the best that list
+        search finds, each with its first step: of few jobs, as long as none has come."""
+        if self._arrived or self.reservations.current or not world.knows_run_times:
+            return
+        last = self._agenda and self._agenda.step(world, now.pinned)
+        if self._agenda and last:
+            yield self._agenda, last
+        if len(playouts.place) > MOST_PLANNED:
+            return
+        outlines = [outline(world, playouts, trial) for trial in (best, last) if trial]
+        limit_s = min(MOST_PLAN_S, len(playouts.place) * (REPLAN_S if last else PLAN_S))
+        found = search(now, self.objective, outlines, limit_s)
+        if found is not None and (trial := found[0].step(world, now.pinned, found[1])):
+            yield found[0], trial
 
     def _keeping(
         self, world: World, now: Snapshot, pinned: set[str], but: Collection[str] = ()

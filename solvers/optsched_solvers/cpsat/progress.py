@@ -1,0 +1,38 @@
+"""The best schedule of a search so far."""
+
+from dataclasses import dataclass, field
+
+from optsched.engine.incumbent import is_better
+from optsched.plugins.solver import Report
+
+from ..scheduling.evaluate import Evaluator
+from ..scheduling.plans import plan_of
+from ..scheduling.problem import Problem, Schedule
+from .clock import Budget
+
+
+@dataclass(slots=True)
+class Progress:
+    """The results of one solve so far: the best schedule so far and its values, and the bounds that
+    are `proved` of levels; `offer` reports what improves it."""
+
+    problem: Problem
+    evaluator: Evaluator
+    report: Report
+    budget: Budget
+    schedule: Schedule | None = None
+    values: tuple[float, ...] = ()
+    proved: dict[int, float] = field(default_factory=dict)
+
+    def offer(self, schedule: Schedule | None, values: tuple[float, ...] | None = None) -> bool:
+        """Keep and report `schedule`, of these `values` if they are known, if it is better."""
+        if schedule is None:
+            return False
+        values = values or self.evaluator.values(schedule)
+        if self.schedule is not None and not is_better(
+            values, self.values, self.evaluator.yardsticks
+        ):
+            return False
+        self.schedule, self.values = schedule, values
+        self.report.plan(plan_of(self.problem, schedule))
+        return True
