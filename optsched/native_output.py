@@ -5,6 +5,19 @@ import sys
 from contextlib import suppress
 
 
+def fill_closed_streams() -> None:
+    """Have streams that are closed (`>&-`) read and write nothing: else the next file that is
+    opened, a journal even, would get what is printed."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+            stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
 def own_stdout() -> None:
     """Have what libraries print from native code, to file descriptor 1, go to stderr: HiGHS prints
     now and then, whatever it is told."""

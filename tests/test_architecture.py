@@ -22,6 +22,7 @@ ORDER = (
     ("estimates", "traces"),
     ("driver",),
     ("simulate",),
+    ("forecast",),
     ("engine", "round", "packing"),
     ("explain",),
     ("executors",),

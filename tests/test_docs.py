@@ -157,7 +157,17 @@ def test_all_commands_but_schema_speak_json() -> None:
 
 
 def test_commands_that_do_something_can_be_quiet() -> None:
-    only_show = {"output", "queue", "regret", "replay", "rounds", "schema", "top", "what-if"}
+    only_show = {
+        "account",
+        "output",
+        "queue",
+        "regret",
+        "replay",
+        "rounds",
+        "schema",
+        "top",
+        "what-if",
+    }
     assert {name for name in COMMANDS if "--quiet" not in options_of(command_of(name))} == only_show
 
 

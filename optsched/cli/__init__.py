@@ -13,7 +13,7 @@ import click
 
 from .. import __version__
 from ..errors import OptschedError, perhaps
-from ..native_output import own_stdout
+from ..native_output import fill_closed_streams, own_stdout
 
 COMMANDS = {
     "demo": "Run jobs on an emulated cluster: the place to start.",
@@ -33,6 +33,7 @@ COMMANDS = {
     "generate": "Make an instance with jobs like those of a published trace.",
     "import": "Turn a trace or benchmark file into an instance.",
     "setup": "Print what to add to a cluster manager.",
+    "reload": "Have the controller read its cluster.toml again.",
     "submit": "Submit a job to the controller.",
     "queue": "List jobs that wait, run or have finished.",
     "cancel": "Stop jobs for good.",
@@ -45,10 +46,11 @@ COMMANDS = {
     "rounds": "List the rounds that a controller decided.",
     "replay": "Decide a past round again, offline.",
     "regret": "Measure how far a period was from a proven bound, and why.",
+    "account": "Report GPU-hours by user, tenant, day or job, and their waste.",
     "kueue": "Tell Kueue in which order to admit Workloads.",
     "top": "Watch the live cluster: nodes, jobs and the last round.",
     "list": "List solvers, policies, formats, objectives and executors.",
-    "schema": "Print the JSON Schema of instance, plan, round and bound files.",
+    "schema": "Print the JSON Schema of instance, plan, round, bound and study files.",
 }
 """Name of each command, and its line in `optsched --help`."""
 MODULES = {
@@ -119,6 +121,7 @@ class LazyGroup(click.Group):
         """Run and exit with a status: 0 good, 1 no plan or check failed, 2 bad input, 3 a bug in
         optsched."""
         status = BUG
+        fill_closed_streams()
         if sys.stdout is sys.__stdout__:  # else somebody catches it
             own_stdout()
         try:

@@ -1,42 +1,77 @@
 """`optsched queue`: jobs that wait, run, or have finished."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ..duration import human
 from ..picture.text import WIDE, short, table
-from .parts.arguments import count_option, flag_option
-from .parts.controller import Client, all_jobs, asks_controller
+from .parts.arguments import count_option, flag_option, option
+from .parts.controller import Client, all_jobs, asks_controller, chosen_jobs
 from .parts.out import Out, Parts, answers_aloud, width
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+SHOWN, SHOWN_FINISHED = 1000, 30
+"""Jobs shown where nobody says how many."""
+
+
+def column_names(value: str) -> tuple[str, ...]:
+    """Read `--columns`."""
+    names = tuple(value.split(","))
+    for name in names:
+        if name not in COLUMNS:
+            known = ", ".join(COLUMNS)
+            raise click.BadParameter(f"{name!r} is no column; choose from {known}")
+    return tuple(dict.fromkeys(names))
+
 
 @click.command("queue")
+@chosen_jobs
 @flag_option("--all", "Show jobs of all users (administrators only).", "everybody")
 @flag_option("--finished", "Show finished jobs, most recent first.")
+@option(
+    "--sort KEY",
+    "Order: submitted, started, finished, name, user, tenant, status, gpus, waited, ran, left, "
+    "weight or priority, with a dash before it the largest first.",
+)
+@option("--columns NAMES", "Columns to show, with commas between.", type=column_names)
 @count_option(
-    "--limit N", "Show at most N jobs (default: 1,000, or 30 finished ones).", most=100_000
+    "--limit N", "Show at most N jobs (default: 1,000, or 30 finished ones).", most=10_000_000
 )
 @answers_aloud
 @asks_controller
-def command(client: Client, everybody: bool, finished: bool, limit: int | None, out: Out) -> int:
+def command(
+    client: Client,
+    chosen: dict[str, str | None],
+    everybody: bool,
+    finished: bool,
+    sort: str | None,
+    columns: tuple[str, ...] | None,
+    limit: int | None,
+    out: Out,
+) -> int:
     """List your jobs: where they are, how long they have waited and run, and why.
 
     \b
     optsched queue
     optsched queue --all --finished --limit 100
+    optsched queue --name 'sweep-*' --state waiting --sort -waited
+    optsched queue --tenant vision --columns job,user,gpus,started
     """
-    most = limit or (30 if finished else 1000)
-    jobs, total = all_jobs(client, everybody=everybody, finished=finished, most=most)
+    most = limit or (SHOWN_FINISHED if finished else SHOWN)
+    jobs, total = all_jobs(client, most=most, all=everybody, finished=finished, sort=sort, **chosen)
 
     def parts() -> Parts:
         if not jobs:
-            yield "no jobs" + (" have finished" if finished else "")
+            which = " that you asked for" if any(chosen.values()) else ""
+            yield f"no jobs{which}" + (" have finished" if finished else "")
             return
-        yield jobs_table(jobs, users=everybody, finished=finished)
+        users = everybody or chosen["user"] is not None or chosen["tenant"] is not None
+        yield jobs_table(jobs, columns or usual_columns(users=users, finished=finished))
         if total > len(jobs):
             yield f"and {total - len(jobs):,} more; --limit shows more"
 
@@ -44,46 +79,32 @@ def command(client: Client, everybody: bool, finished: bool, limit: int | None, 
     return 0
 
 
-def jobs_table(jobs: list[dict[str, Any]], *, users: bool, finished: bool = False) -> "Table":
-    """Return jobs as a person reads them."""
+class Column(NamedTuple):
+    """A column of the queue: its head, and what it shows of a job."""
+
+    head: str
+    text: Callable[[dict[str, Any]], str]
+    numeric: bool = False
+    folded: bool = False
+
+
+def usual_columns(*, users: bool, finished: bool = False) -> tuple[str, ...]:
+    """Return the columns that there is room for."""
     wide = width() >= WIDE
+    times = ("waited", "ran") if wide else ("waited/ran",)
+    starts = () if finished else ("starts", "starts90") if wide else ("starts",)
+    ends = ("ended",) if finished else ("progress", "left") if wide else ("left",)
+    return ("job", "status", *["user"] * users, "gpus", "nodes", *times, *starts, *ends, "reason")
 
-    def times(job: dict[str, Any]) -> list[str]:
-        waited, ran = human(job["waited_s"]), human(job["ran_s"]) if job["ran_s"] else "-"
-        if wide:
-            return [waited, ran]
-        return [waited if job["status"] in ("waiting", "held") or not job["ran_s"] else ran]
 
-    def ends(job: dict[str, Any]) -> list[str]:
-        if finished:
-            return ["-" if job["exit_status"] is None else str(job["exit_status"])]
-        return [_progress(job), _left(job)] if wide else [_left(job)]
-
-    numeric = ["waited", "ran"] if wide else ["waited/ran"]
-    numeric += ["ended with"] if finished else ["progress", "left"] if wide else ["left"]
+def jobs_table(jobs: list[dict[str, Any]], names: Sequence[str]) -> "Table":
+    """Return jobs as a person reads them, in the columns of these names."""
+    columns = [COLUMNS[name] for name in names]
     return table(
-        "job",
-        "status",
-        *["user"] * users,
-        "GPUs",
-        "nodes",
-        *numeric,
-        "reason",
-        rows=(
-            (
-                job["id"],
-                job["status"],
-                *[job["user"] or "-"] * users,
-                gpus_of(job),
-                nodes_of(job),
-                *times(job),
-                *ends(job),
-                printable(job["reason"] or ""),
-            )
-            for job in jobs
-        ),
-        numeric=numeric,
-        folded=("job", "nodes", "reason"),
+        *[column.head for column in columns],
+        rows=([column.text(job) for column in columns] for job in jobs),
+        numeric=[column.head for column in columns if column.numeric],
+        folded=[column.head for column in columns if column.folded],
     )
 
 
@@ -124,3 +145,71 @@ def _left(job: dict[str, Any]) -> str:
         return "-"
     sure = job["estimate"] is None or job["step"] is not None
     return ("" if sure else "~") + human(job["remaining_s"])
+
+
+def _ran(job: dict[str, Any]) -> str:
+    return human(job["ran_s"]) if job["ran_s"] else "-"
+
+
+def _waited_or_ran(job: dict[str, Any]) -> str:
+    waits = job["status"] in ("waiting", "held") or not job["ran_s"]
+    return human(job["waited_s"]) if waits else _ran(job)
+
+
+def _field(name: str) -> Callable[[dict[str, Any]], str]:
+    """Return what shows a field as it is."""
+    return lambda job: "-" if job[name] is None else printable(f"{job[name]}")
+
+
+def _instant(name: str) -> Callable[[dict[str, Any]], str]:
+    """Return what shows a Unix time as a date."""
+    return lambda job: (
+        "-" if job[name] is None else f"{datetime.fromtimestamp(job[name]):%Y-%m-%d %H:%M:%S}"
+    )
+
+
+def _ahead(name: str) -> Callable[[dict[str, Any]], str]:
+    """Return what shows how far ahead an expected Unix time is; nothing of what has happened."""
+
+    def text(job: dict[str, Any]) -> str:
+        over = job["finished_s"] is not None or (name.startswith("start") and job["started_s"])
+        waits = job["status"] in ("waiting", "held")
+        if job[name] is None or (over and not waits):
+            return "-"
+        now_s = job["submit_s"] + job["waited_s"] + job["ran_s"]
+        return f"~{human(max(0.0, job[name] - now_s))}"
+
+    return text
+
+
+COLUMNS = {
+    "job": Column("job", lambda job: job["id"], folded=True),
+    "status": Column("status", lambda job: job["status"]),
+    "user": Column("user", _field("user")),
+    "tenant": Column("tenant", _field("tenant")),
+    "gpus": Column("GPUs", gpus_of),
+    "nodes": Column("nodes", nodes_of, folded=True),
+    "waited": Column("waited", lambda job: human(job["waited_s"]), numeric=True),
+    "ran": Column("ran", _ran, numeric=True),
+    "waited/ran": Column("waited/ran", _waited_or_ran, numeric=True),
+    "starts": Column("starts in", _ahead("start_p50_s"), numeric=True),
+    "starts90": Column("90 %", _ahead("start_p90_s"), numeric=True),
+    "ends": Column("ends in", _ahead("end_p50_s"), numeric=True),
+    "ends90": Column("ends, 90 %", _ahead("end_p90_s"), numeric=True),
+    "progress": Column("progress", _progress, numeric=True),
+    "left": Column("left", _left, numeric=True),
+    "ended": Column("ended with", _field("exit_status"), numeric=True),
+    "weight": Column("weight", lambda job: f"{job['weight']:g}", numeric=True),
+    "priority": Column("priority", _field("priority"), numeric=True),
+    "submitted": Column("submitted", _instant("submit_s")),
+    "started": Column("started", _instant("started_s")),
+    "finished": Column("finished", _instant("finished_s")),
+    "deadline": Column("deadline", _instant("deadline_s")),
+    "after": Column("after", lambda job: ",".join(job["after"]) or "-", folded=True),
+    "attempts": Column("attempts", _field("attempts"), numeric=True),
+    "preemptions": Column("preemptions", _field("preemptions"), numeric=True),
+    "failures": Column("failures", _field("failures"), numeric=True),
+    "command": Column("command", _field("command"), folded=True),
+    "reason": Column("reason", lambda job: printable(job["reason"] or ""), folded=True),
+}
+"""All there are, in the order in which help names them."""

@@ -11,6 +11,7 @@ from .parts.out import Out, answers
 
 if TYPE_CHECKING:
     from ..control.journal.events import Event
+    from ..control.settings import Settings
 
 CONFIG = "cluster.toml"
 
@@ -31,9 +32,9 @@ def command(config: Path, web: bool, out: Out) -> int:
 
     Submit jobs with `optsched submit`; look at them with `optsched queue`, `explain`, `what-if` and
     `top`. Everything is written to a journal before it is done: after a crash or Ctrl-C, the same
-    command continues where it was, and running jobs keep running in between. Exit status: 0 after
-    SIGTERM or Ctrl-C, 1 if the journal cannot be written (nothing is started then), 2 for bad
-    input.
+    command continues where it was, and running jobs keep running in between. On SIGHUP it reads
+    FILE again, as `optsched reload` has it do. Exit status: 0 after SIGTERM or Ctrl-C, 1 if the
+    journal cannot be written (nothing is started then), 2 for bad input.
 
     \b
     optsched run --config cluster.toml
@@ -43,17 +44,23 @@ def command(config: Path, web: bool, out: Out) -> int:
     import signal
     import sys
 
-    from ..control.api.place import TOKEN
+    from ..control.api.place import TOKEN, VIEW_TOKEN
     from ..control.api.server import read_token, serve
+    from ..control.forecasting import Forecaster
     from ..control.journal.journal import JournalError
     from ..control.journal.log import line
     from ..control.loop import Loop
     from ..control.opening import opened
     from ..control.settings import read_settings
 
-    settings = read_settings(config)
-    if web and settings.api.port is None:
-        settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0})})
+    def read() -> "Settings":
+        settings = read_settings(config)
+        if not web or settings.api.port is not None:
+            return settings
+        api = settings.api.model_copy(update={"port": 0})
+        return settings.model_copy(update={"api": api})
+
+    settings = read()
     with opened(settings) as controller:
 
         def show(at_s: float, event: "Event") -> None:
@@ -67,6 +74,7 @@ def command(config: Path, web: bool, out: Out) -> int:
         if out.as_json or not out.quiet:
             controller.listeners.append(show)
         loop = Loop(controller)
+        loop.read = read
         server = serve(loop, settings)
         if out.talks:
             controller.look()
@@ -76,16 +84,20 @@ def command(config: Path, web: bool, out: Out) -> int:
                 f"{len(controller.state.open)} jobs not finished; state in {settings.state}"
             )
         if web and not out.quiet:
-            page, token = f"dashboard: {server.url}/#", settings.state / TOKEN
-            if (sys.stderr if out.as_json else sys.stdout).isatty():
-                page += read_token(token)
-            else:  # a log, which others may read
-                page += f"TOKEN, with the text of {token} as TOKEN"
-            click.echo(page, err=out.as_json)
+            on_terminal = (sys.stderr if out.as_json else sys.stdout).isatty()
+            for what, name in (("dashboard", TOKEN), ("to look only", VIEW_TOKEN)):
+                path = settings.state / name
+                # a log may be read by others
+                token = (
+                    read_token(path) if on_terminal else f"TOKEN, with the text of {path} as TOKEN"
+                )
+                click.echo(f"{what}: {server.url}/#{token}", err=out.as_json)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
+        signal.signal(signal.SIGHUP, lambda *_: loop.reload_soon())
         try:
-            loop.run()
+            with Forecaster(loop, settings.state):
+                loop.run()
         except JournalError as error:
             click.echo(f"Error: {error}; stopped, what runs goes on running", err=True)
             return 1

@@ -8,11 +8,12 @@ import click
 @click.command("schema")
 @click.argument(
     "kind",
-    metavar="instance|plan|round|bound",
-    type=click.Choice(["instance", "plan", "round", "bound"]),
+    metavar="instance|plan|round|bound|study-summary",
+    type=click.Choice(["instance", "plan", "round", "bound", "study-summary"]),
 )
 def command(kind: str) -> None:
-    """Print the JSON Schema of instance, plan, round or bound files, for editors and validators.
+    """Print the JSON Schema of instance, plan, round or bound files, or of a study's summary.json,
+    for editors and validators.
 
     \b
     optsched schema instance > instance.schema.json
@@ -20,7 +21,12 @@ def command(kind: str) -> None:
     from .. import files
     from ..files.certificate import schema as bound_schema
     from ..round.files import schema as round_schema
+    from ..study.exports import StudySummary
 
-    schemas = {"round": round_schema, "bound": bound_schema}
+    schemas = {
+        "round": round_schema,
+        "bound": bound_schema,
+        "study-summary": StudySummary.model_json_schema,
+    }
     schema = schemas[kind]() if kind in schemas else files.schema(kind)  # type: ignore[arg-type]
     click.echo(json.dumps(schema, indent=2))

@@ -62,8 +62,10 @@ def command(
     optsched study instances/studies/known-optima.toml --limit 20
     optsched study instances/studies/preemption-cost.toml --set seed=1 --set checkpoint=0,5m
     """
+    from ..files.columns import columns_csv
     from ..study.choice import chosen
     from ..study.design import read_study
+    from ..study.exports import long_parquet, long_table, summary
     from ..study.fallbacks import fallbacks_markdown
     from ..study.latex import as_latex
     from ..study.report import write_report
@@ -71,6 +73,7 @@ def command(
     from ..study.runner import run_study
     from ..study.summary import across_markdown, summaries, summary_markdown
     from ..study.table import as_csv, as_markdown, rows
+    from ..study.verdicts import findings, verdicts_markdown
 
     asked = chosen(
         read_study(study), settings=[_pair(setting) for setting in settings], limit=limit
@@ -80,9 +83,11 @@ def command(
         runs = run_study(
             asked, results, workers=workers, on=on, on_start=on_start, on_result=on_result
         )
+    seen = findings(asked, runs)
     table = "\n".join(
         part
         for part in (
+            verdicts_markdown(seen),
             *(across_markdown(runs, across) for across in asked.across),
             summary_markdown(summaries(runs)),
             as_markdown(rows(runs), asked.all_methods),
@@ -97,18 +102,32 @@ def command(
     )
     files.write_text(results.folder / "runs.csv", as_csv(runs))
     files.write_text(results.folder / "table.tex", as_latex(rows(runs)))
-    again = ["optsched", "study", str(study), "-o", str(results.folder)]
-    again += ["--limit", str(limit)] if limit else []
-    again += [word for setting in settings for word in ("--set", setting)]
-    write_report(asked, study, shlex.join(again), runs, results)
+    long = long_table(runs)
+    files.write_text(results.folder / "long.csv", columns_csv(long))
+    parquet = long_parquet(long)
+    if parquet is not None:
+        files.write_bytes(results.folder / "long.parquet", parquet)
+    words = ["optsched", "study", str(study), "-o", str(results.folder)]
+    words += ["--limit", str(limit)] if limit else []
+    words += [word for setting in settings for word in ("--set", setting)]
+    again = shlex.join(words)
+    told = summary(asked, again, runs, seen).model_dump_json(indent=1)
+    files.write_text(results.folder / "summary.json", told + "\n")
+    write_report(asked, study, again, runs, results)
     failed = [result for result in runs if result.answer is None]
 
     def parts() -> Iterator[str]:
-        names = ("table.md", "table.tex", "runs.csv", "report.html", "figures")
+        names = (
+            *("table.md", "table.tex", "summary.json", "runs.csv", "long.csv", "long.parquet"),
+            *("report.html", "figures"),
+        )
         there = ", ".join(name for name in names if (results.folder / name).exists())
         yield f"{len(runs):,} runs, {len(failed):,} failed; in {results.folder}: {there}"
         for result in failed[:10]:
             yield f"  {result.run.instance} / {result.run.method}: {result.reason}"
+        for finding in seen:
+            claim = finding.claim
+            yield f"  {claim.method} against {claim.against}: {finding.verdict}, {finding.why}"
 
     counts = {"runs": len(runs), "failed": len(failed), "folder": str(results.folder)}
     out.answer(lambda: counts, parts)

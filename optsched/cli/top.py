@@ -12,7 +12,7 @@ from ..picture.text import table
 from .parts.arguments import flag_option, time_option
 from .parts.controller import Client, all_jobs, asks_controller
 from .parts.out import Out, Parts, answers_aloud
-from .queue import jobs_table
+from .queue import jobs_table, usual_columns
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,7 +68,7 @@ def look(client: Client) -> dict[str, Any]:
 
     for everybody in (True, False):
         try:
-            jobs, total = all_jobs(client, everybody=everybody, finished=False, most=MOST_JOBS)
+            jobs, total = all_jobs(client, all=everybody, most=MOST_JOBS)
             break
         except ApiError as error:
             if error.status != 403 or not everybody:
@@ -103,7 +103,7 @@ def parts(seen: dict[str, Any], most_jobs: int) -> Parts:
         ahead = sorted(
             jobs, key=lambda job: (job["status"] in ("waiting", "held"), job["submit_s"])
         )
-        lines += ["", jobs_table(ahead[:most_jobs], users=seen["everybody"])]
+        lines += ["", jobs_table(ahead[:most_jobs], usual_columns(users=seen["everybody"]))]
         if seen["total"] > most_jobs:
             lines.append(f"and {seen['total'] - most_jobs:,} more")
     return lines

@@ -32,6 +32,7 @@ from .round_driver import LIMIT_S, NamedPolicy, RoundDriver, rounds_of
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .expected import LiveForecast
     from .learning import Learning
 
 AGAIN_S = 5.0
@@ -65,12 +66,10 @@ class ControllerCore:
     def __init__(
         self, settings: Settings, executor: Executor, journal: Journal, clock: Clock
     ) -> None:
-        self.settings = settings
+        self._configure(settings)
         self.executor = executor
         self.journal = journal
         self.clock = clock
-        self.cluster = settings.cluster
-        self.tenants = tuple(tenant.tenant() for tenant in settings.tenants)
         self.state = State()
         for entry in journal.entries():
             self.state.apply(entry.at_s, entry.event)
@@ -78,20 +77,14 @@ class ControllerCore:
         self.observed: dict[AttemptKey, Observation] = {}
         self.last_round: RoundSolution | None = None
         self.last_instance: Instance | None = None
-        self.rounds = RoundDriver(
-            rounds_of(settings), settings.objective, LIMIT_S + float(settings.budget)
-        )
-        self.policy = (
-            None
-            if settings.policy is None
-            else RoundDriver(
-                NamedPolicy(settings.policy, settings.policy_options), settings.objective
-            )
-        )
+        self.rounds, self.policy = self.drivers_of(settings)
+        self.on_reload: list[Callable[[Settings], None]] = []
+        """Who is to be told of settings that were taken over."""
         self.decided_s = -float("inf")
         self._due = True
         self.short_of_disk: str | None = None
         self.learning: Learning | None = None
+        self.forecast: LiveForecast | None = None
         self.listeners: list[Callable[[float, Event], None]] = []
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
@@ -108,12 +101,53 @@ class ControllerCore:
         """Seconds of the last turn that decided a round, from looking to writing."""
         self.left_out: dict[str, str] = {}
         """Jobs that the last round was decided without, each with the reason."""
+        self.withheld: dict[str, str] = {}
+        """Waiting jobs that limits kept from the last round, each with the reason."""
         self.blocked: tuple[Placement, ...] = ()
         """What the last round could not give away."""
         self.retention = Retention(settings.retention)
         self.bug: Callable[[str, Exception], None] = lambda what, error: None
         self._suspects: dict[str, tuple[float, str]] = {}
         self._failing: dict[str, Failing] = {}
+
+    def _configure(self, settings: Settings) -> None:
+        self.settings = settings
+        self.cluster = settings.cluster
+        self.tenants = tuple(tenant.tenant() for tenant in settings.tenants)
+
+    def drivers_of(self, settings: Settings) -> tuple[RoundDriver, RoundDriver | None]:
+        """Return what decides rounds, and the policy that decides in their place where one is
+        named. Raises InputError for faulty options."""
+        rounds = rounds_of(settings)
+        limit_s = LIMIT_S + float(settings.budget)
+        if settings.policy is None:
+            return RoundDriver(rounds, settings.objective, limit_s), None
+        policy = NamedPolicy(settings.policy, settings.policy_options)
+        return (
+            RoundDriver(rounds, settings.objective, limit_s),
+            RoundDriver(policy, settings.objective),
+        )
+
+    def take_over(
+        self,
+        settings: Settings,
+        drivers: tuple[RoundDriver, RoundDriver | None],
+        executor: Executor,
+    ) -> None:
+        """Go on with other settings, from the next turn on. A policy that is the same as before
+        keeps what it remembers."""
+        same = ("policy", "policy_options", "objective", "solver", "length", "budget")
+        if any(getattr(settings, name) != getattr(self.settings, name) for name in same):
+            self.rounds, self.policy = drivers
+        self._configure(settings)
+        if executor is not self.executor:
+            self.executor, self._asked_s = executor, {}
+            self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
+            self._forgotten.clear()
+        self.retention.settings = settings.retention
+        self._due = True
+        for told in self.on_reload:
+            told(settings)
 
     def driver(self, now_s: float) -> RoundDriver:
         """Return the policy that is named, or rounds where there is none or it has just failed."""

@@ -13,6 +13,7 @@ from .acting import Acting
 from .core import said_of
 from .journal.events import Cancelled, Noted, RoundDecided
 from .journal.journal import RoundEntry
+from .limits import withheld
 from .posing import Posed, at_fault, pose, stubborn
 from .present import may_start, present
 from .round_driver import PAUSE_S, Commands, PolicyOvertimeError, RoundDriver, rounds_of
@@ -138,6 +139,8 @@ class Deciding(Acting):
 
     def _pose(self, now_s: float, left_out: dict[str, str]) -> Posed:
         progress, strangers = self._progress(), self.strangers()
+        limited = withheld(self.settings, self.state, now_s)
+        self.withheld = limited.jobs
         return pose(
             lambda without: present(
                 self.state,
@@ -147,6 +150,8 @@ class Deciding(Acting):
                 progress,
                 now_s,
                 left_out=without,
+                withheld=limited.jobs,
+                most_gpus=limited.most_gpus,
                 strangers=strangers,
                 preempt_unsaved=self.settings.preempt_unsaved,
                 before=None if self.last_instance is None else self.last_instance.cluster,

@@ -19,6 +19,7 @@ from ..profiling.store import Store, Stored
 from .journal.events import AttemptEnded, Event
 from .journal.state import Attempt, LiveJob, State
 from .regret.spent import useful_work_s
+from .settings import Settings
 
 COSTS = ("restore_s", "startup_s")
 """What is taken over from jobs alike. Memory is not: a limit that nobody stated would end jobs."""
@@ -46,6 +47,10 @@ class Learning:
         done = [job for job in state.jobs.values() if job.finished == "completed"]
         for job in sorted(done, key=lambda job: job.finished_s or 0.0):
             self._add(job)
+
+    def reload(self, settings: Settings) -> None:
+        """Take over what is believed of jobs of which nothing is known."""
+        self._runs_s = float(settings.runs)
 
     def heard(self, at_s: float, event: Event) -> None:
         """Learn from attempts that ended by their own doing."""
@@ -83,7 +88,7 @@ class Learning:
 
     def _add(self, job: LiveJob) -> None:
         submission = job.submission
-        prior_s, basis = _prior(submission.stated_s, submission.limit_s, self._runs_s)
+        prior_s, basis = prior(submission.stated_s, submission.limit_s, self._runs_s)
         self.ended.add(Likeness.of(submission.job, basis), prior_s, useful_work_s(job))
 
     def _learn(self, job: LiveJob, attempt: Attempt, event: AttemptEnded) -> None:
@@ -114,7 +119,7 @@ def believed(
     """Return the reference work that a new job is believed to be, and what that was taken from;
     None for that where it is its `duration_s`, what its user states. `limit_s` is when it is
     ended."""
-    prior_s, basis = _prior(job.duration_s, limit_s, runs_s)
+    prior_s, basis = prior(job.duration_s, limit_s, runs_s)
     like = Likeness.of(job, basis)
     alike, same = (0, 0) if learning is None else learning.ended.jobs(like)
     if learning is None or not alike:
@@ -136,9 +141,7 @@ _UNTAUGHT = {
 }
 
 
-def _prior(
-    stated_s: float | None, limit_s: float | None, runs_s: float
-) -> tuple[float, str | None]:
+def prior(stated_s: float | None, limit_s: float | None, runs_s: float) -> tuple[float, str | None]:
     """Return what is believed of a job's work before any other has ended, and what that is based on
     (see `Likeness`)."""
     if stated_s is not None:

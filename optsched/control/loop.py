@@ -7,8 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from ..errors import InputError
 from .controller import Controller
+from .journal.events import Noted
 from .journal.journal import JournalError
+from .reloading import Reloaded, reload
+from .settings import Settings
 
 Answer = TypeVar("Answer")
 LOOK_S = 1.0
@@ -33,6 +37,9 @@ class Loop:
         self._asked: deque[tuple[Callable[[Controller], Any], Future[Any]]] = deque()
         self._wake = threading.Event()
         self._stopping = False
+        self._changing, self._reloading = threading.Lock(), False
+        self.read: Callable[[], Settings] | None = None
+        """Reads cluster.toml again; None where there is no such file."""
         self._watcher = threading.Thread(target=self._watch, name="executor", daemon=True)
 
     def ask(self, call: Callable[[Controller], Answer], timeout_s: float = 30.0) -> Answer:
@@ -52,6 +59,30 @@ class Loop:
             if answer.cancel():  # it is not begun any more
                 raise
             return answer.result()
+
+    def reload_soon(self) -> None:
+        """Have it done within a second, faults noted; may be called from a signal handler, which
+        must take no lock."""
+        self._asked.append((self._reload_and_note, Future()))
+
+    def reload_now(self, controller: Controller) -> Reloaded:
+        """Have the controller take over the cluster.toml that there is now, on the thread of this
+        loop. Raises InputError where it is faulty, or changes what only a restart can change."""
+        if self.read is None:
+            raise InputError("this controller was not started from a file")
+        self._reloading = True  # so that the watcher lets go of the executor
+        try:
+            with self._changing:
+                return reload(controller, self.read)
+        finally:
+            self._reloading = False
+
+    def _reload_and_note(self, controller: Controller) -> None:
+        try:
+            self.reload_now(controller)
+        except InputError as error:
+            said = str(error).replace("\n", " ")
+            controller.record(Noted(text=f"cluster.toml was not taken over: {said}"))
 
     def stop(self) -> None:
         """Have `run` return after the present turn, within a second; may be called from a signal
@@ -102,7 +133,10 @@ class Loop:
     def _watch(self) -> None:
         while not self._stopping:
             try:
-                self.controller.executor.changes(LOOK_S)
+                if self._reloading:
+                    time.sleep(0.01)
+                with self._changing:
+                    self.controller.executor.changes(LOOK_S)
             except Exception:  # what is wrong the next turn finds out
                 time.sleep(LOOK_S)
             self._wake.set()

@@ -36,7 +36,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
     """
     registry.executor(settings.executor)  # an unknown one is refused before anything is written
     check_journal_disk(settings.state)
-    fresh = not settings.state.exists()
+    fresh, controller = not settings.state.exists(), None
     with alone(settings.state):
         _close_to_others(settings.attempts, "checkpoints", 0o711)
         try:
@@ -58,13 +58,14 @@ def opened(settings: Settings) -> Iterator[Controller]:
                 )
                 controller.learning = learning
                 controller.listeners.append(learning.heard)
+                controller.on_reload.append(learning.reload)
                 journal.keep_room()
                 controller.record(ControllerStarted(version=__version__, pid=os.getpid()))
                 yield controller
             finally:
                 journal.close()
         finally:
-            executor.close()
+            (executor if controller is None else controller.executor).close()
 
 
 @contextmanager

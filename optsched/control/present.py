@@ -4,6 +4,7 @@ it."""
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ..driver.blocked import Amounts, amounts, beneath, blocked_places
 from ..executors.base import AttemptKey, NodeStatus, Progress
@@ -45,6 +46,8 @@ def present(
     *,
     preempt_unsaved: bool = False,
     left_out: Collection[str] = (),
+    withheld: Collection[str] = (),
+    most_gpus: Mapping[str, int] = MappingProxyType({}),
     strangers: Sequence[Placement] = (),
     before: Cluster | None = None,
 ) -> Present:
@@ -56,6 +59,7 @@ def present(
     shares GPUs with another. Jobs that have waited very long weigh more than they say
     (`impatience`). Those not known to save are not preemptible, unless `preempt_unsaved`.
 
+    Waiting jobs of `withheld` are not among the jobs, and elastic ones of `most_gpus` have no more.
     Jobs of `left_out` are not among the jobs either: what they hold stays theirs, of nodes,
     resources and quotas. `strangers` is what is held by attempts that the state does not know.
     The cluster is the very one of `before` where nothing of it has changed, and so are jobs.
@@ -75,7 +79,7 @@ def present(
                 aside.append(live_job)
             elif _stays(attempt, order):
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
-                job = guarded(job, live_job, preempt_unsaved)
+                job = _no_larger(guarded(job, live_job, preempt_unsaved), live_job, most_gpus)
                 if job.preemptible and any(slot.node in closed for slot in attempt.placement):
                     job = live_job.form(job, preemptible=False)  # nobody could have its place
                 jobs.append(job)
@@ -86,8 +90,9 @@ def present(
             may_start(state, live_job, now_s)
             and live_job.id not in state.claims
             and live_job.id not in left_out
+            and live_job.id not in withheld
         ):
-            job = as_waiting(live_job)
+            job = _no_larger(as_waiting(live_job), live_job, most_gpus)
             factor = impatience(live_job, state.waited_s(live_job, now_s))
             if factor > 1:
                 job = live_job.form(job, weight=min(MOST_WEIGHT, job.weight * factor))
@@ -111,6 +116,14 @@ def present(
         suspended=tuple(suspended),
     )
     return Present(instance, blocked_places(taken, order))
+
+
+def _no_larger(job: Job, live_job: LiveJob, most_gpus: Mapping[str, int]) -> Job:
+    """Return the job with no more GPUs than it may have."""
+    most = most_gpus.get(job.id)
+    if most is None or isinstance(job.gpus, int) or most >= job.gpus.max:
+        return job
+    return live_job.form(job, gpus=replace(job.gpus, max=most))
 
 
 def may_start(state: State, job: LiveJob, now_s: float) -> bool:

@@ -69,17 +69,29 @@ MostWeight = Annotated[float, Field(gt=0, le=MOST_WEIGHT)]
 MostPriority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
 
 
-class UserLimits(Part):
-    """The most that the jobs of one user may ask for; None: as others."""
+MostJobs = Annotated[int, Field(ge=0, le=10**9)]
+
+
+class JobLimits(Part):
+    """The most that jobs may ask for, and how many of them may wait and run; None: as others, or
+    any number."""
 
     max_weight: MostWeight | None = None
     max_priority: MostPriority | None = None
+    max_queued: MostJobs | None = None
+    max_running: MostJobs | None = None
 
 
-class TenantSettings(UserLimits):
+class UserLimits(JobLimits):
+    """The limits of one user, and how many GPUs his jobs may hold together."""
+
+    max_gpus: MostJobs | None = None
+
+
+class TenantSettings(JobLimits):
     """A tenant: its quota, and who belongs to it (user names; without any, everybody may name it).
     `max_weight` and `max_priority` are the most that its jobs may ask for, where that is not what
-    `[limits]` says."""
+    `[limits]` says; `max_queued` and `max_running` are of all its jobs together."""
 
     name: str
     gpu_quota: int | None = Field(default=None, ge=0)
@@ -89,15 +101,20 @@ class TenantSettings(UserLimits):
 
     def tenant(self) -> Tenant:
         """Return the noun."""
-        return Tenant(**self.model_dump(exclude={"users", *UserLimits.model_fields}))
+        return Tenant(**self.model_dump(exclude={"users", *JobLimits.model_fields}))
 
 
 class LimitSettings(Part):
     """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
-    otherwise. Root, the controller's own user and `api.administrators` may go beyond."""
+    otherwise, and how many jobs each user may have waiting and running, and GPUs held, at once.
+    Root, the controller's own user and `api.administrators` may go beyond what may be asked for and
+    `max_queued`."""
 
     max_weight: MostWeight = 1.0
     max_priority: MostPriority = 0
+    max_queued: MostJobs | None = None
+    max_running: MostJobs | None = None
+    max_gpus: MostJobs | None = None
     users: dict[str, UserLimits] = Field(default_factory=dict)
 
 

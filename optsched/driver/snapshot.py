@@ -68,7 +68,7 @@ def snapshot(
         for job_id, entry in zip(chosen, entries, strict=True)
     ]
     entries = [
-        _with_its_length(entry, job, world.job(job.id))
+        with_its_length(entry, job, world.job(job.id))
         for entry, job in zip(entries, now_known, strict=True)
     ]
     instance = Instance(
@@ -95,11 +95,11 @@ def _as_known(
     left_s = world.remaining_work_s(job_id) if entry is None else entry.remaining_s
     work_s = left_s if entry is None else max(world.believed_work_s(job_id), left_s)
     same = abs(work_s - job.work_s) <= REMAINING_TOLERANCE * job.work_s
-    known[job_id] = job if same else _of_length(job, work_s)
+    known[job_id] = job if same else of_length(job, work_s)
     return known[job_id]
 
 
-def _with_its_length(
+def with_its_length(
     entry: Running | Suspended | None, job: Job, own: Job
 ) -> Running | Suspended | None:
     """Return the entry of a job that is known to be longer or shorter than its `own` listed modes
@@ -111,7 +111,8 @@ def _with_its_length(
     return replace(entry, mode=replace(entry.mode, duration_s=job.modes[place].duration_s))
 
 
-def _of_length(job: Job, work_s: float) -> Job:
+def of_length(job: Job, work_s: float) -> Job:
+    """Return the job with so much work."""
     if not job.modes:
         return replace(job, duration_s=work_s)
     longer = work_s / job.work_s

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..frozen import frozen
 from ..model.job import Job, gang
 from .commands import similar
+from .errors import Belief, RunTimeErrors, kind_of
 from .unknown import FIRST_GUESS_S
 
 NEWEST = 0.2
@@ -70,11 +71,13 @@ class Ended:
     Factors are kept in rolling means, first of the user's jobs with a similar command, then of
     those with the very same command and number of GPUs. The first mean begins with the factor 1,
     the second with the first: one job moves a belief by little more than a third of the way, and
-    what others ran, or ran otherwise, does not count at all.
+    what others ran, or ran otherwise, does not count at all. `errors` are how far the beliefs were
+    off.
     """
 
     def __init__(self) -> None:
         self._of: dict[Group, Rolling] = {}
+        self.errors = RunTimeErrors()
 
     def add(self, like: Likeness, prior_s: float, worked_s: float) -> None:
         """Add one more job that has completed: it worked for `worked_s`, and `prior_s` was said or
@@ -83,6 +86,8 @@ class Ended:
             math.isfinite(worked_s) and worked_s >= 0 and math.isfinite(prior_s) and prior_s > 0
         ):
             return
+        belief = self.belief(like, prior_s)
+        self.errors.add(belief.kind, belief.work_s, worked_s)
         for group in _groups(like):
             rolling = self._of.setdefault(group, Rolling())
             rolling.add(worked_s / prior_s)
@@ -98,6 +103,10 @@ class Ended:
             if rolling is not None:
                 factor, longest_s = rolling.after(factor), max(longest_s, rolling.longest_s)
         return min(longest_s, max(prior_s * factor, min(prior_s, LEAST_S)))
+
+    def belief(self, like: Likeness, prior_s: float) -> Belief:
+        """Return how long a job is believed to be, and what that rests on."""
+        return Belief(self.belief_s(like, prior_s), kind_of(like.basis, self.jobs(like)[0]))
 
     def jobs(self, like: Likeness) -> tuple[int, int]:
         """Return how many have completed that are like it, and how many of these had its very
@@ -119,15 +128,15 @@ class History:
     name = "history"
 
     def __init__(self) -> None:
-        self._ended = Ended()
+        self.ended = Ended()
 
     def work_s(self, job: Job, now_s: float) -> float:
         """Return what those like it make of the first guess."""
-        return self._ended.belief_s(Likeness.of(job), FIRST_GUESS_S)
+        return self.ended.belief_s(Likeness.of(job), FIRST_GUESS_S)
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """Learn from one more job."""
-        self._ended.add(Likeness.of(job), FIRST_GUESS_S, worked_s)
+        self.ended.add(Likeness.of(job), FIRST_GUESS_S, worked_s)
 
 
 def _groups(like: Likeness) -> Iterator[Group]:

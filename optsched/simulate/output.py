@@ -10,9 +10,10 @@ from typing import Any
 
 from .. import files
 from ..errors import InputError
+from ..files.columns import columns_csv, columns_parquet
 from ..model.plan import Solution
 from .metrics import Metrics
-from .metrics.table import as_csv, as_parquet, columns
+from .metrics.table import TEXTS, columns
 from .record import Record
 from .saved import STATE
 
@@ -96,8 +97,8 @@ def write(
     # full.
     files.write_text(path / SUMMARY, json.dumps(total, indent=1, allow_nan=False) + "\n")
     table = columns(metrics)
-    files.write_text(path / "jobs.csv", as_csv(table))
-    data = as_parquet(table)
+    files.write_text(path / "jobs.csv", columns_csv(table))
+    data = columns_parquet(table, TEXTS)
     if data is not None:
         files.write_bytes(path / "jobs.parquet", data)
     files.write_text(path / "rounds.csv", rounds_csv(metrics.rows, rounds))

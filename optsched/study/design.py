@@ -99,14 +99,38 @@ class Across(Part):
     column: Literal["mean JCT", "p99 JCT", "makespan", "value", "bound", "gap", "run"] = "mean JCT"
 
 
+class Claim(Part):
+    """A published result: the relative change of a `column` of the tables under `method` against
+    another method, on all instances or `only` some; `source` says where it was published."""
+
+    method: Name
+    against: Name
+    published: Annotated[float, Field(allow_inf_nan=False, gt=-1.0)]
+    column: str = "mean JCT"
+    source: str | None = None
+    only: tuple[Name, ...] | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> "Claim":
+        from .table import COLUMNS
+
+        if not self.published:
+            raise ValueError("published: 0 is no change; give -0.19 for 19 % less")
+        names = [column.name for column in COLUMNS]
+        if self.column not in names:
+            raise ValueError(f"column {self.column!r} is none of {', '.join(names)}")
+        return self
+
+
 class Study(Part):
     """A study file, checked.
 
     `parameters` are lists of values by name: every command that names one in braces is run once for
     each of its values. `seeds` is the parameter `seed`. `time_limit` and `memory_gib` bound one
     run. `policies` is short for methods that simulate one each. `across` asks for tables over the
-    values of a parameter. With `plans` the plan of every run is kept, and the report links to its
-    picture.
+    values of a parameter. `claims` are published results that are held against the runs. Speed-ups
+    are over the method `baseline`, the first one unless given. With `plans` the plan of every run
+    is kept, and the report links to its picture.
     """
 
     format: Literal["optsched-study/1"]
@@ -122,14 +146,19 @@ class Study(Part):
     policies: tuple[Name, ...] = ()
     instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1)]
     methods: tuple[Method, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    baseline: Name | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> "Study":
         methods = self.all_methods
         if not methods:
             raise ValueError("name at least one method or policy")
-        for what, named in (("instance", self.instances), ("method", methods)):
-            for name, times in Counter(part.name for part in named).items():
+        for what, own in (
+            ("instance", [spec.name for spec in self.instances]),
+            ("method", [method.name for method in methods]),
+        ):
+            for name, times in Counter(own).items():
                 if times > 1:
                     raise ValueError(f"{what} {name} is named twice")
         for across in self.across:
@@ -146,18 +175,27 @@ class Study(Part):
                     raise ValueError(
                         f"{owner}: {{{name}}} is no parameter; known are {', '.join(sorted(known))}"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _named(self) -> "Study":
+        """Check that whatever names a method or an instance names one of this study."""
         instances = {name for spec in self.instances for name in (spec.name, spec.group)}
-        names = {method.name for method in methods}
-        for method in self.methods:
-            if method.against is not None and method.against not in names:
-                raise ValueError(
-                    f"method {method.name}: against names {method.against}, which is no method here"
-                )
-            for name in method.only or ():
+        names = {method.name for method in self.all_methods}
+        named = [("study", "baseline", self.baseline)]
+        named += [(f"method {method.name}", "against", method.against) for method in self.methods]
+        for claim in self.claims:
+            named += [("claim", "method", claim.method), ("claim", "against", claim.against)]
+        for owner, key, name in named:
+            if name is not None and name not in names:
+                raise ValueError(f"{owner}: {key} names {name}, which is no method here")
+        limited = [(f"method {method.name}", method.only) for method in self.methods]
+        limited += [(f"claim of {claim.method}", claim.only) for claim in self.claims]
+        for owner, only in limited:
+            for name in only or ():
                 if name not in instances:
                     raise ValueError(
-                        f"method {method.name}: only names {name}, which is no instance of this "
-                        "study"
+                        f"{owner}: only names {name}, which is no instance of this study"
                     )
         return self
 

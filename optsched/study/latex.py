@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .table import Row, instance_tables
+from .table import Cell, Row, instance_tables
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -27,12 +27,12 @@ def as_latex(rows: Sequence[Row]) -> str:
             _line([""] * table.words + units),
             r"\midrule",
         ]
-        for row, words, numbers in table.lines:
+        for row, words, cells in table.lines:
             if row.failed:
-                failed = rf"\multicolumn{{{len(numbers)}}}{{l}}{{failed}} \\"
-                parts.append(" & ".join([*map(escape, words), failed]))
+                numbers = [rf"\multicolumn{{{len(cells)}}}{{l}}{{failed}}"]
             else:
-                parts.append(_line([*words, *numbers]))
+                numbers = [_number(cell) for cell in cells]
+            parts.append(" & ".join([*map(escape, words), *numbers]) + r" \\")
         parts += [r"\bottomrule", r"\end{tabular}", ""]
     return "\n".join(parts)
 
@@ -40,6 +40,15 @@ def as_latex(rows: Sequence[Row]) -> str:
 def escape(text: str) -> str:
     """Return text with what LaTeX would take for a command made plain."""
     return "".join(SPECIAL.get(letter, letter) for letter in text)
+
+
+def _number(cell: Cell) -> str:
+    """Return a mean with its interval, in bold where it is the best."""
+    if cell.mean == "-":
+        return "--"
+    mean = rf"\mathbf{{{cell.mean}}}" if cell.best else cell.mean
+    text = mean if not cell.half else rf"{mean} \pm {cell.half}"
+    return f"${text.replace(',', '{,}')}$"  # else LaTeX sets the comma as punctuation
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from ..frozen import record
 from .design import Across, Scalar, Settings
 from .optima import CONTRADICTS, is_reached
 from .results import Result
-from .table import COLUMNS, Column, level, markdown, mean_of, number, parameter_names
+from .table import COLUMNS, Column, interval_of, level, markdown, number, parameter_names
 
 ALL = "all instances"
 
@@ -151,7 +151,7 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
         heads = list(dict.fromkeys(value for row in cells.values() for value in row))
         extra = parameter_names(rest for _, rest in cells)
         means = {
-            key: {head: mean_of(column.of, row.get(head, [])) for head in heads}
+            key: {head: _mean(column, row.get(head, [])) for head in heads}
             for key, row in cells.items()
         }
         table_lines = []
@@ -166,6 +166,11 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
         title = f"{place}: {column.name}{unit} by {across.parameter}"
         lines += markdown(title, ["method", *extra, *map(str, heads)], table_lines, 1 + len(extra))
     return "\n".join(lines)
+
+
+def _mean(column: Column, runs: Sequence[Result]) -> float | None:
+    interval = interval_of(column.of, runs)
+    return None if interval is None else interval.mean
 
 
 def _cell(

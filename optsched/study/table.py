@@ -1,6 +1,6 @@
 """The table of a study: one row a run, or one for all seeds of a method over an instance."""
 
-import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from ..files import csv_text
 from ..frozen import record
 from ..plugins.registry import listed
 from .design import Method, Settings, arguments
+from .intervals import Interval, mean_interval
 from .optima import optimum_of
 from .results import Result
 
@@ -17,12 +18,21 @@ H = 3600.0
 
 @record
 class Column:
-    """A number taken from what a run printed, in `unit`; None where the run does not say."""
+    """A number taken from what a run printed, in `unit`; None where the run does not say. `best` is
+    whether the least or the largest is best, None where neither is."""
 
     name: str
     unit: str
     digits: int
     value: Callable[[Result], float | None]
+    best: Callable[[Iterable[float]], float] | None = min
+
+    @property
+    def key(self) -> str:
+        """Return the name of the number in files, its unit in it."""
+        unit = {"%": "percent"}.get(self.unit, self.unit.lower())
+        words = re.sub(r"[^a-z0-9]+", "_", self.name.lower())
+        return f"{words}_{unit}" if unit else words
 
     def of(self, result: Result) -> float | None:
         """Return the number of a run; None where it failed."""
@@ -71,33 +81,34 @@ COLUMNS = (
     Column("makespan", "h", 1, at("makespan_s", over=H)),
     Column("worst fairness", "", 2, at("finish_time_fairness", "max")),
     Column("mean fairness", "", 2, at("finish_time_fairness", "mean")),
-    Column("preemptions", "", 0, at("preemptions")),
+    Column("preemptions", "", 0, at("preemptions"), None),
     Column("out of memory", "", 0, at("out_of_memory")),
     Column("lost GPU time", "h", 1, _lost_gpu_h),
-    Column("GPUs held", "%", 1, at("use", "gpus", times=100)),
+    Column("GPUs held", "%", 1, at("use", "gpus", times=100), None),
     Column("energy", "kWh", 0, at("energy_kwh", "total")),
-    Column("decision, mean", "ms", 2, at("decision_wall_s", "mean", over=1e-3)),
-    Column("decision, p99", "ms", 2, at("decision_wall_s", "p99", over=1e-3)),
-    Column("GPUs allocated", "%", 2, at("allocated_percent")),
-    Column("no rule exceeds", "%", 2, at("bound_percent")),
+    Column("decision, mean", "ms", 2, at("decision_wall_s", "mean", over=1e-3), None),
+    Column("decision, p99", "ms", 2, at("decision_wall_s", "p99", over=1e-3), None),
+    Column("GPUs allocated", "%", 2, at("allocated_percent"), max),
+    Column("no rule exceeds", "%", 2, at("bound_percent"), None),
     Column("short of that", "%", 2, at("gap_percent")),
     Column("value", "", 4, level("value")),
-    Column("bound", "", 4, level("bound")),
-    Column("optimum", "", 4, optimum_of),
+    Column("bound", "", 4, level("bound"), None),
+    Column("optimum", "", 4, optimum_of, None),
     Column("gap", "%", 1, level("gap", times=100)),
-    Column("run", "s", 1, lambda result: result.cpu_s),
+    Column("run", "s", 1, lambda result: result.cpu_s, None),
 )
 
 
 @record
 class Row:
     """A method over an instance with given parameters (without the seed): the mean of each column
-    over the seeds, and the reasons of the runs that failed."""
+    over the seeds with its interval, None where a run does not say, and the reasons of the runs
+    that failed."""
 
     instance: str
     method: str
     parameters: Settings
-    means: tuple[float | None, ...]
+    means: tuple[Interval | None, ...]
     runs: int
     failed: tuple[str, ...]
     group: str | None = None
@@ -116,26 +127,44 @@ def rows(results: Sequence[Result]) -> list[Row]:
     rows = []
     for key, members in by_seed(results).items():
         done = [result for result in members if not result.failed]
-        means = tuple(mean_of(column.value, done) for column in COLUMNS)
+        means = tuple(interval_of(column.value, done) for column in COLUMNS)
         failed = dict.fromkeys(result.reason or "" for result in members if result.failed)
         rows.append(Row(*key, means, len(members), tuple(failed), members[0].run.group))
     return rows
 
 
-def mean_of(value: Value, results: Sequence[Result]) -> float | None:
-    """Return the mean of a number; None where a run does not say."""
+def interval_of(value: Value, results: Sequence[Result]) -> Interval | None:
+    """Return the mean of a number with its interval; None where a run does not say."""
     values = [value(result) for result in results]
     known = [number for number in values if number is not None]
-    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+    return mean_interval(known) if known and len(known) == len(values) else None
 
 
 def used_columns(table_rows: Sequence[Row]) -> list[int]:
     """Return positions of the columns that say anything: some row has a value, and not all are 0.
     The value of the objective and its bound are left out where completion times are there; the gap
     stays."""
-    used = [i for i in range(len(COLUMNS)) if any(row.means[i] for row in table_rows)]
+    used = [
+        i
+        for i in range(len(COLUMNS))
+        if any((mean := row.means[i]) is not None and mean.mean for row in table_rows)
+    ]
     simulated = any(COLUMNS[i].name == "mean JCT" for i in used)
     return [i for i in used if not (simulated and COLUMNS[i].name in ("value", "bound"))]
+
+
+@record
+class Cell:
+    """A mean as people read it, with half its interval; `best` where no method is better beyond the
+    intervals."""
+
+    mean: str
+    half: str | None = None
+    best: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"{self.mean} ± {self.half}" if self.half else self.mean
 
 
 @record
@@ -146,7 +175,7 @@ class InstanceTable:
     instance: str
     parameters: list[str]
     columns: list[Column]
-    lines: list[tuple[Row, list[str], list[str]]]
+    lines: list[tuple[Row, list[str], list[Cell]]]
 
     @property
     def words(self) -> int:
@@ -166,16 +195,37 @@ def instance_tables(table_rows: Sequence[Row]) -> list[InstanceTable]:
         here = [row for row in table_rows if row.instance == instance]
         shown = used_columns(here)
         extra = parameter_names(row.parameters for row in here)
+        by_column = [_cells(COLUMNS[i], [row.means[i] for row in here]) for i in shown]
         lines = [
             (
                 row,
                 [row.method, *(str(dict(row.parameters).get(name, "")) for name in extra)],
-                [number(row.means[i], COLUMNS[i].digits) for i in shown],
+                [cells[k] for cells in by_column],
             )
-            for row in here
+            for k, row in enumerate(here)
         ]
         tables.append(InstanceTable(instance, extra, [COLUMNS[i] for i in shown], lines))
     return tables
+
+
+def _cells(column: Column, means: Sequence[Interval | None]) -> list[Cell]:
+    """Return a column of a table. The best is that with the best mean, and all whose difference to
+    it may be 0; nothing is the best of one, or of equals."""
+    known = [mean for mean in means if mean is not None]
+    best = None
+    if column.best is not None and len({number(mean.mean, column.digits) for mean in known}) > 1:
+        best_mean = column.best(mean.mean for mean in known)
+        best = next(mean for mean in known if mean.mean == best_mean)
+    return [
+        Cell("-")
+        if mean is None
+        else Cell(
+            number(mean.mean, column.digits),
+            number(mean.half, column.digits) if mean.half else None,
+            best is not None and best.level_with(mean),
+        )
+        for mean in means
+    ]
 
 
 def as_markdown(table_rows: Sequence[Row], methods: Sequence[Method]) -> str:
@@ -184,7 +234,8 @@ def as_markdown(table_rows: Sequence[Row], methods: Sequence[Method]) -> str:
     lines: list[str] = []
     for table in instance_tables([row for row in table_rows if row.group is None]):
         cells_of = []
-        for row, (method, *given), numbers in table.lines:
+        for row, (method, *given), cells in table.lines:
+            numbers = [f"**{cell.text}**" if cell.best else cell.text for cell in cells]
             if row.failed:
                 runs = f" ({row.runs} runs)" if row.runs > 1 else ""
                 numbers = [f"failed: {'; '.join(row.failed)}{runs}", *[""] * (len(numbers) - 1)]
@@ -235,8 +286,9 @@ def _changes(table_rows: Sequence[Row], method: Method) -> list[str]:
     changes = []
     for row in table_rows:
         base = other.get((row.instance, row.parameters))
-        if row.method == method.name and base and row.means[0] is not None:
-            changes.append(f"{row.instance} {100 * (row.means[0] / base - 1):+.1f} %")
+        mean = row.means[0]
+        if row.method == method.name and base and base.mean and mean is not None:
+            changes.append(f"{row.instance} {100 * (mean.mean / base.mean - 1):+.1f} %")
     return changes
 
 
@@ -257,9 +309,9 @@ def published_of(method: Method) -> str | None:
 
 
 def as_csv(results: Sequence[Result]) -> str:
-    """Return one line a run, all columns."""
+    """Return one line a run, all columns, units in their names."""
     names = parameter_names(result.run.parameters for result in results)
-    heads = ["instance", "method", *names, *map(_head, COLUMNS), "failed"]
+    heads = ["instance", "method", *names, *(column.key for column in COLUMNS), "failed"]
     lines = [
         [
             result.run.instance,

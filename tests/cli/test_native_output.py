@@ -36,3 +36,12 @@ def test_a_closed_pipe_is_noticed() -> None:
         assert process.stdout is not None
         process.stdout.close()
         assert process.wait(60) == 141
+
+
+def test_closed_streams_are_like_the_null_device() -> None:
+    """With stdout closed the next file opened would be file 1, and get what is printed."""
+    for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
+        command = f'"{sys.executable}" -m optsched schema instance {closed}'
+        done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+        assert done.returncode == 0, (closed, done.stderr)
+        assert bool(done.stdout) is (">&-" not in closed.replace("2>&-", ""))

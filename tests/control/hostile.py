@@ -231,7 +231,7 @@ class Hostile:
         self.controller.record(
             Submitted(
                 submission=Submission(
-                    job=Job(id=name, user="u", **demands),
+                    job=Job(**{"id": name, "user": "u", **demands}),
                     argv=("work", str(seconds), str(saves_s), str(status)),
                     directory="/",
                     grace_s=6.0,

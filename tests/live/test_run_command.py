@@ -4,7 +4,6 @@ browser."""
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.browser import CHROMIUM, Browser
 
 TOML = """
 format = "optsched-cluster/1"
@@ -26,9 +27,6 @@ gpus = 4
 emulate = true
 """
 JOB = str(Path(__file__).parents[2] / "examples" / "train_plain.py")
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
 
 
 class Live:
@@ -56,6 +54,8 @@ class Live:
         assert found is not None, self.log()
         token = (self.folder / "state" / "token").read_text().strip()
         assert token not in self.log()
+        looks = (self.folder / "state" / "view-token").read_text().strip()
+        assert "to look only: http" in self.log() and looks not in self.log()
         self.url = found.group(1) + token
 
     def log(self) -> str:
@@ -187,28 +187,40 @@ def test_the_dashboard_in_a_browser(live: Live) -> None:
     live.run("submit", "--name", "runs", "--gpus", "6", "--nodes", "2", "--", "sleep", "600")
     live.until(lambda: live.jobs() == {"runs": "running"})
     live.run("submit", "--name", "waits", "--gpus", "8", "--nodes", "2", "--", "sleep", "600")
-    assert CHROMIUM is not None
-    shown = subprocess.run(
-        [
-            CHROMIUM,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-zygote",
-            f"--user-data-dir={live.folder / 'browser'}",
-            "--virtual-time-budget=8000",
-            "--dump-dom",
-            live.url,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    ).stdout
-    assert 'data-ready="yes"' in shown, shown[-2000:]
-    assert 'data-job="runs"' in shown and 'data-job="waits"' in shown
-    assert "live test: 6 of 8 GPUs" in shown  # the title
-    page = re.sub(r"<script>.*</script>", "", shown, flags=re.S)
-    assert page.count('class="gpu"') == 8 and page.count('class="gpu" title="runs') == 6
-    assert "does not answer" not in page
+    browser = Browser(live.folder / "browser")
+    try:
+        browser.open(live.url)
+        browser.until("document.body?.dataset.ready === 'yes'")
+        browser.until("document.querySelectorAll('#jobs tr[data-job]').length === 2")
+        assert browser.run("document.title") == "live test: 6 of 8 GPUs"
+        assert browser.run("document.querySelectorAll('.gpu').length") == 8
+        assert browser.run("document.querySelectorAll('.gpu[data-job=runs]').length") == 6
+        assert browser.run("at('fault').hidden") and browser.errors == []
+    finally:
+        browser.close()
+
+
+def test_cluster_toml_is_read_again_while_jobs_run(live: Live) -> None:
+    file = live.folder / "cluster.toml"
+    live.run("submit", "--name", "runs", "--gpus", "4", "--", "sleep", "600")
+    live.until(lambda: live.jobs()["runs"] == "running")
+    wide = TOML.replace("n[0-1]", "n[0-2]")
+    file.write_text(wide + "[limits]\nmax_running = 7\n")
+    assert "changed: nodes, limits" in live.run("reload")
+    live.run("submit", "--name", "large", "--gpus", "12", "--nodes", "3", "--", "sleep", "600")
+    assert len(json.loads(live.run("top", "--once", "--json"))["nodes"]) == 3
+    file.write_text(TOML.replace("gpus = 4", "gpus = -4"))
+    assert "gpus" in live.run("reload", status=2)
+    file.write_text('executor = "slurm"\n' + TOML)
+    assert "executor changes only when the controller is restarted" in live.run("reload", status=2)
+    file.write_text(TOML.replace("n[0-1]", "n0"))
+    assert "large cannot run any more" in live.run("reload")
+    assert live.jobs()["runs"] == "running"
+    file.write_text(wide)
+    assert live.controller is not None
+    live.controller.send_signal(signal.SIGHUP)
+    live.until(lambda: len(json.loads(live.run("top", "--once", "--json"))["nodes"]) == 3)
+    live.run("cancel", "runs")
+    live.until(lambda: live.jobs()["runs"] == "cancelled")
+    live.until(lambda: live.jobs()["large"] == "running")
+    assert live.stop(signal.SIGTERM) == 0

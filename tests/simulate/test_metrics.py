@@ -31,13 +31,14 @@ from optsched import (
     Tenant,
 )
 from optsched.driver.state import Ending
+from optsched.files.columns import columns_csv, columns_parquet
 from optsched.model.job import Mode
 from optsched.objectives import isolated_s, parse, values
 from optsched.physics.catalogue import catalogue_of
 from optsched.picture.facts import job_facts
 from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure, summary
-from optsched.simulate.metrics.table import as_csv, as_parquet, columns
+from optsched.simulate.metrics.table import TEXTS, columns
 from optsched.simulate.metrics.waiting import REASONS
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation, StalledError
@@ -417,7 +418,7 @@ def test_without_jobs_there_is_nothing_to_say() -> None:
 def test_the_table_has_a_line_a_job() -> None:
     found = preempted()
     table = columns(found)
-    lines = list(csv.DictReader(io.StringIO(as_csv(table))))
+    lines = list(csv.DictReader(io.StringIO(columns_csv(table))))
     assert [line["id"] for line in lines] == ["long", "short"]
     known = {"jct_s": "123.0", "preemptions": "1", "late_s": "", "tenant": "", "gpu_type": "a"}
     assert {name: lines[0][name] for name in known} == known
@@ -426,7 +427,7 @@ def test_the_table_has_a_line_a_job() -> None:
 
 def test_the_table_as_parquet_says_the_same() -> None:
     found = columns(preempted())
-    data = as_parquet(found)
+    data = columns_parquet(found, TEXTS)
     if data is None:
         pytest.skip("neither polars nor pyarrow is installed")
     try:

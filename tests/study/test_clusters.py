@@ -341,7 +341,7 @@ def untimed(folder: Path) -> list[dict[str, str]]:
     """The lines of runs.csv without what the clock said."""
     found = csv.DictReader(io.StringIO((folder / "runs.csv").read_text()))
     return [
-        {name: value for name, value in row.items() if name != "run s" and "decision" not in name}
+        {name: value for name, value in row.items() if name != "run_s" and "decision" not in name}
         for row in found
     ]
 

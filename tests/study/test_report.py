@@ -432,7 +432,11 @@ def test_thinned_curves_are_quantiles(tmp_path: Path) -> None:
 def test_tables_for_papers_are_plain_latex() -> None:
     found = [simulated("a_b", "50% of {x}", 1, 2.5), simulated("c", "50% of {x}", 1, None)]
     text = as_latex(rows(found))
-    assert r"a\_b & 2.50 & 9.0 &" in text and r"\multicolumn{" in text and r"& gap & run \\" in text
+    assert (
+        r"a\_b & $2.50$ & $9.0$ &" in text
+        and r"\multicolumn{" in text
+        and r"& gap & run \\" in text
+    )
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
     widths = {
         line.count("&")

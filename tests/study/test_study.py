@@ -45,7 +45,7 @@ def table(folder: Path) -> list[dict[str, str]]:
     """The rows of runs.csv without what the clock said."""
     found = list(csv.DictReader(io.StringIO((folder / "runs.csv").read_text())))
     return [
-        {name: value for name, value in row.items() if name != "run s" and "decision" not in name}
+        {name: value for name, value in row.items() if name != "run_s" and "decision" not in name}
         for row in found
     ]
 
@@ -281,13 +281,13 @@ def test_a_plug_in_whose_code_changes_runs_again_and_nothing_else_does(
     assert {method: len(own) for method, own in first.items()} == {"fifo": 2, "lab": 2}
     assert addresses() == first
     rows = table(tmp_path / "out")
-    assert rows[0]["mean JCT h"] == rows[2]["mean JCT h"]
+    assert rows[0]["mean_jct_h"] == rows[2]["mean_jct_h"]
     plug_in(tmp_path / "site", "srtf")
     second = addresses()
     assert second["fifo"] == first["fifo"]
     assert len(second["lab"]) == 4 and set(second["lab"]) > set(first["lab"])
     rows = table(tmp_path / "out")
-    assert rows[0]["mean JCT h"] != rows[2]["mean JCT h"]
+    assert rows[0]["mean_jct_h"] != rows[2]["mean JCT h"]
     (tmp_path / "site" / "lab_rules" / "weights.json").write_text("[1]")
     assert len(addresses()["lab"]) == 6
 

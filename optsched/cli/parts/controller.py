@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import path_option
+from .arguments import option, path_option
 
 if TYPE_CHECKING:
     from ...control.api.client import Client as Client
@@ -38,20 +38,36 @@ def asks_controller(command: Callable[..., int]) -> Callable[..., int]:
     )(asking)
 
 
-def all_jobs(
-    client: Client, *, everybody: bool, finished: bool, most: int
-) -> tuple[list[dict[str, Any]], int]:
-    """Return jobs of a queue, page by page, `most` at the most, and how many there are."""
+def chosen_jobs(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn the options that say which jobs are meant into the argument `chosen`, fields of a
+    request."""
+
+    @wraps(command)
+    def choosing(
+        user: str | None, tenant: str | None, state: str | None, name: str | None, **named: Any
+    ) -> Any:
+        return command(
+            chosen={"user": user, "tenant": tenant, "state": state, "name": name}, **named
+        )
+
+    for named in (
+        option("--name GLOB", "Only jobs whose name matches, as 'sweep-*'."),
+        option("--state STATUS", "Only jobs with this status; several with commas between."),
+        option("--tenant NAME", "Only jobs of this tenant."),
+        option("--user NAME", "Only jobs of this user (others: administrators only)."),
+    ):
+        choosing = named(choosing)
+    return choosing
+
+
+def all_jobs(client: Client, *, most: int, **query: Any) -> tuple[list[dict[str, Any]], int]:
+    """Return the jobs that a query asks for, page by page, `most` at the most, and how many there
+    are."""
     jobs: list[dict[str, Any]] = []
     page: str | None = None
     while True:
-        answer = client.get(
-            "/v1/jobs",
-            all=everybody,
-            finished=finished,
-            limit=max(1, min(1000, most - len(jobs))),
-            page=page,
-        )
+        limit = max(1, min(1000, most - len(jobs)))
+        answer = client.get("/v1/jobs", limit=limit, page=page, **query)
         jobs += answer["jobs"]
         page = answer["next"]
         if page is None or len(jobs) >= most:

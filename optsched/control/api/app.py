@@ -60,7 +60,7 @@ def _done(service: Service, route: Route, request: Request, given: bytes) -> Res
     caller = NOBODY
     if not route.public:
         uid = request.scope["state"].get("uid")
-        caller = service.access.of_request(uid, request.headers, for_metrics=route.for_metrics)
+        caller = service.access.of_request(uid, request.headers, route.opened_by)
     pairs = request.query_params.multi_items()
     query = body = None
     if route.query is not None:

@@ -1,16 +1,16 @@
 """Why, and what if: answered on the request's own thread from a copy of the present, so that the
 loop goes on."""
 
-import threading
 from dataclasses import replace
 from typing import Any
 
 from ...errors import InputError
 from ...model.job import Job
 from ...model.profile import Profile
+from ..beside import NoForecastError
 from ..explain.explaining import Explained, explain_job
 from ..what_if.future import outlook
-from ..what_if.process import NoForecastError, foretell
+from ..what_if.process import foretell
 from ..what_if.simulated import HYPOTHETICAL, Change
 from ..what_if.snapshot import Snapshot, snapshot
 from ..what_if.words import Foretold
@@ -19,12 +19,6 @@ from .peer import Caller, visible
 from .refusal import HttpError
 from .service import Service
 from .views import view
-
-MOST_FORECASTS = 2
-"""So many at once, as each is a process that computes."""
-TURN_S = 20.0
-"""So long may one wait for its turn."""
-_forecasts = threading.BoundedSemaphore(MOST_FORECASTS)
 
 
 def explained(service: Service, caller: Caller, name: str) -> Explained:
@@ -44,8 +38,6 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
             visible(now.state, caller, name)
     mine = (name for name, job in now.state.open.items() if caller.owns(job))
     submit = None if body.submit is None else _job(body.submit, caller, now)
-    if not _forecasts.acquire(timeout=TURN_S):
-        raise HttpError(503, "others are asking what if; ask again later")
     try:
         return foretell(
             outlook(now),
@@ -59,8 +51,6 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
         raise HttpError(422, str(error).replace("\n", " ")) from None
     except NoForecastError as error:
         raise HttpError(503, str(error)) from None
-    finally:
-        _forecasts.release()
 
 
 def _job(asked: Hypothetical, caller: Caller, now: Snapshot) -> Job:

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from datetime import date
+from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import MaxLen, MinLen
 from pydantic import Field, ValidationError
@@ -16,6 +17,7 @@ from ...model.cluster import Label
 from ...model.job import Elastic
 from ...model.profile import Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
+from ..journal.state import Status
 from .refusal import HttpError
 
 MOST_BYTES = 1 << 20
@@ -37,7 +39,8 @@ Variable = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]
 Image = Annotated[
     str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
 ]
-PAGE = rf"^-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?,{JOB_NAME.pattern}$"
+STATUS = "|".join(get_args(Status))
+SORT = "submitted|started|finished|name|user|tenant|status|gpus|waited|ran|left|weight|priority"
 
 
 @frozen
@@ -130,14 +133,39 @@ Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
 @frozen
-class JobsQuery:
-    """Which jobs: the caller's or everybody's, those that have not finished or those that have.
-    `page` is the `next` of the answer before."""
+class Selection:
+    """Which jobs: of a `user`, of a `tenant`, of one of the statuses in `state` (with commas
+    between), those whose name matches a pattern such as `sweep-*`; all that is given must hold.
+    Without `user` and `tenant` they are the caller's own."""
+
+    user: Short | None = None
+    tenant: Short | None = None
+    state: Annotated[str, Field(max_length=256, pattern=rf"^(?:{STATUS})(?:,(?:{STATUS}))*$")] | (
+        None
+    ) = None
+    name: Short | None = None
+
+
+@frozen
+class ChangeBody(Selection):
+    """Which jobs are changed: those that have not finished where `state` says nothing, with `all`
+    those of all users. At least one of the other fields must be given."""
+
+    all: bool = False
+
+
+@frozen
+class JobsQuery(Selection):
+    """Which jobs are listed, and how: without `state` those that have not finished, or with
+    `finished` those that have; `all` are those of all users. They come in the order in which they
+    were submitted, finished ones the last first, else as `sort` says, a dash before it for the
+    largest first. `page` is the `next` of the answer before, for the same query."""
 
     all: bool = False
     finished: bool = False
+    sort: Annotated[str, Field(max_length=20, pattern=f"^-?(?:{SORT})$")] | None = None
     limit: Limit = 100
-    page: Annotated[str, Field(max_length=200, pattern=PAGE)] | None = None
+    page: Annotated[str, Field(max_length=4096, pattern="^[A-Za-z0-9_-]+$")] | None = None
 
 
 @frozen
@@ -166,8 +194,34 @@ class HistoryQuery:
     hours: Annotated[float, Field(gt=0, le=168)] = 2.0
 
 
-BODIES = (*NOUNS, SubmitBody, Hypothetical, WhatIfBody)
-QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery)
+@frozen
+class UsageQuery:
+    """How far back, in how many intervals, and whose use is added up."""
+
+    hours: Annotated[float, Field(gt=0, le=168)] = 24.0
+    intervals: Annotated[int, Field(ge=1, le=400)] = 96
+    by: Literal["tenant", "user"] = "tenant"
+
+
+ACCOUNT_BY = ("user", "tenant", "day", "job")
+By = "|".join(ACCOUNT_BY)
+
+
+@frozen
+class AccountQuery:
+    """What was used from one day to another (UTC, both included; all there is without), of the
+    caller or, for administrators, of everybody or one `user`, of one `tenant`, summed by what `by`
+    names, separated by commas."""
+
+    from_day: date | None = None
+    to_day: date | None = None
+    user: Short | None = None
+    tenant: Short | None = None
+    by: Annotated[str, Field(max_length=64, pattern=rf"^({By})(,({By}))*$")] = "user"
+
+
+BODIES = (*NOUNS, SubmitBody, ChangeBody, Hypothetical, WhatIfBody)
+QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""
 

@@ -83,6 +83,14 @@ def _families(controller: Controller) -> "list[Metric]":
     states = Counter(seen.state for seen in controller.observed.values())
     unreachable = [(states[AttemptState.UNREACHABLE],)]
     add("attempts_unreachable", "Attempts nobody answers for.", of=unreachable)
+    foretold = controller.forecast
+    if foretold is not None:
+        came = (("start", foretold.starts_compared), ("end", foretold.ends_compared))
+        add("forecast_compared", "Forecasts compared with what came.", "event", of=came)
+        in_time = (("start", foretold.starts_held), ("end", foretold.ends_held))
+        add("forecast_held", "Of these, 90 % quantiles that held.", "event", of=in_time)
+        add("forecast_made_seconds", "When the last was made (Unix time).", of=[(foretold.made_s,)])
+        add("forecast_cpu_seconds", "Processor time it took.", of=[(foretold.cpu_s,)])
     last = controller.last_round
     if last is not None:
         add("round_gap", "Proven gap of the last round.", of=[(last.gap,)])

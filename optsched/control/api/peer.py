@@ -3,11 +3,12 @@
 import hmac
 import os
 import pwd
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ...frozen import record
 from ..journal.state import LiveJob, State
 from ..settings import Settings
+from .place import TOKEN, VIEW_TOKEN
 from .refusal import HttpError
 
 OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -18,12 +19,13 @@ host."""
 @record
 class Caller:
     """A user. `all_jobs`: sees and changes everybody's jobs. `all_output`: also reads what they
-    print."""
+    print. `views_only`: changes nothing, and sees no command."""
 
     uid: int
     name: str
     all_jobs: bool
     all_output: bool
+    views_only: bool = False
 
     def owns(self, job: LiveJob) -> bool:
         """Tell whether it is the caller's own."""
@@ -37,21 +39,23 @@ class Caller:
 NOBODY = Caller(-1, "", False, False)
 """Whoever asks for what is public."""
 
-
-METRICS_READER = Caller(-1, "", True, False)
-"""Whoever has the token of the metrics, and asks for them."""
+READER = Caller(-1, "", True, False, views_only=True)
+"""Whoever has a token that opens less than all, and asks for what it opens."""
 
 
 class Access:
     """Tells callers: by the credentials of a unix socket's peer, or by the token on a port."""
 
-    def __init__(
-        self, settings: Settings, token: str | None, metrics_token: str | None = None
-    ) -> None:
-        self._administrators = frozenset(settings.api.administrators)
-        self._token, self._metrics_token = token, metrics_token
+    def __init__(self, settings: Settings, tokens: Mapping[str, str]) -> None:
+        """Take `tokens` by the names of their files; none where there is no port."""
+        self.reload(settings)
+        self._tokens = tokens
         self.own_uid = os.geteuid()
         self.own_name = user_name(self.own_uid)
+
+    def reload(self, settings: Settings) -> None:
+        """Take over who the administrators are."""
+        self._administrators = frozenset(settings.api.administrators)
 
     def of_user(self, uid: int) -> Caller:
         """Return the caller that is this user."""
@@ -60,10 +64,10 @@ class Access:
         return Caller(uid, name, trusted or name in self._administrators, trusted)
 
     def of_request(
-        self, uid: int | None, headers: Mapping[str, str], *, for_metrics: bool = False
+        self, uid: int | None, headers: Mapping[str, str], opened_by: Collection[str] = ()
     ) -> Caller:
         """Return the caller of a request that came from user `uid` over the socket, or None over
-        the port, where one `for_metrics` may come with their own token, too.
+        the port, where it needs the token of the controller's user or one that it is `opened_by`.
 
         Raises HttpError (401, 403).
         """
@@ -75,15 +79,19 @@ class Access:
                 403, "the Host header names another host; call the port as 127.0.0.1 or localhost"
             )
         kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and for_metrics and _same(given, self._metrics_token):
-            return METRICS_READER
-        if kind.lower() != "bearer" or not _same(given, self._token):
-            raise HttpError(
-                401,
-                "this needs the header 'Authorization: Bearer TOKEN', with the text of the file "
-                "`token` in the controller's state folder",
-            )
-        return self.of_user(self.own_uid)
+        bearer = kind.lower() == "bearer"
+        names = {name for name, token in self._tokens.items() if bearer and _same(given, token)}
+        if TOKEN in names:
+            return self.of_user(self.own_uid)
+        if names & set(opened_by):
+            return READER
+        if VIEW_TOKEN in names:
+            raise HttpError(403, "this token only looks: it opens no action, output or command")
+        raise HttpError(
+            401,
+            "this needs the header 'Authorization: Bearer TOKEN', with the text of the file "
+            "`token` in the controller's state folder",
+        )
 
 
 def visible(state: State, caller: Caller, name: str) -> LiveJob:
@@ -94,11 +102,9 @@ def visible(state: State, caller: Caller, name: str) -> LiveJob:
     return job
 
 
-def _same(given: str, token: str | None) -> bool:
+def _same(given: str, token: str) -> bool:
     """Tell whether a token is the one that is expected, told in a time that gives nothing away."""
-    return token is not None and hmac.compare_digest(
-        given.strip().encode(errors="replace"), token.encode()
-    )
+    return hmac.compare_digest(given.strip().encode(errors="replace"), token.encode())
 
 
 def user_name(uid: int) -> str:

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SOCKET, TOKEN, METRICS_TOKEN = "api.sock", "token", "metrics-token"
-"""Names in the state folder; the last opens /metrics alone."""
+SOCKET = "api.sock"
+TOKEN, VIEW_TOKEN, METRICS_TOKEN = "token", "view-token", "metrics-token"
+TOKENS = (TOKEN, VIEW_TOKEN, METRICS_TOKEN)
+"""Names in the state folder. The first token opens everything; the second opens what can be looked
+at, but no action, output, command or environment of a job; the third opens /metrics alone."""
 
 
 @contextmanager

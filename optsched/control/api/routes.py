@@ -2,23 +2,50 @@
 list."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from ...frozen import record
 from ..explain.explaining import Explained
+from ..reloading import Reloaded
 from ..what_if.words import Foretold
+from .accounting import account
 from .asking import explained, foretold
-from .bodies import HistoryQuery, JobsQuery, OutputQuery, RoundsQuery, SubmitBody, WhatIfBody
+from .bodies import (
+    AccountQuery,
+    ChangeBody,
+    HistoryQuery,
+    JobsQuery,
+    OutputQuery,
+    RoundsQuery,
+    SubmitBody,
+    UsageQuery,
+    WhatIfBody,
+)
+from .dashboard import dashboard
 from .history import history
 from .metrics import TEXT, metrics
 from .peer import Caller
+from .place import METRICS_TOKEN, VIEW_TOKEN
 from .service import Change, Service
-from .views import History, JobDetail, JobPage, JobView, Nodes, Output, Rounds, StateView
+from .usage import usage
+from .views import (
+    Account,
+    Changed,
+    History,
+    JobDetail,
+    JobPage,
+    JobView,
+    Nodes,
+    Output,
+    Rounds,
+    StateView,
+    Usage,
+)
 
-DASHBOARD = Path(__file__).with_name("dashboard.html")
+VIEWS_OPEN = (VIEW_TOKEN,)
+"""What opens requests that only look, besides the token of the controller's user."""
 
 
 @record
@@ -39,7 +66,8 @@ class Route:
     then; `slow` ones only hold up each other. `refusals` are the statuses with which it may be
     refused beyond those of every request. Types of queries and bodies go into bodies.QUERIES and
     bodies.BODIES, those of answers into views.VIEWS. A `public` one tells nothing that is
-    anybody's, and needs no caller; one `for_metrics` is open to who has only their token."""
+    anybody's, and needs no caller; the others need the token of the controller's user over
+    the port, or one by which they are `opened_by`."""
 
     path: str
     name: str
@@ -54,7 +82,7 @@ class Route:
     media_type: str = "application/json"
     slow: bool = False
     public: bool = False
-    for_metrics: bool = False
+    opened_by: tuple[str, ...] = ()
 
 
 def _submit(service: Service, asked: Asked) -> tuple[int, JobView]:
@@ -68,15 +96,27 @@ def _openapi(service: Service, asked: Asked) -> Response:
     return Response(document(service.routes), media_type="application/json")
 
 
-def _change(change: Change, summary: str) -> Route:
-    return Route(
-        f"/v1/jobs/{{job}}/{change}",
-        change,
-        summary,
-        lambda service, asked: service.change(asked.caller, asked.job, change),
-        method="POST",
-        answer=JobView,
-        refusals=(404, 409),
+def _change(change: Change, summary: str) -> tuple[Route, Route]:
+    """Return how one job is changed, and how all that are chosen are."""
+    return (
+        Route(
+            f"/v1/jobs/{{job}}/{change}",
+            change,
+            summary,
+            lambda service, asked: service.change(asked.caller, asked.job, change),
+            method="POST",
+            answer=JobView,
+            refusals=(404, 409),
+        ),
+        Route(
+            f"/v1/{change}",
+            f"{change}_all",
+            f"{summary} For all jobs that are chosen.",
+            lambda service, asked: service.change_all(asked.caller, asked.body, change),
+            method="POST",
+            body=ChangeBody,
+            answer=Changed,
+        ),
     )
 
 
@@ -99,6 +139,7 @@ ROUTES: list[Route] = [
         lambda service, asked: service.jobs(asked.caller, asked.query),
         query=JobsQuery,
         answer=JobPage,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/jobs/{job}",
@@ -108,9 +149,9 @@ ROUTES: list[Route] = [
         answer=JobDetail,
         refusals=(404,),
     ),
-    _change("hold", "Keep a job from running; stop it if it runs."),
-    _change("release", "Let a held job run again."),
-    _change("cancel", "Stop a job for good."),
+    *_change("hold", "Keep a job from running; stop it if it runs."),
+    *_change("release", "Let a held job run again."),
+    *_change("cancel", "Stop a job for good."),
     Route(
         "/v1/jobs/{job}/clear",
         "clear",
@@ -136,6 +177,7 @@ ROUTES: list[Route] = [
         lambda service, asked: explained(service, asked.caller, asked.job),
         answer=Explained,
         refusals=(404,),
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/what-if",
@@ -154,6 +196,7 @@ ROUTES: list[Route] = [
         "All nodes and who holds what of them.",
         lambda service, asked: service.nodes(asked.caller),
         answer=Nodes,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/rounds",
@@ -162,13 +205,15 @@ ROUTES: list[Route] = [
         lambda service, asked: service.rounds(asked.query),
         query=RoundsQuery,
         answer=Rounds,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/state",
         "state",
         "The cluster in short.",
-        lambda service, asked: service.state(),
+        lambda service, asked: service.state(asked.caller),
         answer=StateView,
+        opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/history",
@@ -177,6 +222,33 @@ ROUTES: list[Route] = [
         lambda service, asked: history(service, asked.caller, asked.query),
         query=HistoryQuery,
         answer=History,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/usage",
+        "usage",
+        "GPUs held and jobs waiting over time, by tenant or user.",
+        lambda service, asked: usage(service, asked.caller, asked.query),
+        query=UsageQuery,
+        answer=Usage,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/reload",
+        "reload",
+        "Read cluster.toml again.",
+        lambda service, asked: service.reload(asked.caller),
+        method="POST",
+        answer=Reloaded,
+    ),
+    Route(
+        "/v1/account",
+        "account",
+        "What was used, by whom and for what.",
+        lambda service, asked: account(service, asked.caller, asked.query),
+        query=AccountQuery,
+        answer=Account,
+        slow=True,
     ),
     Route(
         "/metrics",
@@ -184,13 +256,13 @@ ROUTES: list[Route] = [
         "Numbers for Prometheus.",
         lambda service, asked: metrics(service, asked.caller),
         media_type=TEXT,
-        for_metrics=True,
+        opened_by=(METRICS_TOKEN,),
     ),
     Route(
         "/",
         "dashboard",
         "The dashboard.",
-        lambda service, asked: FileResponse(DASHBOARD, media_type="text/html; charset=utf-8"),
+        lambda service, asked: dashboard(),
         media_type="text/html",
         public=True,
     ),

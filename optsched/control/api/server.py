@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import InputError
 from ..loop import Loop
 from ..settings import Settings
-from .place import METRICS_TOKEN, SOCKET, TOKEN, short
+from .place import SOCKET, TOKENS, short
 
 if TYPE_CHECKING:
     import uvicorn
@@ -97,13 +97,14 @@ def serve(loop: Loop, settings: Settings, routes: Sequence[Any] | None = None) -
     path = settings.state / SOCKET
     sockets: list[socket.socket] = []
     try:
-        token = metrics_token = None
+        tokens = {}
         if settings.api.port is not None:
-            token = read_token(settings.state / TOKEN)
-            metrics_token = read_token(settings.state / METRICS_TOKEN)
+            tokens = {name: read_token(settings.state / name) for name in TOKENS}
             sockets.append(_listen_on_port(settings.api.port))
         sockets.append(_listen_at(path))
-        service = Service(loop, Access(settings, token, metrics_token))
+        access = Access(settings, tokens)
+        loop.controller.on_reload.append(access.reload)
+        service = Service(loop, access)
         logging.getLogger("uvicorn.error").setLevel(
             logging.ERROR
         )  # what is no HTTP is the caller's business

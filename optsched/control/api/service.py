@@ -1,30 +1,33 @@
 """Doing what requests ask for. What touches the controller is done on its loop's thread."""
 
-import heapq
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from ... import __version__
+from ...errors import InputError
 from ...executors.base import AttemptKey
 from ..controller import Controller
-from ..explain.blocked import Obstacles
-from ..journal.events import Cancelled, Cleared, Held, Released, Submitted
+from ..journal.events import Cancelled, Cleared, Event, Held, Released, Submitted
 from ..journal.journal import JournalError
-from ..journal.state import LiveJob
+from ..journal.state import OPEN, LiveJob
 from ..loop import Loop, LoopStoppedError
+from ..reloading import Reloaded
 from ..submission import Submission
 from ..work_left import work_left_s
-from .bodies import JobsQuery, OutputQuery, RoundsQuery, SubmitBody
+from .bodies import ChangeBody, JobsQuery, OutputQuery, RoundsQuery, SubmitBody
 from .output import read_output
 from .peer import Access, Caller, visible
 from .refusal import HttpError
+from .selecting import matching, page_of
 from .submitting import stem_of, submission_of
 from .views import (
+    Changed,
     Holder,
     JobDetail,
     JobPage,
@@ -36,6 +39,7 @@ from .views import (
     Rounds,
     StateView,
     attempt_view,
+    forecast_view,
     job_view,
     placement_of,
     round_view,
@@ -153,34 +157,13 @@ class Service:
             or controller.checkpoints(name).exists()
         )
 
-    @between_turns
-    def jobs(self, controller: Controller, caller: Caller, query: JobsQuery) -> JobPage:
-        """Return jobs that have not finished in the order of their submission, or finished ones,
-        the last first."""
-        if query.all and not caller.all_jobs:
-            raise HttpError(403, "only administrators see the jobs of all users; leave `all` out")
-        state = controller.state
-        mine = [
-            job
-            for job in (state.jobs if query.finished else state.open).values()
-            if (job.finished is not None) == query.finished and (query.all or caller.owns(job))
-        ]
-
-        def order(job: LiveJob) -> tuple[float, str]:
-            return -(job.finished_s or 0.0) if query.finished else job.submit_s, job.id
-
-        rest = mine
-        if query.page is not None:
-            at, _, name = query.page.partition(",")
-            rest = [job for job in mine if order(job) > (float(at), name)]
-        listed = heapq.nsmallest(query.limit, rest, key=order)
-        at_s, name = order(listed[-1]) if len(rest) > len(listed) else (0.0, "")
-        now_s, obstacles = controller.clock.now_s(), Obstacles(controller)
-        return JobPage(
-            jobs=tuple(job_view(controller, job, now_s, obstacles) for job in listed),
-            total=len(mine),
-            next=f"{at_s!r},{name}" if name else None,
-        )
+    def jobs(self, caller: Caller, query: JobsQuery) -> JobPage:
+        """Return the jobs that are asked for, a page of them; without their commands, in which
+        secrets may be, to whom may only look."""
+        page = self.ask(lambda controller: page_of(controller, caller, query))
+        if not caller.views_only:
+            return page
+        return replace(page, jobs=tuple(replace(job, command=None) for job in page.jobs))
 
     @between_turns
     def job(self, controller: Controller, caller: Caller, name: str) -> JobDetail:
@@ -197,18 +180,25 @@ class Service:
     def change(self, controller: Controller, caller: Caller, name: str, change: Change) -> JobView:
         """Hold, release or cancel a job; nothing happens where it is so already."""
         job = visible(controller.state, caller, name)
-        if job.finished is not None and (change, job.finished) != ("cancel", "cancelled"):
-            was = f"{'was' if job.finished == 'cancelled' else 'has'} {job.finished}"
-            raise HttpError(409, f"{name} {was}; nothing of it can be changed any more")
-        if job.cancelled is not None and change != "cancel":
-            raise HttpError(409, f"{name} is being cancelled")
-        if change == "hold" and job.held is None:
-            controller.record(Held(job=name, by=caller.name))
-        elif change == "release" and job.held is not None:
-            controller.record(Released(job=name, by=caller.name))
-        elif change == "cancel" and job.cancelled is None:
-            controller.record(Cancelled(job=name, by=caller.name))
+        controller.record(*_changes(job, change, caller))
         return job_view(controller, job, controller.clock.now_s())
+
+    @between_turns
+    def change_all(
+        self, controller: Controller, caller: Caller, body: ChangeBody, change: Change
+    ) -> Changed:
+        """Hold, release or cancel all jobs that are chosen, at once; those of which nothing can be
+        changed stay as they are."""
+        if {body.user, body.tenant, body.state, body.name} == {None}:
+            raise HttpError(422, "say which jobs: give user, tenant, state or name")
+        chosen = matching(controller.state, caller, body, everybody=body.all, usual=OPEN)
+        changed, events = [], []
+        for job in chosen:
+            with suppress(HttpError):
+                events += _changes(job, change, caller)
+                changed.append(job.id)
+        controller.record(*events)
+        return Changed(jobs=tuple(changed))
 
     @between_turns
     def clear(self, controller: Controller, caller: Caller, name: str) -> JobView:
@@ -279,6 +269,16 @@ class Service:
     # ----------------------------------------------------------------------------------------------
     # the cluster
 
+    def reload(self, caller: Caller) -> Reloaded:
+        """Have cluster.toml read again. Raises HttpError: 403 for who may not, 422 for a file that
+        cannot be taken over."""
+        if not caller.all_jobs:
+            raise HttpError(403, "only administrators have cluster.toml read again")
+        try:
+            return self.ask(self.loop.reload_now)
+        except InputError as error:
+            raise HttpError(422, str(error).replace("\n", " ")) from None
+
     @between_turns
     def nodes(self, controller: Controller, caller: Caller) -> Nodes:
         """Return all nodes; jobs are named to those who see them."""
@@ -314,7 +314,7 @@ class Service:
         return Rounds(rounds=tuple(round_view(entry) for entry in entries if entry.number < before))
 
     @between_turns
-    def state(self, controller: Controller) -> StateView:
+    def state(self, controller: Controller, caller: Caller) -> StateView:
         """Return the cluster in short."""
         state, statuses = controller.state, controller.statuses
         usable = [status for status in statuses if status.usable]
@@ -336,4 +336,25 @@ class Service:
             finished=len(state.jobs) - len(state.open),
             round=round_view(rounds[-1]) if rounds else None,
             prices=tuple(view(Price, row) for row in prices if row.price > 0),
+            forecast=forecast_view(controller.forecast),
+            events=controller.journal.last,
+            views_only=caller.views_only,
         )
+
+
+def _changes(job: LiveJob, change: Change, caller: Caller) -> list[Event]:
+    """Return what is to be written down so that a job is as asked; nothing where it is so already.
+    Raises HttpError 409."""
+    if job.finished is not None and (change, job.finished) != ("cancel", "cancelled"):
+        was = f"{'was' if job.finished == 'cancelled' else 'has'} {job.finished}"
+        raise HttpError(409, f"{job.id} {was}; nothing of it can be changed any more")
+    if job.cancelled is not None and change != "cancel":
+        raise HttpError(409, f"{job.id} is being cancelled")
+    match change:
+        case "hold" if job.held is None:
+            return [Held(job=job.id, by=caller.name)]
+        case "release" if job.held is not None:
+            return [Released(job=job.id, by=caller.name)]
+        case "cancel" if job.cancelled is None:
+            return [Cancelled(job=job.id, by=caller.name)]
+    return []

@@ -19,7 +19,7 @@ from ..accepting import accepted, check_alone
 from ..controller import Controller
 from ..journal.state import ENDED_AS
 from ..learned import NEVER_S
-from ..limits import limits_of
+from ..limits import limits_of, why_refused
 from ..submission import Submission
 from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
@@ -95,6 +95,11 @@ def submission_of(
     )
     about = {name: getattr(body, name) for name in KEPT}
     submission = accepted(controller, job, grace_s=body.grace_s, user_id=user_id, **about)
+    refused = why_refused(
+        controller.settings, controller.state, submission.job, privileged=caller.all_jobs
+    )
+    if refused is not None:
+        raise HttpError(403, refused)
     one_node_unasked = body.min_nodes is None and body.max_nodes is None
     _check_job(submission.job, controller, one_node_unasked=one_node_unasked)
     return submission

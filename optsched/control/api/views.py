@@ -6,11 +6,13 @@ from typing import Any, TypeVar
 from ...executors.base import Progress
 from ...frozen import frozen
 from ..controller import Controller
+from ..expected import LiveForecast, expected
 from ..explain.blocked import Obstacles
 from ..explain.explaining import Explained
 from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
 from ..journal.state import Attempt, LiveJob, Status
+from ..reloading import Reloaded
 from ..what_if.words import Foretold
 from ..work_left import work_left_s
 
@@ -38,6 +40,10 @@ class JobView:
     believed to run yet, on what it holds or, where it waits, on what it asks for; None once it has
     finished. `estimate` says where that comes from, None where the user stated it. `step` and
     `total_steps` are what its command reports.
+
+    By `start_p50_s` it is expected to have started (Unix time) with a probability of 50 %, by
+    `start_p90_s` of 90 %, and likewise to have ended; the start of one that runs is when it did.
+    `forecast` says why some of these are missing, None where none is that could be known.
     """
 
     id: str
@@ -68,6 +74,11 @@ class JobView:
     deadline_s: float | None
     after: tuple[str, ...]
     exit_status: int | None
+    start_p50_s: float | None
+    start_p90_s: float | None
+    end_p50_s: float | None
+    end_p90_s: float | None
+    forecast: str | None
 
 
 @frozen
@@ -104,6 +115,13 @@ class JobPage:
     jobs: tuple[JobView, ...]
     total: int
     next: str | None
+
+
+@frozen
+class Changed:
+    """Names of the jobs that are now as was asked, in the order of submission."""
+
+    jobs: tuple[str, ...]
 
 
 @frozen
@@ -177,9 +195,27 @@ class Price:
 
 
 @frozen
+class ForecastView:
+    """The last forecast: made at `made_s`, it looks `horizon_s` ahead. Of the 90 % quantiles that
+    were told before and could be compared with what came, so many held. `fault` says why there is
+    none."""
+
+    made_s: float
+    horizon_s: float
+    starts_held: int
+    starts_compared: int
+    ends_held: int
+    ends_compared: int
+    cpu_s: float
+    fault: str | None
+
+
+@frozen
 class StateView:
     """The cluster in short. `jobs` counts those that have not finished, by status; `prices` are of
-    the last round that this controller decided, those of 0 left out."""
+    the last round that this controller decided, those of 0 left out. `events` is how many the
+    journal has: while it stays, jobs change with time alone. `views_only`: the caller can look, and
+    change nothing."""
 
     cluster: str
     version: str
@@ -195,6 +231,9 @@ class StateView:
     finished: int
     round: RoundView | None
     prices: tuple[Price, ...]
+    forecast: ForecastView | None
+    events: int
+    views_only: bool
 
 
 @frozen
@@ -248,20 +287,90 @@ class History:
     dropped_before_s: float | None
 
 
+@frozen
+class Share:
+    """Of a tenant or user (None: of jobs without, or of all whom the caller does not see): the GPUs
+    that its jobs held and how many jobs waited, on the average of each interval."""
+
+    name: str | None
+    gpus: tuple[float, ...]
+    waiting: tuple[float, ...]
+
+
+@frozen
+class Usage:
+    """Use from `from_s` to `now_s` in intervals of `step_s`, whoever held most first. A job waits
+    while it has not finished and holds nothing; one on hold has not waited since it last held
+    something."""
+
+    from_s: float
+    now_s: float
+    step_s: float
+    shares: tuple[Share, ...]
+
+
+@frozen
+class AccountRow:
+    """What was used, GPU time by what it was spent on; `day` (UTC), `user`, `tenant` and `job` are
+    None where it was not asked by them, where there is none, and of jobs that were dropped.
+
+    Jobs count on the day of their submission, with all that they waited until now, their ends and
+    preemptions on that when they happened. `core_h` are core-hours of jobs without GPUs.
+    """
+
+    day: str | None
+    user: str | None
+    tenant: str | None
+    job: str | None
+    jobs: int
+    completed: int
+    failed: int
+    cancelled: int
+    preemptions: int
+    waited_h: float
+    core_h: float
+    gpu_h: float
+    work_gpu_h: float
+    setup_gpu_h: float
+    saving_gpu_h: float
+    preempted_gpu_h: float
+    failed_gpu_h: float
+    lost_gpu_h: float
+    stopped_gpu_h: float
+
+
+@frozen
+class Account:
+    """What was used until `now_s`. Of jobs dropped before `uncounted_before_s`, by an earlier
+    version, nothing is known (None: there are none)."""
+
+    now_s: float
+    rows: tuple[AccountRow, ...]
+    total: AccountRow
+    uncounted_before_s: float | None
+
+
 VIEWS = (
+    Reloaded,
+    AccountRow,
+    Account,
     HeldOnNode,
     Stay,
     History,
+    Share,
+    Usage,
     JobView,
     AttemptView,
     JobDetail,
     JobPage,
+    Changed,
     Holder,
     NodeView,
     Nodes,
     RoundView,
     Rounds,
     Price,
+    ForecastView,
     StateView,
     Output,
     Fault,
@@ -293,11 +402,8 @@ def job_view(
     gpus = job.submission.job.gpus
     last = job.attempts[-1] if job.attempts else None
     ended = None if last is None else last.ended
-    ran_s = sum(attempt.ran_s(now_s) for attempt in job.attempts)
-    over_s = (now_s if job.finished_s is None else job.finished_s) - job.submit_s
     progress = _progress(controller, job)
     total_steps = None if progress is None else progress.total_steps
-    started = (attempt.started_s for attempt in job.attempts)
     return view(
         JobView,
         job,
@@ -308,14 +414,15 @@ def job_view(
         max_gpus=gpus if isinstance(gpus, int) else gpus.max,
         gpu_type=None if last is None else last.mode.gpu_type,
         placement=() if last is None else placement_of(last),
-        started_s=next((at_s for at_s in started if at_s is not None), None),
-        waited_s=max(0.0, over_s - ran_s),
-        ran_s=ran_s,
-        remaining_s=_remaining_s(controller, job, now_s),
+        started_s=started_s(job),
+        waited_s=waited_s(job, now_s),
+        ran_s=ran_s(job, now_s),
+        remaining_s=remaining_s(controller, job, now_s),
         step=None if progress is None else progress.step,
         total_steps=total_steps or job.submission.total_steps,
         attempts=len(job.attempts),
         exit_status=None if ended is None else ended.exit_status,
+        **expected(controller.forecast, job, now_s)._asdict(),
     )
 
 
@@ -337,6 +444,11 @@ def attempt_view(attempt: Attempt) -> AttemptView:
 def round_view(entry: RoundEntry) -> RoundView:
     """Return a round as it is listed."""
     return view(RoundView, entry, gap=None if entry.gap == float("inf") else entry.gap)
+
+
+def forecast_view(forecast: LiveForecast | None) -> ForecastView | None:
+    """Return what is shown of the last forecast."""
+    return None if forecast is None else view(ForecastView, forecast)
 
 
 def reason_of(
@@ -383,7 +495,25 @@ def _progress(controller: Controller, job: LiveJob) -> Progress | None:
     return None
 
 
-def _remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | None:
+def started_s(job: LiveJob) -> float | None:
+    """Return when it was first seen running."""
+    started = (attempt.started_s for attempt in job.attempts)
+    return next((at_s for at_s in started if at_s is not None), None)
+
+
+def ran_s(job: LiveJob, now_s: float) -> float:
+    """Return the seconds that it ran."""
+    return sum(attempt.ran_s(now_s) for attempt in job.attempts)
+
+
+def waited_s(job: LiveJob, now_s: float) -> float:
+    """Return the seconds since its submission that it did not run."""
+    until_s = now_s if job.finished_s is None else job.finished_s
+    return max(0.0, until_s - job.submit_s - ran_s(job, now_s))
+
+
+def remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | None:
+    """Return the seconds that it is believed to run yet."""
     live = job.live
     if job.finished is not None:
         return None

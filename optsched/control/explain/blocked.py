@@ -22,7 +22,9 @@ AMOUNT_TOLERANCE = 1e-6
 """Share of a resource by which it may be exceeded: the rounding of sums."""
 MOST_NAMES = 3
 """Predecessors, or nodes, named in a clause."""
-Kind = Literal["after", "barred", "pause", "unseen", "left_out", "claim", "short", "never", "full"]
+Kind = Literal[
+    "after", "barred", "pause", "unseen", "left_out", "limit", "claim", "short", "never", "full"
+]
 
 
 @record
@@ -86,6 +88,8 @@ class Obstacles:
         if job.id in self._known.left_out:
             why = f"rounds are decided without it: {self._known.left_out[job.id]}"
             yield Obstacle("left_out", why)
+        if job.id in self._known.withheld:
+            yield Obstacle("limit", self._known.withheld[job.id])
         if job.id in state.claims:
             nodes = [slot.node for slot in state.claims[job.id].placement]
             yield Obstacle("claim", f"its place on {', '.join(nodes[:MOST_NAMES])} is being freed")

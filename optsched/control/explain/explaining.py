@@ -11,6 +11,7 @@ from ...frozen import frozen
 from ...model.instance import Running
 from ...model.job import Job
 from ...physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, unsaved_s
+from ..expected import expected
 from ..journal.events import AttemptEnded
 from ..journal.log import place
 from ..journal.state import ENDED_AS, Attempt, LiveJob, Status
@@ -49,7 +50,7 @@ def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Expl
     if job is None:
         raise InputError(f"job {job_id!r} is not known here; `optsched queue` lists jobs")
     facts: dict[str, Any] = {}
-    sentences = tuple(_sentences(snapshot, job, facts, names))
+    sentences = (*_sentences(snapshot, job, facts, names), *_expected(snapshot, job, facts))
     facts["attempts"] = [_numbers(attempt) for attempt in job.attempts]
     return Explained(job=job_id, status=job.status, sentences=sentences, facts=facts)
 
@@ -98,6 +99,27 @@ def _sentences(
             facts["out"] = list(broken)
             listed = ", ".join(broken)
             yield f"Of what it runs on is out of order: {listed}; nobody stops it for that."
+
+
+def _expected(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any]) -> Iterator[str]:
+    """Yield when it starts and ends, as the last forecast says."""
+    times, now_s = expected(snapshot.forecast, job, snapshot.now_s), snapshot.now_s
+    facts["expected"] = times._asdict()
+    if job.finished is not None or snapshot.forecast is None or job.held is not None:
+        return
+
+    def within(p50_s: float | None, p90_s: float | None) -> str:
+        def ahead(at_s: float | None) -> str:
+            return "not seen" if at_s is None else human(max(0.0, at_s - now_s))
+
+        return f"in {ahead(p50_s)} (90 %: {ahead(p90_s)})"
+
+    if times.end_p50_s is not None:
+        starts = within(times.start_p50_s, times.start_p90_s)
+        starts = "" if job.live is not None else f"to start {starts} and "
+        yield f"It is expected {starts}to end {within(times.end_p50_s, times.end_p90_s)}."
+    if times.forecast is not None:
+        yield f"Of its start and end nothing more is foretold: {times.forecast}."
 
 
 def _stopping(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> Iterator[str]:

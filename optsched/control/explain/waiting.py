@@ -74,6 +74,9 @@ def _alone(
                 f"{job.id} waits, and {obstacle.why}.",
                 "It has its turn again once that is otherwise; cancel it if that will not be.",
             ]
+        case "limit":
+            facts["limit"] = obstacle.why
+            return [f"{job.id} waits because {obstacle.why}."]
         case "claim":
             return _claimed(snapshot, job, seen)
         case "never":

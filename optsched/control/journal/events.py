@@ -199,7 +199,8 @@ class Pruned:
     """The past was shortened: of jobs that finished before `jobs_before_s` only some are left, and
     of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
     dropped now; `digest` is that of the numbers and hashes of all that was ever dropped (see
-    `Journal.prune`)."""
+    `Journal.prune`), `ledger` that of what the dropped jobs used, None where there is nothing of
+    it: earlier versions kept none, so that all before `uncounted_before_s` is missing there."""
 
     jobs_before_s: float | None
     rounds_before_s: float | None
@@ -207,6 +208,13 @@ class Pruned:
     rounds: int
     events: int
     digest: str
+    ledger: str | None = None
+    uncounted_before_s: float | None = None
+
+    @property
+    def uncounted_s(self) -> float | None:
+        """Return until when jobs were dropped whose use no ledger has."""
+        return self.jobs_before_s if self.ledger is None else self.uncounted_before_s
 
 
 @frozen

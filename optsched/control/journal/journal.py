@@ -16,6 +16,7 @@ from typing import Any
 
 from ...errors import OptschedError
 from ...frozen import frozen, record
+from . import ledger
 from .events import Event, Pruned, dump_event, load_event
 
 FORMAT = "optsched-journal/1"
@@ -201,7 +202,7 @@ class Journal:
                 if first <= after <= last:
                     chain, expected = hashed, last
             dropped = {first: (last, hashed) for first, last, hashed in pruned}
-            told: str | None = None
+            told: tuple[str | None, str | None] = (None, None)
             rows = self._file.execute(
                 "SELECT * FROM events WHERE number > ? ORDER BY number", (after,)
             )
@@ -218,9 +219,10 @@ class Journal:
                 except ValueError as error:
                     raise self._damaged(f"event {number} cannot be read: {error}") from None
                 if isinstance(event, Pruned):
-                    told = event.digest
+                    told = event.digest, event.ledger
                 yield Entry(number=number, at_s=at_s, event=event)
-            if not after and told != (_digest(pruned) if pruned else None):
+            there = _digest(pruned) if pruned else None, ledger.digest(self._file)
+            if not after and told != there:
                 raise self._damaged("what was dropped of it is not what it says")
 
     @contextmanager
@@ -236,7 +238,12 @@ class Journal:
             self._file.execute("COMMIT")
 
     def prune(
-        self, at_s: float, jobs: Collection[str], jobs_before_s: float, rounds_before_s: float
+        self,
+        at_s: float,
+        jobs: Collection[str],
+        jobs_before_s: float,
+        rounds_before_s: float,
+        used: ledger.Bill | None = None,
     ) -> Pruned | None:
         """Drop all events of `jobs`, which finished before `jobs_before_s`, what else is out of
         date from before then, and rounds decided before `rounds_before_s` with their events, the
@@ -245,9 +252,11 @@ class Journal:
 
         Of each run of events that were dropped the numbers and the last hash stay, from which the
         next event's follows, and the event has a digest of all of these: so what is left can be
-        checked as before, and what was dropped is what was meant to be.
+        checked as before, and what was dropped is what was meant to be. What the jobs `used` is
+        added to the ledger, which stays.
         """
         self.check_there()
+        before = self.last_pruned()
         with self._faults("written"), self._transaction():
             self._file.execute(PRUNED)
             limits = {
@@ -272,6 +281,7 @@ class Journal:
             pruned = _merged(
                 [*self._pruned(), *((number, number, chain) for number, chain in gone)]
             )
+            ledger.add(self._file, used or {})
             self._file.execute("DELETE FROM pruned")
             self._file.executemany("INSERT INTO pruned VALUES (?, ?, ?)", pruned)
             event = Pruned(
@@ -281,6 +291,8 @@ class Journal:
                 rounds=len(rounds),
                 events=len(gone),
                 digest=_digest(pruned),
+                ledger=ledger.digest(self._file),
+                uncounted_before_s=None if before is None else before.uncounted_s,
             )
             rows = self._rows(at_s, [event])
             self._file.executemany(INSERT_EVENTS, rows)
@@ -315,6 +327,13 @@ class Journal:
             )
         event = None if body is None else load_event("Pruned", body)
         return event if isinstance(event, Pruned) else None
+
+    def used(
+        self, first: int, last: int, user: str | None = None
+    ) -> list[tuple[ledger.Key, ledger.Sums]]:
+        """Return what dropped jobs used on these days, of one user where one is named."""
+        with self._faults("read"):
+            return [*ledger.rows(self._file, first, last, user)]
 
     def no_round(self, number: int) -> str:
         """Return why there is no round of that number."""

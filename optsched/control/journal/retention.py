@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...model.job import gang
 from ...profiling.store import Store
+from ..account import bill_of
 from ..settings import FOREVER, RetentionSettings
 from .state import LiveJob
 
@@ -54,7 +55,8 @@ class Retention:
             for job in state.jobs.values()
             if job.id in gone or (job.finished_s is not None and job.finished_s < outputs_s)
         ]
-        event = controller.journal.prune(now_s, gone, jobs_s, rounds_s)
+        used = bill_of(state, (state.jobs[name] for name in gone), now_s)
+        event = controller.journal.prune(now_s, gone, jobs_s, rounds_s, used)
         for name in gone:
             del state.jobs[name]
         if event is not None:

@@ -3,7 +3,7 @@ nothing else."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
 from ...model.instance import Placement
@@ -37,7 +37,10 @@ from .events import (
 Status = Literal[
     "waiting", "held", "starting", "running", "stopping", "lost", "completed", "failed", "cancelled"
 ]
+PREEMPTIONS: tuple[Why, ...] = ("preempt", "migrate", "resize")
+"""Why an attempt is stopped by the scheduler's own decision."""
 FINISHED: tuple[Status, ...] = ("completed", "failed", "cancelled")
+OPEN: frozenset[str] = frozenset(get_args(Status)) - set(FINISHED)
 ENDED_AS: dict[Status, str] = {
     "completed": "completed",
     "failed": "failed",
@@ -351,7 +354,7 @@ class State:
         elif job.cancelled is not None:
             self._finish(job, "cancelled", at_s, job.cancelled)
         elif status == SAVED_AND_STOPPED or attempt.leaving:
-            job.preemptions += attempt.stop_why in ("preempt", "migrate", "resize")
+            job.preemptions += attempt.stop_why in PREEMPTIONS
             job.faults = 0
             job.reason = (
                 None if status == SAVED_AND_STOPPED else "it did not save when it was asked to stop"

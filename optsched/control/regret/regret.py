@@ -19,7 +19,7 @@ from ...model.job import Job
 from ...objectives import fastest_s, parse
 from ...physics.catalogue import Catalogue
 from ..journal.journal import Journal
-from ..journal.state import LiveJob
+from ..journal.state import PREEMPTIONS, LiveJob
 from ..posing import only
 from .past import stored
 from .spent import PARTS, Past, Spent
@@ -27,7 +27,6 @@ from .spent import PARTS, Past, Spent
 HOUR_S = 3600.0
 LEAST_WORK_S = 0.001
 WCT = "wct"
-PREEMPTIONS = ("preempt", "migrate", "resize")
 
 
 @frozen

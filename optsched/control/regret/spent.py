@@ -185,17 +185,34 @@ def _gap(
         yield Piece(part, begin, end)
 
 
+@record
+class Course:
+    """An attempt by instants: it was set up until `ready_s`, what it did after `kept_s` was lost,
+    and from `stop_s` on it saved."""
+
+    ready_s: float
+    kept_s: float
+    stop_s: float
+
+
+def course_of(attempt: Attempt, job: LiveJob, begin_s: float, end_s: float) -> Course:
+    """Return the course of an attempt from `begin_s` to `end_s`."""
+    ready_s = min(end_s, max(begin_s, _worked_from_s(attempt, begin_s)))
+    stop_s = end_s if attempt.stop_s is None else min(end_s, max(ready_s, attempt.stop_s))
+    worked_s = stop_s - ready_s
+    return Course(ready_s, ready_s + worked_s * _kept(attempt, job, worked_s), stop_s)
+
+
 def _ran(attempt: Attempt, job: LiveJob, begin_s: float, end_s: float) -> list[Piece]:
     """Return an attempt: set-up, work that counts, work that was lost, saving, one after
     another."""
-    ready_s = min(end_s, max(begin_s, _worked_from_s(attempt, begin_s)))
-    stop_s = end_s if attempt.stop_s is None else min(end_s, max(ready_s, attempt.stop_s))
-    lost_from_s = ready_s + (stop_s - ready_s) * _kept(attempt, job, stop_s - ready_s)
+    course = course_of(attempt, job, begin_s, end_s)
+    lost = "failures" if attempt.stop_s is None else "switching"
     return [
-        Piece("switching", begin_s, ready_s),
-        Piece("work", ready_s, lost_from_s, attempt.rate),
-        Piece("failures" if attempt.stop_s is None else "switching", lost_from_s, stop_s),
-        Piece("switching", stop_s, end_s),
+        Piece("switching", begin_s, course.ready_s),
+        Piece("work", course.ready_s, course.kept_s, attempt.rate),
+        Piece(lost, course.kept_s, course.stop_s),
+        Piece("switching", course.stop_s, end_s),
     ]
 
 

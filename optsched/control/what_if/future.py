@@ -93,6 +93,8 @@ def _notes(snapshot: Snapshot, lost: int, left_out: int) -> Iterator[str]:
     if lost:
         verb = "are" if lost > 1 else "is"
         yield f"{lost} job{'s' * (lost != 1)} nobody can tell of {verb} taken to run on"
+    if snapshot.withheld:
+        yield "limits on running jobs and GPUs of users are not seen"
     closed = [status.node.name for status in snapshot.statuses if not status.usable]
     if closed:
         yield f"nodes that take no jobs now never do: {', '.join(closed)}"

@@ -1,14 +1,12 @@
-"""What if, in a process of its own: the controller's is never kept from its turns, and it ends when
-its time is up."""
+"""What if, beside the controller: that is never kept from its turns, and an answer comes when its
+time is up."""
 
-import os
-import pickle
-import subprocess
-import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
 
-from ...duration import human
-from ...errors import InputError, OptschedError
-from ...native_output import own_stdout
+from ..beside import START_S, Beside, NoForecastError
 from ..round_driver import NamedPolicy
 from .future import Outlook
 from .simulated import ROUNDS, Change, what_if
@@ -16,13 +14,12 @@ from .words import Foretold, Shown, told
 
 TIME_LIMIT_S = 20.0
 """Wall clock for an answer; what is reached by then is told."""
-GRACE_S = 20.0
-"""So long after its time limit the process is ended: Python has to start, and a round is not
-interrupted."""
-
-
-class NoForecastError(OptschedError):
-    """No answer came."""
+MOST_AT_ONCE = 2
+"""So many questions at once, as each has a process that computes."""
+TURN_S = 20.0
+"""So long may one wait for its turn."""
+_turns = threading.BoundedSemaphore(MOST_AT_ONCE)
+_idle = [Beside() for _ in range(MOST_AT_ONCE)]
 
 
 def foretell(
@@ -36,48 +33,28 @@ def foretell(
 ) -> Foretold:
     """Return what `what_if` answers, in words; computed beside this process at a low priority.
 
-    Raises InputError as that, NoForecastError where no answer came.
+    Raises InputError as that, NoForecastError where no answer came or others ask.
     """
-    settings = {"objective": objective, "policy": policy}
-    request = ahead, change, {**settings, "time_limit_s": time_limit_s}, shown
+    settings = {"objective": objective, "policy": policy, "time_limit_s": time_limit_s}
+    with _turn() as beside:
+        answer = beside.call(time_limit_s + START_S, _told, ahead, change, settings, shown)
+    return cast(Foretold, answer)
+
+
+@contextmanager
+def _turn() -> Iterator[Beside]:
+    """Yield a process, the one that was asked last if it is free: that is warm."""
+    if not _turns.acquire(timeout=TURN_S):
+        raise NoForecastError("others are asking what if; ask again later")
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", __name__],
-            input=pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL),
-            capture_output=True,
-            timeout=time_limit_s + GRACE_S,
-            start_new_session=True,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise NoForecastError(
-            f"no answer within {human(time_limit_s + GRACE_S)}; ask for a longer time limit"
-        ) from None
-    if done.returncode != 0:
-        status = [f"status {done.returncode}"]
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or status
-        raise NoForecastError(f"it could not be simulated: {last[0]}")
-    answer = pickle.loads(done.stdout)  # from a child of this process, over a pipe of its own
-    if isinstance(answer, Foretold):
-        return answer
-    kind, sentence = answer
-    raise (InputError if kind == "input" else NoForecastError)(sentence)
+        beside = _idle.pop()
+        try:
+            yield beside
+        finally:
+            _idle.append(beside)
+    finally:
+        _turns.release()
 
 
-def main() -> None:
-    """Answer the one question on standard input."""
-    os.nice(10)
-    own_stdout()
-    ahead, change, settings, shown = pickle.load(sys.stdin.buffer)
-    reply: Foretold | tuple[str, str]
-    try:
-        reply = told(what_if(ahead, change, **settings), ahead.instance.now_s, shown)
-    except InputError as error:
-        reply = "input", str(error)
-    except OptschedError as error:
-        reply = "failed", str(error)
-    sys.stdout.buffer.write(pickle.dumps(reply))
-
-
-if __name__ == "__main__":
-    main()
+def _told(ahead: Outlook, change: Change, settings: dict[str, object], shown: Shown) -> Foretold:
+    return told(what_if(ahead, change, **settings), ahead.instance.now_s, shown)  # type: ignore[arg-type]

@@ -178,7 +178,7 @@ def changed_instance(instance: Instance, change: Change) -> tuple[Instance, str 
         instance = replace(
             instance, jobs=tuple(replace(job, preemptible=False) for job in instance.jobs)
         )
-    check_instance(_able(instance)[0])
+    check_instance(able(instance)[0])
     return instance, added
 
 
@@ -249,7 +249,7 @@ def _after_crash_s(instance: Instance, entry: Running) -> float:
     return min(job.work_s, entry.remaining_s + work_s)
 
 
-def _able(instance: Instance) -> tuple[Instance, dict[str, str]]:
+def able(instance: Instance) -> tuple[Instance, dict[str, str]]:
     """Return the instance without the jobs that can never run and those after them, and why each
     is not in it."""
     never: dict[str, str] = {}
@@ -297,11 +297,14 @@ def _simulated(
     from ...plugins import registry
     from ...simulate.run import Simulation
 
-    able, never = _able(instance)
+    instance, never = able(instance)
     policy = registry.policy(named.name, parse(objective), named.options)
-    simulation = Simulation(able, policy)
+    simulation = Simulation(instance, policy)
     world = simulation.world
-    rows, place = world.rows, {job.id: i for i, job in enumerate(able.jobs)}.get(stop_at or "", -1)
+    rows, place = (
+        world.rows,
+        {job.id: i for i, job in enumerate(instance.jobs)}.get(stop_at or "", -1),
+    )
     read, late = 0, False
 
     def enough() -> bool:
@@ -312,10 +315,10 @@ def _simulated(
         return late or bool(((new["job"] == place) & (new["ending"] == Ending.COMPLETED)).any())
 
     complete = simulation.run(until=enough)
-    record, now_s = simulation.record(), able.now_s
+    record, now_s = simulation.record(), instance.now_s
     columns = (record.job, record.start_s, record.end_s, record.gpus, record.ending)
     stays = [
-        (able.jobs[j].id, begin_s - now_s, end_s - now_s, gpus, ending)
+        (instance.jobs[j].id, begin_s - now_s, end_s - now_s, gpus, ending)
         for j, begin_s, end_s, gpus, ending in zip(*(col.tolist() for col in columns), strict=True)
     ]
     for name in (*world.running, *world.saving):
@@ -325,7 +328,7 @@ def _simulated(
             (name, max(0.0, entry.started_s - now_s), math.inf, entry.mode.gpus, Ending.GOES_ON)
         )
     reached_s = math.inf if complete else world.now_s - now_s
-    return _Seen(able, reached_s, not late or complete, stays, never)
+    return _Seen(instance, reached_s, not late or complete, stays, never)
 
 
 def _read(seen: _Seen, reached_s: float) -> Course:

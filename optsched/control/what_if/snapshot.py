@@ -10,6 +10,7 @@ from ...model.cluster import Cluster, Tenant
 from ...model.instance import Instance, Placement
 from ...round.plan import RoundSolution
 from ..controller import Controller
+from ..expected import LiveForecast
 from ..journal.state import State
 from ..round_driver import NamedPolicy
 
@@ -20,10 +21,11 @@ class Snapshot:
     its instance.
 
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and
-    was decided without the jobs of `left_out`, each with the reason. `objective` and
+    was decided without the jobs of `left_out` and, because of limits, of `withheld`, each with the
+    reason. `objective` and
     `preempt_unsaved` are those of the rounds, which `policy` decides. `said` is what the
     cluster manager says of attempts that it does not start yet, `short_of_disk` why
-    nothing at all is started, None where jobs are.
+    nothing at all is started, None where jobs are. `forecast` is the last one.
     """
 
     state: State
@@ -40,7 +42,9 @@ class Snapshot:
     solution: RoundSolution | None = None
     blocked: tuple[Placement, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    withheld: Mapping[str, str] = field(default_factory=dict)
     short_of_disk: str | None = None
+    forecast: LiveForecast | None = None
 
 
 def snapshot(controller: Controller) -> Snapshot:
@@ -62,7 +66,9 @@ def snapshot(controller: Controller) -> Snapshot:
         solution=controller.last_round,
         blocked=controller.blocked,
         left_out=dict(controller.left_out),
+        withheld=dict(controller.withheld),
         short_of_disk=controller.short_of_disk,
+        forecast=controller.forecast,
     )
 
 

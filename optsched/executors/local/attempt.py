@@ -75,6 +75,12 @@ class Attempt(AttemptByNode[None]):
             records.write_first(self.folder.path / "failed.json", {"node": name, "status": None})
         self.signal(LOOK)
 
+    def supervisors(self) -> list[int]:
+        """Return the process ids of supervisors that run."""
+        began = [self.began(node["name"]) for node in self.folder.nodes]
+        ours = [_shim(begun) for begun in began if begun is not None and begun["boot"] == self.boot]
+        return [shim[0] for shim in ours if processes.alive(shim)]
+
     def signal(self, number: int) -> None:
         """Send a signal to each supervisor that runs."""
         for node in self.folder.nodes:

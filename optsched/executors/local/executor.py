@@ -47,6 +47,10 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         except InputError:
             self._driver.close()
             raise
+        # Those that an executor before it in this process started are ours to reap.
+        self._children = [
+            pid for attempt in self._attempts.values() for pid in attempt.supervisors()
+        ]
         self._real: dict[str, tuple[str, ...]] = {
             name: share.gpu_ids for name, share in self._shares.items() if not share.local.emulate
         }

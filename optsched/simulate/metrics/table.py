@@ -1,14 +1,11 @@
 """The jobs of a simulation as a table: what `jobs.csv` and `jobs.parquet` hold."""
 
-import importlib
-import io
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...files import csv_text
 from ...physics import gpus_by_type
 from ..record import SEVERAL_TYPES
 from .measure import Metrics
@@ -69,30 +66,3 @@ TEXTS = ("id", "tenant", "user", "gpu_type")
 def columns(metrics: Metrics) -> dict[str, list[Any]]:
     """Return all columns, one entry a job in the order of the instance."""
     return {name: make(metrics) for name, make in COLUMNS.items()}
-
-
-def as_csv(table: dict[str, list[Any]]) -> str:
-    """Return columns as text, a line of names first."""
-    return csv_text([table, *zip(*table.values(), strict=True)])
-
-
-def as_parquet(table: dict[str, list[Any]]) -> bytes | None:
-    """Return columns as a Parquet file; None where neither polars nor pyarrow is installed."""
-    out = io.BytesIO()
-    try:
-        polars = importlib.import_module("polars")
-        polars.DataFrame(table, schema_overrides=dict.fromkeys(TEXTS, polars.String)).write_parquet(
-            out
-        )
-    except ImportError:
-        try:
-            pyarrow, parquet = (
-                importlib.import_module("pyarrow"),
-                importlib.import_module("pyarrow.parquet"),
-            )
-        except ImportError:
-            return None
-        kinds = dict.fromkeys(TEXTS, pyarrow.string())
-        arrays = {name: pyarrow.array(values, kinds.get(name)) for name, values in table.items()}
-        parquet.write_table(pyarrow.table(arrays), out)
-    return out.getvalue()

@@ -17,7 +17,7 @@ from ..record import Floats, Ints
 STEPS, POINTS, NODE_ROWS, NODE_STEPS = 1000, 400, 120, 400
 """Most steps of a curve over time, points of a distribution, and rows and columns of the map of
 nodes."""
-THINNED = 200
+THINNED, SAMPLED = 200, 1000
 """Most points of a curve of one simulation among many."""
 LONG_TAIL, TAIL_SHOWN, TAIL_STEPS = 2.0, 1.25, 0.2
 """Where the last job completes this many times later than it was submitted, only so much of that is
@@ -129,9 +129,10 @@ def distribution(values: Floats) -> tuple[Floats, Floats]:
 
 def thinned(metrics: Metrics) -> dict[str, Any]:
     """Return curves for figures of many simulations, of at most `THINNED` points each: `jct_s`,
-    quantiles that cut the jobs into equal parts, the last of them the largest; `gpus_held`, the
-    share of the GPUs there that is held between `edges_s` (seconds from now), None without GPUs or
-    jobs."""
+    quantiles that cut the jobs into equal parts, the last of them the largest; `sample_jct_s`, JCT
+    of up to `SAMPLED` jobs evenly spaced in the order of the instance, the same jobs under every
+    policy; `gpus_held`, the share of the GPUs there that is held between `edges_s` (seconds from
+    now), None without GPUs or jobs."""
     ordered = np.sort(metrics.jct_s)
     count = len(ordered)
     parts_of = min(count, THINNED)
@@ -143,7 +144,12 @@ def thinned(metrics: Metrics) -> dict[str, Any]:
         total = np.sum(list(use.means.values()), axis=0)
         share = np.divide(total, there, out=np.zeros_like(total), where=there > 0)
         held_gpus = {"edges_s": _short(use.edges_s), "share": _short(share)}
-    return {"jct_s": _short(ordered[rank]), "gpus_held": held_gpus}
+    sample = np.linspace(0, count - 1, min(count, SAMPLED)).astype(np.int64)
+    return {
+        "jct_s": _short(ordered[rank]),
+        "sample_jct_s": _short(metrics.jct_s[sample]),
+        "gpus_held": held_gpus,
+    }
 
 
 def _short(values: Floats) -> list[float]:

@@ -30,7 +30,8 @@ def write_report(
     pairs = quality.differences(table)
     folder = results.folder / FIGURES
     folder.mkdir(exist_ok=True)
-    charts = [chart for chart in _charts(table, pairs, results) if chart is not None]
+    baseline = study.baseline or study.all_methods[0].name
+    charts = [chart for chart in _charts(table, pairs, results, baseline) if chart is not None]
     below = foot(study, path, again, finished)
     if pairs:
         files.write_text(folder / "significance.csv", quality.significance_csv(pairs, table))
@@ -45,7 +46,9 @@ def write_report(
     files.write_text(results.folder / PAGE, text)
 
 
-def _charts(table: Comparison, pairs: list[quality.Pair], results: Results) -> list[Chart | None]:
+def _charts(
+    table: Comparison, pairs: list[quality.Pair], results: Results, baseline: str
+) -> list[Chart | None]:
     def trace_of(entry: Entry) -> quality.Trace:
         address = entry.result.address
         return quality.read_trace(results.beside(address, TRACE)) if address else []
@@ -56,6 +59,7 @@ def _charts(table: Comparison, pairs: list[quality.Pair], results: Results) -> l
         quality.anytime(table, trace_of),
         behaviour.average_and_tail(table),
         behaviour.completion_times(table),
+        behaviour.speedups(table, baseline),
         behaviour.use_over_time(table),
         behaviour.lost_time(table),
         quality.significance(table, pairs),

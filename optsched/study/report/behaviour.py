@@ -14,9 +14,13 @@ from ...picture.text_simulation import LOST_TO
 from ...simulate.report.figures import HOURS
 from .compare import MEAN_JCT, P99_JCT, Comparison, Entry
 from .model import COLOURS, NEUTRAL, OTHERS, chart_of_cases, curve, others
-from .statistics import pareto
+from .statistics import Floats, pareto
 
 MOSTLY = 0.97
+FAR = 5.0
+"""How many times the median a value is that gets the axis a logarithmic scale."""
+HOURS_TICKS = tuple(digit * 10.0**power for power in range(-3, 5) for digit in (1, 2, 5))
+SPEEDUPS = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)
 ROUNDED_S = 1.0
 """Times below this are drawn as this on a logarithmic axis."""
 
@@ -64,6 +68,48 @@ def completion_times(comparison: Comparison) -> Chart | None:
         + others(comparison.methods),
         panels,
     )
+
+
+def speedups(comparison: Comparison, baseline: str) -> Chart | None:
+    """Return how many times earlier than under the baseline jobs complete, paired job by job."""
+    panels = []
+    for case, runs_of in _with_curve(comparison, "sample_jct_s").items():
+        base = {run.seed: _sample(run) for run in runs_of.get(baseline, ())}
+        lines = []
+        for method, runs in reversed(runs_of.items()):
+            pairs = [
+                base[run.seed] / own
+                for run in runs
+                if run.seed in base and len(own := _sample(run)) == len(base[run.seed])
+            ]
+            if method != baseline and pairs:
+                x = np.sort(np.concatenate(pairs))
+                share = np.arange(len(x) + 1) / len(x)
+                lines.append(curve(comparison.methods, method, [x[0], *x.tolist()], share.tolist()))
+        if lines:
+            low, high = (float(fn([fn(line.x) for line in lines])) for fn in (np.min, np.max))
+            axis = Axis(
+                f"JCT under {baseline} / JCT",
+                log=True,
+                low=max(low, 1e-2) / 1.05,
+                high=min(high, 1e3) * 1.05,
+                ticks=tuple((at, f"{at:g}x") for at in SPEEDUPS),
+            )
+            share_of_jobs = Axis("share of jobs", percent=True, low=0.0, high=1.02)
+            panels.append(Panel(case, axis, share_of_jobs, tuple(lines)))
+    return chart_of_cases(
+        "speedup",
+        f"Speed-up of jobs over {baseline}",
+        f"Share of jobs whose completion time under {baseline} is at most so many times that under "
+        "the method, each job against itself, all seeds together: left of 1 are those that it "
+        f"makes wait. Times below {ROUNDED_S:g} s count as that." + others(comparison.methods),
+        panels,
+    )
+
+
+def _sample(entry: Entry) -> Floats:
+    sample: Floats = np.maximum(np.array(_curve(entry, "sample_jct_s")), ROUNDED_S)
+    return sample
 
 
 def use_over_time(comparison: Comparison) -> Chart | None:
@@ -139,6 +185,15 @@ def lost_time(comparison: Comparison) -> Chart | None:
     )
 
 
+def _hours(title: str, values: Floats) -> Axis:
+    """Return an axis, logarithmic where one method would press all others together."""
+    low, high = float(values.min()), float(values.max())
+    if low <= 0 or high < FAR * float(np.median(values)):
+        return Axis(title)
+    ticks = tuple((at, f"{at:g}") for at in HOURS_TICKS)
+    return Axis(title, log=True, low=0.9 * low, high=1.1 * high, ticks=ticks)
+
+
 def average_and_tail(comparison: Comparison) -> Chart | None:
     """Return mean against p99 of JCT, the means over the seeds; those that no other method beats in
     both are named."""
@@ -173,7 +228,8 @@ def average_and_tail(comparison: Comparison) -> Chart | None:
                 told=True,
             ),
         )
-        panels.append(Panel(case, Axis("mean JCT, h"), Axis("p99 of JCT, h"), marks))
+        axes = (_hours("mean JCT, h", xy[:, 0]), _hours("p99 of JCT, h", xy[:, 1]))
+        panels.append(Panel(case, *axes, marks))
     return chart_of_cases(
         "pareto",
         "Average against tail",

@@ -119,15 +119,15 @@ def _numbers(results: Sequence[Result]) -> str:
         parts.append(folding("Answers of heuristics", f"<ul>{answered}</ul>", " open"))
     for table in instance_tables([line for line in rows(results) if line.group is None]):
         lines = [_row(table.heads, table.words, "th")]
-        for line, given, numbers in table.lines:
+        for line, given, cells in table.lines:
             failed = "; ".join(line.failed)
             lines.append(
-                _failed_row(given, len(numbers), failed)
+                _failed_row(given, len(cells), failed)
                 if failed
-                else _row([*given, *numbers], table.words)
+                else _row([*given, *(cell.text for cell in cells)], table.words)
             )
         parts.append(folding(table.instance, _scrolled(lines)))
-    return f'<h2 id="numbers">Numbers: means over seeds</h2>{"".join(parts)}'
+    return f'<h2 id="numbers">Numbers: means over seeds ± 95 %</h2>{"".join(parts)}'
 
 
 def _scrolled(lines: Sequence[str]) -> str:

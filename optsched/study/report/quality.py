@@ -36,6 +36,8 @@ FACTORS = tuple(
 """Ticks of a logarithmic axis of factors."""
 CLEAR, UNCLEAR = "#d9622b", "#98a2b3"
 SIGNIFICANT = 0.05
+FAR = 3.0
+"""How many times the third quartile a difference is that an axis leaves out."""
 
 Trace = list[tuple[float, float | None, float | None]]
 """Seconds, value and bound."""
@@ -306,14 +308,9 @@ def significance(comparison: Comparison, pairs: list[Pair]) -> Chart | None:
         most = max(most, len(mine))
         marks = [_intervals(mine, base, clear) for clear in (True, False) if _clear(mine, clear)]
         measure = comparison.measure[case].removeprefix("mean ")
-        panels.append(
-            Panel(
-                f"{case}: against {best}",
-                Axis(f"difference of mean {measure}, %"),
-                Axis(names=tuple(pair.method for pair in mine)),
-                tuple(marks),
-            )
-        )
+        names = Axis(names=tuple(pair.method for pair in mine))
+        axis = _broken(f"difference of mean {measure}, %", marks)
+        panels.append(Panel(f"{case}: against {best}", axis, names, tuple(marks)))
     return chart_of_cases(
         "significance",
         "Differences over seeds",
@@ -325,6 +322,24 @@ def significance(comparison: Comparison, pairs: list[Pair]) -> Chart | None:
         panels,
         0.7 + 0.17 * most,
     )
+
+
+def _broken(title: str, marks: Sequence[Intervals]) -> Axis:
+    """Return an axis that ends where one method would press all others together, and says so."""
+    ends = np.array([end for mark in marks for end in mark.high])
+    starts = np.array([start for mark in marks for start in mark.low])
+    usual = FAR * float(np.quantile(ends, 0.75))
+    if usual <= 0 or ends.max() <= usual:
+        return Axis(title)
+    inside = float(ends[ends <= usual].max())
+    beyond = ", ".join(
+        f"{row} {mid:+,.0f} %"
+        for mark in marks
+        for row, mid, high in zip(mark.rows, mark.mid, mark.high, strict=True)
+        if high > usual
+    )
+    low = min(0.0, float(starts.min()))
+    return Axis(f"{title} (beyond: {beyond})", low=1.05 * low - 0.03 * inside, high=1.1 * inside)
 
 
 def _clear(pairs: list[Pair], clear: bool) -> list[Pair]:

@@ -107,12 +107,16 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
         ("GET", "/output"),
     ]
     for uid in (NOBODY, OTHER):
-        absent, *foreign, everything, behind, listed, nodes = as_user(
+        absent, *foreign, everything, of_root, user, every, own, behind, listed, nodes = as_user(
             uid,
             lambda: [
                 shared.ask("GET", "/v1/jobs/absent"),
                 *(shared.ask(method, f"/v1/jobs/of-root{path}") for method, path in asked),
                 shared.ask("GET", "/v1/jobs?all"),
+                shared.ask("GET", "/v1/jobs?user=root"),
+                shared.ask("POST", "/v1/cancel", {"name": "of-root", "user": "root"}),
+                shared.ask("POST", "/v1/cancel", {"name": "of-root", "all": True}),
+                shared.ask("POST", "/v1/cancel", {"name": "of-root"}),
                 shared.submit(after=["of-root"]),
                 shared.ask("GET", "/v1/jobs"),
                 shared.ask("GET", "/v1/nodes"),
@@ -122,7 +126,8 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
         assert foreign == [[404, {"error": absent[1]["error"].replace("absent", "of-root")}]] * len(
             asked
         )
-        assert (everything[0], behind[0]) == (403, 422)
+        assert (everything[0], of_root[0], behind[0]) == (403, 403, 422)
+        assert (user[0], every[0], own) == (403, 403, [200, {"jobs": []}])
         assert [job["id"] for job in listed[1]["jobs"]] == (["of-nobody"] if uid == NOBODY else [])
         assert "of-root" not in json.dumps(nodes) and any(
             node["gpus_in_use"] for node in nodes[1]["nodes"]
@@ -132,6 +137,8 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
         "of-nobody",
     }
     assert [job["id"] for job in shared.ask("GET", "/v1/jobs")[1]["jobs"]] == ["of-root"]
+    theirs = shared.ask("GET", "/v1/jobs?user=nobody")[1]["jobs"]
+    assert [job["id"] for job in theirs] == ["of-nobody"]
     assert as_user(NOBODY, lambda: shared.ask("POST", "/v1/jobs/of-nobody/cancel"))[0] == 200
     shared.ask("POST", "/v1/jobs/of-root/cancel")
     shared.wait("of-root", "cancelled")
@@ -246,7 +253,7 @@ def test_whoever_is_not_root_starts_nothing_as_another_user(
     shared: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: OTHER)
-    access = Access(shared.settings, None)
+    access = Access(shared.settings, {})
     monkeypatch.undo()
     assert (access.own_uid, access.of_user(OTHER).all_jobs, access.of_user(NOBODY).all_jobs) == (
         OTHER,

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from optsched.cli import main
+from optsched.cli.queue import COLUMNS
 from optsched.control.api.client import Client
 from optsched.executors.base import AttemptKey
 
@@ -161,6 +163,34 @@ def test_queue_lists_and_changes_change(run: Run) -> None:
     assert "root" in out or os.geteuid() != 0
 
 
+def test_chosen_jobs_are_cancelled_and_many_only_if_that_is_meant(
+    live: Live, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(7):
+        live.submit(name=f"sweep-{i}", hold=True)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked: list[str] = []
+
+    def refuse(text: str, **more: Any) -> None:
+        asked.append(text)
+        raise click.Abort
+
+    monkeypatch.setattr(click, "confirm", refuse)
+    assert run("cancel", "--name", "sweep-*")[0] != 0 and asked == ["cancel 7 jobs?"]
+    assert run("release", "--name", "sweep-[01]") == (
+        0,
+        "2 jobs are released: sweep-0, sweep-1\n",
+        "",
+    )
+    status, out, _ = run("cancel", "--name", "sweep-*", "--state", "held", "--yes", "--json")
+    assert status == 0 and json.loads(out) == {"jobs": [f"sweep-{i}" for i in range(2, 7)]}
+    assert run("cancel", "--name", "sweep-*", "--state", "held")[1] == "0 jobs are cancelled\n"
+    for words in ((), ("--yes",), ("sweep-1", "--name", "sweep-*")):
+        status, _, err = run("cancel", *words)
+        assert status == 2 and "name jobs, or choose them by --name" in err
+    assert len(asked) == 1
+
+
 def test_clear_says_what_it_did(live: Live, run: Run) -> None:
     live.submit(1000.0, name="c1")
     live.wait("c1", "running")
@@ -182,6 +212,25 @@ def test_queue_goes_through_all_pages_up_to_the_limit(live: Live, run: Run) -> N
     status, out, _ = run("queue", "--limit", "2")
     assert status == 0 and f"and {total - 2:,} more" in out
     assert len(json.loads(run("queue", "--json")[1])["jobs"]) == total
+
+
+def test_queue_shows_the_jobs_and_columns_that_are_asked_for(live: Live, run: Run) -> None:
+    for i in range(3):
+        live.submit(name=f"chosen-{i}", hold=True, weight=1.0 + i, gpus=0)
+    choice = ("queue", "--name", "chosen-*", "--state", "held,waiting")
+    assert run(*choice, "--columns", ",".join(COLUMNS))[0] == 0
+    status, out, _ = run(*choice, "--sort", "-weight", "--columns", "weight,job,gpus")
+    rows = [line.split() for line in out.splitlines()]
+    assert (status, rows[0]) == (0, ["weight", "job", "GPUs"])
+    assert rows[2:] == [[f"{i + 1}", f"chosen-{i}", "-"] for i in (2, 1, 0)]
+    assert run(*choice, "--state", "lost")[1] == "no jobs that you asked for\n"
+    for wrong, sentence in (
+        (("--columns", "job,size"), "'size' is no column; choose from job, status"),
+        (("--sort", "size"), "sort takes submitted, started"),
+        (("--state", "done"), "state takes waiting, held"),
+    ):
+        status, out, err = run("queue", *wrong)
+        assert (status, out) == (2, "") and sentence in err
 
 
 def test_top_once(live: Live, run: Run) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from optsched.control.api.bodies import SORT
+from optsched.control.api.selecting import ORDERS
 from optsched.control.journal.journal import Journal
 from optsched.control.journal.state import State
 
@@ -113,6 +115,28 @@ def test_hold_release_cancel_and_each_again(live: Live) -> None:
     assert [kinds.count(kind) for kind in ("Held", "Released", "Cancelled")] == [1, 1, 1]
 
 
+def test_chosen_jobs_are_changed_at_once(live: Live) -> None:
+    for name in ("many-1", "many-2", "many-3", "more-1"):
+        live.submit(name=name, hold=True)
+    live.submit(name="many-done")
+    live.wait("many-done", "completed")
+    live.ask("POST", "/v1/jobs/many-3/cancel")
+    before = live.journal.last
+    assert live.ask("POST", "/v1/release", {"name": "many-*", "state": "waiting"})[1]["jobs"] == []
+    assert live.ask("POST", "/v1/hold", {"name": "many-*"})[1]["jobs"] == ["many-1", "many-2"]
+    assert live.journal.last == before  # they were held already
+    assert live.ask("POST", "/v1/cancel", {"name": "many-*", "user": "somebody"})[1]["jobs"] == []
+    answer = live.ask("POST", "/v1/cancel", {"name": "many-*", "state": "held"})
+    assert answer == (200, {"jobs": ["many-1", "many-2"]})
+    assert [live.ask("GET", f"/v1/jobs/many-{i}")[1]["job"]["status"] for i in (1, 2)] == [
+        "cancelled"
+    ] * 2
+    assert live.ask("GET", "/v1/jobs/more-1")[1]["job"]["status"] == "held"
+    for nothing in ({}, {"all": True}):
+        status, refused = live.ask("POST", "/v1/cancel", nothing)
+        assert status == 422 and "say which jobs" in refused["error"]
+
+
 def test_after_waits_and_says_so(live: Live) -> None:
     live.submit(1000.0, name="before")
     status, job = live.submit(name="behind", after=["before"])
@@ -147,6 +171,56 @@ def test_pages_show_every_job_once(live: Live) -> None:
         key = "finished_s" if finished else "submit_s"
         times = [job[key] for job in found]
         assert times == sorted(times, reverse=finished)
+
+
+def test_every_order_that_may_be_asked_for_is_known() -> None:
+    assert SORT.split("|") == [*ORDERS]
+
+
+@pytest.mark.parametrize("sort", [*ORDERS])
+def test_every_order_is_kept_over_pages(live: Live, sort: str) -> None:
+    if live.ask("GET", "/v1/jobs?name=sorted-*&limit=1")[1]["total"] == 0:
+        for i in range(5):
+            live.submit(name=f"sorted-{i}", hold=True, gpus=1 + i % 2, weight=1.0 + i // 2)
+    whole = {}
+    for direction in ("", "-"):
+        seen: list[str] = []
+        page = ""
+        while True:
+            answer = live.ask(
+                "GET", f"/v1/jobs?name=sorted-*&sort={direction}{sort}&limit=2{page}"
+            )[1]
+            seen += [job["id"] for job in answer["jobs"]]
+            if answer["next"] is None:
+                break
+            page = f"&page={answer['next']}"
+        assert len(seen) == answer["total"] == len(set(seen)) == 5
+        whole[direction] = seen
+    assert whole[""] == whole["-"][::-1]
+    field = {"gpus": "max_gpus", "weight": "weight", "name": "id"}.get(sort)
+    if field is not None:
+        values = [live.ask("GET", f"/v1/jobs/{name}")[1]["job"][field] for name in whole[""]]
+        assert values == sorted(values)
+
+
+def test_jobs_are_picked_by_name_status_user_and_tenant(live: Live) -> None:
+    for name in ("pick-1", "pick-2", "pick-22"):
+        live.submit(name=name, hold=True)
+    live.submit(name="pick-done")
+    live.wait("pick-done", "completed")
+
+    def picked(query: str) -> set[str]:
+        return {job["id"] for job in live.ask("GET", f"/v1/jobs?limit=1000&{query}")[1]["jobs"]}
+
+    everything = {"pick-1", "pick-2", "pick-22", "pick-done"}
+    assert picked("name=pick-?") == {"pick-1", "pick-2"}
+    assert picked("name=pick-*&state=held,completed") == everything
+    assert picked("name=pick-*&finished") == picked("name=pick-*&state=completed") == {"pick-done"}
+    assert picked("name=pick-*&state=waiting") == picked("name=pick-*&tenant=none") == set()
+    mine = live.ask("GET", "/v1/jobs/pick-1")[1]["job"]["user"]
+    assert picked(f"name=pick-2*&user={mine}") == {"pick-2", "pick-22"}
+    assert picked("name=pick-2*&user=somebody") == set()
+    assert picked("name=[") == picked(f"name={'*a' * 120}*b") == set()
 
 
 def test_sizes_types_and_profiles_reach_the_round(live: Live) -> None:

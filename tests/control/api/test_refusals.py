@@ -1,5 +1,6 @@
 """What is refused, with which status, and that nothing happened."""
 
+import base64
 import http.client
 import json
 from typing import Any
@@ -11,6 +12,18 @@ from hypothesis import strategies as st
 from .live import Live, connect, work
 
 GOOD: dict[str, Any] = {"argv": ["x"], "directory": "/tmp", "hold": True}
+PAGES = [
+    base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    for text in (
+        "[",
+        "[1]",
+        "null",
+        "[[false, {}, 1], 0.5]",
+        '[[false, [], "a"], 0.5]',
+        '[[false, "x", "a"], 0.5]',
+        "[" * 3000,
+    )
+]
 FAULTY: list[tuple[dict[str, Any], str]] = [
     ({"argv": []}, "argv is empty"),
     ({"argv": "x"}, "argv should be a list"),
@@ -172,6 +185,12 @@ def test_a_model_has_one_size(live: Live) -> None:
         ("GET", "/v1/jobs?all=1&all=1", 422),
         ("GET", "/v1/jobs?page=x", 422),
         ("GET", "/v1/jobs?page=nan,a", 422),
+        *(("GET", f"/v1/jobs?page={page}", 422) for page in PAGES),
+        ("GET", "/v1/jobs?sort=size", 422),
+        ("GET", "/v1/jobs?sort=--name", 422),
+        ("GET", "/v1/jobs?state=waiting,done", 422),
+        ("GET", "/v1/jobs?state=", 422),
+        ("GET", "/v1/jobs?name=%00", 422),
         ("GET", "/v1/state?x", 422),
         ("GET", "/v1/rounds?before=0", 422),
         ("GET", "/v1/rounds?limit=" + "9" * 5000, 422),

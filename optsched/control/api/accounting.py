@@ -1,0 +1,116 @@
+"""What was used: from the ledger of dropped jobs, and from those that are still there."""
+
+from collections.abc import Iterable, Iterator
+from datetime import date
+
+from ...frozen import record
+from ..account import AMOUNTS, CAUSES, COUNTS, bill_of, day_of
+from ..controller import Controller
+from ..journal.ledger import Key, Sums
+from ..journal.state import LiveJob, State
+from .bodies import ACCOUNT_BY, AccountQuery
+from .peer import Caller
+from .refusal import HttpError
+from .service import Service
+from .views import Account, AccountRow
+
+MOST_ROWS = 100_000
+EPOCH = date(1970, 1, 1).toordinal()
+Entry = tuple[Key, str, Sums]
+"""Amounts of a job; its name is "" where they are of several that were dropped."""
+
+
+@record
+class Scope:
+    """Which amounts are asked for: days, and a user and a tenant, None for all."""
+
+    first: int
+    last: int
+    user: str | None
+    tenant: str | None
+
+    def holds(self, key: Key) -> bool:
+        """Tell whether amounts are among those asked for."""
+        return self.first <= key.day <= self.last and self.tenant in (None, key.tenant)
+
+
+def account(service: Service, caller: Caller, query: AccountQuery) -> Account:
+    """Return what was used, by user, tenant, day or job. Raises HttpError: 403 for who asks for
+    others than himself and may not, 422 for more rows than are sent."""
+    if not caller.all_jobs and query.user not in (None, caller.name):
+        raise HttpError(403, "only administrators see what others use; leave `user` out")
+    scope = Scope(
+        0 if query.from_day is None else query.from_day.toordinal() - EPOCH,
+        date.max.toordinal() if query.to_day is None else query.to_day.toordinal() - EPOCH,
+        query.user if caller.all_jobs else caller.name,
+        query.tenant,
+    )
+    if scope.first > scope.last:
+        raise HttpError(422, "from_day lies after to_day; swap them")
+    now_s, entries, state, finished, uncounted_s = service.ask(lambda own: _seen(own, scope))
+    entries += _entries(state, finished, now_s)  # these do not change any more
+    by = query.by.split(",")
+    sums: dict[tuple[str, ...], Sums] = {}
+    total: Sums = {}
+    for key, job, amounts in entries:
+        if not scope.holds(key):
+            continue
+        day = "" if "day" not in by else date.fromordinal(EPOCH + key.day).isoformat()
+        named = dict(zip(ACCOUNT_BY, (key.user, key.tenant, day, job), strict=True))
+        row = tuple(named[name] if name in by else "" for name in ("day", "user", "tenant", "job"))
+        if row not in sums and len(sums) == MOST_ROWS:
+            raise HttpError(422, f"there are more than {MOST_ROWS} rows; ask for fewer days")
+        for own in (sums.setdefault(row, {}), total):
+            for name, amount in amounts.items():
+                own[name] = own.get(name, 0.0) + amount
+    return Account(
+        now_s=now_s,
+        rows=tuple(_row(row, sums[row]) for row in sorted(sums)),
+        total=_row(("", "", "", ""), total),
+        uncounted_before_s=uncounted_s,
+    )
+
+
+def _seen(
+    controller: Controller, scope: Scope
+) -> tuple[float, list[Entry], State, list[LiveJob], float | None]:
+    """Return what dropped jobs and those that go on have used until now, and the finished ones that
+    are there."""
+    state, journal, now_s = controller.state, controller.journal, controller.clock.now_s()
+    known = [(key, "", sums) for key, sums in journal.used(scope.first, scope.last, scope.user)]
+    mine = [
+        job
+        for job in state.jobs.values()
+        if scope.user in (None, job.submission.job.user)
+        and day_of(job.submit_s) <= scope.last
+        and (job.finished_s is None or day_of(job.finished_s) >= scope.first)
+    ]
+    going_on = [*_entries(state, (job for job in mine if job.finished is None), now_s)]
+    finished = [job for job in mine if job.finished is not None]
+    pruned = journal.last_pruned()
+    uncounted_s = None if pruned is None else pruned.uncounted_s
+    return now_s, known + going_on, state, finished, uncounted_s
+
+
+def _entries(state: State, jobs: Iterable[LiveJob], now_s: float) -> Iterator[Entry]:
+    for job in jobs:
+        for key, sums in bill_of(state, [job], now_s).items():
+            yield key, job.id, sums
+
+
+def _row(named: tuple[str, ...], sums: Sums) -> AccountRow:
+    day, user, tenant, job = (name or None for name in named)
+    hours = {
+        name.removesuffix("_s") + "_h": sums.get(name, 0.0) / 3600
+        for name in AMOUNTS
+        if name not in COUNTS
+    }
+    return AccountRow(
+        day=day,
+        user=user,
+        tenant=tenant,
+        job=job,
+        gpu_h=sum(hours[f"{cause}_gpu_h"] for cause in CAUSES),
+        **{name: int(sums.get(name, 0)) for name in COUNTS},
+        **hours,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,1 @@
+"""When jobs will start and end, and how sure that is."""

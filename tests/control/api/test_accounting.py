@@ -1,0 +1,37 @@
+"""`optsched account` over the API: what it prints, who sees what, and refusals."""
+
+import csv
+import io
+import json
+import re
+
+from .live import Live
+from .test_commands import Run, run
+
+__all__ = ["run"]
+
+
+def test_it_prints_a_table_csv_and_json(live: Live, run: Run) -> None:
+    _, job = live.submit(0.0, name="billed", gpus=2)
+    live.wait(job["id"], "completed")
+    status, out, _ = run("account", "--by", "job,user")
+    assert status == 0 and re.search(r"root +billed +1 ", out), out
+    status, out, _ = run("account", "--by", "job", "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["jobs"] for row in rows if row["job"] == "billed"] == ["1"]
+    status, out, _ = run("account", "--json", "--to", "1999-01-01")
+    assert status == 0 and json.loads(out)["rows"] == []
+    status, out, _ = run("account", "--user", "=nobody")
+    assert (status, out) == (0, "nothing was used\n")
+
+
+def test_faults_are_one_sentence(live: Live, run: Run) -> None:
+    for words, said in (
+        (("--by", "week"), "by names user, tenant, day and job, with commas between"),
+        (("--from", "2026-05-02", "--to", "2026-05-01"), "from_day lies after to_day"),
+        (("--from", "may"), "does not match the format"),
+    ):
+        status, out, err = run("account", *words)
+        assert (status, out) == (2, "") and said in err
+    assert live.ask("GET", "/v1/account?from_day=yesterday")[0] == 422
+    assert live.ask("GET", "/v1/account?from_day=0001-01-01&to_day=9999-12-31")[0] == 200

@@ -1,0 +1,154 @@
+"""How many jobs of a user and of a tenant may wait and run, and GPUs be held: refused where work is
+accepted, kept waiting where it starts."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optsched import Elastic, Job
+from optsched.control.api.views import job_view
+from optsched.control.limits import why_refused
+from optsched.control.settings import LimitSettings, Settings, TenantSettings, UserLimits
+
+from .hostile import MEMORY, Hostile
+from .hostile import settings as cluster_settings
+
+TENANTS = (TenantSettings(name="a", max_running=2, max_queued=3), TenantSettings(name="b"))
+JOBS = st.fixed_dictionaries(
+    {
+        "gpus": st.one_of(st.integers(1, 3), st.just(Elastic(min=1, max=4))),
+        "user": st.sampled_from(["ann", "bob"]),
+        "tenant": st.sampled_from([None, "a"]),
+        "duration_s": st.sampled_from([5.0, 60.0]),
+        "weight": st.sampled_from([1.0, 50.0]),
+        "priority": st.sampled_from([0, 1]),
+    }
+)
+
+
+def limited(**more: Any) -> Settings:
+    limits = LimitSettings(**{"max_running": 3, "max_gpus": 4, **more})
+    limits.users.setdefault("odd", UserLimits(max_gpus=7))
+    return cluster_settings().model_copy(update={"limits": limits, "tenants": TENANTS})
+
+
+class Limited(Hostile):
+    """A lab with limits, in which nothing ever goes beyond them."""
+
+    def __init__(self, folder: Path, how: Settings) -> None:
+        super().__init__(folder)
+        self.limit(how)
+
+    def limit(self, how: Settings) -> None:
+        self.controller.settings = how
+        self.controller.tenants = tuple(tenant.tenant() for tenant in how.tenants)
+
+    def held(self, **whose: str) -> list[int]:
+        """GPUs of each running job of a user or tenant."""
+        (what, name), *_ = whose.items()
+        return [
+            attempt.mode.gpus
+            for attempt in self.controller.state.live_attempts()
+            if getattr(self.controller.state.jobs[attempt.key.job].submission.job, what) == name
+        ]
+
+    def why(self, name: str) -> str:
+        job = self.controller.state.jobs[name]
+        return job_view(self.controller, job, self.clock.at_s).reason or ""
+
+    def job(self, user: str = "ann", seconds: float = 50.0, **more: Any) -> str:
+        demands = {"gpus": 1, "duration_s": seconds, "user": user, **more}
+        return self.submit(demands, seconds, 0.0, 0, None)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Limited:
+    return Limited(tmp_path, limited())
+
+
+@given(st.lists(st.one_of(JOBS, st.integers(1, 20)), min_size=4, max_size=20))
+@settings(max_examples=25, deadline=None)
+def test_nothing_goes_beyond_a_limit(events: list[Any]) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        lab = Limited(Path(folder), limited())
+        for event in events:
+            if isinstance(event, int):
+                for _ in range(event):
+                    lab.run(0)
+                    for user in ("ann", "bob"):
+                        assert len(lab.held(user=user)) <= 3 and sum(lab.held(user=user)) <= 4
+                    assert len(lab.held(tenant="a")) <= 2
+                    lab.clock.at_s += 1.0
+            else:
+                lab.submit(event, event["duration_s"], 1.0, 0, None)
+        lab.run(600, turn_s=2.0)
+        assert not lab.controller.state.open and not lab.bugs
+        lab.controller.journal.close()
+
+
+def test_those_that_wait_are_told_why_and_start_in_turn(lab: Limited) -> None:
+    names = [lab.job() for _ in range(5)]
+    lab.job("bob")
+    lab.run(3)
+    assert len(lab.held(user="ann")) == 3 and len(lab.held(user="bob")) == 1
+    assert lab.why(names[3]).startswith("ann may run 3 jobs at once (max_running in cluster.toml)")
+    lab.run(60)
+    assert len(lab.held(user="ann")) == 2
+
+
+def test_gpus_that_do_not_fit_let_smaller_jobs_past(lab: Limited) -> None:
+    lab.job(gpus=3)
+    large, small = lab.job(gpus=2), lab.job(gpus=1)
+    lab.run(3)
+    state = lab.controller.state
+    assert state.jobs[large].live is None and state.jobs[small].live is not None
+    assert "ann may hold 4 GPUs at once" in lab.why(large)
+
+
+def test_an_elastic_job_grows_into_what_is_left(lab: Limited) -> None:
+    name = lab.job(gpus=Elastic(min=1, max=8), seconds=500.0)
+    lab.run(5)
+    assert lab.held(user="ann") == [4]
+    lab.limit(limited(users={"ann": UserLimits(max_gpus=8)}))
+    lab.controller._due = True
+    lab.run(20)
+    assert lab.held(user="ann") == [8] and lab.controller.state.jobs[name].status == "running"
+
+
+def test_an_elastic_job_has_a_size_at_which_it_can_start(lab: Limited) -> None:
+    lab.job("odd", gpus=Elastic(min=1, max=8), seconds=500.0)
+    lab.run(5)
+    assert lab.held(user="odd") == [4]
+
+
+def test_a_lower_limit_ends_nothing(lab: Limited) -> None:
+    for _ in range(3):
+        lab.job(seconds=100.0)
+    lab.run(3)
+    lab.limit(limited(max_running=1, max_gpus=1))
+    late = lab.job()
+    lab.run(20)
+    assert len(lab.held(user="ann")) == 3 and "may run 1 jobs" in lab.why(late)
+
+
+def test_what_may_not_wait_is_refused(lab: Limited) -> None:
+    how = limited(max_queued=2)
+    state = lab.controller.state
+
+    def refused(user: str, tenant: str | None, privileged: bool = False, gpus: int = 1) -> Any:
+        job = Job(id="new", user=user, tenant=tenant, gpus=gpus, duration_s=1.0)
+        return why_refused(how, state, job, privileged=privileged)
+
+    assert refused("ann", None) is None
+    for _ in range(2):
+        lab.job()
+    assert refused("ann", None).startswith("ann has 2 jobs waiting or on hold, and may have 2")
+    assert refused("ann", None, privileged=True) is None and refused("bob", None) is None
+    for user in ("bob", "cyd", "dan"):
+        lab.job(user, tenant="a")
+    assert refused("eve", "a").startswith("tenant a has 3 jobs")
+    assert "it needs 5 GPUs, and ann may hold 4" in refused("ann", None, True, gpus=5)
