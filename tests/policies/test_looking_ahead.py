@@ -263,7 +263,7 @@ def test_a_plan_that_is_found_comes_true_and_is_no_worse_than_its_outline(
     simulation.run(until=lambda: simulation.done >= begun and not simulation.world.saving)
     world = simulation.world
     playouts, nothing = Playouts(world, WCT), Trial(world)
-    found = search(snapshot(world), WCT, [outline(world, playouts, nothing)], 0.5)
+    found = search(world, snapshot(world), WCT, [outline(world, playouts, nothing)], 0.5)
     assert found is not None
     rule.agenda, rule.victims = found
     step = found[0].step(world, (), found[1])
@@ -283,7 +283,7 @@ def test_a_search_preempts_nobody_who_is_pinned() -> None:
     outlines = [outline(world, playouts, Trial(world))]
 
     def victims(pinned: set[str]) -> list[str]:
-        found = search(replace(now, pinned=pinned), WCT, outlines, 2.0)
+        found = search(world, replace(now, pinned=pinned), WCT, outlines, 2.0)
         assert found is not None
         return found[1]
 
@@ -294,7 +294,7 @@ def test_an_agenda_ends_where_the_world_is_not_as_planned() -> None:
     world = VirtualWorld(drawn(5, 30.0))
     world.advance()
     playouts = Playouts(world, WCT)
-    found = search(snapshot(world), WCT, [outline(world, playouts, Trial(world))], 0.5)
+    found = search(world, snapshot(world), WCT, [outline(world, playouts, Trial(world))], 0.5)
     assert found is not None
     agenda = found[0]
     assert agenda.step(world, ()) is not None

@@ -258,7 +258,7 @@ class Optsched:
             return
         outlines = [outline(world, playouts, trial) for trial in (best, last) if trial]
         limit_s = min(MOST_PLAN_S, len(playouts.place) * (REPLAN_S if last else PLAN_S))
-        found = search(now, self.objective, outlines, limit_s)
+        found = search(world, now, self.objective, outlines, limit_s)
         if found is not None and (trial := found[0].step(world, now.pinned, found[1])):
             yield found[0], trial
 

@@ -83,10 +83,10 @@ def outline(world: World, playouts: Playouts, trial: Trial) -> Outline:
 
 
 def search(
-    now: Snapshot, objective: Objective, outlines: Iterable[Outline], limit_s: float
+    world: World, now: Snapshot, objective: Objective, outlines: Iterable[Outline], limit_s: float
 ) -> tuple[Agenda, list[str]] | None:
     """Return the best plan that list search finds from some outlines in `limit_s` of counted work,
-    and whom it preempts now; None where that knows no plans."""
+    and whom it preempts `now`; None where that knows no plans."""
     instance = now.instance
     if now.blocked or SOLVER.supports(instance, objective) is not None:
         return None
@@ -101,7 +101,12 @@ def search(
         progress.offer(code.schedule(problem))
     if progress.schedule is None:
         return None
-    ListSearch(progress, None, [index[job_id] for job_id in now.pinned]).run(until=0.0)
+    stay = [
+        index[job_id]
+        for job_id in world.running
+        if job_id in now.pinned or not world.may_preempt(job_id)
+    ]
+    ListSearch(progress, None, stay).run(until=0.0)
     plan = plan_of(problem, progress.schedule)
     leave = preempted_in(problem, progress.schedule)
     starts, ends_s = {}, {}
