@@ -1,7 +1,12 @@
 """deploy/: it is valid in every version of Kubernetes, and may do what the executor does and
 nothing else."""
 
+import configparser
+import json
 import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,9 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from optsched.cli import COMMANDS, main
+from optsched.control.api.metrics import _families
+from optsched.control.measures import Histogram
 from optsched.control.settings import Settings, read_settings
 from optsched.plugins import registry
+from tests.control.hostile import Hostile
 from tests.live.kubernetes_api import Api, ApiError
 from tests.live.kubernetes_cluster import (
     NAMESPACE,
@@ -54,6 +64,124 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 # -------------------------------------------------------------------------------------------------
 # always
+
+
+UNIT, HARDENED = "optsched.service", "optsched-hardened.conf"
+
+
+def unit(file: str) -> dict[str, str]:
+    """What a unit says of its service; the last of what is said twice."""
+    parser = configparser.ConfigParser(strict=True, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment]
+    parser.read_string((DEPLOY / file).read_text())
+    return dict(parser["Service"])
+
+
+def test_the_unit_runs_commands_that_there_are() -> None:
+    service = unit(UNIT)
+    for line in (service["ExecStart"], service["ExecReload"]):
+        program, name, *words = shlex.split(line)
+        assert Path(program).name == "optsched" and name in COMMANDS
+        result = CliRunner().invoke(main, [name, "--help"])
+        options = {word for word in words if word.startswith("--")}
+        assert result.exit_code == 0 and options <= {*result.output.split()}
+
+
+def test_the_unit_leaves_jobs_alone() -> None:
+    """Jobs of the local executor are in its control group, and live in its name spaces."""
+    service = unit(UNIT)
+    assert (service["KillMode"], service["Delegate"], service["TasksMax"]) == (
+        "process",
+        "yes",
+        "infinity",
+    )
+    closed = {"PrivateTmp", "PrivateDevices", "ProtectHome", "ProtectSystem", "NoNewPrivileges"}
+    assert not closed & {*service} and closed <= {*unit(HARDENED)}
+    assert service["RestartPreventExitStatus"] == "2"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    program = tmp_path / "optsched"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    text = (DEPLOY / UNIT).read_text().replace("/usr/local/bin/optsched", str(program))
+    (tmp_path / UNIT).write_text(text)
+    folder = tmp_path / f"{UNIT}.d"
+    folder.mkdir()
+    shutil.copy(DEPLOY / HARDENED, folder / "hardened.conf")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / UNIT)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = [line for line in done.stderr.splitlines() if UNIT in line or "hardened" in line]
+    assert not told
+
+
+def expressions() -> dict[str, str]:
+    """All that is asked of Prometheus, by where."""
+    rules = (DEPLOY / "prometheus-rules.yaml").read_text()
+    found = {
+        name: f"{expression} {more}"
+        for name, expression, more in re.findall(
+            r"- alert: (\w+)\n +expr: (.*)\n((?:          .*\n)*)", rules
+        )
+    }
+    dashboard = json.loads((DEPLOY / "grafana.json").read_text())
+    for panel in dashboard["panels"]:
+        found |= {f"{panel['title']} {own['refId']}": own["expr"] for own in panel["targets"]}
+    return found
+
+
+def test_alerts_and_dashboard_ask_for_numbers_that_there_are(tmp_path: Path) -> None:
+    lab = Hostile(tmp_path)
+    lab.submit({"gpus": 1, "duration_s": 5.0, "tenant": "a"}, 5.0, 0.0, 0, None)
+    lab.run(10)
+    numbers: dict[str, set[str]] = {}
+    for family in _families(lab.controller):
+        for sample in family.samples:
+            numbers.setdefault(sample.name, set()).update(sample.labels)
+            for value in sample.labels.values():
+                assert re.fullmatch(r"[A-Za-z0-9_.:/+-]*", value), "labels are identifiers"
+    asked = expressions()
+    assert len(asked) > 20
+    seen: set[str] = set()
+    for where, expression in asked.items():
+        names = set(re.findall(r"optsched_\w+", expression))
+        assert names <= numbers.keys(), where
+        assert names or "up{" in expression, where
+        labels = re.findall(r"(?:by|on) \(?([\w, ]*)\)|\{(\w+)!?=", expression)
+        words = {word for pair in labels for text in pair for word in re.findall(r"\w+", text)}
+        there = {"job"} | {label for name in names for label in numbers[name]}
+        assert words <= there, where
+        seen |= names
+    assert len(seen) > 15
+
+
+def test_labels_stay_few(tmp_path: Path) -> None:
+    """Whatever users name as their tenant, there are no more labels than tenants."""
+    lab = Hostile(tmp_path)
+    for number in range(30):
+        tenant = f"made up {number}" if number % 2 else "a"
+        lab.submit({"gpus": 1, "duration_s": 2.0, "tenant": tenant}, 2.0, 0.0, 0, None)
+    lab.run(40)
+    tenants = {
+        sample.labels["tenant"]
+        for family in _families(lab.controller)
+        for sample in family.samples
+        if "tenant" in sample.labels
+    }
+    assert tenants <= {"", "a", "b", "other"}
+
+
+def test_a_histogram_adds_up() -> None:
+    histogram = Histogram((1.0, 10.0))
+    for value in (0.5, 1.0, 2.0, 100.0):
+        histogram.observe(value)
+    assert histogram.buckets() == [("1", 2.0), ("10", 3.0), ("+Inf", 4.0)]
+    assert histogram.sum == 103.5
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -132,6 +132,12 @@ def node_count(value: str) -> tuple[int, int]:
     "environment",
 )
 @option("--image IMAGE", "Container image to run the job in, on Kubernetes.")
+@option(
+    "--notify EVENTS",
+    "Send a notice when the job starts, ends or fails: start, end, fail, or several with commas "
+    "between, as cluster.toml says how.",
+)
+@option("--notify-to ADDRESS", "E-mail address for the notices, where cluster.toml allows it.")
 @flag_option("--wait", "Show what the job prints until it ends, and exit with its status.")
 @answers
 @asks_controller
@@ -226,6 +232,10 @@ def _after(jobs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for names in jobs for name in names.split(",") if name)
 
 
+def _notify(events: str | None) -> tuple[str, ...]:
+    return () if events is None else tuple(dict.fromkeys(filter(None, events.split(","))))
+
+
 def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
     amounts: dict[str, float] = {}
     for pair in pairs:
@@ -268,5 +278,6 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "resources": _resources,
     "environment": _environment,
     "profile": _profile,
+    "notify": _notify,
 }
 """How options are read that the request has in another form."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 AGAIN_S = 5.0
 """How often the manager is told again that a job is not wanted."""
+MOST_DROPPED = 1000
+"""So many jobs that were dropped are remembered here."""
 COSTS = ("checkpoint_s", "restore_s", "startup_s")
 FORGOTTEN = "the cluster manager no longer knows it, and nobody knows how it ended"
 ON_HOLD = "its user has it on hold in the cluster manager"
@@ -55,6 +57,9 @@ class Intake:
             for arrival in arrivals
             if arrival.barred is not None and arrival.origin in self._ids
         }
+        if len(self._ids) > 2 * len(state.jobs) + MOST_DROPPED:
+            self._ids = {own: name for own, name in self._ids.items() if name in state.jobs}
+            self._told_s = {own: at_s for own, at_s in self._told_s.items() if own in there}
         for job in [*state.open.values()]:
             if (
                 job.submission.origin is not None

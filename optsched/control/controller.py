@@ -5,6 +5,7 @@ import time
 
 from .core import AGAIN_S
 from .deciding import Deciding
+from .journal.events import Noted
 
 DISK_EVERY_S = 5.0
 """How often a disk without room is looked at."""
@@ -32,6 +33,8 @@ class Controller(Deciding):
         self.look()
         self._part("looking at the disk", self._look_at_disk)
         self._part("stopping attempts", self._stop_unwanted)
+        if self.notices is not None:
+            self.record(*(Noted(text=text) for text in self.notices.troubles()))
         if self.short_of_disk is not None:
             self._part("dropping what is old", lambda: self.retention.take_turn(self))
             return DISK_EVERY_S

@@ -28,12 +28,14 @@ from .journal.events import (
 from .journal.journal import Journal, JournalError
 from .journal.retention import Retention
 from .journal.state import State
+from .measures import Measures
 from .round_driver import LIMIT_S, NamedPolicy, RoundDriver, rounds_of
 from .settings import Settings
 
 if TYPE_CHECKING:
     from .expected import LiveForecast
     from .learning import Learning
+    from .notices import Notices
 
 AGAIN_S = 5.0
 """How often a call is made again whose effect is not seen."""
@@ -78,14 +80,16 @@ class ControllerCore:
         self.last_round: RoundSolution | None = None
         self.last_instance: Instance | None = None
         self.rounds, self.policy = self.drivers_of(settings)
-        self.on_reload: list[Callable[[Settings], None]] = []
+        self.measures = Measures(settings, self.state)
+        self.on_reload: list[Callable[[Settings], None]] = [self.measures.reload]
         """Who is to be told of settings that were taken over."""
         self.decided_s = -float("inf")
         self._due = True
         self.short_of_disk: str | None = None
         self.learning: Learning | None = None
+        self.notices: Notices | None = None
         self.forecast: LiveForecast | None = None
-        self.listeners: list[Callable[[float, Event], None]] = []
+        self.listeners: list[Callable[[float, Event], None]] = [self.measures.heard]
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
@@ -201,6 +205,10 @@ class ControllerCore:
         self.bug(what, error)
         if before is None or before.said != said:
             self.record(Noted(text=said))
+
+    def failing(self) -> int:
+        """Return how many parts of a turn failed when they were last tried."""
+        return len(self._failing)
 
     def _progress(self) -> dict[AttemptKey, Progress]:
         return {

@@ -75,6 +75,7 @@ class Deciding(Acting):
         )
         self.journal.add_round(listed, text, decided, [event])
         self.round_s = time.monotonic() - self._begun_s
+        self.measures.rounds.observe(self.round_s)
         self._take_in(now_s, [event])
 
     def _decided(self, now_s: float) -> tuple[dict[str, str], Commands | None]:

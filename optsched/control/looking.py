@@ -13,6 +13,8 @@ from .journal.state import Attempt
 from .posing import sound
 from .seen import news, node_news
 
+MOST_ASKED = 100
+"""So many attempts that are over are remembered to have been asked something."""
 SILENT_S = 30.0
 """After so long without an answer from the executor its attempts are lost."""
 
@@ -77,6 +79,15 @@ class Looking(ControllerCore):
                 self._forget(key)
             elif seen.state in (AttemptState.STARTING, AttemptState.RUNNING):
                 self._end_again(key)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Remember nothing of attempts that are over and no longer seen."""
+        self._forgotten &= self.observed.keys()
+        self._strangers &= self.observed.keys()
+        if len(self._asked_s) > 2 * len(self.observed) + MOST_ASKED:
+            live = {attempt.key for attempt in self.state.live_attempts()} | self.observed.keys()
+            self._asked_s = {key: at_s for key, at_s in self._asked_s.items() if key in live}
 
     def _take_arrivals(self) -> None:
         """Take in jobs that were given to the cluster manager itself; a bug about one of them keeps

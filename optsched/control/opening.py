@@ -20,6 +20,7 @@ from .journal.events import ControllerStarted, Noted
 from .journal.journal import Journal
 from .journal.log import BugLog
 from .learning import Learning
+from .notices import Notices
 from .settings import Settings
 
 LOCK_S = 2.0
@@ -59,11 +60,16 @@ def opened(settings: Settings) -> Iterator[Controller]:
                 controller.learning = learning
                 controller.listeners.append(learning.heard)
                 controller.on_reload.append(learning.reload)
+                controller.notices = notices = Notices(settings, controller.state)
+                controller.listeners.append(notices.heard)
+                controller.on_reload.append(notices.reload)
                 journal.keep_room()
                 controller.record(ControllerStarted(version=__version__, pid=os.getpid()))
                 yield controller
             finally:
                 journal.close()
+                if controller is not None and controller.notices is not None:
+                    controller.notices.close()
         finally:
             (executor if controller is None else controller.executor).close()
 

@@ -2,10 +2,12 @@
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
@@ -140,12 +142,58 @@ Kept = Annotated[str | float, AfterValidator(_kept)]
 class RetentionSettings(Part):
     """For how long things are kept: `rounds` with their instances, `jobs` after they have finished,
     their `outputs`, and `profiles` after a run last told something of them. Each is a time, or
-    "forever"."""
+    "forever". Of rounds no more is kept than takes `rounds_gib`."""
 
     rounds: Kept = 30 * 86400.0
     jobs: Kept = 180 * 86400.0
     outputs: Kept = 90 * 86400.0
     profiles: Kept = 365 * 86400.0
+    rounds_gib: float = Field(default=20.0, gt=0, le=1e6)
+
+
+NoticeEvent = Literal["start", "end", "fail"]
+ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,189}")
+"""E-mail addresses as they are taken: nothing that has a meaning in a header."""
+SMTP = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?")
+
+
+class NoticeSettings(Part):
+    """Where notices of jobs go that ask for them by `optsched submit --notify`, and of all jobs
+    those of `events`: as JSON to the address `webhook`, and by e-mail over the server `smtp`
+    (`host:port`) from `smtp_from`, to addresses of `email_domains` only. `timeout` is how long each
+    may take. With `smtp_starttls` the connection is encrypted, with `smtp_user` it logs in by the
+    password in a file."""
+
+    webhook: str | None = None
+    events: tuple[NoticeEvent, ...] = ()
+    timeout: Time = 10.0
+    smtp: str | None = None
+    smtp_from: str | None = None
+    smtp_starttls: bool = False
+    smtp_user: str | None = None
+    smtp_password_file: Path | None = None
+    email_domains: tuple[str, ...] = ()
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what is wrong with it."""
+        webhook = urlsplit(self.webhook or "http://none")
+        if webhook.scheme not in ("http", "https") or not webhook.hostname:
+            remedy = "write https://HOST/PATH"
+            yield Fault("notices.webhook", "is no address of a web server", remedy)
+        if not 0 < float(self.timeout) <= 60:
+            remedy = "write a length as 10s"
+            yield Fault("notices.timeout", "must be longer than 0 s and at most 60 s", remedy)
+        if self.smtp is not None and not SMTP.fullmatch(self.smtp):
+            yield Fault("notices.smtp", f"{self.smtp!r} is no mail server", "write HOST:PORT")
+        if self.smtp is not None and not ADDRESS.fullmatch(self.smtp_from or ""):
+            remedy = "name the address that e-mail comes from"
+            yield Fault("notices.smtp_from", "is missing, or no address", remedy)
+        if (self.smtp_user is None) != (self.smtp_password_file is None):
+            remedy = "give both, or none"
+            yield Fault("notices", "has one of smtp_user and smtp_password_file", remedy)
+        for i, domain in enumerate(self.email_domains):
+            if not ADDRESS.fullmatch(f"user@{domain}"):
+                yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
 
 
 class KueueSettings(Part):
@@ -195,6 +243,7 @@ class Settings(Part):
     limits: LimitSettings = LimitSettings()
     api: ApiSettings = ApiSettings()
     retention: RetentionSettings = RetentionSettings()
+    notices: NoticeSettings = NoticeSettings()
     kueue: KueueSettings = KueueSettings()
     _tables: dict[str, PluginOptions] = PrivateAttr(default_factory=dict)
 
@@ -270,6 +319,7 @@ def _read_tables(parsed: dict[str, Any]) -> tuple[dict[str, PluginOptions], list
 
 
 def _faults(settings: Settings) -> Iterator[Fault]:
+    yield from settings.notices.faults()
     names = []
     for i, part in enumerate(settings.nodes):
         try:

@@ -20,7 +20,8 @@ class Submission:
     called the request, so that the same one again is no second job. `image` is the container image
     that it runs in, None for that of the site. `origin` is set of a job that was given to the
     cluster manager itself (`Arrival`). `preempt_unsaved` says whether it may be stopped for others
-    while nobody knows that it saves, where its manager decides that.
+    while nobody knows that it saves, where its manager decides that. `notify` are the events of
+    which its user is told ("start", "end", "fail"), by e-mail to `notify_to` where that is given.
     """
 
     job: Job
@@ -39,3 +40,5 @@ class Submission:
     image: str | None = None
     origin: str | None = None
     preempt_unsaved: bool | None = None
+    notify: tuple[str, ...] = ()
+    notify_to: str | None = None

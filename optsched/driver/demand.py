@@ -1,7 +1,7 @@
 """What jobs ask for: the options of a job in the order of preference, shared by all jobs that ask
 for the same."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
@@ -41,6 +41,7 @@ class Demands:
         self._layout = layout
         self._known: dict[object, tuple[tuple[Option, ...], Demand]] = {}
         self._by_signature: dict[object, Demand] = {}
+        self._staying: dict[object, Demand] = {}
 
     def of(self, job: Job) -> tuple[tuple[Option, ...], Demand]:
         """Return options that could ever fit (fastest first; of equals the fewest GPUs, then the
@@ -51,6 +52,21 @@ class Demands:
             known = self._make(job, catalogue_of(self._instance).options(job))
             self._known[key] = known
         return known
+
+    def staying(self, job: Job, stays_s: tuple[float, ...]) -> Demand:
+        """Return the demand of a job that must be able to stay so long in each of its options."""
+        demand, windows = self.of(job)[1], self._layout.windows(job)
+        if not windows:
+            return demand
+        key = demand, stays_s, windows
+        if key not in self._staying:
+            needs = (
+                replace(need, windows=windows, stay_s=stay_s)
+                for need, stay_s in zip(demand.needs, stays_s, strict=True)
+            )
+            number = len(self._by_signature) + len(self._staying)
+            self._staying[key] = Demand(number, tuple(needs))
+        return self._staying[key]
 
     def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[int, float]:
         """Return the least that the job uses of each budget, by row, whichever option it takes."""
@@ -124,5 +140,6 @@ class Demands:
         )
         if signature not in self._by_signature:
             needs = tuple(self.need(job, option.mode, option.spread, able) for option in able)
-            self._by_signature[signature] = Demand(len(self._by_signature), needs)
+            number = len(self._by_signature) + len(self._staying)
+            self._by_signature[signature] = Demand(number, needs)
         return able, self._by_signature[signature]

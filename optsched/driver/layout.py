@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ..model.cluster import Cluster, Tenant
 from ..model.instance import Placement, Slot
+from ..model.job import Job
 from ..physics import Span
 from ..physics.capacity import Capacity, Domains, Ties
 
@@ -16,6 +17,10 @@ NO_GPUS = "no GPUs"
 """Key of the pool of nodes without GPUs; a pool of GPUs is keyed by (gpu_type,)."""
 
 
+Barred = tuple[float, float, int]
+"""From when to when a job may not be on some nodes, a mask."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Need:
     """What a job takes when it starts in one mode.
@@ -25,7 +30,8 @@ class Need:
     `shared` is what it holds of resources and quotas, `budgets` what it uses beyond the least that
     the job needs of each budget, both by row of the table of capacity. `ties` is
     what it minds of other jobs. `counts` are the numbers of nodes over which it may be split
-    equally, None where it may be in any way.
+    equally, None where it may be in any way. `windows` are those in which
+    it may not be on some nodes, and `stay_s` is how long it must be able to stay where it starts.
     """
 
     gpus: int
@@ -41,6 +47,8 @@ class Need:
     budgets: tuple[tuple[int, float], ...]
     ties: Ties | None = None
     counts: tuple[int, ...] | None = None
+    windows: tuple[Barred, ...] = ()
+    stay_s: float = 0.0
 
 
 class Layout:
@@ -56,6 +64,7 @@ class Layout:
         self.domains = Domains(
             cluster, cluster.rack_uplink_gbps, SLACK, reserved=cluster.uplinks == "reserved"
         )
+        self._windows: dict[tuple[str | None, str | None], tuple[Barred, ...]] = {}
         self._alone: dict[tuple[int, int, int], Placement] = {}
         self.pools: dict[object, int] = {}
         self.pool: list[int] = []
@@ -79,6 +88,23 @@ class Layout:
             float("inf") if node.memory_gib is None else node.memory_gib for node in cluster.nodes
         ]
         self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
+
+    def windows(self, job: Job) -> tuple[Barred, ...]:
+        """Return the windows that bar a job, in order of time."""
+        who = job.tenant, job.user
+        if who not in self._windows:
+            self._windows[who] = tuple(
+                sorted(
+                    (
+                        window.from_s,
+                        window.to_s,
+                        sum(self.bit[self.order[name]] for name in {*window.nodes}),
+                    )
+                    for window in self.cluster.windows
+                    if window.bars(*who)
+                )
+            )
+        return self._windows[who]
 
     def alone(self, i: int, gpus: int, cpus: int) -> Placement:
         """Return a placement on one node; equal ones are one object."""

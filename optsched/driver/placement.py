@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from ..model.instance import Placement
+from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import WIDEST_FIRST
 from .layout import Layout, Need
 
@@ -24,7 +25,7 @@ class Aside:
 
 class Room:
     """What is free: GPUs, cores and memory by node, and what is `left` of the shared rows of the
-    table of capacity.
+    table of capacity. `now_s` is the instant at which it is looked at, for windows.
 
     Nodes of one GPU type are kept in a mask for each count of free GPUs, so that the fullest node
     that still fits is found without a scan, and the first of equals is always the one that comes
@@ -36,6 +37,7 @@ class Room:
         table = layout.table
         self.left = [row.capacity for row in table.rows[: table.shared]]
         self.domains = layout.domains.copy()
+        self.now_s = -inf
         self._set_nodes(list(layout.gpus), list(layout.cpus), list(layout.memory))
 
     def _set_nodes(self, gpus: list[int], cpus: list[int], memory: list[float]) -> None:
@@ -100,7 +102,7 @@ class Room:
     def _bare(self) -> "Room":
         """Return a room of the same layout, to be filled in."""
         new = object.__new__(Room)
-        new.layout = self.layout
+        new.layout, new.now_s = self.layout, self.now_s
         return new
 
     # --------------------------------------------------------------------------------------------
@@ -232,14 +234,30 @@ class Room:
 
     def usable_of_any_type(self, need: Need, node: str) -> int:
         """Return the free GPUs of a node, whatever their type, that have the cores and memory
-        beside them that `need` takes."""
-        return self._usable(need, self.layout.order[node])
+        beside them that `need` takes; 0 where a window bars it."""
+        i = self.layout.order[node]
+        return 0 if need.windows and self._barred(need) >> i & 1 else self._usable(need, i)
 
     def usable(self, need: Need, node: str) -> int:
         """Return the GPUs of a node that a gang could take, with their cores and memory; 0 where
         the node cannot serve it."""
         i = self.layout.order[node]
-        return self._usable(need, i) if need.nodes >> i & 1 else 0
+        return self._usable(need, i) if self.able(need) >> i & 1 else 0
+
+    def able(self, need: Need) -> int:
+        """Return a mask of the nodes that can serve the need and on which it may start now, however
+        much of them is free: it meets no window there that it cannot be done by."""
+        return need.nodes & ~self._barred(need) if need.windows else need.nodes
+
+    def _barred(self, need: Need) -> int:
+        """Return the nodes with a window in the time for which the need must be able to stay."""
+        until_s, nodes = self.now_s + need.stay_s - TIME_TOLERANCE_S, 0
+        for from_s, to_s, where in need.windows:
+            if from_s >= until_s and from_s > self.now_s + TIME_TOLERANCE_S:
+                break
+            if self.now_s < to_s:
+                nodes |= where
+        return nodes
 
     def holds(self, need: Need, placement: Placement) -> bool:
         """Return whether all that `need` takes on `placement` is free, and it may be split like
@@ -248,8 +266,11 @@ class Room:
             len(placement) not in need.counts or len({slot.gpus for slot in placement}) > 1
         ):
             return False
+        barred = self._barred(need) if need.windows else 0
         for slot in placement:
             i = self.layout.order[slot.node]
+            if barred >> i & 1:
+                return False
             if slot.gpus > self._gpus[i] or slot.cpus > self._cpus[i]:
                 return False
             if _memory_gib(need, slot.gpus) > self._memory[i] + self.layout.memory_slack[i]:
@@ -285,6 +306,11 @@ class Room:
             return None
         if not need.needs_node:
             return ()
+        if need.windows and (barred := self._barred(need) & need.nodes):
+            narrow = replace(need, nodes=need.nodes & ~barred, windows=())
+            placement = self.place(narrow)
+            self._failed.pop(narrow, None)  # windows end as well as begin
+            return placement
         if need.ties is not None:
             closed, widest = self.domains.closed(need.ties), self.domains.widest(need.ties)
             if closed or widest != "cluster":

@@ -51,9 +51,17 @@ class Playouts:
         for queue in self.queues.values():
             queue.sort()
         self.ends = sorted(
-            (world.expected_release_s(job_id), world.order(job_id), job_id)
+            (self.end_s(job_id), world.order(job_id), job_id)
             for job_id in (*world.running, *world.saving)
         )
+
+    def end_s(self, job_id: str) -> float:
+        """Return when a job is done that runs, or gives back what it holds while it saves."""
+        world = self._world
+        if job_id in world.saving or not world.cluster.windows:
+            return world.expected_release_s(job_id)
+        placement = world.hold(job_id).placement
+        return world.through_windows_s(job_id, placement, world.expected_end_s(job_id))
 
     def cost(self, trial: Trial, *, to_the_end: bool = False) -> tuple[float, ...]:
         """Return what each level of the objective comes to over the jobs that are here; that of a
@@ -119,6 +127,9 @@ class _Playout:
         self.heads: list[tuple[Entry, int, Demand]] = []
         self.blocked: list[Demand] = []
         changed = {*trial.victims, *trial.joined, *(other for _, other in trial.joined.values())}
+        windows = trial.cluster.windows
+        over = {window.to_s for window in windows if window.to_s > trial.now_s}
+        self.holders += [(to_s, (to_s, -1), "") for to_s in over]
         for entry in common.ends:
             if entry[2] not in changed:
                 self._hold(*entry, trial.hold(entry[2]))
@@ -181,7 +192,7 @@ class _Playout:
         """Go on to the next instant at which something comes free."""
         while self.kept:
             self.room.take_back(self.kept.pop())
-        self.now_s = self.holders[0][0]
+        self.now_s = self.room.now_s = self.holders[0][0]
         while self.holders and self.holders[0][0] <= self.now_s:
             job_id = heappop(self.holders)[2]
             hold = self.holding.pop(job_id, None)
@@ -236,6 +247,8 @@ class _Playout:
         trial = self.trial
         end_s = self.now_s + trial.expected_run_s(job_id, option, placement)
         end_s += self._again_s(job_id) or 0.0
+        if trial.cluster.windows:
+            end_s = trial.through_windows_s(job_id, placement, end_s)
         need = trial.need(job_id, option)
         self.room.take(need, placement)
         self.holding[job_id] = Hold(need, placement, None)

@@ -73,8 +73,10 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
         ((Slot(node=node.name, gpus=node.gpus, cpus=node.cpus or 0),), math.inf) for node in nodes
     )
     outlook = Outlook(world)
+    over = {window.to_s for window in world.cluster.windows if window.to_s > world.now_s}
     until_s: dict[str, float] = {}
-    ends: list[tuple[float, str, tuple[str, int, int] | None]] = []
+    ends: list[tuple[float, str, tuple[str, int, int] | None]]
+    ends = [(time_s, "", ("", 0, 0)) for time_s in over]
     for placement, end_s in (*claimed, *lost):
         for slot in placement:
             until_s[slot.node] = max(end_s, until_s.get(slot.node, 0.0))
@@ -93,14 +95,23 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
     for i, (end_s, holder, seized) in enumerate(ends):
         if fit is not None or end_s == math.inf:
             break
+        outlook.room.now_s = end_s
         if seized is None:
             outlook.release(holder, finished=holder in world.running)
-        else:
+        elif seized[0]:
             outlook.room.let_go(*seized)
         if i + 1 < len(ends) and ends[i + 1][0] == end_s:
             continue
         fit, due_s = world.fit(job_id, outlook.room), end_s
     return None if fit is None else Reservation(job_id, fit[0], fit[1], due_s)
+
+
+def _meets_window(world: World, kept: Reservation) -> bool:
+    """Return whether a window has come between a job and the place that is kept for it."""
+    need, room = world.need(kept.job, kept.option), world.free
+    if not need.windows or world.now_s < kept.due_s:
+        return False
+    return any(not room.able(need) >> room.layout.order[slot.node] & 1 for slot in kept.placement)
 
 
 class _Ripening:
@@ -190,10 +201,11 @@ class Reservations:
                 before.job in world.waiting
                 and before.job not in but
                 and not (world.lost and any(slot.node in world.lost for slot in before.placement))
+                and not _meets_window(world, before)
             ):
                 return False
             self.current = None
-            if before.job in world.waiting and before.job not in but:  # a node of it is lost
+            if before.job in world.waiting and before.job not in but:  # a node of it is not there
                 self.current = earliest(world, before.job, tuple(claimed))
                 if self.current is not None:
                     return True

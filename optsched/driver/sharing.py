@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model.instance import Placement, Slot
-from ..physics import beyond_gpu_memory, placed_rate, sharing_rate
+from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, placed_rate, sharing_rate
 from ..physics.modes import Option
+from ..physics.windows import leaves_saved
 from .layout import Need
 from .placement import Room
 from .state import JobState
@@ -46,7 +47,8 @@ def why_not_share(
     ):
         return "it is not known how fast the two would run"
     need, layout = view.need(job.id, option), view.free.layout
-    if not all(need.nodes >> layout.order[slot.node] & 1 for slot in run.placement):
+    able = view.free.able(need)
+    if not all(able >> layout.order[slot.node] & 1 for slot in run.placement):
         return f"the GPUs of {other.id} do not serve its mode"
     if (
         not heedless
@@ -55,12 +57,29 @@ def why_not_share(
         both_gib = job.profile.gpu_memory_gib + other.profile.gpu_memory_gib
         gib = view.cluster.node[node].gpu_memory_gib or 0.0
         return f"both need {both_gib:g} GiB of each GPU, those of {node} have {gib:g}"
+    if view.cluster.windows and _meets_window(view, state, need.stay_s, partner):
+        return "one of both would meet a window there before it is done"
     placement = sharing_placement(option, run.placement)
     if placed_rate(view.instance, job, replace(mode, share_with=other.id), placement) <= 0:
         return "it would make no progress there"
     if not run.row_s > view.now_s and view.seems_to_stay(state, mode, placement):
         return "it has only just left these GPUs"
     return None if _is_free(view.free, need, placement) else "not enough room beside it"
+
+
+def _meets_window(view: "ClusterView", state: JobState, stay_s: float, partner: JobState) -> bool:
+    """Return whether a job that must be able to stay so long, or the partner by which it would be
+    slowed down, would be caught unsaved by a window."""
+    assert partner.run is not None
+    job, other, placement = state.job, partner.job, partner.run.placement
+    left_s = view.expected_release_s(other.id) - view.now_s
+    lasts_s = left_s / sharing_rate(other.profile, job.profile)
+    is_caught = (
+        not leaves_saved(other, partner.preemptions)
+        and view.now_s + lasts_s > view.window_s(other.id, placement) + TIME_TOLERANCE_S
+    )
+    stays_s = stay_s / sharing_rate(job.profile, other.profile)
+    return is_caught or view.now_s + stays_s > view.window_s(job.id, placement) + TIME_TOLERANCE_S
 
 
 def _is_free(room: Room, need: Need, placement: Placement) -> bool:

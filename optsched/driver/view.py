@@ -1,6 +1,7 @@
 """What a policy may see of the cluster in virtual time."""
 
 import math
+from dataclasses import replace
 
 from ..errors import OptschedError
 from ..estimates import Estimates
@@ -11,6 +12,7 @@ from ..physics import TIME_TOLERANCE_S, placed_rate, run_s, setup_s
 from ..physics.contention import channel_loads, may_contend
 from ..physics.model_caches import model_caches
 from ..physics.modes import Option
+from ..physics.windows import least_stay_s, leaves_saved
 from .contention import Channels
 from .demand import Demand, Demands
 from .layout import Layout, Need
@@ -59,6 +61,7 @@ class ClusterView:
         self.lost: dict[str, None] = {}
         layout = Layout(instance.cluster, instance.tenants)
         self.free = Room(layout)
+        self.free.now_s = self.now_s
         self._demands = Demands(instance, layout)
         self._states: dict[int, JobState] = {}
         self._state: dict[str, JobState] = {}
@@ -221,11 +224,67 @@ class ClusterView:
         )
 
     def expected_release_s(self, job_id: str) -> float:
-        """Return when a running or saving job is expected to give back what it holds."""
+        """Return when a running or saving job is expected to give back what it holds: because it
+        is done, or for a window."""
         run = self._held(job_id)
         if run.stops_s is not None:
             return run.stops_s
+        return min(self.expected_end_s(job_id), self.makes_way_s(job_id, run.placement))
+
+    def expected_end_s(self, job_id: str) -> float:
+        """Return when a running job is expected to be done if it is left alone."""
+        run = self._held(job_id)
         return max(self.now_s, run.work_from_s) + self.remaining_work_s(job_id) / run.rate
+
+    def makes_way_s(self, job_id: str, placement: Placement) -> float:
+        """Return when a job that runs on `placement` has saved and left it for a window; infinite
+        where none comes, or it cannot save."""
+        state = self._state[job_id]
+        if not (self.cluster.windows and leaves_saved(state.job, state.preemptions)):
+            return math.inf
+        return max(self.now_s, self.window_s(job_id, placement))
+
+    def window_s(self, job_id: str, placement: Placement) -> float:
+        """Return from when on the job may not be on the nodes of `placement`, since the last window
+        that has begun if it is not over; infinite if no window comes."""
+        layout = self.free.layout
+        held = sum(layout.bit[layout.order[slot.node]] for slot in placement)
+        return next(
+            (
+                from_s
+                for from_s, to_s, nodes in layout.windows(self._state[job_id].job)
+                if nodes & held and to_s > self.now_s
+            ),
+            math.inf,
+        )
+
+    def through_windows_s(self, job_id: str, placement: Placement, end_s: float) -> float:
+        """Return about when a job is done that would be by `end_s`, if it makes way for the windows
+        on `placement` and comes back after each."""
+        layout = self.free.layout
+        held = sum(layout.bit[layout.order[slot.node]] for slot in placement)
+        for from_s, to_s, nodes in layout.windows(self._state[job_id].job):
+            if nodes & held and from_s < end_s and to_s > self.now_s:
+                end_s += to_s - max(from_s, self.now_s)
+        return end_s
+
+    def _stay_s(self, state: JobState, option: Option) -> float:
+        """Return how long a job must be able to stay where it starts."""
+        return least_stay_s(
+            state.job,
+            option.mode,
+            option.rate,
+            self.remaining_work_s(state.job.id),
+            ran_before=state.ran_before,
+            preemptions=state.preemptions,
+        )
+
+    def _set_stay(self, state: JobState) -> None:
+        """Say in the demand of a job how long it must be able to stay where it starts, where there
+        are windows."""
+        if self.cluster.windows:
+            stays_s = tuple(self._stay_s(state, option) for option in state.options)
+            state.demand = self._demands.staying(state.job, stays_s)
 
     def uplink_load_gbps(self, rack: str) -> float:
         """Return what running and saving jobs take now of the uplink of a rack that has a limit."""
@@ -324,7 +383,11 @@ class ClusterView:
         for own, need in zip(state.options, state.demand.needs):  # noqa: B905 (as many of both)
             if own is option:
                 return need
-        return self._demands.need(state.job, option.mode, option.spread, state.options)
+        need = self._demands.need(state.job, option.mode, option.spread, state.options)
+        if not self.cluster.windows:
+            return need
+        windows = self.free.layout.windows(state.job)
+        return replace(need, windows=windows, stay_s=self._stay_s(state, option))
 
     def may_share(
         self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False

@@ -11,6 +11,7 @@ from ..model.job import Mode
 from ..physics import (
     TIME_TOLERANCE_S,
     beyond_gpu_memory,
+    hold_to_save_s,
     placed_rate,
     runs_out_of_memory_s,
     unsaved_s,
@@ -69,6 +70,9 @@ class World(ClusterView):
 
     def _expect_wake(self, time_s: float) -> None:
         """Note that a decision is asked for."""
+
+    def _expect_to_leave(self, state: JobState, time_s: float) -> None:
+        """Note that a job must save at `time_s` to have left before a window."""
 
     def _close_row(self, state: JobState, ending: Ending) -> None:
         """Write down what a job did since it last began, changed its partner, or stopped."""
@@ -211,6 +215,7 @@ class World(ClusterView):
         state.waited_s += self.now_s - state.waits_from_s
         del self.waiting[job.id]
         self.running[job.id] = job
+        self._watch(state)
         if slower:
             self._slow_down(slower)
         return run
@@ -260,11 +265,44 @@ class World(ClusterView):
             self._wakes.add(time_s)
             self._expect_wake(time_s)
 
+    # --------------------------------------------------------------------------------- windows
+
+    def _saves_s(self, state: JobState) -> float:
+        """Return when a running job must begin to save to have left before a window; infinite where
+        it need not, or cannot."""
+        assert state.run is not None
+        leaves_s = self.makes_way_s(state.job.id, state.run.placement)
+        if leaves_s == math.inf:
+            return math.inf
+        saves_s = leaves_s - hold_to_save_s(state.job)
+        return max(self.now_s, saves_s, self.preemptible_at_s(state.job.id))
+
+    def _watch(self, state: JobState) -> None:
+        """See to it that a job that has begun leaves before a window."""
+        if self.cluster.windows and (time_s := self._saves_s(state)) < math.inf:
+            self._expect_to_leave(state, time_s)
+
+    def _make_way(self, state: JobState) -> None:
+        """Preempt a running job that must save now to have left before a window, unless it is sure
+        to be done by then."""
+        run = state.run
+        if run is None or state.job.id not in self.running:
+            return
+        saves_s = self._saves_s(state)
+        sure = self.knows_run_times and self._channels is None and not state.failures
+        if sure and run.ends_s <= saves_s + hold_to_save_s(state.job) + TIME_TOLERANCE_S:
+            return
+        if saves_s > self.now_s + TIME_TOLERANCE_S:
+            self._watch(state)
+        elif self.may_preempt(state.job.id):
+            self.preempt(state.job.id)
+
     # ------------------------------------------------------------------------- what happens to jobs
 
     def _wait(self, state: JobState) -> bool:
         if not state.released or state.waits_for:
             return False
+        self._set_stay(state)
         self.waiting[state.job.id] = state.job
         self._arrived.append(state.job.id)
         if state.ran_before or state.job.after:  # else it waits since it was submitted
@@ -332,6 +370,8 @@ class World(ClusterView):
         self.free.take(need, entry.placement, with_gpus=partner is None or partner.run is None)
         self.running[entry.job] = state.job
         self._expect_end(state)
+        self._set_stay(state)
+        self._watch(state)
         if self._channels is not None:
             crowd = self._channels.join(
                 state.index, channel_loads(self.cluster, state.job, mode, entry.placement)

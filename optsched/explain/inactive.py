@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+from ..duration import human
 from ..errors import InputError
 from ..model.instance import Instance
+from ..model.job import Job
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
+from ..round.patterns import alternatives_of, node_classes
+from ..round.windows import Openings
 from .facts import Explanation
 from .words import sentence
 
@@ -35,7 +39,40 @@ def explain_inactive(instance: Instance, job_id: str) -> Explanation | None:
         explanation = Explanation(id=job_id, state="later", waits_for=job.after, reason=reason)
     elif job.submit_s > instance.now_s:
         explanation = Explanation(id=job_id, state="later")
+    elif reason := window_ahead(instance, job):
+        explanation = Explanation(id=job_id, state="later", reason=reason)
     return explanation and with_sentence(instance, explanation)
+
+
+def window_ahead(instance: Instance, job: Job) -> str | None:
+    """Return which window a job would run into wherever it could start now, in one clause; None
+    where it could start somewhere."""
+    cluster, catalogue = instance.cluster, catalogue_of(instance)
+    if not cluster.windows:
+        return None
+    classes, _ = node_classes(catalogue)
+    alternatives = alternatives_of(catalogue, job)
+    if not alternatives.patterns or Openings(instance, classes).open(job, alternatives).patterns:
+        return None
+    on = 0
+    for pattern in alternatives.patterns:
+        on |= pattern.classes
+    nodes = {cluster.nodes[i].name for kind in classes if kind.bit & on for i in kind.nodes}
+    ahead = [
+        window
+        for window in cluster.windows
+        if window.to_s > instance.now_s
+        and window.bars(job.tenant, job.user)
+        and nodes.intersection(window.nodes)
+    ]
+    first = min(ahead, key=lambda window: window.from_s)
+    name = next(name for name in first.nodes if name in nodes)
+    if first.from_s <= instance.now_s:
+        back_s = human(first.to_s - instance.now_s)
+        return f"waits: {name} is not there for it for another {back_s} ({first.name})"
+    in_s = human(first.from_s - instance.now_s)
+    where = f"{first.name} of {name} in {in_s}"
+    return f"waits: it would run into a window where it fits, first {where}"
 
 
 def with_sentence(instance: Instance, explanation: Explanation) -> Explanation:

@@ -44,6 +44,8 @@ def sentence(instance: Instance, why: Explanation) -> str:
 
 
 def _later(instance: Instance, why: Explanation) -> str:
+    if not why.waits_for and why.reason is not None:
+        return why.reason
     if not why.waits_for:
         left_s = instance.job[why.id].submit_s - instance.now_s
         return f"is not released for another {human(left_s)}"

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ..errors import InputError
 from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
-from ..model.cluster import Cluster, Node, Tenant
+from ..model.cluster import Cluster, Node, Tenant, Window
 from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
@@ -174,6 +174,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 NOUNS: tuple[type, ...] = (
     Node,
+    Window,
     Cluster,
     Tenant,
     Locality,
@@ -284,9 +285,18 @@ def _with_single_nodes(cluster: Cluster, name: str) -> Cluster:
             )
             break
         nodes.extend(node if own == node.name else replace(node, name=own) for own in names)
+    windows = []
+    for i, window in enumerate(cluster.windows):
+        try:
+            names = [node for text in window.nodes for node in expand_hostlist(text)]
+        except ValueError as error:
+            path = f"cluster.windows[{i}].nodes"
+            faults.append(Fault(path, str(error), "write names as gpu-[0-3,7]"))
+            continue
+        windows.append(replace(window, nodes=tuple(names)))
     if faults:
         raise FaultyFileError(name, faults)
-    return replace(cluster, nodes=tuple(nodes))
+    return replace(cluster, nodes=tuple(nodes), windows=tuple(windows))
 
 
 def _share_equal_profiles(jobs: tuple[Job, ...]) -> tuple[Job, ...]:

@@ -144,6 +144,7 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
                 f"memory of node {node.name} without any bandwidth",
                 "give it more than 0 or leave it out",
             )
+    yield from _windows(instance)
     yield from _models(instance)
     for i, tenant in enumerate(instance.tenants):
         if tenant.borrow_gpus and tenant.gpu_quota is None:
@@ -152,6 +153,23 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
                 f"tenant {tenant.name} has no quota to go beyond",
                 "give it a gpu_quota or leave the field out",
             )
+
+
+def _windows(instance: Instance) -> Iterator[Fault]:
+    for i, window in enumerate(instance.cluster.windows):
+        path = f"cluster.windows[{i}]"
+        if not window.nodes:
+            yield Fault(f"{path}.nodes", "a window of no nodes", "name the nodes it is about")
+        for name in window.nodes:
+            if name not in instance.cluster.node:
+                problem = f"node {name!r} is not in cluster.nodes"
+                yield Fault(f"{path}.nodes", problem, "name nodes of this file")
+        if window.to_s <= window.from_s:
+            yield Fault(f"{path}.to_s", "the window is over before it begins", "after from_s")
+        for name in window.tenants:
+            if name not in instance.tenant:
+                problem = f"tenant {name!r} is not in tenants"
+                yield Fault(f"{path}.tenants", problem, "add it to tenants or leave it out")
 
 
 def _models(instance: Instance) -> Iterator[Fault]:

@@ -62,6 +62,25 @@ class Tenant(Value):
     __hash__ = Value.__hash__
 
 
+@frozen
+class Window(Value):
+    """A time, known beforehand, in which no job may be on some nodes: maintenance, or a reservation
+    of them for `tenants` and `users` (any of these), whose jobs may."""
+
+    nodes: tuple[str, ...]
+    from_s: Instant
+    to_s: Instant
+    name: str = "maintenance"
+    tenants: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+    __hash__ = Value.__hash__
+
+    def bars(self, tenant: str | None, user: str | None) -> bool:
+        """Return whether jobs of this tenant and user may not be there."""
+        return tenant not in self.tenants and user not in self.users
+
+
 def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
     """Return all quotas together, which bound what their tenants hold together; None where nobody
     borrows, so that each quota alone says as much."""
@@ -93,7 +112,8 @@ class Cluster(Value):
     of a rack it does not name never binds. With `uplinks` "reserved" gangs that do not fit on an
     uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
     `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
-    `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on.
+    `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on. `windows` are
+    the times in which nodes are not there for all.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -103,6 +123,7 @@ class Cluster(Value):
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
     carbon_g_per_kwh: Amount | Steps | None = None
+    windows: tuple[Window, ...] = ()
 
     __hash__ = Value.__hash__
 

@@ -20,6 +20,7 @@ from ..physics.catalogue import catalogue_of
 from .deadline import Deadline
 from .model import is_second
 from .patterns import NOTHING, Alternatives, alternatives_of, needs_of, node_classes
+from .windows import Openings
 
 SETTLE = 10.0
 """A job that was preempted before is left alone until it has run this many times what a preemption
@@ -79,6 +80,7 @@ class Facts:
         deadline.check()
         needs = needs_of(catalogue, instance.jobs)
         self.classes, self.class_of = node_classes(catalogue, needs)
+        openings = Openings(instance, self.classes)
         deadline.check()
         for job in sorted(instance.jobs, key=first_come):
             entry = instance.running_job.get(job.id)
@@ -90,6 +92,9 @@ class Facts:
             if entry is None and not alternatives.patterns:
                 self.never.append(job)
                 continue
+            alternatives = openings.open(job, alternatives)
+            if entry is None and not alternatives.patterns:
+                continue  # wherever it could start now a window comes too soon
             self.jobs.append(job)
             self.running.append(entry)
             self.alternatives.append(alternatives)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.cluster import Node
+from ..model.cluster import Cluster, Node, Window
 from ..model.job import Job
 from ..physics import cpus, memory_gib
 from ..physics.capacity import Demand, alike, or_inf
@@ -187,14 +187,11 @@ def node_classes(
     """Return the node classes of a cluster in order of first appearance, and for each node the
     number of its own. With `needs` nodes of different cores or memory are of one class where each
     of these fits all of them or none."""
-    return catalogue.once(
-        ("node classes", needs), lambda: _node_classes(catalogue.cluster.nodes, needs)
-    )
+    return catalogue.once(("node classes", needs), lambda: _node_classes(catalogue.cluster, needs))
 
 
-def _node_classes(
-    nodes: Sequence[Node], needs: Needs | None
-) -> tuple[tuple[NodeClass, ...], list[int]]:
+def _node_classes(cluster: Cluster, needs: Needs | None) -> tuple[tuple[NodeClass, ...], list[int]]:
+    nodes, windows = cluster.nodes, _windows(cluster)
     levels = None if needs is None else [sorted(set(column)) for column in zip(*needs, strict=True)]
     members: dict[object, list[int]] = {}
     for i, node in enumerate(nodes):
@@ -202,17 +199,29 @@ def _node_classes(
         if levels is not None:
             fitting = map(_fitting, (node.cpus, node.memory_gib), levels)
             key = kind_of(node), node.gpus, *fitting
-        members.setdefault((key, node.gpu_price_per_h), []).append(i)
+        key = key, node.gpu_price_per_h, windows.get(node.name)
+        members.setdefault(key, []).append(i)
     groups = [[nodes[i] for i in own] for own in members.values()]
     least, most = ([_extreme(of, group) for group in groups] for of in (min, max))
     class_of = [0] * len(nodes)
     classes = []
     for number, own in enumerate(members.values()):
         name = _name(least[number], least)
+        for window in windows.get(least[number].name, ()):
+            name = f"{name}, {window.name} at {window.from_s:.12g} s"
         classes.append(NodeClass(number, name, least[number], most[number], tuple(own)))
         for i in own:
             class_of[i] = number
     return tuple(classes), class_of
+
+
+def _windows(cluster: Cluster) -> dict[str, tuple[Window, ...]]:
+    """Return the windows of each node that has any."""
+    windows: dict[str, tuple[Window, ...]] = {}
+    for window in cluster.windows:
+        for name in window.nodes:
+            windows[name] = (*windows.get(name, ()), window)
+    return windows
 
 
 def _fitting(limit: float | None, needs: Sequence[float]) -> int | None:

@@ -132,7 +132,13 @@ def _offers(facts: Facts, j: int, alike: Sequence[Sequence[tuple[int, Running]]]
         ):
             continue
         facts.deadline.check()
-        option = _fitting(instance, job, facts.alternatives[j].patterns, host, entry)
+        on = 0
+        for slot in entry.placement:
+            on |= 1 << facts.class_of[instance.cluster.node_order[slot.node]]
+        patterns = facts.alternatives[j].patterns
+        if instance.cluster.windows:  # not where one comes too soon
+            patterns = tuple(pattern for pattern in patterns if not on & ~pattern.classes)
+        option = _fitting(instance, job, patterns, host, entry)
         if option is None:
             continue
         own = placed_rate(instance, job, replace(option.mode, share_with=host.id), entry.placement)

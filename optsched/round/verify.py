@@ -20,6 +20,7 @@ from ..verify.capacity import (
 )
 from ..verify.segments import check_segment, same_hold, same_place
 from ..verify.violation import Violation, broken
+from ..verify.windows import meets_window
 from .plan import JobRound, decision
 
 AMOUNT_TOLERANCE = 1e-6
@@ -156,6 +157,8 @@ def _held(instance: Instance, entry: JobRound, goes_on: bool) -> Iterator[Violat
     is_known = partner is None or partner in instance.job
     if not wrong and is_known and placed_rate(instance, job, now.mode, now.placement) <= 0:
         yield broken("progress", job.id, "would make no progress", now_s)
+    elif not wrong and is_known and not goes_on:
+        yield from meets_window(instance, job, now.mode, now.placement)
 
 
 def _too_much_of_nodes(

@@ -12,10 +12,12 @@ class Kind(IntEnum):
 
     ENDED = 0
     SAVED = 1
-    NODE_BACK = 2
-    NODE_LOST = 3
-    ARRIVED = 4
-    WAKE = 5
+    TO_LEAVE = 2
+    WINDOW_OVER = 3
+    NODE_BACK = 4
+    NODE_LOST = 5
+    ARRIVED = 6
+    WAKE = 7
 
 
 Event = tuple[float, int, int, int, int]

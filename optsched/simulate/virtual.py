@@ -48,6 +48,9 @@ class VirtualWorld(World):
             i = self.free.layout.order[outage.node]
             self._events.push(outage.start_s, Kind.NODE_LOST, i)
             self._events.push(outage.end_s, Kind.NODE_BACK, i)
+        for i, window in enumerate(self.cluster.windows):
+            if window.to_s > self.now_s:
+                self._events.push(window.to_s, Kind.WINDOW_OVER, i)
 
     def _expect_end(self, state: JobState) -> None:
         assert state.run is not None
@@ -63,6 +66,9 @@ class VirtualWorld(World):
 
     def _expect_saved(self, state: JobState, time_s: float) -> None:
         self._events.push(time_s, Kind.SAVED, state.index, state.run_number)
+
+    def _expect_to_leave(self, state: JobState, time_s: float) -> None:
+        self._events.push(time_s, Kind.TO_LEAVE, state.index)
 
     def _expect_wake(self, time_s: float) -> None:
         self._events.push(time_s, Kind.WAKE)
@@ -84,12 +90,12 @@ class VirtualWorld(World):
         """Let happen what comes until `time_s`."""
         while self._events.next_s() <= time_s:
             self._happen(self._events.pop_instant())
-        self.now_s = time_s
+        self.now_s = self.free.now_s = time_s
 
     def _happen(self, batch: list[Event]) -> bool:
         """Let all events of one instant happen; return whether any of them still meant
         something."""
-        self.now_s = batch[0][0]
+        self.now_s = self.free.now_s = batch[0][0]
         if len(batch) == 1:
             return self._happens(batch[0])
         happened = False
@@ -122,6 +128,10 @@ class VirtualWorld(World):
             if run_number != state.run_number:
                 return False
             self._saved(state)
+        elif kind == Kind.TO_LEAVE:
+            self._make_way(self._states[index])
+        elif kind == Kind.WINDOW_OVER:
+            self._released.extend(self.cluster.windows[index].nodes)
         elif kind == Kind.NODE_LOST:
             self._lose(self.free.layout.names[index])
         elif kind == Kind.NODE_BACK:

@@ -39,9 +39,8 @@ def check_job(
 ) -> Iterator[Violation]:
     """Check each segment, then what they add up to, then the decision they are said to be."""
     job = instance.job[entry.id]
-    running = instance.running_job.get(job.id)
-    stays = running is not None and _stays(instance, running, entry.segments[0])
-    kept = len(_stretches(entry.segments)[0]) if stays else 0
+    stays = stays_first(instance, entry)
+    kept = len(stretches_of(entry.segments)[0]) if stays else 0
     before_s = -math.inf
     violations: list[Violation] = []
     for i, segment in enumerate(entry.segments):
@@ -61,7 +60,7 @@ def check_job(
 def decision_now(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> Decision:
     """Return what a plan's segments mean for `job` at `now_s`."""
     entry = instance.running_job.get(job.id)
-    stretches = _stretches(segments)
+    stretches = stretches_of(segments)
     first = segments[0]
     starts_now = first.start_s <= instance.now_s + TIME_TOLERANCE_S
     if entry is None:
@@ -89,7 +88,8 @@ def _stays(instance: Instance, entry: Running, first: Segment) -> bool:
     )
 
 
-def _stretches(segments: tuple[Segment, ...]) -> list[Stretch]:
+def stretches_of(segments: tuple[Segment, ...]) -> list[Stretch]:
+    """Return the segments of a job by stay."""
     stretches: list[Stretch] = []
     for segment in segments:
         last = stretches[-1][-1] if stretches else None
@@ -105,16 +105,21 @@ def _stretches(segments: tuple[Segment, ...]) -> list[Stretch]:
     return stretches
 
 
+def stays_first(instance: Instance, entry: JobPlan) -> bool:
+    """Return whether a job runs already and goes on as it does."""
+    running = instance.running_job.get(entry.id)
+    return running is not None and _stays(instance, running, entry.segments[0])
+
+
 def starts(instance: Instance, entry: JobPlan) -> list[Segment]:
     """Return the segments with which a job starts or comes back."""
-    running = instance.running_job.get(entry.id)
-    stays = running is not None and _stays(instance, running, entry.segments[0])
-    return [stretch[0] for stretch in _stretches(entry.segments)[1 if stays else 0 :]]
+    stays = stays_first(instance, entry)
+    return [stretch[0] for stretch in stretches_of(entry.segments)[1 if stays else 0 :]]
 
 
 def goes_on_at_once(entry: JobPlan, segment: Segment) -> bool:
     """Return whether another segment continues this one, beside another job or alone."""
-    return not any(stretch[-1] is segment for stretch in _stretches(entry.segments))
+    return not any(stretch[-1] is segment for stretch in stretches_of(entry.segments))
 
 
 def _only_saves(job: Job, stretches: list[Stretch]) -> bool:
@@ -144,7 +149,7 @@ def fills_memory_s(instance: Instance, entry: JobPlan, segment: Segment) -> floa
     first = entry.segments[0]
     ran_before = segment is not first or running is not None or entry.id in instance.suspended_job
     goes_on = segment is first and running is not None and _stays(instance, running, first)
-    if goes_on or not any(stretch[0] is segment for stretch in _stretches(entry.segments)):
+    if goes_on or not any(stretch[0] is segment for stretch in stretches_of(entry.segments)):
         return None
     return runs_out_of_memory_s(instance.job[entry.id], ran_before)
 
@@ -157,7 +162,7 @@ def _progress(
     remaining = instance.remaining_s(job)
     past = running.preemptions if running else suspended.preemptions if suspended else 0
     preemptions = past
-    stretches = _stretches(entry.segments)
+    stretches = stretches_of(entry.segments)
     goes_on = (
         running if running is not None and _stays(instance, running, entry.segments[0]) else None
     )

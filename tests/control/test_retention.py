@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from optsched.control.controller import Controller
+from optsched.control.journal import journal, retention
 from optsched.control.journal.events import Noted, Pruned, RoundDecided
 from optsched.control.journal.journal import Journal, JournalError
 from optsched.control.journal.retention import KEPT_ALIKE, Retention
@@ -217,3 +218,94 @@ def test_the_table_of_cluster_toml(tmp_path: Path) -> None:
     path.write_text('format = "optsched-cluster/1"\n[retention]\nrounds = "never"\n')
     with pytest.raises(InputError, match=r"retention.rounds: .*'never' is no duration"):
         read_settings(path)
+
+
+def test_much_is_dropped_bit_by_bit(lab: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "MOST_JOBS", 3)
+    monkeypatch.setattr(retention, "MOST_ROUNDS", 4)
+    turns = 1
+    while Retention(KEPT).drop(lab.controller):
+        turns += 1
+    assert turns >= 4
+    state, journal = lab.controller.state, lab.controller.journal
+    assert 29 <= len(state.jobs) <= 31
+    assert min(entry.at_s for entry in journal.rounds()) >= lab.clock.at_s - 10 * DAY_S
+    lab.restart()
+
+
+def test_the_next_turn_comes_soon_where_there_is_more(
+    lab: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "MOST_JOBS", 3)
+    monkeypatch.setattr(retention, "AGAIN_S", 0.0)
+    lab.controller.retention = Retention(KEPT, first_s=0.0)
+    lab.run(10)
+    assert len(lab.controller.state.jobs) <= 31 and not lab.bugs
+
+
+def test_rounds_take_no_more_than_they_may(lab: Hostile) -> None:
+    before = lab.controller.journal.rounds()
+    for_ever = RetentionSettings(rounds="forever", jobs="forever", outputs="forever")
+    sizes = [sum(map(len, lab.controller.journal.round_files(one.number))) for one in before]
+    drop(lab, for_ever)
+    assert lab.controller.journal.rounds() == before
+    drop(lab, for_ever.model_copy(update={"rounds_gib": sum(sizes) / 2**30 / 10}))
+    left = lab.controller.journal.rounds()
+    assert 0 < len(left) < len(before) and left == before[-len(left) :]
+    drop(lab, for_ever.model_copy(update={"rounds_gib": 1e-12}))
+    assert lab.controller.journal.rounds() == before[-1:]
+
+
+def size_of(lab: Hostile) -> int:
+    lab.controller.journal._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return (lab.folder / "journal").stat().st_size
+
+
+def fill_and_drop(lab: Hostile) -> None:
+    """Notes of 20 MB, dropped again."""
+    for _ in range(200):
+        lab.controller.record(*(Noted(text="x" * 10_000) for _ in range(10)))
+    lab.clock.at_s += 400 * DAY_S
+    lab.run(1)
+
+
+def test_what_is_dropped_is_given_back_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "ROOM_BYTES", 1 << 20)
+    monkeypatch.setattr(journal, "MOST_PAGES", 1000)
+    lab = Hostile(tmp_path)
+    fill_and_drop(lab)
+    full = size_of(lab)
+    turns = 1
+    while Retention(KEPT).drop(lab.controller):
+        turns += 1
+    assert turns >= 3 and full > 20e6 and size_of(lab) < 4e6
+    lab.restart()
+
+
+def test_a_file_of_an_earlier_version_is_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "ROOM_BYTES", 1 << 20)
+    lab = Hostile(tmp_path)
+    lab.controller.journal.close()
+    with sqlite3.connect(lab.folder / "journal") as file:
+        file.execute("PRAGMA auto_vacuum=NONE")
+        file.execute("VACUUM")
+    file.close()
+    lab.restart()
+    fill_and_drop(lab)
+    assert not Retention(KEPT).drop(lab.controller) and size_of(lab) > 20e6
+    lab.restart()
+    assert size_of(lab) < 1e6
+    lab.run(5)
+    lab.restart()
+
+
+def test_nothing_is_remembered_of_attempts_that_are_gone(tmp_path: Path) -> None:
+    lab = Hostile(tmp_path)
+    for _ in range(12):
+        submit(lab, gpus=1)
+    lab.run(100)
+    assert not lab.controller.state.open and not lab.controller._forgotten

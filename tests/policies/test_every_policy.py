@@ -9,6 +9,7 @@ from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 from tests.simulate.random_instances import instances
+from tests.simulate.windowed import windowed
 
 WCT = parse("wct")
 SLOW_DATA = settings(
@@ -17,7 +18,7 @@ SLOW_DATA = settings(
 
 
 @pytest.mark.parametrize("name", names("policies"))
-@given(instance=instances())
+@given(instance=instances() | windowed())
 @settings(SLOW_DATA, max_examples=25)
 def test_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
     check(name, instance)
@@ -25,7 +26,7 @@ def test_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names("policies"))
-@given(instance=instances())
+@given(instance=instances() | windowed())
 @settings(SLOW_DATA, max_examples=400)
 def test_many_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
     check(name, instance)

@@ -11,6 +11,7 @@ import pytest
 
 import optsched.verify
 from optsched import Clock, Instance, JobPlan, Mode, Node, Plan, Segment
+from optsched.model.cluster import Window
 from optsched.objectives import parse
 from optsched.verify import verify
 from tests.plan_cases import CASES, entry, place, segment
@@ -1083,6 +1084,18 @@ MUTATIONS = (
         ("n1", "15 s", "lost until 20 s"),
         "n1",
         15,
+    ),
+    Mutation(
+        "window",
+        "incidents",
+        "lost",
+        None,
+        ("from 3 to 5 s (new switch)",),
+        "n1",
+        3,
+        instance=with_cluster(
+            windows=(Window(nodes=("n1",), from_s=3.0, to_s=5.0, name="new switch"),)
+        ),
     ),
     Mutation(
         "objective", "gangs", "", None, ("wct", "finite"), instance=with_job("two", weight=math.inf)

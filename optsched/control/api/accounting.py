@@ -33,6 +33,14 @@ class Scope:
         """Tell whether amounts are among those asked for."""
         return self.first <= key.day <= self.last and self.tenant in (None, key.tenant)
 
+    def may_have(self, job: LiveJob) -> bool:
+        """Tell whether a job may have used anything of what is asked for."""
+        return (
+            self.user in (None, job.submission.job.user)
+            and day_of(job.submit_s) <= self.last
+            and (job.finished_s is None or day_of(job.finished_s) >= self.first)
+        )
+
 
 def account(service: Service, caller: Caller, query: AccountQuery) -> Account:
     """Return what was used, by user, tenant, day or job. Raises HttpError: 403 for who asks for
@@ -47,7 +55,8 @@ def account(service: Service, caller: Caller, query: AccountQuery) -> Account:
     )
     if scope.first > scope.last:
         raise HttpError(422, "from_day lies after to_day; swap them")
-    now_s, entries, state, finished, uncounted_s = service.ask(lambda own: _seen(own, scope))
+    now_s, entries, state, jobs, uncounted_s = service.ask(lambda own: _seen(own, scope))
+    finished = filter(scope.may_have, jobs)
     entries += _entries(state, finished, now_s)  # these do not change any more
     by = query.by.split(",")
     sums: dict[tuple[str, ...], Sums] = {}
@@ -78,18 +87,11 @@ def _seen(
     are there."""
     state, journal, now_s = controller.state, controller.journal, controller.clock.now_s()
     known = [(key, "", sums) for key, sums in journal.used(scope.first, scope.last, scope.user)]
-    mine = [
-        job
-        for job in state.jobs.values()
-        if scope.user in (None, job.submission.job.user)
-        and day_of(job.submit_s) <= scope.last
-        and (job.finished_s is None or day_of(job.finished_s) >= scope.first)
-    ]
-    going_on = [*_entries(state, (job for job in mine if job.finished is None), now_s)]
-    finished = [job for job in mine if job.finished is not None]
+    known += _entries(state, filter(scope.may_have, state.open.values()), now_s)
+    others = [job for job in state.jobs.values() if job.id not in state.open]
     pruned = journal.last_pruned()
     uncounted_s = None if pruned is None else pruned.uncounted_s
-    return now_s, known + going_on, state, finished, uncounted_s
+    return now_s, known, state, others, uncounted_s
 
 
 def _entries(state: State, jobs: Iterable[LiveJob], now_s: float) -> Iterator[Entry]:

@@ -18,6 +18,7 @@ from ...model.job import Elastic
 from ...model.profile import Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
 from ..journal.state import Status
+from ..settings import ADDRESS, NoticeEvent
 from .refusal import HttpError
 
 MOST_BYTES = 1 << 20
@@ -36,6 +37,7 @@ Near = dict[OwnLabel, Literal["node", "rack"]]
 Few = Field(max_length=64)
 Types = Annotated[tuple[Short, ...], Field(min_length=1, max_length=64)]
 Variable = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Address = Annotated[str, Field(max_length=254, pattern=f"^{ADDRESS.pattern}$")]
 Image = Annotated[
     str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
 ]
@@ -57,9 +59,10 @@ class SubmitBody:
     instance files; the fields here go before it. `saves`: whether it saves and ends with exit
     status 85 when asked to stop; None: as jobs like it did, else it is taken to lose all its work
     when preempted, until it is seen to save. `deadline_s` is Unix time. `image` is the container
-    image to run it in, where the executor runs images; None: that of the site. `tenant` None: the
-    one that lists the user, if any. A repeated `request_id` of the same user is answered as it was
-    the first time, and makes no second job.
+    image to run it in, where the executor runs images; None: that of the site. `notify` are the
+    events of which notices are sent, by e-mail to `notify_to` where that is given and the site
+    allows it. `tenant` None: the one that lists the user, if any. A repeated `request_id` of the
+    same user is answered as it was the first time, and makes no second job.
     """
 
     argv: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
@@ -96,6 +99,8 @@ class SubmitBody:
     hold: bool = False
     image: Image | None = None
     profile: Profile | None = None
+    notify: Annotated[tuple[NoticeEvent, ...], Field(max_length=3)] = ()
+    notify_to: Address | None = None
     request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*$")] | None = (
         None
     )

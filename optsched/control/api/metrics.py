@@ -1,7 +1,9 @@
 """What Prometheus reads at /metrics."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import TYPE_CHECKING, Any, get_args
 
 from starlette.responses import Response
@@ -10,6 +12,8 @@ from ...driver.blocked import amounts
 from ...executors.base import AttemptState
 from ..controller import Controller
 from ..journal.state import FINISHED, Status
+from ..measures import Histogram
+from ..notices import POSTS
 from .peer import Caller
 from .refusal import HttpError
 from .service import Service
@@ -17,6 +21,8 @@ from .service import Service
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+Rows = Iterable[tuple[Any, ...]]
+NO_IDENTIFIER = re.compile(r"[^A-Za-z0-9_.:/-]+")
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -39,62 +45,131 @@ def metrics(service: Service, caller: Caller) -> Response:
     return Response(generate_latest(registry), media_type=TEXT)
 
 
-def _families(controller: Controller) -> "list[Metric]":
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+class Families:
+    """Families of numbers, one added after the other."""
 
-    families: list[Metric] = []
+    def __init__(self) -> None:
+        self.all: list[Metric] = []
 
-    def add(
-        name: str,
-        help: str,
-        *labels: str,
-        of: Iterable[tuple[Any, ...]],
-        kind: Any = GaugeMetricFamily,
-    ) -> None:
-        """Add a family with, for each value, that of each label before it."""
+    def add(self, name: str, help: str, *labels: str, of: Rows, counts: bool = False) -> None:
+        """Add a family with, for each value, that of each label before it; `counts`: they only
+        grow."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        kind: Any = CounterMetricFamily if counts else GaugeMetricFamily
         family = kind(f"optsched_{name}", help, labels=labels)
         for *values, amount in of:
             family.add_metric(values, amount)
-        families.append(family)
+        self.all.append(family)
 
-    state, statuses = controller.state, controller.statuses
+    def add_histogram(self, name: str, help: str, by: Mapping[str, Histogram]) -> None:
+        """Add histograms by tenant."""
+        from prometheus_client.core import HistogramMetricFamily
+
+        family = HistogramMetricFamily(f"optsched_{name}", help, labels=["tenant"])
+        for tenant, histogram in sorted(by.items()):
+            family.add_metric([tenant], histogram.buckets(), histogram.sum)
+        self.all.append(family)
+
+
+def _families(controller: Controller) -> "list[Metric]":
+    families = Families()
+    for add in (_add_nodes, _add_jobs, _add_tenants, _add_forecast, _add_rounds, _add_controller):
+        add(families, controller)
+    return families.all
+
+
+def _add_nodes(families: Families, controller: Controller) -> None:
+    statuses = controller.statuses
     nodes = [status.node for status in statuses]
-    held = amounts(attempt.placement for attempt in state.live_attempts())
+    held = amounts(attempt.placement for attempt in controller.state.live_attempts())
     gpus = ((node.name, node.gpu_type or "", node.gpus) for node in nodes)
-    add("gpus", "GPUs of each node.", "node", "gpu_type", of=gpus)
+    families.add("gpus", "GPUs of each node.", "node", "gpu_type", of=gpus)
     in_use = ((node.name, held.get(node.name, [0])[0]) for node in nodes)
-    add("gpus_in_use", "GPUs that jobs hold.", "node", of=in_use)
+    families.add("gpus_in_use", "GPUs that jobs hold.", "node", of=in_use)
     usable = ((status.node.name, float(status.usable)) for status in statuses)
-    add("node_usable", "1 where a node takes jobs.", "node", of=usable)
-    jobs = state.jobs.values()
-    counts = dict.fromkeys(get_args(Status), 0) | Counter(job.status for job in jobs)
+    families.add("node_usable", "1 where a node takes jobs.", "node", of=usable)
+
+
+def _add_jobs(families: Families, controller: Controller) -> None:
+    state, now_s = controller.state, controller.clock.now_s()
+    counts = dict.fromkeys(get_args(Status), 0) | Counter(job.status for job in state.open.values())
     going_on = ((status, many) for status, many in counts.items() if status not in FINISHED)
-    add("jobs", "Jobs that have not finished.", "status", of=going_on)
-    done = ((status, counts[status]) for status in FINISHED)
-    counter = CounterMetricFamily
-    add("jobs_finished", "Jobs that have finished.", "status", of=done, kind=counter)
-    for name, text, amount in (
-        ("preemptions", "Times a job was preempted.", sum(job.preemptions for job in jobs)),
-        ("failures", "Attempts that failed.", sum(job.failures for job in jobs)),
-        ("rounds", "Rounds that were decided.", state.round),
-        ("journal_events", "Events in the journal.", controller.journal.last),
+    families.add("jobs", "Jobs that have not finished.", "status", of=going_on)
+    done = ((status, state.totals[status]) for status in FINISHED)
+    families.add("jobs_finished", "Jobs that have finished.", "status", of=done, counts=True)
+    for name, text in (
+        ("preemptions", "Times a job was preempted."),
+        ("failures", "Attempts that failed."),
     ):
-        add(name, text, of=[(amount,)], kind=counter)
+        families.add(name, text, of=[(state.totals[name],)], counts=True)
+    waits = (state.waited_s(job, now_s) for job in state.open.values() if job.status == "waiting")
+    longest = [(max(waits, default=0.0),)]
+    families.add("longest_wait_seconds", "Longest wait of a waiting job.", of=longest)
     states = Counter(seen.state for seen in controller.observed.values())
     unreachable = [(states[AttemptState.UNREACHABLE],)]
-    add("attempts_unreachable", "Attempts nobody answers for.", of=unreachable)
+    families.add("attempts_unreachable", "Attempts nobody answers for.", of=unreachable)
+
+
+def _add_tenants(families: Families, controller: Controller) -> None:
+    measures, jobs = controller.measures, controller.state.open.values()
+    gpus = ((job, job.live.mode.gpus) for job in jobs if job.live is not None)
+    in_use = measures.by_label(gpus).items()
+    families.add("tenant_gpus_in_use", "GPUs that jobs of a tenant hold.", "tenant", of=in_use)
+    waiting = measures.by_label((job, 1) for job in jobs if job.status == "waiting").items()
+    families.add("tenant_jobs_waiting", "Jobs of a tenant that wait.", "tenant", of=waiting)
+    text = "Seconds that jobs waited before their first start."
+    families.add_histogram("job_wait_seconds", text, measures.waited)
+    text = "Seconds from submission to completion of jobs."
+    families.add_histogram("job_completion_seconds", text, measures.completed)
+
+
+def _add_forecast(families: Families, controller: Controller) -> None:
     foretold = controller.forecast
-    if foretold is not None:
-        came = (("start", foretold.starts_compared), ("end", foretold.ends_compared))
-        add("forecast_compared", "Forecasts compared with what came.", "event", of=came)
-        in_time = (("start", foretold.starts_held), ("end", foretold.ends_held))
-        add("forecast_held", "Of these, 90 % quantiles that held.", "event", of=in_time)
-        add("forecast_made_seconds", "When the last was made (Unix time).", of=[(foretold.made_s,)])
-        add("forecast_cpu_seconds", "Processor time it took.", of=[(foretold.cpu_s,)])
+    if foretold is None:
+        return
+    came = (("start", foretold.starts_compared), ("end", foretold.ends_compared))
+    families.add("forecast_compared", "Forecasts compared with what came.", "event", of=came)
+    in_time = (("start", foretold.starts_held), ("end", foretold.ends_held))
+    families.add("forecast_held", "Of these, 90 % quantiles that held.", "event", of=in_time)
+    made = [(foretold.made_s,)]
+    families.add("forecast_made_seconds", "When the last was made (Unix time).", of=made)
+    families.add("forecast_cpu_seconds", "Processor time it took.", of=[(foretold.cpu_s,)])
+
+
+def _add_rounds(families: Families, controller: Controller) -> None:
+    from prometheus_client.core import HistogramMetricFamily
+
+    total = [(controller.state.round,)]
+    families.add("rounds", "Rounds that were decided.", of=total, counts=True)
+    rounds = controller.measures.rounds
+    seconds = HistogramMetricFamily(
+        "optsched_round_duration_seconds", "Seconds of turns that decided a round."
+    )
+    seconds.add_metric([], rounds.buckets(), rounds.sum)
+    families.all.append(seconds)
     last = controller.last_round
-    if last is not None:
-        add("round_gap", "Proven gap of the last round.", of=[(last.gap,)])
-        add("round_seconds", "Seconds the last round took.", of=[(controller.round_s,)])
-        prices = ((row.name, row.price) for row in last.prices)
-        add("price", "What one unit of a capacity costs.", "capacity", of=prices)
-    return families
+    if last is None:
+        return
+    at_s = [(controller.decided_s,)]
+    families.add("last_round_timestamp_seconds", "When a round was last due.", of=at_s)
+    families.add("round_gap", "Proven gap of the last round.", of=[(last.gap,)])
+    families.add("round_seconds", "Seconds the last round took.", of=[(controller.round_s,)])
+    prices: dict[str, float] = {}
+    for row in last.prices:
+        name = NO_IDENTIFIER.sub("_", row.name).strip("_")
+        prices[name] = max(row.price, prices.get(name, 0.0))
+    families.add("price", "What one unit of a capacity costs.", "capacity", of=prices.items())
+
+
+def _add_controller(families: Families, controller: Controller) -> None:
+    journal = controller.journal
+    families.add("journal_events", "Events in the journal.", of=[(journal.last,)], counts=True)
+    families.add("journal_bytes", "Size of the journal.", of=[(journal.size_bytes(),)])
+    short = [(float(controller.short_of_disk is not None),)]
+    families.add("disk_short", "1 while nothing is started for want of disk.", of=short)
+    failing = [(controller.failing(),)]
+    families.add("failing_parts", "Parts of a turn that fail.", of=failing)
+    told = controller.notices.counts if controller.notices is not None else Counter()
+    ways = [(*key, told[key]) for key in product(POSTS, ("sent", "failed", "dropped"))]
+    families.add("notices", "Notices of jobs.", "way", "outcome", of=ways, counts=True)

@@ -53,6 +53,8 @@ Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 MOST_ROUNDS = 10_000
 """Older rounds are in the journal only."""
+MOST_DROPPED = 1000
+"""Requests for so many jobs that were dropped are remembered."""
 Change = Literal["hold", "release", "cancel"]
 
 
@@ -112,6 +114,7 @@ class Service:
             submission = submission_of(body, name, caller, controller, self.access.own_uid)
             controller.record(Submitted(submission=submission))
             self._remember(submission)
+            self._forget_dropped(controller)
         job = controller.state.jobs[before or name]
         return job_view(controller, job, controller.clock.now_s()), before is None
 
@@ -134,6 +137,11 @@ class Service:
                 409, f"request_id {body.request_id!r} was another request, which made {name}"
             )
         return name
+
+    def _forget_dropped(self, controller: Controller) -> None:
+        jobs, known = controller.state.jobs, self._requests
+        if known is not None and len(known) > 2 * len(jobs) + MOST_DROPPED:
+            self._requests = {asked: name for asked, name in known.items() if name in jobs}
 
     def _remember(self, submission: Submission) -> None:
         if submission.request_id is not None and self._requests is not None:

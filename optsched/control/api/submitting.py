@@ -20,6 +20,7 @@ from ..controller import Controller
 from ..journal.state import ENDED_AS
 from ..learned import NEVER_S
 from ..limits import limits_of, why_refused
+from ..notices import why_not
 from ..submission import Submission
 from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
@@ -65,6 +66,9 @@ def submission_of(
         raise HttpError(
             422, f"image: the executor {settings.executor} runs commands, not images; leave it out"
         )
+    unsent = why_not(settings.notices, body.notify, body.notify_to)
+    if unsent is not None:
+        raise HttpError(422, unsent)
     user_id = caller.uid if own_uid == 0 and caller.uid != 0 else None
     if user_id is None and not caller.all_jobs:
         raise HttpError(

@@ -65,6 +65,13 @@ ROOM_BYTES = 8 << 20
 """So much is kept for events when the disk is full. The log beside the file has once been as long,
 and stays so."""
 
+MOST_LOG_BYTES = 4 * ROOM_BYTES
+"""How long the log beside the file may stay."""
+MOST_PAGES = 5000
+"""So many pages are given back to the disk at once."""
+INCREMENTAL = 2
+"""What SQLite calls a file whose free pages can be given back one by one."""
+
 Row = tuple[int, float, str, str, str]
 """Number, time, kind, body and hash of an event."""
 INSERT_EVENTS = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
@@ -135,9 +142,13 @@ class Journal:
                 self._file = sqlite3.connect(
                     path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
                 )
+                self._file.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file
                 self._file.execute("PRAGMA journal_mode=WAL")
+                self._file.execute(f"PRAGMA journal_size_limit={MOST_LOG_BYTES}")
                 self._file.execute("PRAGMA synchronous=FULL")
             self._check(new=not read_only)
+            if not read_only:
+                self._shrink()
             last = self._file.execute(
                 "SELECT number, chain FROM events ORDER BY number DESC LIMIT 1"
             ).fetchone()
@@ -359,6 +370,21 @@ class Journal:
             rows = self._file.execute(query, (-1 if most is None else most,)).fetchall()
         return tuple(starmap(RoundEntry, reversed(rows)))
 
+    def rounds_beyond(self, most_bytes: float) -> float:
+        """Return before when rounds were decided which take more than so many bytes together with
+        all after them; minus infinity where all take less."""
+        query = """SELECT max(at_s) FROM (SELECT at_s, sum(length(instance) + length(round))
+            OVER (ORDER BY number DESC) AS taken FROM rounds) WHERE taken > ?"""
+        with self._faults("read"):
+            at_s = self._one(query, most_bytes)
+        return -math.inf if at_s is None else math.nextafter(at_s, math.inf)
+
+    def round_s(self, after: int) -> float | None:
+        """Return when the oldest round but `after` was decided."""
+        with self._faults("read"):
+            at_s = self._one("SELECT at_s FROM rounds ORDER BY number LIMIT 1 OFFSET ?", after)
+        return None if at_s is None else float(at_s)
+
     def round_files(self, number: int) -> tuple[str, str]:
         """Return the instance file and the round file of a round, as text."""
         with self._faults("read"):
@@ -378,6 +404,14 @@ class Journal:
         """Return the number of the last round, 0 where there is none."""
         with self._faults("read"):
             return int(self._one("SELECT max(number) FROM rounds") or 0)
+
+    def size_bytes(self) -> int:
+        """Return what the file and the log beside it take of the disk."""
+        size = 0
+        for name in (str(self.path), f"{self.path}-wal"):
+            with suppress(OSError):
+                size += os.stat(name).st_size
+        return size
 
     def keep_room(self) -> None:
         """Have room in the file itself from now on: events can be written where the disk has become
@@ -400,6 +434,40 @@ class Journal:
             self._file.execute("DELETE FROM room")
         except sqlite3.OperationalError:  # what cannot be written is told when something has to be
             return
+
+    def _shrink(self) -> None:
+        """Rewrite a file of an earlier version, which cannot give back what was dropped of it,
+        where most of it is free and there is room for that."""
+        size_bytes = self._one("PRAGMA page_size") * self._one("PRAGMA page_count")
+        free_bytes = self._one("PRAGMA page_size") * self._one("PRAGMA freelist_count")
+        disk = os.statvfs(self.path.parent)
+        if (
+            self._one("PRAGMA auto_vacuum") == INCREMENTAL
+            or 2 * free_bytes < size_bytes
+            or size_bytes < 8 * ROOM_BYTES
+            or disk.f_bavail * disk.f_frsize < 4 * (size_bytes - free_bytes) + 4 * ROOM_BYTES
+        ):
+            return
+        with suppress(sqlite3.OperationalError):  # it goes on as it is
+            self._file.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            self._file.execute("VACUUM")
+            self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def give_back(self) -> bool:
+        """Give the disk back some of the pages that are free, but for the room that is kept for
+        events; return whether there is more to give back."""
+        with self._faults("read"):
+            if self._one("PRAGMA auto_vacuum") != INCREMENTAL:
+                return False
+            kept = 2 * ROOM_BYTES // self._one("PRAGMA page_size")
+            left = self._one("PRAGMA freelist_count") - kept
+        if left > 0:
+            try:
+                # `execute` would end after the first page, as the statement has no columns.
+                self._file.executescript(f"PRAGMA incremental_vacuum({min(left, MOST_PAGES)})")
+            except sqlite3.OperationalError:  # a disk without room for its log: another time
+                return False
+        return bool(left > MOST_PAGES)
 
     def close(self) -> None:
         """Close the file."""

@@ -23,6 +23,10 @@ FIRST_S = 60.0
 KEPT_ALIKE = 20
 """So many of the last completed jobs of a user, a command and a size stay as long as profiles do:
 estimates are made of them."""
+AGAIN_S = 20.0
+"""How long until the next turn where there was more to drop than is dropped at once."""
+MOST_JOBS, MOST_ROUNDS = 2000, 500
+"""So many are dropped at once, so that the controller is not held up."""
 MOST_FOLDERS = 500
 """So many folders of outputs are removed at once."""
 
@@ -38,10 +42,11 @@ class Retention:
         """Drop what is due, if it is time for that. Raises JournalError."""
         if time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + EVERY_S
-            self.drop(controller)
+            if self.drop(controller):
+                self._next_s = time.monotonic() + AGAIN_S
 
-    def drop(self, controller: "Controller") -> None:
-        """Drop what is too old now. Raises JournalError."""
+    def drop(self, controller: "Controller") -> bool:
+        """Drop what is too old now; return whether there is more of it. Raises JournalError."""
         now_s = controller.clock.now_s()
         state = controller.state
         jobs_s, rounds_s = (
@@ -49,14 +54,25 @@ class Retention:
             _before_s(now_s, self.settings.rounds),
         )
         gone = self._gone(controller, jobs_s, min(jobs_s, _before_s(now_s, self.settings.profiles)))
+        more = len(gone) > MOST_JOBS
+        if more:
+            gone = gone[:MOST_JOBS]
+            jobs_s = state.jobs[gone[-1]].finished_s or 0.0
+        journal = controller.journal
+        rounds_s = max(rounds_s, journal.rounds_beyond(self.settings.rounds_gib * 2**30))
+        many_s = journal.round_s(MOST_ROUNDS)
+        if many_s is not None and many_s < rounds_s:
+            rounds_s, more = many_s, True
         outputs_s = max(_before_s(now_s, self.settings.outputs), jobs_s)
+        dropped = frozenset(gone)
         printed = [
             job.id
             for job in state.jobs.values()
-            if job.id in gone or (job.finished_s is not None and job.finished_s < outputs_s)
+            if job.id in dropped or (job.finished_s is not None and job.finished_s < outputs_s)
         ]
         used = bill_of(state, (state.jobs[name] for name in gone), now_s)
-        event = controller.journal.prune(now_s, gone, jobs_s, rounds_s, used)
+        event = journal.prune(now_s, gone, jobs_s, rounds_s, used)
+        more |= journal.give_back()
         for name in gone:
             del state.jobs[name]
         if event is not None:
@@ -64,15 +80,17 @@ class Retention:
         self._drop_outputs(controller, printed)
         if self.settings.profiles != FOREVER:
             Store(controller.settings.state / "profiles").drop(float(self.settings.profiles))
+        return more
 
-    def _gone(self, controller: "Controller", before_s: float, alike_s: float) -> set[str]:
-        """Return jobs that finished before, of which nothing is seen and which nobody needs any
-        more; those of which estimates are made stay that finished since `alike_s`."""
+    def _gone(self, controller: "Controller", before_s: float, alike_s: float) -> list[str]:
+        """Return jobs that finished before, the first of them first, of which nothing is seen and
+        which nobody needs any more; those of which estimates are made stay that finished since
+        `alike_s`."""
         state = controller.state
         needed = {name for job in state.open.values() for name in job.submission.job.after}
         needed.update(key.job for key in controller.observed)
         alike: Counter[object] = Counter()
-        gone = set()
+        gone = []
         for job in sorted(state.jobs.values(), key=lambda job: job.finished_s or 0.0, reverse=True):
             if job.finished_s is None:
                 continue
@@ -81,8 +99,8 @@ class Retention:
                 if alike[_kind(job)] <= KEPT_ALIKE and job.finished_s >= alike_s:
                     continue
             if job.finished_s < before_s and job.id not in needed:
-                gone.add(job.id)
-        return gone
+                gone.append(job.id)
+        return gone[::-1]
 
     def _drop_outputs(self, controller: "Controller", names: list[str]) -> None:
         """Remove what finished jobs printed; checkpoints are their users'."""

@@ -1,6 +1,7 @@
 """Jobs and their attempts as the controller knows them, rebuilt from the journal's events and from
 nothing else."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -156,8 +157,8 @@ class LiveJob:
 
 
 class State:
-    """All jobs, attempts and nodes. `apply` is the only way in which it changes; an event that does
-    not fit is a bug (KeyError).
+    """All jobs, attempts and nodes; `totals` count jobs that have finished, failures, preemptions.
+    `apply` is the only way in which it changes; an event that does not fit is a bug (KeyError).
 
     Only `barred` is not the journal's, but as of the last look: why the manager would not start
     waiting jobs, by name.
@@ -172,6 +173,7 @@ class State:
         self.nodes: dict[str, NodeSeen] = {}
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
+        self.totals: Counter[str] = Counter()
 
     def attempt(self, key: AttemptKey) -> Attempt:
         """Return the attempt of that number."""
@@ -355,6 +357,7 @@ class State:
             self._finish(job, "cancelled", at_s, job.cancelled)
         elif status == SAVED_AND_STOPPED or attempt.leaving:
             job.preemptions += attempt.stop_why in PREEMPTIONS
+            self.totals["preemptions"] += attempt.stop_why in PREEMPTIONS
             job.faults = 0
             job.reason = (
                 None if status == SAVED_AND_STOPPED else "it did not save when it was asked to stop"
@@ -370,6 +373,7 @@ class State:
                 job.held = f"{job.faults} attempts in a row came to nothing, the last because {ended.reason}"  # noqa: E501
         else:
             job.failures += 1
+            self.totals["failures"] += 1
             job.faults = 0
             job.reason = ended.reason or _ending(status)
             job.ready_s = at_s + _back_off_s(job.failures)
@@ -378,6 +382,7 @@ class State:
 
     def _finish(self, job: LiveJob, how: Status, at_s: float, reason: str | None) -> None:
         job.finished, job.finished_s, job.reason = how, at_s, reason
+        self.totals[how] += 1
         del self.open[job.id]
         self.claims.pop(job.id, None)
 

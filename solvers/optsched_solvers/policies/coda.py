@@ -274,9 +274,9 @@ class Coda:
 
     def _tiers(self, world: World, room: Room, need: Need, gbps: float) -> tuple[int, int, int]:
         without = spare = lent = 0
-        shares = core_shares(world.cluster)
+        shares, able = core_shares(world.cluster), room.able(need)
         for i, node in enumerate(world.cluster.nodes):
-            if not need.nodes >> i & 1 or room.cpus_on(node.name) < need.cpus:
+            if not able >> i & 1 or room.cpus_on(node.name) < need.cpus:
                 continue
             if gbps and node.memory_gbps is not None:
                 load = world.memory_load_gbps(node.name)

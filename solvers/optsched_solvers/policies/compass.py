@@ -135,11 +135,12 @@ class Compass:
         ran_before = world.entry(job_id) is not None
         for option in first_by_type(world, job_id):
             need = world.need(job_id, option)
+            able = world.free.able(need)
             for i, worker in workers.items():
                 gpus = option.mode.gpus
                 node = world.cluster.nodes[i]
                 if (
-                    not need.nodes >> i & 1
+                    not able >> i & 1
                     or node.gpu_type != option.mode.gpu_type
                     or len(worker.free_at_s) < gpus
                 ):

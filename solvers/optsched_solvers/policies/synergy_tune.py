@@ -155,7 +155,8 @@ def _under_used(
     first."""
     world, room = placements.world, placements.room
     need = world.need(job_id, fair[0])
-    names = [node.name for i, node in enumerate(world.cluster.nodes) if need.nodes >> i & 1]
+    able = room.able(need)
+    names = [node.name for i, node in enumerate(world.cluster.nodes) if able >> i & 1]
     free = sorted(
         ((room.gpus_on(name), name) for name in names if room.gpus_on(name)),
         key=lambda entry: entry[0],

@@ -110,12 +110,13 @@ def _on_one_node(
     world: World, soon: Outlook, need: Need, victims: list[Victim], finish_s: float
 ) -> list[str] | None:
     """Return the best set of the best node; None where no node can be cleared so far."""
+    able = soon.room.able(need)
     on: dict[str, list[tuple[Victim, int]]] = {}
     for victim in victims:
         hold = world.hold(victim.job)
         if hold.partner is None:  # else its GPUs stay taken
             for slot in hold.placement:
-                if slot.gpus and need.nodes >> world.cluster.node_order[slot.node] & 1:
+                if slot.gpus and able >> world.cluster.node_order[slot.node] & 1:
                     on.setdefault(slot.node, []).append((victim, slot.gpus))
     best: tuple[float, int, list[str]] | None = None
     place = {victim.job: i for i, victim in enumerate(victims)}
@@ -166,7 +167,8 @@ def _on_several(
     worker."""
     from ortools.sat.python import cp_model
 
-    nodes = [node for i, node in enumerate(world.cluster.nodes) if need.nodes >> i & 1]
+    able = soon.room.able(need)
+    nodes = [node for i, node in enumerate(world.cluster.nodes) if able >> i & 1]
     model = cp_model.CpModel()
     goes = {
         victim.job: model.new_bool_var("")

@@ -35,3 +35,12 @@ def test_faults_are_one_sentence(live: Live, run: Run) -> None:
         assert (status, out) == (2, "") and said in err
     assert live.ask("GET", "/v1/account?from_day=yesterday")[0] == 422
     assert live.ask("GET", "/v1/account?from_day=0001-01-01&to_day=9999-12-31")[0] == 200
+
+
+def test_notices_that_nobody_sends_are_refused(live: Live, run: Run) -> None:
+    status, _, err = run("submit", "--notify", "end,fail", "--", "work", "0", "0", "0")
+    assert status == 2 and "this controller sends no notices" in err
+    status, _, err = run("submit", "--notify", "often", "--", "work", "0", "0", "0")
+    assert status == 2 and "notify[0]" in err
+    status, _, err = run("submit", "--notify-to", "a@b\nBcc: c", "--", "work", "0", "0", "0")
+    assert status == 2 and "notify_to is no e-mail address" in err

@@ -34,7 +34,7 @@ class ByScore(ListScheduling):
             need = world.need(job_id, option)
             if not need.needs_node:
                 continue
-            nodes = need.nodes & ~taken
+            nodes = world.free.able(need) & ~taken
             while nodes:
                 bit = nodes & -nodes
                 nodes ^= bit

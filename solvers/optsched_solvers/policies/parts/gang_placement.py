@@ -51,10 +51,10 @@ class Emptiest:
         spread too far."""
         world = self._world
         need = world.need(job_id, option)
-        left, slots = need.gpus, []
+        left, slots, able = need.gpus, [], room.able(need)
         for i in sorted(range(len(self._free)), key=lambda i: (-self._free[i], i)):
             gpus = min(left, self._free[i])
-            if gpus > 0 and need.nodes >> i & 1:
+            if gpus > 0 and able >> i & 1:
                 slots.append((i, gpus))
                 left -= gpus
         if left or not slots:

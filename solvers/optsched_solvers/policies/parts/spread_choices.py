@@ -85,8 +85,9 @@ def _cpu_only(
         if world.free.holds(need, ()):
             yield ()
         return
+    able = world.free.able(need)
     for name in among:
         placement = (Slot(node=name, cpus=option.mode.cpus),)
-        if need.nodes >> world.cluster.node_order[name] & 1 and world.free.holds(need, placement):
+        if able >> world.cluster.node_order[name] & 1 and world.free.holds(need, placement):
             yield placement
             return

@@ -174,9 +174,8 @@ def _as_planned(
         if option.spread == "rack" and span(world.cluster, placement) == "cluster":
             continue
         need = world.need(job_id, option)
-        able = all(
-            need.nodes >> world.free.layout.order[node] & 1 for node, _ in parts
-        )  # GPU memory, for one
+        nodes = world.free.able(need)  # GPU memory, for one
+        able = all(nodes >> world.free.layout.order[node] & 1 for node, _ in parts)
         if able and world.free.holds(need, placement):
             return option, placement
     return None

@@ -1,0 +1,94 @@
+"""Windows: in which nobody is on a node but those for whom it is kept."""
+
+import math
+from collections.abc import Iterator
+
+from ..model.cluster import Window
+from ..model.instance import Instance, Placement
+from ..model.job import Job, Mode
+from ..model.plan import JobPlan, Plan
+from ..physics import hold_to_save_s, placed_rate, setup_s
+from ..physics.catalogue import catalogue_of
+from ..physics.unschedulable import why_never
+from .capacity import MOMENT_S
+from .progress import Stretch, stays_first, stretches_of
+from .violation import Violation, broken
+
+
+def windows(instance: Instance, plan: Plan, *, replay: bool) -> Iterator[Violation]:
+    """Check that in a window only those are on its nodes for whom they are kept.
+
+    A job that runs already, or in a replay one that was believed to be done in time, may stay as
+    long as it cannot save: the window then begins late for it.
+    """
+    for window in instance.cluster.windows:
+        for entry in plan.jobs:
+            job = instance.job[entry.id]
+            if job.tenant not in window.tenants and job.user not in window.users:
+                yield from _job(instance, window, job, entry, replay)
+
+
+def _job(
+    instance: Instance, window: Window, job: Job, entry: JobPlan, replay: bool
+) -> Iterator[Violation]:
+    goes_on = stays_first(instance, entry)
+    for k, stretch in enumerate(stretches_of(entry.segments)):
+        there = [slot.node for slot in stretch[0].placement if slot.node in window.nodes]
+        from_s = max(stretch[0].start_s, window.from_s)
+        if not there or min(stretch[-1].end_s, window.to_s) - from_s <= MOMENT_S:
+            continue
+        stays = goes_on and k == 0
+        came_before = stays or stretch[0].start_s < window.from_s
+        until_s = window.from_s
+        if came_before and (stays or replay):
+            until_s = max(until_s, _saved_s(instance, job, entry, k, stretch, stays))
+        if stretch[-1].end_s - until_s > MOMENT_S:
+            kept = f"which is not there for it from {window.from_s:.12g} to {window.to_s:.12g} s"
+            says = f"is on node {there[0]} at {from_s:.12g} s, {kept} ({window.name})"
+            yield broken("window", job.id, says, from_s, there[0])
+
+
+def meets_window(
+    instance: Instance, job: Job, mode: Mode, placement: Placement
+) -> Iterator[Violation]:
+    """Check that a job that starts now is on no node in a window, nor, if it cannot save, on one
+    with a window before it would be done on GPUs of its own."""
+    now_s, on = instance.now_s, {slot.node for slot in placement}
+    entry = instance.running_job.get(job.id) or instance.suspended_job.get(job.id)
+    until_s = now_s + MOMENT_S
+    if not _saves(job, 0 if entry is None else entry.preemptions):
+        work_s = instance.remaining_s(job) / placed_rate(instance, job, mode.unshared, placement)
+        until_s = now_s + setup_s(job, entry is not None) + work_s - MOMENT_S
+    for window in instance.cluster.windows:
+        there = sorted(on.intersection(window.nodes))
+        if job.tenant in window.tenants or job.user in window.users or not there:
+            continue
+        if max(now_s, window.from_s) < min(window.to_s, until_s):
+            kept = f"which is not there for it from {window.from_s:.12g} to {window.to_s:.12g} s"
+            says = f"starts on node {there[0]} at {now_s:.12g} s, {kept} ({window.name})"
+            yield broken("window", job.id, says, now_s, there[0])
+
+
+def _saves(job: Job, preempted: int) -> bool:
+    """Return whether a job that was preempted so often can still save when it is asked to."""
+    every_s = job.profile.checkpoint_every_s
+    worn = job.max_preemptions is not None and preempted >= job.max_preemptions
+    return job.preemptible and not worn and (every_s is None or every_s < job.work_s)
+
+
+def _saved_s(
+    instance: Instance, job: Job, entry: JobPlan, k: int, stretch: Stretch, stays: bool
+) -> float:
+    """Return when a job in this stretch can first have saved; infinite if it never can."""
+    running, suspended = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
+    before = running or suspended
+    preempted = (0 if before is None else before.preemptions) + sum(
+        earlier[-1].stopped_by is None for earlier in stretches_of(entry.segments)[:k]
+    )
+    if not _saves(job, preempted) or why_never(catalogue_of(instance), job) is not None:
+        return math.inf
+    start_s = stretch[0].start_s
+    began_s = running.started_s if stays and running is not None else start_s
+    loads_s = running.setup_s if stays and running is not None else setup_s(job, True)
+    ready_s = max(began_s + job.min_run_s, start_s + loads_s + job.profile.fetch_s)
+    return ready_s + hold_to_save_s(job)

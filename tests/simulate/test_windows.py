@@ -1,0 +1,166 @@
+"""Windows in which nodes are not there: nobody runs into one unsaved, the time before is used."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from optsched import Cluster, Instance, Job, Node, Profile, Running, Slot
+from optsched.bounds import lower_bounds
+from optsched.driver.snapshot import snapshot
+from optsched.driver.world import World
+from optsched.engine import solve
+from optsched.explain.inactive import explain_inactive
+from optsched.files import check_instance, dump_instance, load_instance
+from optsched.files.shape_faults import FaultyFileError
+from optsched.model.cluster import Window
+from optsched.model.job import Mode
+from optsched.objectives import parse
+from optsched.plugins.registry import policy
+from optsched.round.decide import decide
+from optsched.simulate.run import Simulation, simulate
+from optsched.verify import verify
+
+from .windowed import windowed
+
+WCT = parse("wct")
+DATA = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+EVERYONE_OUT = Window(nodes=("n0",), from_s=100.0, to_s=200.0)
+
+
+def one_node(*jobs: Job, windows: tuple[Window, ...] = (EVERYONE_OUT,), **held: object) -> Instance:
+    cluster = Cluster(nodes=(Node(name="n0", gpus=4),), windows=windows)
+    instance = Instance(cluster=cluster, jobs=jobs, **held)  # type: ignore[arg-type]
+    check_instance(instance)
+    return instance
+
+
+def stays(instance: Instance, name: str = "backfill") -> dict[str, list[tuple[float, float]]]:
+    """Return start and end of each stay of each job, in a plan that the verifier accepts."""
+    plan = simulate(instance, policy(name))
+    report = verify(instance, plan, WCT)
+    assert report.ok, report.violations
+    return {
+        entry.id: [(round(own.start_s, 3), round(own.end_s, 3)) for own in entry.segments]
+        for entry in plan.jobs
+    }
+
+
+@pytest.mark.parametrize("name", ["backfill", "wspt", "optsched"])
+def test_plain_jobs_wait_and_others_fill_the_time(name: str) -> None:
+    saves = Job(id="saves", gpus=1, duration_s=300.0, profile=Profile(checkpoint_s=10.0))
+    plain = Job(id="plain", gpus=1, duration_s=300.0, preemptible=False)
+    short = Job(id="short", gpus=1, duration_s=100.0, preemptible=False)
+    assert stays(one_node(saves, plain, short), name) == {
+        "saves": [(0.0, 100.0), (200.0, 410.0)],
+        "plain": [(200.0, 500.0)],
+        "short": [(0.0, 100.0)],
+    }
+
+
+def test_for_whom_a_window_is_kept_it_is_none() -> None:
+    reserved = replace(EVERYONE_OUT, users=("ann",), name="reservation")
+    own = Job(id="own", gpus=2, user="ann", duration_s=150.0, preemptible=False)
+    other = Job(id="other", gpus=2, user="bob", duration_s=150.0, preemptible=False)
+    assert stays(one_node(own, other, windows=(reserved,))) == {
+        "own": [(0.0, 150.0)],
+        "other": [(200.0, 350.0)],
+    }
+
+
+def test_the_window_begins_late_for_who_runs_already_and_cannot_save() -> None:
+    mode = Mode(gpus=1)
+    held = Running(job="plain", mode=mode, placement=(Slot(node="n0", gpus=1),), remaining_s=150.0)
+    plain = Job(id="plain", gpus=1, duration_s=150.0, preemptible=False)
+    assert stays(one_node(plain, running=(held,))) == {"plain": [(0.0, 150.0)]}
+    saves = replace(plain, preemptible=True)
+    assert stays(one_node(saves, running=(held,))) == {"plain": [(0.0, 100.0), (200.0, 250.0)]}
+
+
+def test_who_is_believed_shorter_than_it_is_saves_in_time_if_it_can() -> None:
+    saves = Job(id="saves", gpus=1, duration_s=150.0, profile=Profile(checkpoint_s=10.0))
+    plain = Job(id="plain", gpus=1, duration_s=150.0, preemptible=False)
+    instance = one_node(saves, plain)
+    simulation = Simulation(instance, policy("backfill"), estimates=_Halved())
+    simulation.run()
+    plan = simulation.record().plan()
+    ends = {entry.id: [own.end_s for own in entry.segments] for entry in plan.jobs}
+    assert ends["saves"][0] == 100.0 and ends["plain"] == [150.0]
+    assert verify(instance, plan, WCT, replay=True).ok
+    assert not verify(instance, plan, WCT).ok  # no plan may intend that
+
+
+class _Halved:
+    """Jobs are believed to be half as long as they are."""
+
+    def work_s(self, job: Job, now_s: float) -> float:
+        return job.work_s / 2
+
+    def completed(self, job: Job, work_s: float, now_s: float) -> None:
+        pass
+
+
+@given(instance=windowed())
+@settings(DATA, max_examples=40)
+def test_no_plan_beats_the_bounds_and_the_verifier_finds_who_stays(instance: Instance) -> None:
+    bound = lower_bounds(instance, WCT)[0].value
+    for name in ("backfill", "srtf"):
+        plan = simulate(instance, policy(name))
+        report = verify(instance, plan, WCT)
+        if report.values is not None:
+            assert bound <= report.values[0] + 1e-6 * max(1.0, abs(report.values[0]))
+
+
+@given(instance=windowed())
+@settings(DATA, max_examples=40)
+def test_a_round_starts_nobody_who_would_meet_a_window(instance: Instance) -> None:
+    seen = snapshot(World(instance)).instance
+    solution = decide(seen, budget_s=5.0)
+    assert not solution.notes, solution.notes  # the verifier rejected nothing
+
+
+def test_the_verifier_tells_node_job_and_window() -> None:
+    saves = Job(id="saves", gpus=1, duration_s=50.0)
+    instance = one_node(saves)
+    plan = simulate(instance, policy("fifo"))
+    entry = plan.jobs[0]
+    late = replace(entry.segments[0], start_s=80.0, end_s=130.0)
+    moved = replace(plan, jobs=(replace(entry, segments=(late,), decision="wait"),))
+    (violation,) = verify(instance, moved, WCT).violations
+    assert violation.rule == "window" and "from 100 to 200 s (maintenance)" in violation.message
+
+
+def test_a_round_says_which_window_a_job_would_meet() -> None:
+    plain = Job(id="plain", gpus=1, duration_s=150.0, preemptible=False)
+    instance = one_node(plain)
+    assert decide(instance).jobs == ()
+    explanation = explain_inactive(instance, "plain")
+    assert explanation is not None and explanation.sentence == (
+        "plain waits: it would run into a window where it fits, first maintenance of n0 in "
+        "1 min 40 s."
+    )
+
+
+def test_solvers_of_whole_horizons_leave_windows_to_others() -> None:
+    plain = Job(id="plain", gpus=1, duration_s=150.0, preemptible=False)
+    solution = solve(one_node(plain), solver="cpsat", time_limit_s=5.0, isolate=False)
+    assert solution.value == 350.0 and "window on node n0" in str(solution.fallback)
+
+
+def test_files_name_nodes_as_lists_and_faults_are_told() -> None:
+    instance = one_node(Job(id="j", duration_s=1.0))
+    assert load_instance(dump_instance(instance)) == instance
+    text = dump_instance(instance).replace('"n0"]', '"n[0-1]"]')
+    with pytest.raises(FaultyFileError, match=r"'n1' is not in cluster\.nodes"):
+        load_instance(text)
+    for window, problem in (
+        (Window(nodes=(), from_s=0.0, to_s=1.0), "a window of no nodes"),
+        (Window(nodes=("n0",), from_s=1.0, to_s=1.0), "over before it begins"),
+        (Window(nodes=("n0",), from_s=0.0, to_s=1.0, tenants=("x",)), "'x' is not in tenants"),
+        (Window(nodes=("n0",), from_s=math.nan, to_s=1.0), "from_s"),
+    ):
+        with pytest.raises(FaultyFileError, match=problem):
+            one_node(Job(id="j", duration_s=1.0), windows=(window,))
