@@ -58,12 +58,10 @@ class Agenda:
             if start_s > world.now_s + TIME_TOLERANCE_S or job_id not in trial.waiting:
                 continue
             option = next((o for o in world.options(job_id) if o.mode == mode), None)
-            if option is None:
+            if option is None or start_s < world.now_s - TIME_TOLERANCE_S:
                 return None
             if trial.free.holds(trial.need(job_id, option), placement):
                 trial.start(job_id, option, placement)
-            elif start_s < world.now_s - TIME_TOLERANCE_S:
-                return None
         return trial
 
     def next_start_s(self, now_s: float) -> float | None:
