@@ -24,7 +24,7 @@ from ...scheduling.problem import Problem
 from ...scheduling.schedule_generation import preempted_in
 
 LATE_S = 1e-3
-"""A job that ends later than planned by more than this has left the plan."""
+"""A job that starts or ends later than planned by more than this has left the plan."""
 SILENT = Report(plan=ignore, bound=ignore, infeasible=ignore, note=ignore)
 
 Outline = tuple[Mapping[str, float], Collection[str]]
@@ -58,7 +58,7 @@ class Agenda:
             if start_s > world.now_s + TIME_TOLERANCE_S or job_id not in trial.waiting:
                 continue
             option = next((o for o in world.options(job_id) if o.mode == mode), None)
-            if option is None or start_s < world.now_s - TIME_TOLERANCE_S:
+            if option is None or start_s < world.now_s - LATE_S:
                 return None
             if trial.free.holds(trial.need(job_id, option), placement):
                 trial.start(job_id, option, placement)
