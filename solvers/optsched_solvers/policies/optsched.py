@@ -203,7 +203,8 @@ class Optsched:
         pinned = self._kept(world)
         now = snapshot(world, jobs=waiting, known=self._known)
         pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
-        if not (self.ahead and (waiting or pairs) and self._preemptions_matter(world)):
+        going_on = bool(waiting) or pairs or self._agenda is not None
+        if not (self.ahead and going_on and self._preemptions_matter(world)):
             self._agenda = None
             step = self._priced(world, now, pinned, self.budget_s)
             if not (self.prove and self._counts_times_only):

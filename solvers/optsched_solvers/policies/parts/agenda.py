@@ -1,5 +1,6 @@
 """Whole plans for the jobs that are here, found by list search, and what they say to do now."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -45,9 +46,7 @@ class Agenda:
         as planned."""
         here = {**world.waiting, **world.running, **world.saving}
         if any(job_id not in self.ends_s for job_id in here) or any(
-            world.expected_release_s(job_id) > self.ends_s[job_id] + LATE_S
-            for job_id in world.running
-            if job_id not in victims
+            self._is_off(world, job_id) for job_id in world.running if job_id not in victims
         ):
             return None
         trial = Trial(world, pinned)
@@ -64,9 +63,20 @@ class Agenda:
                 trial.start(job_id, option, placement)
         return trial
 
+    def _is_off(self, world: World, job_id: str) -> bool:
+        """Return whether a running job has started sooner or elsewhere than planned, or ends
+        later."""
+        start_s, _, placement = self.starts.get(job_id, (-math.inf, None, None))
+        return (
+            start_s > world.now_s + LATE_S
+            or placement not in (None, world.hold(job_id).placement)
+            or world.expected_release_s(job_id) > self.ends_s[job_id] + LATE_S
+        )
+
     def next_start_s(self, now_s: float) -> float | None:
         """Return when the next job starts."""
-        later = (start_s for start_s, _, _ in self.starts.values() if start_s > now_s)
+        soon_s = now_s + TIME_TOLERANCE_S
+        later = (start_s for start_s, _, _ in self.starts.values() if start_s > soon_s)
         return min(later, default=None)
 
 
