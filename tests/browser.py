@@ -68,7 +68,10 @@ class Browser:
             "sessionId"
         ]
         for domain in ("Page", "Runtime", "Log", "Performance"):
-            self.ask(f"{domain}.enable")
+            self.ask(
+                f"{domain}.enable",
+                **({"timeDomain": "threadTicks"} if domain == "Performance" else {}),
+            )
         self.resize(width, height)
 
     def _page(self) -> str | None:

@@ -152,8 +152,9 @@ def test_options_named_in_the_text_exist(page: str) -> None:
     assert named <= known, f"{page}: no command has {named - known}"
 
 
-def test_all_commands_but_schema_speak_json() -> None:
-    assert {name for name in COMMANDS if "--json" not in options_of(command_of(name))} == {"schema"}
+def test_all_commands_but_two_speak_json() -> None:
+    silent = {name for name in COMMANDS if "--json" not in options_of(command_of(name))}
+    assert silent == {"schema", "shell"}
 
 
 def test_commands_that_do_something_can_be_quiet() -> None:
@@ -165,6 +166,8 @@ def test_commands_that_do_something_can_be_quiet() -> None:
         "replay",
         "rounds",
         "schema",
+        "shares",
+        "shell",
         "top",
         "what-if",
     }
@@ -443,8 +446,10 @@ def test_defaults_stated_are_those_of_the_schema() -> None:
     nouns = files.schema("instance")["$defs"]
     for noun, heading, table in (
         ("Cluster", "### `cluster`", 0),
-        ("Node", "### `cluster`", 1),
+        ("Window", "### `cluster`", 1),
+        ("Node", "### `cluster`", 2),
         ("Tenant", "### `tenants`", 0),
+        ("Shares", "### `shares`", 0),
         ("Job", "### `jobs`", 0),
         ("Mode", "### `jobs`", 1),
         ("Profile", "### `profile`", 0),

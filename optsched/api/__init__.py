@@ -173,6 +173,7 @@ def simulate(
     spacing_s: Duration = 0.0,
     estimates: str = "oracle",
     charge_solver_time: bool = False,
+    half_life_s: Duration | None = None,
     options: Options = None,
     timing: bool = False,
     curves: bool = False,
@@ -194,6 +195,7 @@ def simulate(
         spacing_s=spacing_s,
         estimates=estimates,
         charge_solver_time=charge_solver_time,
+        half_life_s=half_life_s,
         options=options or {},
     )
     simulation = setting.simulation(checked)

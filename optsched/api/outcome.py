@@ -42,6 +42,7 @@ class Setting:
     spacing_s: float = 0.0
     charge_solver_time: bool = False
     estimates: str = "oracle"
+    half_life_s: float | None = None
     options: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,6 +64,7 @@ class Setting:
             spacing_s=self.spacing_s,
             charge_solver_time=self.charge_solver_time,
             estimates=parse_estimates(self.estimates),
+            half_life_s=self.half_life_s,
         )
 
     def asked(self, instance: Instance) -> dict[str, Any]:
@@ -76,7 +78,13 @@ class Setting:
             "spacing_s": self.spacing_s or None,
             "charge_solver_time": self.charge_solver_time,
             "estimates": self.estimates,
+            **self.shares,
         }
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Return the half-life of use, where that counts."""
+        return {} if self.half_life_s is None else {"half_life_s": self.half_life_s}
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -85,6 +93,7 @@ class Setting:
             f"decided in rounds of {human(self.round_s or 0)}": self.round_s,
             f"decisions at least {human(self.spacing_s)} apart": self.spacing_s,
             "the time that decisions take is charged": self.charge_solver_time,
+            f"shares by use with a half-life of {human(self.half_life_s or 0)}": self.half_life_s,
             f"estimates {self.estimates}": self.estimates != "oracle",
             **{f"option {key}={value}": True for key, value in self.options.items()},
         }
@@ -178,6 +187,7 @@ class Simulated(Drawn):
             "instance": {"name": solution.instance_name, "hash": solution.instance_hash},
             "policy": solution.solver,
             **{name: asked[name] for name in REPEATED},
+            **self.setting.shares,
             "status": solution.status,
             "levels": levels,
             **summary(self.measured),

@@ -1,5 +1,5 @@
-"""`optsched cancel`, `optsched hold`, `optsched release`, `optsched clear`: change jobs that were
-submitted."""
+"""Commands that change jobs which were submitted: `optsched cancel`, `hold`, `release`, `requeue`,
+`change`, `signal`, `clear`."""
 
 import sys
 from typing import Any
@@ -7,36 +7,70 @@ from typing import Any
 import click
 
 from ..errors import InputError
-from .parts.arguments import flag_option
+from .parts.arguments import count_option, flag_option, option, time_option
 from .parts.controller import Client, asks_controller, chosen_jobs
+from .parts.duration import deadline
 from .parts.out import Out, answers
+from .submit import gpu_count
 
-NOT_ALL = 1
+NOT_ALL, NOT_THERE = 1, 404
 HANDFUL = 5
 """Of more jobs than these the user of a terminal is asked first."""
-DONE = {"cancel": "cancelled", "hold": "held", "release": "released", "clear": "cleared"}
+DONE = {
+    "cancel": "cancelled",
+    "hold": "held",
+    "release": "released",
+    "requeue": "requeued",
+    "clear": "cleared",
+    "change": "changed",
+}
 
 
-def _each(client: Client, change: str, jobs: tuple[str, ...], out: Out) -> int:
-    """Make a change to each of the jobs that are named."""
+def _each(
+    client: Client,
+    change: str,
+    names: tuple[str, ...],
+    out: Out,
+    body: dict[str, Any] | None = None,
+) -> int:
+    """Make a change to each of the jobs, and to the tasks of the arrays, that are named."""
     from ..control.api.client import ApiError
 
-    changed = []
-    for name in jobs:
+    changed: list[Any] = []
+    failed = 0
+    for name in names:
         try:
-            changed.append(client.post(client.job_path(name, change)))
+            changed.append(client.post(client.job_path(name, change), body))
             out.say(f"{name} is {DONE[change]}")
         except ApiError as error:
-            click.echo(f"optsched: {error}", err=True)
+            tasks = _of_array(client, change, name) if error.status == NOT_THERE else []
+            if tasks:
+                out.say(_counted(tasks, DONE[change]))
+                changed += ({"id": task} for task in tasks)
+            else:
+                failed = NOT_ALL
+                click.echo(f"optsched: {error}", err=True)
     out.answer(lambda: changed, tuple)
-    return 0 if len(changed) == len(jobs) else NOT_ALL
+    return failed
+
+
+def _of_array(client: Client, change: str, name: str) -> list[str]:
+    """Make a change to the tasks of an array, if there is one of that name; return them."""
+    from ..control.api.client import ApiError
+
+    if change in ("clear", "change"):
+        return []
+    try:
+        return [*client.post(f"/v1/{change}", {"array": name})["jobs"]]
+    except ApiError:
+        return []
 
 
 def _command(change: str, help: str) -> click.Command:
     """Return the command that makes this change to the jobs that are named, or chosen."""
 
     @click.command(change, help=help)
-    @click.argument("jobs", nargs=-1, metavar="[JOB...]")
+    @click.argument("jobs", nargs=-1, metavar="[JOB|ARRAY...]")
     @chosen_jobs
     @flag_option("--all", "Choose from jobs of all users (administrators only).", "everybody")
     @flag_option("--yes", f"Do not ask, however many jobs; else asked beyond {HANDFUL}.")
@@ -52,7 +86,9 @@ def _command(change: str, help: str) -> click.Command:
     ) -> int:
         asked: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
         if bool(jobs) == bool(asked):
-            raise InputError("name jobs, or choose them by --name, --state, --user or --tenant")
+            raise InputError(
+                "name jobs, or choose them by --name, --array, --state, --user or --tenant"
+            )
         if jobs:
             return _each(client, change, jobs, out)
         if not yes and sys.stdin.isatty():
@@ -87,6 +123,54 @@ hold = _command(
 release = _command(
     "release", "Let held jobs run again, from where they saved: each JOB, or all that are chosen."
 )
+
+
+requeue = _command(
+    "requeue",
+    "Run jobs again from their last checkpoint: each JOB, finished or running, or all that are "
+    "chosen; running jobs save and stop first."
+    "\n\n\b\noptsched requeue train-7\noptsched requeue --array sweep --state failed,timeout",
+)
+
+
+@click.command("change")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@option("--gpus N|MIN-MAX", "Number of GPUs, or a range; while it waits.", type=gpu_count)
+@time_option("--time TIME", "Expected run time; while it waits.", "duration_s")
+@option("--begin WHEN", "Start no earlier; while it waits.", "begin_s", type=deadline)
+@option("--weight X", "Cost of its waiting.", type=click.FloatRange(0))
+@option("--priority N", "Its priority.", type=int)
+@option("--deadline WHEN", "Deadline: 2h (from now) or a date.", "deadline_s", type=deadline)
+@time_option("--time-limit TIME", "Stop it once it has run so long in all.", "limit_s")
+@count_option("--retries N", "Restart it up to N times if it fails.", least=0, most=1000)
+@answers
+@asks_controller
+def change(client: Client, jobs: tuple[str, ...], out: Out, **asked: Any) -> int:
+    """Change what each JOB asks for; what no option names stays as it is.
+
+    \b
+    optsched change train-7 --weight 2 --time-limit 8h
+    """
+    body = {name: value for name, value in asked.items() if value is not None}
+    if not body:
+        raise InputError("name what is to be otherwise, as --weight 2")
+    return _each(client, "change", jobs, out, body)
+
+
+@click.command("signal")
+@click.argument("job")
+@click.argument("signal", metavar="SIGNAL")
+@answers
+@asks_controller
+def signal(client: Client, job: str, signal: str, out: Out) -> int:
+    """Send SIGNAL, as USR1, to the command of the running JOB, on all its nodes.
+
+    \b
+    optsched signal train-7 USR1
+    """
+    answer = client.post(client.job_path(job, "signal"), {"signal": signal.upper()})
+    out.answer(lambda: answer, lambda: [f"{job} gets {signal.upper()}"])
+    return 0
 
 
 @click.command("clear")

@@ -49,11 +49,13 @@ def command(config: Path, once: bool, dry_run: bool, out: Out) -> int:
     from ..executors.base import NoAnswerError
     from ..kueue.handover import Handover
     from ..kueue.server import KueueServer
+    from ..kueue.starts import Starts
 
     settings = read_settings(config)
     given = settings.table("kubernetes")
     server = KueueServer(given.kubeconfig, given.context, given.namespace, given.timeout_s)
     handover = Handover(settings, server)
+    starts = Starts(settings.objective, server.starts)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -63,6 +65,7 @@ def command(config: Path, once: bool, dry_run: bool, out: Out) -> int:
             decided = handover.decide(time.time())
             if not dry_run:
                 handover.write(decided)
+                starts.tell(decided)
             parts = partial(_parts, decided, dry_run) if once else partial(_changes, decided)
             out.answer(partial(_plain, decided, dry_run), parts)
         except (NoAnswerError, InputError) as error:

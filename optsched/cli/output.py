@@ -11,7 +11,7 @@ from .parts.arguments import count_option, flag_option
 from .parts.controller import Client, asks_controller
 from .parts.out import Out, answers_aloud
 
-FINISHED = ("completed", "failed", "cancelled")
+FINISHED = ("completed", "failed", "timeout", "cancelled")
 LONGEST_PAUSE_S = 2.0
 
 

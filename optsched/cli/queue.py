@@ -36,7 +36,7 @@ def column_names(value: str) -> tuple[str, ...]:
 @option(
     "--sort KEY",
     "Order: submitted, started, finished, name, user, tenant, status, gpus, waited, ran, left, "
-    "weight or priority, with a dash before it the largest first.",
+    "starts, ends, weight or priority, with a dash before it the largest first.",
 )
 @option("--columns NAMES", "Columns to show, with commas between.", type=column_names)
 @count_option(
@@ -204,6 +204,12 @@ COLUMNS = {
     "submitted": Column("submitted", _instant("submit_s")),
     "started": Column("started", _instant("started_s")),
     "finished": Column("finished", _instant("finished_s")),
+    "begin": Column("begin", _instant("begin_s")),
+    "limit": Column(
+        "limit", lambda job: "-" if job["limit_s"] is None else human(job["limit_s"]), numeric=True
+    ),
+    "array": Column("array", _field("array")),
+    "index": Column("index", _field("index"), numeric=True),
     "deadline": Column("deadline", _instant("deadline_s")),
     "after": Column("after", lambda job: ",".join(job["after"]) or "-", folded=True),
     "attempts": Column("attempts", _field("attempts"), numeric=True),

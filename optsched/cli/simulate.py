@@ -58,7 +58,18 @@ from .parts.progress import completed_jobs
     "What the policy knows of run times: oracle, noisy:SIGMA, history, learned or none.",
     default="oracle",
 )
+@time_option(
+    "--half-life TIME",
+    "Weigh jobs by the decayed use of their tenants and users; after TIME use counts half.",
+    "half_life_s",
+)
 @pairs_option("policy")
+@flag_option(
+    "--price-of-priorities",
+    "Also simulate the same jobs as if all had one priority, and report what it costs that "
+    "higher ones go first.",
+    "priced",
+)
 @path_option(
     "-o, --output DIR",
     "Write summary.json, jobs.csv, plan.json, rounds.csv and report.html to this directory.",
@@ -73,6 +84,7 @@ def command(
     spacing_s: float | None,
     timing: bool,
     curves: bool,
+    priced: bool,
     output: Path | None,
     resume: bool,
     gantt: Path | None,
@@ -97,6 +109,7 @@ def command(
     optsched simulate cluster.json --policy fifo --json | jq .jct_s.p99
     """
     from ..api.outcome import Setting, Simulated
+    from ..api.priorities import in_words, price_of_priorities
     from ..driver.view import PolicyError
     from ..picture import can_draw
     from ..picture.text_simulation import simulation_parts
@@ -129,6 +142,7 @@ def command(
             else:
                 run_saving(simulation, state, asked, on_progress)
         simulated = Simulated(setting, simulation, timing=timing, curves=curves)
+        price = price_of_priorities(setting, simulated) if priced else None
     except (StalledError, PolicyError) as error:
         click.echo(f"optsched: no plan: {error}", err=True)
         return 1
@@ -139,13 +153,16 @@ def command(
             err=True,
         )
         return 130
+    if price is not None:
+        simulated.metrics["price_of_priorities"] = price
     if output is not None:
         files = (simulated.measured, simulated.metrics, simulated.solution, simulated.rounds)
         out.attempt(partial(directory.write, output, *files))
     if draw is not None:
         out.write("picture", gantt, partial(draw, loaded, simulated.solution))
     out.answer(
-        lambda: json.dumps(simulated.metrics, allow_nan=False), lambda: simulation_parts(simulated)
+        lambda: json.dumps(simulated.metrics, allow_nan=False),
+        lambda: [*simulation_parts(simulated), *([] if price is None else in_words(price))],
     )
     out.finish()
     return 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,18 @@ def node_count(value: str) -> tuple[int, int]:
 
 
 @click.command("submit", context_settings={"allow_interspersed_args": False})
-@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @option("--name NAME", "Name of the job; by default the command with a number.")
+@option(
+    "--array INDICES[%N]",
+    "Submit one job for each index of 0-99, 1,3,7 or 0-99:5, at most N of them running at once; "
+    "its index is in OPTSCHED_ARRAY_INDEX, and in COMMAND in place of {index}.",
+)
+@path_option(
+    "--file FILE",
+    "Submit the jobs of a file (- for stdin), all or none: on each line a JSON object with fields "
+    "of a request, for which the options are defaults.",
+)
 @option(
     "--gpus N|MIN-MAX",
     "Number of GPUs, or a range if the job can run on any count in it; 0 for a CPU-only job.",
@@ -69,6 +80,14 @@ def node_count(value: str) -> tuple[int, int]:
 )
 @option("--gpu-memory GIB", "Memory used on each GPU.", "gpu_memory_gib", type=click.FloatRange(0))
 @time_option("--time TIME", "Expected run time on what the job asks for.", "duration_s")
+@time_option(
+    "--time-limit TIME", "Ask it to save and stop it once it has run so long in all.", "limit_s"
+)
+@option(
+    "--signal SIGNAL[@SECONDS]",
+    "Send this signal so long before the time limit: USR1@60.",
+    "warning",
+)
 @count_option("--steps N", "Number of steps of the whole job, if it reports steps.", "total_steps")
 @option("--tenant NAME", "Tenant whose quota the job counts against.")
 @option(
@@ -78,9 +97,9 @@ def node_count(value: str) -> tuple[int, int]:
     type=click.FloatRange(0),
 )
 @option(
-    "--priority N",
-    "Stored with the job. Rounds ignore it; only simulated policies use it.",
-    type=int,
+    "--priority NAME|N",
+    "Tier of the job, or its number: jobs of a higher one go first, and may preempt others; "
+    "cluster.toml says who may use which.",
 )
 @option(
     "--deadline WHEN", "Deadline: 2h (from now) or 2030-01-31T18:00.", "deadline_s", type=deadline
@@ -106,8 +125,18 @@ def node_count(value: str) -> tuple[int, int]:
     "node_labels",
 )
 @many_option(
-    "--after JOB", "Start after this job has completed; repeatable, or separated by commas."
+    "--after JOB",
+    "Start after this job, or all tasks of this array, completed; repeatable, or separated by "
+    "commas.",
 )
+@many_option("--after-any JOB", "Start after this job has ended in any way; alike.")
+@many_option("--after-not-ok JOB", "Start after this job has failed or was cancelled; alike.")
+@option(
+    "--if-never cancel|hold",
+    "What becomes of it where it can never start because of --after (default: cancel).",
+    type=click.Choice(["cancel", "hold"]),
+)
+@option("--begin WHEN", "Start no earlier: +2h or 2030-01-31T18:00.", "begin_s", type=deadline)
 @many_option("--resource NAME=N", "Amount of a cluster resource; repeatable.", "resources")
 @count_option("--retries N", "Restart the job up to N times if it fails.", least=0, most=1000)
 @option("--grace TIME", "Time the job has to save when asked to stop.", "grace_s", type=cost)
@@ -141,20 +170,30 @@ def node_count(value: str) -> tuple[int, int]:
 @flag_option("--wait", "Show what the job prints until it ends, and exit with its status.")
 @answers
 @asks_controller
-def command(client: Client, words: tuple[str, ...], wait: bool, out: Out, **asked: Any) -> int:
+def command(
+    client: Client, words: tuple[str, ...], wait: bool, file: Path | None, out: Out, **asked: Any
+) -> int:
     """Submit COMMAND, to be run in this directory, and print the name of the job.
 
     \b
     optsched submit --gpus 2 --time 2h -- python train.py
     optsched submit --gpus 16 --nodes 2 -- torchrun ...
     optsched submit --gpus 1-8 --after prepare --wait -- ./train.sh
+    optsched submit --array 0-99%10 --name sweep -- python train.py --seed {index}
+    optsched submit --gpus 1 --file jobs.jsonl
     """
+    if bool(words) == bool(file):
+        raise InputError("give a command after --, or jobs by --file")
+    if wait and (file or asked["array"]):
+        raise InputError("--wait follows one job; leave it out")
     body = body_of(words, asked)
+    if file is not None:
+        names = client.post("/v1/batch", {"jobs": jobs_of(file, body)})
+        out.answer(lambda: names, lambda: names["jobs"])
+        return 0
     job = client.post("/v1/jobs", body)
-    if body.get("priority") and not out.quiet:
-        click.echo("optsched: no round looks at --priority; what counts is --weight", err=True)
     if not wait:
-        out.answer(lambda: job, lambda: [job["id"]])
+        out.answer(lambda: job, lambda: [job["array"] or job["id"]])
         return 0
     from .output import ended, exit_status, follow
 
@@ -191,6 +230,11 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
     if asked["gpus"] != 0:
         asked["cpus_per_gpu"] = asked.pop("cpus")
         asked["memory_gib_per_gpu"] = asked.pop("memory_gib")
+    if asked["priority"] is not None:
+        try:
+            asked["priority"] = int(asked["priority"])
+        except ValueError:
+            asked["tier"] = asked.pop("priority")
     body = asked | {name: read(asked[name]) for name, read in READERS.items()}
     for text in (*words, directory, *body["environment"].values()):
         try:
@@ -201,6 +245,30 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
             ) from None
     body |= {"argv": words, "directory": directory, "hold": asked["hold"] or None}
     return {name: value for name, value in body.items() if value not in (None, (), {})}
+
+
+def jobs_of(path: Path, defaults: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the requests of a file, with the options where a line says nothing. Raises
+    InputError."""
+    from ..files import read_bytes
+
+    data = sys.stdin.buffer.read() if str(path) == "-" else read_bytes(path)
+    jobs = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            job = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}, line {number}: is no JSON: {error}") from None
+        if not isinstance(job, dict):
+            raise InputError(
+                f'{path}, line {number}: is no job; write {{"argv": ["python", "train.py"]}}'
+            )
+        jobs.append({**defaults, **job})
+    if not jobs:
+        raise InputError(f"{path}: holds no job; write one on each line")
+    return jobs
 
 
 def _environment(variables: tuple[str, ...]) -> dict[str, str]:
@@ -272,6 +340,8 @@ def _profile(path: Path | None) -> Any:
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "after": _after,
+    "after_any": _after,
+    "after_not_ok": _after,
     "affinity": _near,
     "anti_affinity": _near,
     "node_labels": _node_labels,

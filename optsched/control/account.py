@@ -14,7 +14,7 @@ CAUSES = {
     "preempted": "work lost because the job had to make way",
     "failed": "work lost because its command failed",
     "lost": "work lost with its node",
-    "stopped": "work lost because the job was held or cancelled",
+    "stopped": "work lost because the job was held, cancelled or at its time limit",
 }
 """What the GPU time of a job is spent on."""
 COUNTS = ("jobs", "completed", "failed", "cancelled", "preemptions")

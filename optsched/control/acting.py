@@ -6,11 +6,20 @@ from pathlib import Path
 from ..executors.base import AttemptState, DeclinedError, NoAnswerError, Order, RefusedError
 from ..model.instance import Slot
 from .core import AGAIN_S, said_of
-from .journal.events import KillIntended, StartIntended, StartRefused, StopIntended, Why
+from .journal.events import (
+    KillIntended,
+    Noted,
+    Signalled,
+    StartIntended,
+    StartRefused,
+    StopIntended,
+    Why,
+)
 from .journal.state import Attempt, LiveJob
 from .launchable import Launchable, launchable
 from .looking import Looking
 from .present import memory_of, start_setup_s
+from .warning import number_of, warning_of
 
 OVERTIME_S = 15.0
 """So long after its grace an attempt that has not ended is killed from here."""
@@ -24,17 +33,41 @@ class Acting(Looking):
         for attempt in [*self.state.live_attempts()]:
             job = self.state.jobs[attempt.key.job]
             why = self._why_stop(job, attempt)
+            self._warn(job, attempt)
             if attempt.leaving:
                 self._stop_again(attempt)
             elif why is not None:
                 self._stop(job, attempt, why)
+
+    def _warn(self, job: LiveJob, attempt: Attempt) -> None:
+        """Send the signal that is wanted before the time limit, once it is time for that."""
+        if job.submission.warning is None or attempt.warned or attempt.leaving:
+            return
+        name, before_s = warning_of(job.submission.warning)
+        running = attempt.started_s is not None and attempt.lost is None
+        if running and job.limit_left_s(self.clock.now_s()) <= before_s:
+            try:
+                self.executor.signal(attempt.key, number_of(name))
+            except (NoAnswerError, OSError):
+                return  # sent at the next turn
+            except RefusedError as error:
+                self.record(Noted(text=f"{attempt.key} is not warned of its time limit: {error}"))
+            except Exception as error:
+                self.bug(f"sending a signal to {attempt.key}", error)
+            self.record(Signalled(job=job.id, number=attempt.key.number, signal=name))
 
     def _why_stop(self, job: LiveJob, attempt: Attempt) -> Why | None:
         if job.cancelled is not None:
             return "cancel"
         if job.held is not None:
             return "hold"
-        if attempt.lost is not None or job.id in self.state.stay:
+        if attempt.lost is not None:
+            return None
+        if job.requeued:
+            return "requeue"
+        if job.limit_left_s(self.clock.now_s()) <= 0:
+            return "limit"
+        if job.id in self.state.stay:
             return None
         claim = self.state.claims.get(job.id)
         if claim is None:
@@ -156,13 +189,17 @@ class Acting(Looking):
 
     def _order(self, attempt: Attempt) -> Order:
         submission = self.state.jobs[attempt.key.job].submission
+        environment = dict(submission.environment)
+        if submission.array is not None:
+            environment["OPTSCHED_ARRAY"] = submission.array
+            environment["OPTSCHED_ARRAY_INDEX"] = str(submission.index)
         placement = attempt.placement or (Slot(node=self.statuses[0].node.name),)
         return Order(
             key=attempt.key,
             placement=placement,
             argv=submission.argv,
             directory=submission.directory,
-            environment=submission.environment,
+            environment=environment,
             memory_gib=memory_of(submission.job, attempt.mode, placement),
             checkpoint_directory=str(self.checkpoints(attempt.key.job)),
             user=submission.user_id,

@@ -127,10 +127,8 @@ class Intake:
         """Return the weight that its user may ask for, besides that of its QOS and account."""
         if request.user_id == 0:
             return math.inf
-        most, _ = limits_of(
-            self._controller.settings, request.job.user or "", self._tenant(request)
-        )
-        return most
+        settings, user = self._controller.settings, request.job.user or ""
+        return limits_of(settings, user, self._tenant(request)).weight
 
     def _is_time(self, origin: str) -> bool:
         """Tell whether the manager is to be told something of a job again; then it was now."""

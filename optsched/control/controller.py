@@ -6,6 +6,7 @@ import time
 from .core import AGAIN_S
 from .deciding import Deciding
 from .journal.events import Noted
+from .warning import warning_of
 
 DISK_EVERY_S = 5.0
 """How often a disk without room is looked at."""
@@ -58,4 +59,9 @@ class Controller(Deciding):
                 due.append(job.ready_s if job.ready_s > now_s and job.held is None else due[0])
             elif live.leaving or live.started_s is None:
                 due.append(now_s + AGAIN_S)
+            elif job.submission.own_limit_s is not None:
+                left_s, warning = job.limit_left_s(now_s), job.submission.warning
+                if warning is not None and not live.warned:
+                    left_s -= warning_of(warning)[1]
+                due.append(now_s + max(0.0, left_s) if left_s > 0 else now_s + AGAIN_S)
         return max(0.0, min(due) - now_s)

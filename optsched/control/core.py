@@ -2,16 +2,21 @@
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ..executors.base import Arrivals, AttemptKey, Executor, NodeStatus, Observation, Progress
 from ..files import Texts
 from ..files.faults import Sound
 from ..frozen import record
-from ..model.cluster import Node
+from ..model.cluster import Cluster, Node
 from ..model.instance import Instance, Placement
+from ..physics.catalogue import Catalogue
+from ..physics.unschedulable import why_never
 from ..round.plan import RoundSolution
 from .arrivals import Intake
+from .calendar import windows_ahead
 from .clock import Clock
 from .journal.events import (
     AttemptEnded,
@@ -22,13 +27,17 @@ from .journal.events import (
     NodeSeen,
     Noted,
     Released,
+    Requeued,
     StartRefused,
     Submitted,
+    WindowLifted,
+    WindowSet,
 )
 from .journal.journal import Journal, JournalError
 from .journal.retention import Retention
-from .journal.state import State
+from .journal.state import LiveJob, State
 from .measures import Measures
+from .present import as_waiting
 from .round_driver import LIMIT_S, NamedPolicy, RoundDriver, rounds_of
 from .settings import Settings
 
@@ -43,7 +52,19 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """How long a part of a turn that failed is left alone, doubled by each more time."""
 MOST_SAID = 300
 """Characters of what is said of a bug."""
-TURNING = (Submitted, Changed, Held, Released, Cancelled, AttemptEnded, StartRefused, NodeSeen)
+TURNING = (
+    Submitted,
+    Changed,
+    Held,
+    Released,
+    Requeued,
+    Cancelled,
+    AttemptEnded,
+    StartRefused,
+    NodeSeen,
+    WindowSet,
+    WindowLifted,
+)
 """Events after which a new round is due."""
 
 
@@ -72,7 +93,7 @@ class ControllerCore:
         self.executor = executor
         self.journal = journal
         self.clock = clock
-        self.state = State()
+        self.state = State(settings.half_life_s)
         for entry in journal.entries():
             self.state.apply(entry.at_s, entry.event)
         self.statuses: tuple[NodeStatus, ...] = ()
@@ -116,8 +137,25 @@ class ControllerCore:
 
     def _configure(self, settings: Settings) -> None:
         self.settings = settings
-        self.cluster = settings.cluster
+        self._shared = self._known = settings.cluster
         self.tenants = tuple(tenant.tenant() for tenant in settings.tenants)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Return what all nodes share, with the windows that are not over: the same object as long
+        as nothing of it changes."""
+        if not (self.state.windows or self.settings.windows):
+            return self._shared
+        windows = windows_ahead(
+            self.state.windows.values(),
+            self.settings.windows,
+            {status.node.name: None for status in self.statuses},
+            {tenant.name for tenant in self.tenants},
+            self.clock.now_s(),
+        )
+        if windows != self._known.windows:
+            self._known = replace(self._shared, windows=windows)
+        return self._known
 
     def drivers_of(self, settings: Settings) -> tuple[RoundDriver, RoundDriver | None]:
         """Return what decides rounds, and the policy that decides in their place where one is
@@ -145,13 +183,37 @@ class ControllerCore:
             self.rounds, self.policy = drivers
         self._configure(settings)
         if executor is not self.executor:
-            self.executor, self._asked_s = executor, {}
-            self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
-            self._forgotten.clear()
+            self.use(executor)
         self.retention.settings = settings.retention
         self._due = True
         for told in self.on_reload:
             told(settings)
+
+    def use(self, executor: Executor) -> None:
+        """Go on with another executor, which knows what this one started."""
+        self.executor, self._asked_s = executor, {}
+        self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
+        self._forgotten.clear()
+
+    def able(self) -> Callable[[LiveJob], bool]:
+        """Return what tells whether nodes that take jobs now could run a job if nothing else
+        did."""
+        tenants = {None, *(tenant.name for tenant in self.tenants)}
+
+        @cache
+        def catalogue() -> Catalogue:
+            nodes = tuple(status.node for status in self.statuses if status.usable)
+            return Catalogue.of(replace(self.cluster, nodes=nodes), self.tenants)
+
+        def tell(job: LiveJob) -> bool:
+            known = as_waiting(job)
+            return (
+                known.tenant in tenants
+                and bool(catalogue().cluster.nodes)
+                and why_never(catalogue(), known) is None
+            )
+
+        return tell
 
     def driver(self, now_s: float) -> RoundDriver:
         """Return the policy that is named, or rounds where there is none or it has just failed."""

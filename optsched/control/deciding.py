@@ -11,11 +11,11 @@ from ..model.instance import Instance, Placement
 from ..round.files import dump_round
 from .acting import Acting
 from .core import said_of
-from .journal.events import Cancelled, Noted, RoundDecided
+from .journal.events import Cancelled, Held, Noted, RoundDecided
 from .journal.journal import RoundEntry
 from .limits import withheld
 from .posing import Posed, at_fault, pose, stubborn
-from .present import may_start, present
+from .present import may_start, present, shares_now
 from .round_driver import PAUSE_S, Commands, PolicyOvertimeError, RoundDriver, rounds_of
 
 MOST_TRIES = 4
@@ -140,12 +140,14 @@ class Deciding(Acting):
 
     def _pose(self, now_s: float, left_out: dict[str, str]) -> Posed:
         progress, strangers = self._progress(), self.strangers()
-        limited = withheld(self.settings, self.state, now_s)
+        shares = shares_now(self.state, self.tenants, self.settings.half_life_s, now_s)
+        cluster = self.cluster
+        limited = withheld(self.settings, self.state, now_s, self.able())
         self.withheld = limited.jobs
         return pose(
             lambda without: present(
                 self.state,
-                self.cluster,
+                cluster,
                 self.tenants,
                 self.statuses,
                 progress,
@@ -156,6 +158,7 @@ class Deciding(Acting):
                 strangers=strangers,
                 preempt_unsaved=self.settings.preempt_unsaved,
                 before=None if self.last_instance is None else self.last_instance.cluster,
+                shares=shares,
             ),
             left_out,
             self._checked,
@@ -188,12 +191,15 @@ class Deciding(Acting):
         self.left_out = left_out
 
     def _drop_orphans(self) -> None:
-        """Cancel jobs whose predecessor will never complete."""
+        """Cancel or hold jobs whose predecessor will never end as they wait for."""
         for job in [*self.state.open.values()]:
+            held = job.submission.if_never == "hold"
             predecessor = self.state.lost_predecessor(job)
-            if predecessor is not None:
-                name, ended = predecessor
-                self.record(Cancelled(job=job.id, reason=f"{name}, which it comes after, {ended}"))
+            if predecessor is None or (held and job.held is not None):
+                continue
+            name, ended = predecessor
+            reason = f"{name}, which it comes after, {ended}"
+            self.record((Held if held else Cancelled)(job=job.id, reason=reason))
 
     def _drop_stale_claims(self, now_s: float) -> None:
         """Drop claims whose place will not come free by itself: what it lacks is up to the next

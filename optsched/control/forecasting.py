@@ -9,12 +9,14 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from ..driver.snapshot import of_length
 from ..errors import InputError
 from ..estimates.errors import Belief, RunTimeErrors
 from ..estimates.history import Likeness
+from ..executors.base import Foretells
 from ..forecast.calibration import Calibration
 from ..forecast.course import DAY_S, HORIZON_S, Quantiles, Question, ToCome, forecast
 from ..frozen import record
@@ -53,6 +55,8 @@ IN_PLACE_OF_ROUNDS = "wspt"
 """The policy that stands for rounds: a list rule in the order that prices give where there is one
 scarce capacity."""
 FILE = "forecast.json"
+STEPS_S = (300.0, 900.0, 1800.0, 3600.0, 4 * 3600.0)
+"""To how much the times are rounded that the cluster manager tells."""
 
 
 @record
@@ -114,6 +118,9 @@ class Forecaster:
         self._events, self._made_s = seen.events, time.monotonic()
         made = self._made(seen)
         self._loop.ask(lambda controller: setattr(controller, "forecast", made))
+        executor = controller.executor
+        if isinstance(executor, Foretells):
+            executor.foretell(_starts(made, seen.now))
         if time.monotonic() > self._kept_s + KEPT_S:
             self._keep()
         return True
@@ -237,6 +244,33 @@ def _measured(controller: Controller, job: LiveJob) -> bool:
     if progress is None or not (progress.total_steps or job.submission.total_steps):
         return False
     return progress.step - progress.first_step >= FEWEST_STEPS
+
+
+def _starts(made: LiveForecast, now: Snapshot) -> dict[str, str]:
+    """Return when jobs start that users gave to the cluster manager, in words, by origin, the first
+    first; those that start at once or not within the horizon are not among them."""
+    waiting = (job for job in now.state.open.values() if job.live is None)
+    starts = [
+        (own.start_p50_s, own.start_p90_s, job.submission.origin)
+        for job in waiting
+        if job.submission.origin is not None and (own := made.of.get(job.id)) is not None
+    ]
+    return {
+        origin: f"{_date(p50_s, now.now_s)}, in 9 of 10 cases by {_date(p90_s, now.now_s)}"
+        for p50_s, p90_s, origin in sorted(starts)
+        if now.now_s < p50_s and p90_s < math.inf
+    }
+
+
+def _date(at_s: float, now_s: float) -> str:
+    """Return a time to come, the rougher the farther ahead: so it seldom changes."""
+    return f"{datetime.fromtimestamp(rounded_s(at_s, now_s)):%m-%d %H:%M}"
+
+
+def rounded_s(at_s: float, now_s: float) -> float:
+    """Return a time to come, later by at most the step that is a tenth of the way or more."""
+    step_s = next((step_s for step_s in STEPS_S if step_s > (at_s - now_s) / 10), STEPS_S[-1])
+    return math.ceil(at_s / step_s) * step_s
 
 
 def question_of(seen: Seen, instance: Instance) -> Question:

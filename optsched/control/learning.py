@@ -134,11 +134,7 @@ def believed(
 
 
 _PRIOR = {None: "as a first guess", "stated": "as its user says", "limit": "as its time limit"}
-_UNTAUGHT = {
-    None: "nobody stated how long it runs",
-    "limit": "its time limit in the cluster manager",
-    "stated": None,
-}
+_UNTAUGHT = {None: "nobody stated how long it runs", "limit": "its time limit", "stated": None}
 
 
 def prior(stated_s: float | None, limit_s: float | None, runs_s: float) -> tuple[float, str | None]:

@@ -1,46 +1,85 @@
 """What the jobs of a user may ask for at most, and how many of them may wait and run, whichever way
 they come."""
 
+import grp
+import os
+import pwd
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
+from math import inf
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..frozen import record
 from ..model.job import Job
 from ..physics import gang_sizes
 from .journal.state import LiveJob, State
 from .present import may_start
-from .settings import LimitSettings, Settings, UserLimits
+from .settings import LimitSettings, Settings, TierSettings, UserLimits
 
 
 class Limits(NamedTuple):
-    """The largest weight and the highest priority of a job."""
+    """The largest weight and the highest priority of a job, its time limit where it names none, and
+    the longest (None: none)."""
 
     weight: float
     priority: int
+    time_limit_s: float | None
+    max_time_limit_s: float | None
 
 
 def limits_of(settings: Settings, user: str, tenant: str | None) -> Limits:
     """Return those of the user where cluster.toml has any, else those of the tenant, else those of
     all."""
-    weight, priority = settings.limits.max_weight, settings.limits.max_priority
     theirs = next((own for own in settings.tenants if own.name == tenant), None)
-    for own in (theirs, settings.limits.users.get(user)):
-        if own is not None:
-            weight = weight if own.max_weight is None else own.max_weight
-            priority = priority if own.max_priority is None else own.max_priority
-    return Limits(weight, priority)
+    sources = settings.limits.users.get(user), theirs, settings.limits
+
+    def said(name: str) -> Any:
+        values = (getattr(own, name) for own in sources if own is not None)
+        return next((value for value in values if value is not None), None)
+
+    longest, usual = said("max_time_limit"), said("time_limit")
+    if longest is not None:
+        usual = longest if usual is None else min(usual, longest)
+    return Limits(said("max_weight"), said("max_priority"), usual, longest)
+
+
+def may_use(tier: TierSettings, user: str, tenant: str | None) -> bool:
+    """Return whether jobs of a user, or of a tenant, may be of a tier."""
+    if not (tier.users or tier.groups or tier.tenants):
+        return True
+    if user in tier.users or tenant in tier.tenants:
+        return True
+    return bool(tier.groups) and not groups_of(user).isdisjoint(tier.groups)
+
+
+def groups_of(user: str) -> set[str]:
+    """Return the groups of a user of this host; none of one whom it does not know."""
+    try:
+        known = pwd.getpwnam(user)
+        ids = os.getgrouplist(user, known.pw_gid)
+    except (KeyError, OSError):
+        return set()
+    names = set()
+    for number in ids:
+        try:
+            names.add(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue
+    return names
 
 
 @record
 class Cap:
-    """How many jobs `whose`, a user's or a tenant's, may wait and run, and GPUs be held, at once;
-    None: any number."""
+    """How many jobs `whose`, a user's or a tenant's, or tasks of an array, may wait and run, and
+    GPUs be held, at once; None: any number."""
 
     whose: str
     queued: int | None
     running: int | None
     gpus: int | None = None
+    where: str = " (max_running in cluster.toml)"
 
 
 def caps_of(settings: Settings, user: str, tenant: str | None) -> tuple[Cap, ...]:
@@ -105,37 +144,43 @@ class _Held:
         self._settings = settings
         self._running: Counter[str] = Counter()
         self._gpus: Counter[str] = Counter()
-        self._caps: dict[tuple[str | None, str | None], tuple[Cap, ...]] = {}
+        self._caps: dict[tuple[str | None, ...], tuple[Cap, ...]] = {}
 
-    def _caps_on(self, job: Job) -> tuple[Cap, ...]:
-        key = job.user, job.tenant
+    def caps_on(self, live_job: LiveJob) -> tuple[Cap, ...]:
+        """Return the caps on a job."""
+        job, array = live_job.submission.job, live_job.submission.array
+        key = job.user, job.tenant, array
         if key not in self._caps:
-            self._caps[key] = caps_of(self._settings, job.user or "", job.tenant)
+            caps = caps_of(self._settings, job.user or "", job.tenant)
+            if live_job.submission.at_once is not None:
+                of_array = Cap(f"array {array}", None, live_job.submission.at_once, where="")
+                caps = (*caps, of_array)
+            self._caps[key] = caps
         return self._caps[key]
 
-    def take(self, job: Job, gpus: int, jobs: int = 1) -> None:
+    def take(self, job: LiveJob, gpus: int, jobs: int = 1) -> None:
         """Count what a job holds, or is going to."""
-        for cap in self._caps_on(job):
+        for cap in self.caps_on(job):
             self._running[cap.whose] += jobs
             self._gpus[cap.whose] += gpus
 
-    def room(self, job: Job) -> int | None:
+    def room(self, job: LiveJob) -> int | None:
         """Return how many GPUs are left to a job; None: any number."""
         left = [
-            cap.gpus - self._gpus[cap.whose] for cap in self._caps_on(job) if cap.gpus is not None
+            cap.gpus - self._gpus[cap.whose] for cap in self.caps_on(job) if cap.gpus is not None
         ]
         return min(left, default=None)
 
-    def why_not(self, job: Job) -> str | None:
+    def why_not(self, job: LiveJob) -> str | None:
         """Return which limit a start would go beyond."""
-        for cap in self._caps_on(job):
+        for cap in self.caps_on(job):
             running, gpus = self._running[cap.whose], self._gpus[cap.whose]
             if cap.running is not None and running >= cap.running:
                 return (
-                    f"{cap.whose} may run {cap.running} jobs at once (max_running in "
-                    "cluster.toml), and as many run or come before it"
+                    f"{cap.whose} may run {cap.running} jobs at once{cap.where}, and as many run "
+                    "or come before it"
                 )
-            if cap.gpus is not None and gpus + least_gpus(job) > cap.gpus:
+            if cap.gpus is not None and gpus + least_gpus(job.submission.job) > cap.gpus:
                 return (
                     f"{cap.whose} may hold {cap.gpus} GPUs at once (max_gpus in cluster.toml), and "
                     f"{gpus} are held or go to jobs before it"
@@ -143,43 +188,100 @@ class _Held:
         return None
 
 
-def withheld(settings: Settings, state: State, now_s: float) -> Withheld:
+Able = Callable[[LiveJob], bool]
+"""Whether nodes that take jobs now could run a job if nothing else did: one that they could not
+keeps nobody else from his turn."""
+
+
+def withheld(settings: Settings, state: State, now_s: float, able: Able) -> Withheld:
     """Return which jobs are not to start beside those that run.
 
-    The waiting jobs of a user are let through by priority, then in the order of their submission,
-    past those that do not fit. What is let through fits all at once, so that no decision goes
-    beyond a limit. Running jobs go on where a limit was lowered, and elastic ones grow into what
-    waiting ones leave.
+    The waiting jobs of a user are let through by priority, then in the order of their submission
+    and, in an array, of their index, past those that do not fit. What is let through fits all at
+    once, so that no decision goes beyond a limit. Running jobs go on where a limit was lowered, and
+    elastic ones grow into what waiting ones leave.
     """
-    if not _limits_what_runs(settings):
+    if not _limits_what_runs(settings, state):
         return Withheld({}, {})
     held = _Held(settings)
     why_not: dict[str, str] = {}
     most_gpus: dict[str, int] = {}
-    waiting, elastic = [], []
-    for live_job in state.open.values():
-        job, holder = live_job.submission.job, live_job.live or state.claims.get(live_job.id)
-        if holder is None:
-            if may_start(state, live_job, now_s):
-                waiting.append((-job.priority, live_job.submit_s, job.id, job))
-            continue
-        held.take(job, holder.mode.gpus)
-        if not isinstance(job.gpus, int):
-            elastic.append((job, holder.mode.gpus))
-    for *_, job in sorted(waiting, key=itemgetter(0, 1, 2)):
-        why, left, gpus = held.why_not(job), held.room(job), least_gpus(job)
+    holders, waiting = _in_order(state, now_s, able)
+    for live_job, gpus in holders:
+        held.take(live_job, gpus)
+    for live_job in waiting:
+        job = live_job.submission.job
+        why, left, gpus = held.why_not(live_job), held.room(live_job), least_gpus(job)
         if why is not None:
             why_not[job.id] = why
             continue
         if left is not None and not isinstance(job.gpus, int):
             gpus = most_gpus[job.id] = _size_within(job, left, gpus)
-        held.take(job, gpus)
-    for job, gpus in elastic:
-        left = held.room(job)
+        held.take(live_job, gpus)
+    for live_job, gpus in holders:
+        job = live_job.submission.job
+        left = None if isinstance(job.gpus, int) else held.room(live_job)
         if left is not None:
             most = most_gpus[job.id] = _size_within(job, gpus + left, gpus)
-            held.take(job, most - gpus, jobs=0)
+            held.take(live_job, most - gpus, jobs=0)
     return Withheld(why_not, most_gpus)
+
+
+def turns(settings: Settings, state: State, now_s: float, able: Able) -> dict[str, tuple[str, ...]]:
+    """Return the jobs after which waiting ones come because of limits, where jobs of a user, a
+    tenant or an array end in the order in which they are believed to start: for who looks ahead."""
+    if not _limits_what_runs(settings, state):
+        return {}
+    held, behind = _Held(settings), dict[str, tuple[str, ...]]()
+    lines: dict[str, tuple[list[str], list[int]]] = {}
+    holders, waiting = _in_order(state, now_s, able)
+    line = [*holders, *((job, least_gpus(job.submission.job)) for job in waiting)]
+    for number, (live_job, gpus) in enumerate(line):
+        before = []
+        for cap in held.caps_on(live_job):
+            names, before_gpus = lines.setdefault(cap.whose, ([], [0]))
+            if number >= len(holders):
+                before += _last_in_the_way(cap, gpus, names, before_gpus)
+            names.append(live_job.id)
+            before_gpus.append(before_gpus[-1] + gpus)
+        if before:
+            behind[live_job.id] = tuple(dict.fromkeys(before))
+    return behind
+
+
+def _last_in_the_way(cap: Cap, gpus: int, names: list[str], before_gpus: list[int]) -> list[str]:
+    """Return the jobs of a line that must have ended before one more is within a limit;
+    `before_gpus` are the GPUs of all before each."""
+    last = []
+    if cap.running and len(names) >= cap.running:
+        last.append(names[-cap.running])
+    if cap.gpus is not None and gpus <= cap.gpus:
+        number = bisect_left(before_gpus, before_gpus[-1] - (cap.gpus - gpus)) - 1
+        if number >= 0:
+            last.append(names[number])
+    return last
+
+
+def _in_order(
+    state: State, now_s: float, able: Able
+) -> tuple[list[tuple[LiveJob, int]], list[LiveJob]]:
+    """Return the jobs that hold GPUs or are about to, with how many, by when they are believed to
+    end, and the waiting ones that are free to start by priority, submission and index."""
+    holders: list[tuple[float, LiveJob, int]] = []
+    waiting: list[tuple[int, float, int, str, LiveJob]] = []
+    for live_job in state.open.values():
+        job, live = live_job.submission.job, live_job.live
+        if live is not None:
+            end_s = live.intended_s + live.setup_s + live.work_s / live.rate if live.rate else inf
+            holders.append((end_s, live_job, live.mode.gpus))
+        elif job.id in state.claims:
+            holders.append((inf, live_job, state.claims[job.id].mode.gpus))
+        elif may_start(state, live_job, now_s) and able(live_job):
+            index = live_job.submission.index or 0
+            waiting.append((-job.priority, live_job.submit_s, index, job.id, live_job))
+    holders.sort(key=itemgetter(0))
+    waiting.sort(key=itemgetter(0, 1, 2, 3))
+    return [(job, gpus) for _, job, gpus in holders], [entry[-1] for entry in waiting]
 
 
 def _size_within(job: Job, most: int, least: int) -> int:
@@ -191,7 +293,9 @@ def _named(job: LiveJob) -> str:
     return f"tenant {job.submission.job.tenant}"
 
 
-def _limits_what_runs(settings: Settings) -> bool:
+def _limits_what_runs(settings: Settings, state: State) -> bool:
+    if any(job.submission.at_once is not None for job in state.open.values()):
+        return True
     limits = settings.limits
     users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
     return any((own.max_running, own.max_gpus) != (None, None) for own in users) or any(

@@ -33,7 +33,7 @@ class LiveWorld(World):
     the cluster as if it had been done. No job shares GPUs with another.
     """
 
-    shares_gpus = False
+    shares_gpus = run_times_hold = False
 
     def __init__(self, instance: Instance, state: State) -> None:
         self._live = state
@@ -101,6 +101,9 @@ class LiveWorld(World):
         super().start(job_id, option, placement)
         self.started[job_id] = Claim(job=job_id, mode=option.mode, placement=placement)
 
+    def _expect_to_leave(self, state: JobState, time_s: float) -> None:
+        self._expect_wake(time_s)
+
     def _expect_wake(self, time_s: float) -> None:
         self._wakes.add(time_s if time_s > self.now_s else math.nextafter(self.now_s, math.inf))
 
@@ -111,10 +114,12 @@ class LiveWorld(World):
     ) -> None:
         """Take in the present: what waits and runs (`instance`), what of it is not there to be
         given away, and the nodes that take no jobs."""
-        self.now_s = instance.now_s
+        self.now_s = self.free.now_s = instance.now_s
         self.instance = replace(instance, now_s=self.instance.now_s)
         self._present = Snapshot(instance, blocked=tuple(blocked))
         self._wakes = {time_s for time_s in self._wakes if time_s > self.now_s}
+        for window in self.cluster.windows:
+            self._expect_wake(window.to_s)
         self.started, self.stopped = {}, set()
         del self._arrived[:-KEPT], self._released[:-KEPT]  # of a policy that does not ask for them
         state = self._live
@@ -155,6 +160,9 @@ class LiveWorld(World):
             del self.lost[name]
             self._released.append(name)
         self.lost |= dict.fromkeys(name for name in closed if name not in self.lost)
+        if self.cluster.windows:
+            for name in [*self.running]:
+                self._make_way(self._state[name])
 
     def _known(self, job: Job, left_s: float) -> JobState:
         """Return the state of a job, with what is now believed of it."""
@@ -230,6 +238,7 @@ class LiveWorld(World):
         state.ran_before = suspended is not None
         if suspended is not None:
             state.preemptions = suspended.preemptions
+        self._set_stay(state)
         if name not in self.waiting and state.run is None and state.options:
             state.released = True
             self._wait(state)

@@ -13,6 +13,7 @@ from ..model.cluster import Cluster, Node, Tenant
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, Mode
 from ..model.profile import Profile
+from ..model.shares import Shares
 from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
 from .journal.state import Attempt, LiveJob, State
 from .learned import NEVER_S, learned
@@ -50,6 +51,7 @@ def present(
     most_gpus: Mapping[str, int] = MappingProxyType({}),
     strangers: Sequence[Placement] = (),
     before: Cluster | None = None,
+    shares: Shares | None = None,
 ) -> Present:
     """Return the jobs that wait (and may start) and jobs that run, at `now_s` (Unix time, as all
     times of a live instance).
@@ -111,11 +113,23 @@ def present(
         now_s=now_s,
         cluster=before if before is not None and before == there else there,
         tenants=_less(tenants, aside),
+        shares=shares,
         jobs=tuple(jobs),
         running=tuple(running),
         suspended=tuple(suspended),
     )
     return Present(instance, blocked_places(taken, order))
+
+
+def shares_now(
+    state: State, tenants: Sequence[Tenant], half_life_s: float | None, now_s: float
+) -> Shares | None:
+    """Return the use of the tenants that there are; None where it is not counted."""
+    if half_life_s is None:
+        return None
+    known = {None, *(tenant.name for tenant in tenants)}
+    used = tuple(use for use in state.used(now_s) if use.tenant in known)
+    return Shares(half_life_s=half_life_s, used=used)
 
 
 def _no_larger(job: Job, live_job: LiveJob, most_gpus: Mapping[str, int]) -> Job:
@@ -135,7 +149,7 @@ def may_start(state: State, job: LiveJob, now_s: float) -> bool:
         and job.finished is None
         and job.ready_s <= now_s
         and job.id not in state.barred
-        and not state.awaited(job)
+        and next(state.awaits(job), None) is None
     )
 
 
@@ -153,14 +167,16 @@ def impatience(job: LiveJob, waited_s: float) -> float:
 def as_waiting(live_job: LiveJob) -> Job:
     """Return the job as a round sees it: no predecessors any more, alone on its GPUs, as long as it
     is believed to be."""
-    return _known(live_job, live_job.left_s, live_job.profile)
+    left_s = min(live_job.left_s, live_job.limit_left_s(live_job.submit_s))
+    return _known(live_job, left_s, live_job.profile)
 
 
 def as_running(
     live_job: LiveJob, attempt: Attempt, progress: Progress | None, now_s: float
 ) -> tuple[Job, Running]:
     """Return the job and what it holds now."""
-    left_s = _within(work_left_s(live_job.submission, attempt, progress, now_s))
+    left_s = work_left_s(live_job.submission, attempt, progress, now_s)
+    left_s = _within(min(left_s, live_job.limit_left_s(now_s) * attempt.rate))
     began_s = attempt.intended_s if attempt.started_s is None else attempt.started_s
     over = now_s - began_s if attempt.started_s is not None else 0.0
     if progress is not None and progress.step > progress.first_step:
@@ -210,7 +226,8 @@ def memory_of(job: Job, mode: Mode, placement: Placement) -> tuple[float, ...]:
 
 def as_suspended(job: LiveJob) -> Suspended:
     """Return what a job that ran before has to do yet."""
-    return Suspended(job=job.id, remaining_s=_within(job.left_s), preemptions=job.preemptions)
+    left_s = min(job.left_s, job.limit_left_s(job.submit_s))
+    return Suspended(job=job.id, remaining_s=_within(left_s), preemptions=job.preemptions)
 
 
 def _within(work_s: float) -> float:

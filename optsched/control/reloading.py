@@ -1,11 +1,12 @@
 """Taking over a changed cluster.toml while jobs run."""
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import InputError
-from ..executors.base import Executor
+from ..executors.base import AttemptKey, Executor, NoAnswerError, Order
 from ..executors.opening import open_executor
 from ..frozen import frozen
 from .accepting import check_alone
@@ -18,7 +19,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .controller import Controller
 
-FIXED = ("state", "shared", "outputs", "executor", "kueue")
+FIXED = ("state", "shared", "outputs", "executor", "kueue", "shares")
 """What a controller keeps from its start to its end."""
 OF_EXECUTOR = ("nodes", "grace")
 """What the executor is told when it is opened, besides its own table."""
@@ -83,8 +84,60 @@ def _reopened(
     try:
         return open_anew(new)
     except BaseException:
-        controller.executor = open_anew(controller.settings)
+        try:
+            controller.use(open_anew(controller.settings))
+        except Exception:
+            controller.use(Closed(controller, open_anew))
         raise
+
+
+class Closed:
+    """Stands for an executor that could be opened neither with what is new nor as it was, and is
+    tried again at each look; what it runs goes on meanwhile."""
+
+    name = title = "closed"
+
+    def __init__(self, controller: "Controller", open_anew: Callable[[Settings], Executor]) -> None:
+        self._controller, self._open = controller, open_anew
+
+    def inventory(self) -> NoReturn:
+        """Try it again; what there is, is seen at the next look."""
+        try:
+            self._controller.use(self._open(self._controller.settings))
+        except Exception as error:
+            raise NoAnswerError(f"it cannot be opened: {error}") from None
+        raise NoAnswerError("it has just been opened again")
+
+    def start(self, order: Order) -> NoReturn:
+        """Raise NoAnswerError, as all of these do."""
+        raise NoAnswerError("the executor is closed")
+
+    def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> NoReturn:
+        """Stop nothing."""
+        raise NoAnswerError("the executor is closed")
+
+    def signal(self, key: AttemptKey, number: int) -> NoReturn:
+        """Send nothing."""
+        raise NoAnswerError("the executor is closed")
+
+    def kill(self, key: AttemptKey) -> NoReturn:
+        """Kill nothing."""
+        raise NoAnswerError("the executor is closed")
+
+    def observe(self) -> NoReturn:
+        """See nothing."""
+        raise NoAnswerError("the executor is closed")
+
+    def forget(self, key: AttemptKey) -> NoReturn:
+        """Forget nothing."""
+        raise NoAnswerError("the executor is closed")
+
+    def changes(self, timeout_s: float) -> None:
+        """Wait."""
+        time.sleep(timeout_s)
+
+    def close(self) -> None:
+        """Let go of nothing."""
 
 
 def _unfit(controller: "Controller") -> dict[str, str]:

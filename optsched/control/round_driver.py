@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from ..driver.shares import weighed
 from ..driver.snapshot import Snapshot
 from ..driver.view import PolicyError
 from ..errors import OptschedError
@@ -124,6 +125,7 @@ class RoundDriver:
         Raises PolicyOvertimeError, PolicyError where it commands what cannot be, and whatever the
         policy raises.
         """
+        instance = weighed(instance)
         world = self._followed(instance, state, blocked, closed)
         if self.policy is None:
             self.policy = self._make()

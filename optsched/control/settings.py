@@ -5,6 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
 from ..files.toml import read_toml
 from ..hostlist import MAX_NODES, expand_hostlist
-from ..model.cluster import Cluster, Label, Node, Tenant
+from ..model.cluster import Cluster, Label, Node, Tenant, Tier
 from ..model.instance import Instance
 from ..objectives import wanted
 from ..plugins import registry
@@ -26,6 +27,7 @@ from ..plugins.options import PluginOptions, read_table
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
+SHORTEST_HALF_LIFE_S = 60.0
 
 
 def _duration(text: str | float) -> float:
@@ -74,10 +76,22 @@ MostPriority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
 MostJobs = Annotated[int, Field(ge=0, le=10**9)]
 
 
+def _time_limit(text: str | float) -> float:
+    seconds = _duration(text)
+    if seconds <= 0:
+        raise ValueError("must be longer than 0 s")
+    return seconds
+
+
+TimeLimit = Annotated[str | float, AfterValidator(_time_limit)]
+
+
 class JobLimits(Part):
     """The most that jobs may ask for, and how many of them may wait and run; None: as others, or
-    any number."""
+    any number. `time_limit` is that of jobs which name none, `max_time_limit` the longest."""
 
+    time_limit: TimeLimit | None = None
+    max_time_limit: TimeLimit | None = None
     max_weight: MostWeight | None = None
     max_priority: MostPriority | None = None
     max_queued: MostJobs | None = None
@@ -96,6 +110,7 @@ class TenantSettings(JobLimits):
     `[limits]` says; `max_queued` and `max_running` are of all its jobs together."""
 
     name: str
+    parent: str | None = None
     gpu_quota: int | None = Field(default=None, ge=0)
     borrow_gpus: int = Field(default=0, ge=0)
     weight: float = Field(default=1.0, gt=0)
@@ -106,12 +121,31 @@ class TenantSettings(JobLimits):
         return Tenant(**self.model_dump(exclude={"users", *JobLimits.model_fields}))
 
 
+class TierSettings(Part):
+    """A name for the jobs of one `priority`, whom of those that run they preempt when they wait,
+    and who may use it: `users`, members of the `groups` of this host, jobs of `tenants`; without
+    any of these, everybody."""
+
+    name: str = Field(min_length=1, max_length=255, pattern=r"^[A-Za-z][A-Za-z0-9._-]*$")
+    priority: int = Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)
+    preempts: Literal["never", "lower", "any"] = "any"
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+
+    def tier(self) -> Tier:
+        """Return the noun."""
+        return Tier(name=self.name, priority=self.priority, preempts=self.preempts)
+
+
 class LimitSettings(Part):
     """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
     otherwise, and how many jobs each user may have waiting and running, and GPUs held, at once.
     Root, the controller's own user and `api.administrators` may go beyond what may be asked for and
     `max_queued`."""
 
+    time_limit: TimeLimit | None = None
+    max_time_limit: TimeLimit | None = None
     max_weight: MostWeight = 1.0
     max_priority: MostPriority = 0
     max_queued: MostJobs | None = None
@@ -196,6 +230,45 @@ class NoticeSettings(Part):
                 yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
 
 
+def _half_life(value: str | float) -> float:
+    seconds = _duration(value)
+    if seconds < SHORTEST_HALF_LIFE_S:
+        raise ValueError("must be at least 1 min")
+    return seconds
+
+
+class SharesSettings(Part):
+    """That rounds favour jobs of tenants and users which have used less than they are entitled to:
+    use counts half after `half_life`."""
+
+    half_life: Annotated[str | float, AfterValidator(_half_life)] = 7 * 86400.0
+
+
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+TimeOfDay = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+
+
+class WindowSettings(Part):
+    """A time in which nodes (all without any) take no jobs but those of `tenants` and `users`: once
+    from `start` on, or on every day, or every such day of the week, from `at` on, for `length`."""
+
+    name: str = Field(default="maintenance", min_length=1, max_length=63)
+    nodes: tuple[str, ...] = ()
+    start: datetime | None = None
+    every: (
+        Literal["day", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+        | None
+    ) = None
+    at: TimeOfDay = "00:00"
+    length: Time
+    tenants: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+    def node_names(self) -> tuple[str, ...]:
+        """Return the names of the nodes. Raises ValueError for a faulty one."""
+        return tuple(name for text in self.nodes for name in expand_hostlist(text))
+
+
 class KueueSettings(Part):
     """What `optsched kueue` decides on: the Workloads of `queues` (ClusterQueues; all without any).
     A step between two priorities that are in use counts `step` times in weight."""
@@ -240,17 +313,25 @@ class Settings(Part):
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
+    tiers: tuple[TierSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
+    windows: tuple[WindowSettings, ...] = ()
     api: ApiSettings = ApiSettings()
     retention: RetentionSettings = RetentionSettings()
     notices: NoticeSettings = NoticeSettings()
     kueue: KueueSettings = KueueSettings()
+    shares: SharesSettings | None = None
     _tables: dict[str, PluginOptions] = PrivateAttr(default_factory=dict)
 
     def table(self, executor: str) -> Any:
         """Return what the table of an executor says, its defaults where there is none."""
         options = self._tables.get(executor)
         return registry.options_of("executors", executor)() if options is None else options
+
+    @property
+    def half_life_s(self) -> float | None:
+        """Return the half-life of use, None where use is not counted."""
+        return None if self.shares is None else float(self.shares.half_life)
 
     @property
     def attempts(self) -> Path:
@@ -264,6 +345,7 @@ class Settings(Part):
         return Cluster(
             nodes=tuple(node for part in self.nodes for node in part.nodes()),
             resources=self.resources,
+            tiers=tuple(tier.tier() for tier in self.tiers),
         )
 
 
@@ -318,8 +400,27 @@ def _read_tables(parsed: dict[str, Any]) -> tuple[dict[str, PluginOptions], list
     return tables, faults
 
 
+def _window_faults(path: str, window: WindowSettings, settings: Settings) -> Iterator[Fault]:
+    try:
+        window.node_names()
+    except ValueError as error:
+        yield Fault(f"{path}.nodes", str(error), "write names as gpu-[0-3,7]")
+    if (window.start is None) == (window.every is None):
+        remedy = 'give start = 2026-08-01T18:00:00, or every = "sunday" and at = "18:00"'
+        yield Fault(path, "it must say either when it is, or how often", remedy)
+    elif window.start is not None and not abs(window.start.year - 1970) < 250:
+        yield Fault(f"{path}.start", "is no date of these centuries", "correct the year")
+    if not 0 < float(window.length) <= 366 * 86400:
+        yield Fault(f"{path}.length", "must be longer than 0 s, a year at most", 'write "4h"')
+    for name in window.tenants:
+        if name not in {tenant.name for tenant in settings.tenants}:
+            yield Fault(f"{path}.tenants", f"{name!r} is not in tenants", "add it, or leave it out")
+
+
 def _faults(settings: Settings) -> Iterator[Fault]:
     yield from settings.notices.faults()
+    for i, window in enumerate(settings.windows):
+        yield from _window_faults(f"windows[{i}]", window, settings)
     names = []
     for i, part in enumerate(settings.nodes):
         try:
@@ -329,12 +430,18 @@ def _faults(settings: Settings) -> Iterator[Fault]:
     if len(names) > MAX_NODES:
         yield Fault("nodes", f"there are more than {MAX_NODES}", "correct the range")
     tenants = [tenant.name for tenant in settings.tenants]
-    for what, every in (("nodes", names), ("tenants", tenants)):
+    tiers = [tier.name for tier in settings.tiers]
+    for what, every in (("nodes", names), ("tenants", tenants), ("tiers", tiers)):
         for name in (name for name, count in Counter(every).items() if count > 1):
             yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
+    yield from _tier_faults(settings, tenants)
     for what in ("every", "length", "budget", "runs"):
         if not float(getattr(settings, what)) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
+    yield from _plugin_faults(settings)
+
+
+def _plugin_faults(settings: Settings) -> Iterator[Fault]:
     try:
         objective = wanted(settings.objective, Cluster(nodes=()))
     except InputError as error:
@@ -353,3 +460,15 @@ def _faults(settings: Settings) -> Iterator[Fault]:
         if name not in known:
             remedy = f"choose from {', '.join(known)}"
             yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", remedy)
+
+
+def _tier_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
+    counts = Counter(tier.priority for tier in settings.tiers)
+    for i, tier in enumerate(settings.tiers):
+        if counts[tier.priority] > 1:
+            says = f"{tier.priority} is the priority of more than one tier"
+            yield Fault(f"tiers[{i}].priority", says, "give each its own")
+        for name in tier.tenants:
+            if name not in tenants:
+                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
+                yield Fault(f"tiers[{i}].tenants", says, "name one of [[tenants]]")

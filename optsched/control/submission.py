@@ -1,6 +1,7 @@
 """What a user submits: a job, and the command that does its work."""
 
 from dataclasses import field
+from typing import Literal
 
 from ..frozen import frozen
 from ..model.job import Job
@@ -22,6 +23,13 @@ class Submission:
     cluster manager itself (`Arrival`). `preempt_unsaved` says whether it may be stopped for others
     while nobody knows that it saves, where its manager decides that. `notify` are the events of
     which its user is told ("start", "end", "fail"), by e-mail to `notify_to` where that is given.
+    Tasks of one `array` have each an `index`; at most `at_once` of them run at the same time (None:
+    any number).
+
+    Besides those that its job comes after, it waits for all of `after_any` to end in any way and
+    for all of `after_not_ok` to fail or be cancelled, and until `begin_s`; where it can never start
+    any more it is cancelled, or held, as `if_never` says. A job of ours is stopped once it has run
+    for `limit_s` in all its attempts; before that it gets a signal, as `warning` says (`USR1@60`).
     """
 
     job: Job
@@ -40,5 +48,23 @@ class Submission:
     image: str | None = None
     origin: str | None = None
     preempt_unsaved: bool | None = None
+    array: str | None = None
+    index: int | None = None
+    at_once: int | None = None
     notify: tuple[str, ...] = ()
     notify_to: str | None = None
+    after_any: tuple[str, ...] = ()
+    after_not_ok: tuple[str, ...] = ()
+    begin_s: float | None = None
+    if_never: Literal["cancel", "hold"] = "cancel"
+    warning: str | None = None
+
+    @property
+    def predecessors(self) -> tuple[str, ...]:
+        """Return all jobs for which it waits."""
+        return (*self.job.after, *self.after_any, *self.after_not_ok)
+
+    @property
+    def own_limit_s(self) -> float | None:
+        """Return when we stop it; None where nobody does, or its manager."""
+        return self.limit_s if self.origin is None else None

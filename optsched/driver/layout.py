@@ -98,7 +98,11 @@ class Layout:
                     (
                         window.from_s,
                         window.to_s,
-                        sum(self.bit[self.order[name]] for name in {*window.nodes}),
+                        sum(
+                            self.bit[self.order[name]]
+                            for name in {*window.nodes}
+                            if name in self.order
+                        ),
                     )
                     for window in self.cluster.windows
                     if window.bars(*who)

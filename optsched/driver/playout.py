@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.instance import Placement, Running
-from ..objectives import Objective, Usage
+from ..objectives import JobCost, Objective, RankOfJobs, SumOfJobs, Usage
 from ..physics import lost_s, setup_s, sharing_rate, unsaved_s
 from ..physics.modes import Option
 from .demand import Demand
@@ -17,8 +17,8 @@ from .trial import Trial
 from .view import Fit, Hold
 from .world import World
 
-Entry = tuple[float, tuple[float, int], str]
-"""A waiting job in order: rank, arrival, id."""
+Entry = tuple[tuple[int, float], tuple[float, int], str]
+"""A waiting job in order: priority (the highest first) and rank, arrival, id."""
 MOST_STARTS = 500
 """So many starts are played; later ones are costed as if the rest of the queue were one stream of
 GPU time."""
@@ -28,23 +28,27 @@ class Playouts:
     """Plays trials of one instant forward and costs where they lead.
 
     After the first step no job is preempted and none arrives: waiting jobs start in the order of
-    seconds to completion x sqrt(GPUs) / weight wherever they fit, each in its fastest option that
-    does. What is claimed is kept for who has claimed it. All trials must be of the `world` as it
-    is now.
+    priority, then of seconds to completion x sqrt(GPUs) / weight, wherever they fit, each in its
+    fastest option that does. What is claimed is kept for who has claimed it. All trials must be of
+    the `world` as it is now.
     """
 
     def __init__(self, world: World, objective: Objective) -> None:
         self._world = world
         jobs = [*world.waiting, *world.running, *world.saving]
         self.place = {job_id: i for i, job_id in enumerate(jobs)}
-        self._levels = [
-            [
-                (weight, term, *term.costs(world.instance, [world.job(job_id) for job_id in jobs]))
-                for weight, term in level
-                if not isinstance(term, Usage)
+        self._levels = self._costs_of(objective, jobs)
+        priority = [world.job(job_id).priority for job_id in jobs]
+        tiers = sorted({*priority}, reverse=True)
+        self._by_tier = self._levels
+        if len(tiers) > 1:
+            self._by_tier = [
+                level
+                for tier in tiers
+                for level in self._costs_of(
+                    objective, [job_id for job_id in jobs if world.job(job_id).priority == tier]
+                )
             ]
-            for level in objective.levels
-        ]
         self.queues: dict[Demand, list[Entry]] = {}
         for job_id in world.waiting:
             self.queues.setdefault(world.demand(job_id), []).append(self.entry(job_id))
@@ -66,20 +70,33 @@ class Playouts:
     def cost(self, trial: Trial, *, to_the_end: bool = False) -> tuple[float, ...]:
         """Return what each level of the objective comes to over the jobs that are here; that of a
         real plan if it is played `to_the_end`, and infinite where some job then never starts."""
-        return self._cost(self.completions_s(trial, math.inf if to_the_end else MOST_STARTS))
+        return _cost(
+            self._levels, self.completions_s(trial, math.inf if to_the_end else MOST_STARTS)
+        )
+
+    def cost_by_tier(self, trial: Trial) -> tuple[float, ...]:
+        """Return what each level comes to over the jobs of the highest priority, then over those of
+        the next: of two trials the one of the lower cost is better for the first for whom they
+        differ."""
+        return _cost(self._by_tier, self.completions_s(trial))
 
     def done_now(self) -> tuple[float, ...]:
         """Return what each level would come to if all were done now."""
-        return self._cost(np.full(len(self.place), self._world.now_s))
+        return _cost(self._levels, np.full(len(self.place), self._world.now_s))
 
-    def _cost(self, ends: NDArray[np.float64]) -> tuple[float, ...]:
-        return tuple(
-            sum(
-                weight * term.combine(cost.at(ends[counted]).tolist())
-                for weight, term, counted, cost in level
-            )
-            for level in self._levels
-        )
+    def _costs_of(self, objective: Objective, jobs: list[str]) -> "list[_Level]":
+        """Return the terms of each level, with the places and costs of the jobs that count."""
+        world = self._world
+        nouns = [world.job(job_id) for job_id in jobs]
+        place = np.array([self.place[job_id] for job_id in jobs], dtype=np.int64)
+        levels: list[_Level] = []
+        for level in objective.levels:
+            levels.append([])
+            for weight, term in level:
+                if not isinstance(term, Usage):
+                    counted, cost = term.costs(world.instance, nouns)
+                    levels[-1].append((weight, term, place[counted], cost))
+        return levels
 
     def completions_s(self, trial: Trial, most_starts: float = MOST_STARTS) -> NDArray[np.float64]:
         """Return when each job completes, in the order in which the world names them: those that
@@ -105,7 +122,20 @@ class Playouts:
             work_s = world.remaining_work_s(job_id) / world.options(job_id)[0].rate
             finish_s = setup_s(job, True) + work_s + again_s
         rank = finish_s * math.sqrt(world.service_gpus(job_id)) / max(job.weight, 1e-9)
-        return rank, world.order(job_id), job_id
+        return (-job.priority, rank), world.order(job_id), job_id
+
+
+_Level = list[tuple[float, SumOfJobs | RankOfJobs, NDArray[np.int64], JobCost]]
+
+
+def _cost(levels: list[_Level], ends: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(
+        sum(
+            weight * term.combine(cost.at(ends[counted]).tolist())
+            for weight, term, counted, cost in level
+        )
+        for level in levels
+    )
 
 
 class _Playout:

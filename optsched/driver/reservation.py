@@ -149,11 +149,12 @@ def _ripe_s(world: World, job_id: str, backlog_s: float) -> float:
 
 
 class Reservations:
-    """At most one reservation at a time: for the job that was submitted first of those whose
-    patience is over.
+    """At most one reservation at a time: of the jobs whose patience is over for those of the
+    highest priority, and of these for the one that was submitted first.
 
-    It is kept until its job starts, there or elsewhere, or a node of it is lost; so it is due after
-    a finite time, and two jobs never wait for each other. What starts by it is protected
+    It is kept until its job starts, there or elsewhere, a node of it is lost, or the patience of a
+    job of a higher priority is over; so, among jobs of no higher priority, it is due after a finite
+    time, and two jobs never wait for each other. What starts by it is protected
     (`World.protected`): nobody of its priority evicts it.
     """
 
@@ -202,10 +203,12 @@ class Reservations:
                 and before.job not in but
                 and not (world.lost and any(slot.node in world.lost for slot in before.placement))
                 and not _meets_window(world, before)
+                and not self._is_outranked(world, before.job, but)
             ):
                 return False
             self.current = None
-            if before.job in world.waiting and before.job not in but:  # a node of it is not there
+            waits = before.job in world.waiting and before.job not in but
+            if waits and not self._is_outranked(world, before.job, but):  # a node is not there
                 self.current = earliest(world, before.job, tuple(claimed))
                 if self.current is not None:
                     return True
@@ -229,9 +232,17 @@ class Reservations:
         return before is not None
 
     def entitled(self, world: World) -> list[str]:
-        """Return the waiting jobs for whom a place may be kept now, in the order of submission."""
+        """Return the waiting jobs for whom a place may be kept now, by priority and submission."""
         self._look_at_new(world)
-        return (self._early if world.now_s >= self._paid_s else self._late).ripe(world)
+        ripe = (self._early if world.now_s >= self._paid_s else self._late).ripe(world)
+        return sorted(ripe, key=lambda job_id: -world.job(job_id).priority)
+
+    def _is_outranked(self, world: World, job_id: str, but: Iterable[str]) -> bool:
+        """Return whether a place is to be kept for a job of a higher priority."""
+        own = world.job(job_id).priority
+        if all(job.priority <= own for job in world.waiting.values()):
+            return False
+        return any(world.job(name).priority > own for name in {*self.entitled(world)} - {*but})
 
     def _pay(self, world: World, kept: Reservation) -> None:
         """Let time pass until the GPU time that the place waits for its job is `DRAINED` of all."""
@@ -242,7 +253,12 @@ class Reservations:
     def _takes_too_much(self, world: World, job_id: str) -> bool:
         """Return whether no place is kept for the job before others that started on theirs are
         done."""
-        held = sum(world.held_gpus(job) for job in world.protected if job in world.running)
+        own = world.job(job_id).priority
+        held = sum(
+            world.held_gpus(job)
+            for job in world.protected
+            if job in world.running and world.job(job).priority >= own
+        )
         return too_much(held, world.fewest_gpus(job_id), world.cluster.total_gpus)
 
     def protects(self, world: World, running: str, waiting: str) -> bool:

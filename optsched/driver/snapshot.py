@@ -87,11 +87,11 @@ def _as_known(
     world: World, job_id: str, entry: Running | Suspended | None, known: dict[str, Job]
 ) -> Job:
     """Return the job without its predecessors, as long as it is believed to be."""
-    job = known.get(job_id)
+    job, own = known.get(job_id), world.job(job_id)
     if job is None:
-        job = world.job(job_id)
-        if job.after:
-            job = replace(job, after=())
+        job = replace(own, after=()) if own.after else own
+    elif job.weight != own.weight:
+        job = replace(job, weight=own.weight)
     left_s = world.remaining_work_s(job_id) if entry is None else entry.remaining_s
     work_s = left_s if entry is None else max(world.believed_work_s(job_id), left_s)
     same = abs(work_s - job.work_s) <= REMAINING_TOLERANCE * job.work_s

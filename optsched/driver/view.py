@@ -49,6 +49,8 @@ class ClusterView:
     """
 
     shares_gpus: bool = True
+    run_times_hold: bool = True
+    """Whether jobs run as long as is foreseen, where nothing slows them down."""
 
     def __init__(self, instance: Instance, estimates: Estimates | None = None) -> None:
         self.instance = instance

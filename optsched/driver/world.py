@@ -289,7 +289,7 @@ class World(ClusterView):
         if run is None or state.job.id not in self.running:
             return
         saves_s = self._saves_s(state)
-        sure = self.knows_run_times and self._channels is None and not state.failures
+        sure = self.run_times_hold and self.knows_run_times and self._channels is None
         if sure and run.ends_s <= saves_s + hold_to_save_s(state.job) + TIME_TOLERANCE_S:
             return
         if saves_s > self.now_s + TIME_TOLERANCE_S:

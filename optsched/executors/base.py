@@ -281,6 +281,11 @@ class Executor(Protocol):
         nothing if it was asked before or has ended. Raises NoAnswerError."""
         ...
 
+    def signal(self, key: AttemptKey, number: int) -> None:
+        """Send a signal to the commands of an attempt on all its nodes, those that run by now; it
+        may come a second late, and is lost where a node is. Raises RefusedError, NoAnswerError."""
+        ...
+
     def kill(self, key: AttemptKey) -> None:
         """End an attempt now; one that was never started never will be. Raises NoAnswerError."""
         ...
@@ -302,6 +307,38 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Let go of what this process holds; attempts go on."""
+        ...
+
+
+@frozen
+class Beside:
+    """A process that may be started beside an attempt, on this host: its command, its environment
+    beyond the terminal's, and whose it is, None for the executor's user."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str
+    user: int | None = None
+
+
+@runtime_checkable
+class Shells(Protocol):
+    """What an executor is besides, which lets users run something beside their jobs."""
+
+    def shell(self, key: AttemptKey) -> Beside:
+        """Return how to start a shell on the first node of an attempt that runs, with its GPUs and
+        variables. Raises RefusedError."""
+        ...
+
+
+@runtime_checkable
+class Foretells(Protocol):
+    """What an executor is besides, whose manager tells users when their jobs are expected to
+    start."""
+
+    def foretell(self, starts: Mapping[str, str]) -> None:
+        """Have the manager tell when the jobs of these origins are expected to start, the first
+        first, and nothing of others any more. Called beside all else."""
         ...
 
 

@@ -54,6 +54,7 @@ class Explainer:
         self._reduced = model.options.value - self._pattern_prices[model.options.pattern]
         self._index = {job.id: j for j, job in enumerate(model.jobs)}
         self._decided = {entry.id: entry for entry in solution.jobs}
+        self._lowest = min((tier.priority for tier in solution.tiers), default=None)
         missing = [job.id for job in model.jobs if job.id not in self._decided]
         if missing:
             raise InputError(
@@ -118,6 +119,7 @@ class Explainer:
             state=decided.decision,
             chosen=self._numbers(int(self._chosen[j])) if self._chosen[j] >= 0 else None,
             nodes=tuple(slot.node for slot in decided.placement),
+            priced=self._lowest is None or instance.job[job_id].priority <= self._lowest,
         )
         ranked = model.options.ranked(j, self._reduced)
         if decided.decision == "wait":
@@ -140,6 +142,11 @@ class Explainer:
                 leaver=self._victim(j, preempted=True),
                 makes_way_for=_others(job_id, left, self._arrivals),
             )
+            own = instance.job[job_id].priority
+            above = [
+                name for name in explanation.makes_way_for if instance.job[name].priority > own
+            ]
+            explanation = replace(explanation, higher=len(above))
         return with_sentence(instance, explanation)
 
     def _waiting(self, j: int, ranked: list[int], explanation: Explanation) -> Explanation:
@@ -151,10 +158,20 @@ class Explainer:
         return replace(
             explanation,
             best=self._numbers(best),
+            higher=self._higher(j, best),
             blocked=blocked,
             waits_for=waits_for,
             swap=swap,
             takes_from=_others(explanation.id, taken, self._departures),
+        )
+
+    def _higher(self, j: int, best: int) -> int:
+        """Return how many jobs of higher priorities hold something where a waiting one could be."""
+        model, own = self._model, self._model.jobs[j].priority
+        mask = model.fresh(best).classes
+        return sum(
+            job.priority > own and bool(self._classes(self._decided[job.id].placement) & mask)
+            for job in model.jobs
         )
 
     def _numbers(self, option: int) -> OptionNumbers:
@@ -323,6 +340,8 @@ def _prices_of(model: RoundModel, solution: RoundSolution) -> Floats:
         known[row.name].append(row.price)
     prices = np.zeros(len(model.rows.limits))
     for r, named in enumerate(model.rows.limits):
+        if not known[named.name] and solution.tiers:
+            continue  # prices are those of the lowest tier, of what is left to it
         if not known[named.name]:
             raise InputError(
                 f"the round has no price of {named.name}; it was made for another instance"

@@ -87,6 +87,9 @@ class Explanation:
     more it is worth where it is than what it holds costs; where that is gone it leaves. `must_stay`
     says why it could not be preempted, `leaver` what that would cost. `makes_way_for` are the jobs
     that get what a preempted or moved one leaves, `takes_from` those that leave nodes for this one.
+    `higher` is how many jobs of higher priorities have what a waiting job could use, or get what a
+    preempted one leaves; of one that is not `priced` the prices say nothing: they are those of
+    lower priorities.
     """
 
     id: str
@@ -104,4 +107,6 @@ class Explanation:
     swap: Swap | None = None
     makes_way_for: tuple[str, ...] = ()
     takes_from: tuple[str, ...] = ()
+    higher: int = 0
+    priced: bool = True
     sentence: str = ""

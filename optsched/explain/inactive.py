@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from ..duration import human
 from ..errors import InputError
+from ..model.cluster import FOR_EVER_S
 from ..model.instance import Instance
 from ..model.job import Job
 from ..physics.catalogue import catalogue_of
@@ -67,12 +68,15 @@ def window_ahead(instance: Instance, job: Job) -> str | None:
     ]
     first = min(ahead, key=lambda window: window.from_s)
     name = next(name for name in first.nodes if name in nodes)
-    if first.from_s <= instance.now_s:
-        back_s = human(first.to_s - instance.now_s)
-        return f"waits: {name} is not there for it for another {back_s} ({first.name})"
-    in_s = human(first.from_s - instance.now_s)
-    where = f"{first.name} of {name} in {in_s}"
-    return f"waits: it would run into a window where it fits, first {where}"
+    if first.from_s > instance.now_s:
+        where = f"{first.name} of {name} in {human(first.from_s - instance.now_s)}"
+        return f"it would run into a window wherever it fits, first {where}"
+    until = (
+        "until that is lifted"
+        if first.to_s >= FOR_EVER_S
+        else f"for another {human(first.to_s - instance.now_s)}"
+    )
+    return f"{name} is not there for it {until} ({first.name})"
 
 
 def with_sentence(instance: Instance, explanation: Explanation) -> Explanation:

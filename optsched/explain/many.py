@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ..driver.shares import weighed
 from ..model.instance import Instance
 from ..model.plan import Plan
 from ..objectives import Objective, parse
@@ -22,7 +23,9 @@ def explain_all(
     if all(inactive.values()):
         return [explanation for explanation in inactive.values() if explanation is not None]
     solution = decided()
-    model = build(instance, parse(solution.objective), solution.round_s, refill=solution.refill)
+    model = build(
+        weighed(instance), parse(solution.objective), solution.round_s, refill=solution.refill
+    )
     explainer = Explainer(model, solution)
     return [explanation or explainer.job(job) for job, explanation in inactive.items()]
 

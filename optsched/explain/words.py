@@ -26,7 +26,10 @@ def sentence(instance: Instance, why: Explanation) -> str:
         case "preempt":
             way = f" and makes way for {_names(why.makes_way_for)}" if why.makes_way_for else ""
             costs = f"; this costs it {_overhead(why.leaver)}" if why.leaver else ""
-            worth = _worth(why.keep, "what it held", "to keep it was")
+            worth = _worth(why.keep, "what it held", "to keep it was") if why.priced else ""
+            if why.higher:
+                some = "" if why.higher == len(why.makes_way_for) else "some "
+                worth = f", {some}of a higher priority"
             says = f"is preempted{way}{worth}{costs}"
         case "continue":
             says = f"continues{_where(why)}{_staying(why)}"
@@ -37,7 +40,8 @@ def sentence(instance: Instance, why: Explanation) -> str:
         case "start" | "resume":
             verb = "starts" if why.state == "start" else "is resumed"
             for_it = f"; {_names(why.takes_from)} made way for it" if why.takes_from else ""
-            says = f"{verb}{_where(why)}{_worth(why.chosen, 'what it takes')}{for_it}"
+            worth = _worth(why.chosen, "what it takes") if why.priced else ""
+            says = f"{verb}{_where(why)}{worth}{for_it}"
         case _:
             assert_never(why.state)
     return f"{why.id} {says}."
@@ -45,7 +49,7 @@ def sentence(instance: Instance, why: Explanation) -> str:
 
 def _later(instance: Instance, why: Explanation) -> str:
     if not why.waits_for and why.reason is not None:
-        return why.reason
+        return f"waits: {why.reason}"
     if not why.waits_for:
         left_s = instance.job[why.id].submit_s - instance.now_s
         return f"is not released for another {human(left_s)}"
@@ -56,6 +60,8 @@ def _later(instance: Instance, why: Explanation) -> str:
 def _staying(why: Explanation) -> str:
     if why.must_stay is not None:
         return f" because {why.must_stay}"
+    if not why.priced:
+        return ""
     worth = _worth(why.chosen, "what it holds")
     if why.margin is None:
         return worth
@@ -66,8 +72,8 @@ def _staying(why: Explanation) -> str:
 
 
 def _moving(why: Explanation) -> str:
-    parts = [f"{_where(why)}{_worth(why.chosen, 'what it takes')}"]
-    if why.keep is not None:
+    parts = [f"{_where(why)}{_worth(why.chosen, 'what it takes') if why.priced else ''}"]
+    if why.keep is not None and why.priced:
         value, price = _number(why.keep.value), _number(why.keep.price)
         parts.append(f"where it was it was worth {value} at a price of {price}")
     if why.makes_way_for:
@@ -78,6 +84,14 @@ def _moving(why: Explanation) -> str:
 
 
 def _wait(why: Explanation) -> str:
+    """Return what a job waits for: those of higher priorities, else what prices say."""
+    if why.higher:
+        who = f"{why.higher} job{'s' * (why.higher != 1)} of a higher priority"
+        return f"waits: {who} {'have' if why.higher != 1 else 'has'} what it could use"
+    return _wait_for(why) if why.priced else "waits: other jobs of its priority are worth more"
+
+
+def _wait_for(why: Explanation) -> str:
     best = why.best
     if best is None:
         return "waits"

@@ -18,11 +18,12 @@ from typing import Any, Literal
 from ..errors import InputError
 from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
-from ..model.cluster import Cluster, Node, Tenant, Window
+from ..model.cluster import Cluster, Node, Tenant, Tier, Window
 from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
 from ..model.profile import UNMEASURED, Clock, Locality, Profile, Sharing
+from ..model.shares import Shares, Use
 from .faults import Fault, Sound, find_faults
 from .power import with_power, without_power
 from .shape_faults import FaultyFileError, duplicate_keys, other_kind, shape_faults
@@ -177,6 +178,9 @@ NOUNS: tuple[type, ...] = (
     Window,
     Cluster,
     Tenant,
+    Use,
+    Shares,
+    Tier,
     Locality,
     Sharing,
     Clock,
@@ -365,6 +369,8 @@ def dump_instance(instance: Instance, texts: Texts | None = None) -> str:
     cluster = plain(instance.cluster)
     nodes = [texts.line(node) for node in fold_nodes(instance.cluster.nodes)]
     parts["cluster"] = cluster | {"nodes": nodes}
+    if instance.shares is not None:
+        parts["shares"] = plain(instance.shares)
     for field in ("tenants", "jobs", "running", "suspended", "failures", "outages"):
         items = without_power(instance) if field == "running" else getattr(instance, field)
         if items:

@@ -17,6 +17,7 @@ from ..physics.unschedulable import why_never
 
 MAX_PRIORITY = 10**9
 REMAINING_TOLERANCE = 1e-9
+MOST_LEVELS = 16
 """Relative excess of remaining work over the whole that counts as rounding."""
 
 
@@ -97,6 +98,7 @@ def _duplicates(instance: Instance) -> Iterator[Fault]:
     for path, names, what in (
         ("cluster.nodes", [node.name for node in instance.cluster.nodes], "node"),
         ("tenants", [tenant.name for tenant in instance.tenants], "tenant"),
+        ("cluster.tiers", [tier.name for tier in instance.cluster.tiers], "tier"),
         ("jobs", [job.id for job in instance.jobs], "job"),
         ("running", [entry.job for entry in held], "running or suspended job"),
     ):
@@ -144,8 +146,17 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
                 f"memory of node {node.name} without any bandwidth",
                 "give it more than 0 or leave it out",
             )
+    named: dict[int, str] = {}
+    for i, tier in enumerate(instance.cluster.tiers):
+        path = f"cluster.tiers[{i}].priority"
+        if abs(tier.priority) > MAX_PRIORITY:
+            yield Fault(path, f"is beyond {MAX_PRIORITY}", "use smaller numbers")
+        elif named.setdefault(tier.priority, tier.name) != tier.name:
+            says = f"tiers {named[tier.priority]} and {tier.name} have the same priority"
+            yield Fault(path, says, "give each its own")
     yield from _windows(instance)
     yield from _models(instance)
+    yield from _tree(instance)
     for i, tenant in enumerate(instance.tenants):
         if tenant.borrow_gpus and tenant.gpu_quota is None:
             yield Fault(
@@ -153,6 +164,45 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
                 f"tenant {tenant.name} has no quota to go beyond",
                 "give it a gpu_quota or leave the field out",
             )
+
+
+def _tree(instance: Instance) -> Iterator[Fault]:
+    """Yield tenants below what is no tenant, below themselves, or too far down, and use of none."""
+    for i, tenant in enumerate(instance.tenants):
+        path, above = f"tenants[{i}].parent", [tenant]
+        while (name := above[-1].parent) is not None and len(above) <= MOST_LEVELS:
+            if name not in instance.tenant:
+                if above == [tenant]:
+                    yield Fault(
+                        path,
+                        f"tenant {tenant.name}: its parent {name!r} is not in tenants",
+                        "add it to tenants or leave the field out",
+                    )
+                break
+            above.append(instance.tenant[name])
+            if above[-1] is tenant:
+                yield Fault(path, f"tenant {tenant.name} is below itself", "break the circle")
+                break
+        else:
+            if above[-1].parent is not None:
+                problem = f"tenant {tenant.name} is more than {MOST_LEVELS} levels down"
+                yield Fault(path, problem, "make the tree flatter")
+    parents = {tenant.parent for tenant in instance.tenants}
+    for i, tenant in enumerate(instance.tenants):
+        if tenant.gpu_quota is not None and tenant.name in parents:
+            yield Fault(
+                f"tenants[{i}].gpu_quota",
+                f"tenant {tenant.name} has tenants below it, whom its quota would not limit",
+                "give them quotas of their own",
+            )
+    if instance.shares is not None:
+        for i, use in enumerate(instance.shares.used):
+            if use.tenant is not None and use.tenant not in instance.tenant:
+                yield Fault(
+                    f"shares.used[{i}].tenant",
+                    f"tenant {use.tenant!r} is not in tenants",
+                    "add it to tenants or leave the field out",
+                )
 
 
 def _windows(instance: Instance) -> Iterator[Fault]:

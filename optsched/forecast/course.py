@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
+from statistics import fmean
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +27,13 @@ DRAWS = 15
 HORIZON_S = 7 * 86400.0
 """So far a forecast looks."""
 LEAST_WORK_S, MOST_WORK_S = 0.001, 1e9
-MOST_TO_COME = 300
-"""So many jobs still to come are drawn for a course; none comes after them."""
+MOST_TO_COME, TO_COME_EACH = 1000, 2
+"""So many jobs still to come are drawn for a course at most, and so many for each that is here;
+none comes after them."""
+SHARE = 0.02
+"""The policy is not asked at each event, but after this share of the time seen by then, or of a
+job's mean length where that is less: so far ahead nothing is known to a second."""
+FEW_JOBS = 20
 DAY_S = 86400.0
 
 Floats = NDArray[np.float64]
@@ -136,7 +143,10 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
     believed = _Believed(believed_s, watched)
     policy = registry.policy(question.policy, parse(question.objective), question.options)
     simulation = Simulation(
-        replace(instance, jobs=(*instance.jobs, *to_come)), policy, estimates=believed
+        replace(instance, jobs=(*instance.jobs, *to_come)),
+        policy,
+        estimates=believed,
+        **spaced(instance),
     )
     world, until_s = simulation.world, now_s + question.horizon_s
     with suppress(StalledError):  # who waits then never starts
@@ -155,6 +165,20 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
     start_s[start_s > until_s] = math.inf
     end_s[end_s > until_s] = math.inf
     return np.maximum(start_s - now_s, 0.0), end_s - now_s
+
+
+class Spacing(TypedDict, total=False):
+    """Settings of a `Simulation`."""
+
+    spacing_s: float
+    pace: float
+
+
+def spaced(instance: Instance) -> Spacing:
+    """Return how a simulation of many jobs is spaced."""
+    if len(instance.jobs) <= FEW_JOBS:
+        return {}
+    return {"spacing_s": SHARE * fmean(job.work_s for job in instance.jobs), "pace": SHARE}
 
 
 def _drawn(question: Question, levels: Mapping[str, float]) -> Instance:
@@ -188,7 +212,7 @@ def _to_come(question: Question, draw: int) -> Iterator[tuple[Job, Belief]]:
     begin_s, window_s = rng.random() * known.window_s, known.window_s
     again_s = [(window_s - before_s - begin_s) % window_s for before_s in known.before_s]
     order = sorted(range(len(known.jobs)), key=again_s.__getitem__)
-    for number in range(MOST_TO_COME):
+    for number in range(min(MOST_TO_COME, TO_COME_EACH * len(question.instance.jobs) + FEW_JOBS)):
         turn, place = divmod(number, len(order))
         i = order[place]
         at_s = again_s[i] + turn * window_s
@@ -196,6 +220,6 @@ def _to_come(question: Question, draw: int) -> Iterator[tuple[Job, Belief]]:
             return
         belief = known.beliefs[i]
         work_s = question.errors.left_s(belief, 0.0, belief.work_s, rng.random())
-        job = of_length(known.jobs[i], max(LEAST_WORK_S, work_s))
-        submit_s = question.instance.now_s + at_s
-        yield replace(job, id=f"{TO_COME}{number}", submit_s=submit_s, after=()), belief
+        job, submit_s = known.jobs[i], question.instance.now_s + at_s
+        job = replace(job, id=f"{TO_COME}{number}", submit_s=submit_s, after=())
+        yield of_length(job, max(LEAST_WORK_S, work_s)), belief

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..errors import InputError
 from ..files import check_instance
 from ..frozen import frozen
+from ..model.instance import Instance
 from ..objectives import parse
 from ..round.decide import decide
 from ..round.plan import RoundSolution
@@ -33,13 +34,14 @@ class Kueue(Protocol):
 @frozen
 class Pass:
     """What was decided at `at_s` (Unix time): all Workloads in order, those left out with why, and
-    the round (None where there was nothing to decide)."""
+    the round with its `instance` (None where there was nothing to decide)."""
 
     at_s: float
     order: Sequence[Ranked] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     faults: Mapping[str, Sequence[str]] = field(default_factory=dict)
     round: RoundSolution | None = None
+    instance: Instance | None = None
 
     @property
     def changed(self) -> list[Ranked]:
@@ -107,6 +109,7 @@ class Handover:
             left_out={**seen.left_out, **never},
             faults=faults,
             round=solution,
+            instance=instance,
         )
 
     def write(self, decided: Pass) -> None:

@@ -16,6 +16,9 @@ from ..frozen import frozen
 
 BOOST = "kueue.x-k8s.io/priority-boost"
 """What is added to a Workload's priority (KEP-7990; Kueue 0.17, feature gate PriorityBoost)."""
+STARTS = "optsched.io/starts"
+"""When a Workload that waits is expected to start: the median and, after a slash, a time by which
+it does in nine of ten cases."""
 DURATION, CHECKPOINT_EVERY = "optsched.io/duration", "optsched.io/checkpoint-every"
 """Annotations of a Workload or of its pods' template: how long it runs, and how often it saves by
 itself."""
@@ -83,6 +86,7 @@ class Workload:
     priority: int = 0
     boost: int = 0
     boosted: bool = False
+    starts: str | None = None
     created_s: float = 0.0
     asks: Mapping[str, float] = field(default_factory=dict)
     held: Mapping[Share, float] | None = None
@@ -202,6 +206,7 @@ def read_workload(
         priority=int(spec.get("priority") or 0),
         boost=_boost(annotations.get(BOOST), faults),
         boosted=BOOST in annotations,
+        starts=annotations.get(STARTS),
         created_s=_instant(metadata["creationTimestamp"]),
         asks=_asks(sets, status),
         held=_held(admission),

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from ..errors import InputError
 from ..executors.base import NoAnswerError
 from ..executors.kubernetes.api import NOT_FOUND, KubernetesApi, RejectedError
-from .objects import BOOST, Flavor, Queue, Workload, read_flavor, read_queue, read_workload
+from .objects import BOOST, STARTS, Flavor, Queue, Workload, read_flavor, read_queue, read_workload
 
 GROUP = "/apis/kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")
@@ -16,7 +16,7 @@ Read = TypeVar("Read")
 
 
 class KueueServer(KubernetesApi):
-    """Reads queues, flavors and Workloads, and writes boosts: nothing else."""
+    """Reads queues, flavors and Workloads, and writes boosts and expected starts: nothing else."""
 
     _version: str | None = None
 
@@ -34,19 +34,23 @@ class KueueServer(KubernetesApi):
     def boost(self, workload: Workload, boost: int) -> None:
         """Write a boost, or remove it where it is 0; nothing if the Workload is gone. Raises
         NoAnswerError."""
+        self._annotate(workload, BOOST, str(boost) if boost else None)
+
+    def starts(self, workload: Workload, text: str | None) -> None:
+        """Write when a Workload is expected to start, or remove that; nothing if it is gone. Raises
+        NoAnswerError."""
+        self._annotate(workload, STARTS, text)
+
+    def _annotate(self, workload: Workload, name: str, text: str | None) -> None:
         path = (
             f"{GROUP}/{self._version}/namespaces/{quote(workload.namespace, safe='')}"
             f"/workloads/{quote(workload.name, safe='')}"
         )
         try:
-            self._ask(
-                "PATCH", path, {"metadata": {"annotations": {BOOST: str(boost) if boost else None}}}
-            )
+            self._ask("PATCH", path, {"metadata": {"annotations": {name: text}}})
         except RejectedError as error:
             if error.status != NOT_FOUND:
-                raise NoAnswerError(
-                    f"{BOOST} of {workload.id} cannot be written: {error}"
-                ) from None
+                raise NoAnswerError(f"{name} of {workload.id} cannot be written: {error}") from None
 
     def _served(self) -> str:
         try:

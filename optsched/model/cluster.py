@@ -13,6 +13,8 @@ from .value import Value, empty
 
 Label = Annotated[str, MinLen(1), MaxLen(255)]
 """A word by which nodes, or jobs, are found."""
+FOR_EVER_S = 1e10
+"""The end of a window that lasts until it is lifted: the last instant that there is."""
 POWER_CAP = "power_w"
 """The cluster resource, in watts, on which every GPU that works draws."""
 
@@ -51,15 +53,27 @@ class Tenant(Value):
     """A payer for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
 
     `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas
-    idle.
+    idle. `weight` is its share beside the others of its `parent` (see `shares`).
     """
 
     name: str
+    parent: str | None = None
     gpu_quota: Count | None = None
     borrow_gpus: Count = 0
     weight: Weight = 1.0
 
     __hash__ = Value.__hash__
+
+
+@frozen
+class Tier:
+    """A name for the jobs of one `priority`, and whom one of them that waits may preempt: `any`
+    that is not above it (jobs of lower priorities whatever that costs these, those of its own where
+    that pays), those of `lower` priorities alone, or `never` anybody."""
+
+    name: str
+    priority: int
+    preempts: Literal["never", "lower", "any"] = "any"
 
 
 @frozen
@@ -113,7 +127,8 @@ class Cluster(Value):
     uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
     `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
     `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on. `windows` are
-    the times in which nodes are not there for all.
+    the times in which nodes are not there for all. `tiers` name priorities; jobs of one that has no
+    name preempt `any`.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -123,6 +138,7 @@ class Cluster(Value):
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
     carbon_g_per_kwh: Amount | Steps | None = None
+    tiers: tuple[Tier, ...] = ()
     windows: tuple[Window, ...] = ()
 
     __hash__ = Value.__hash__
@@ -153,6 +169,11 @@ class Cluster(Value):
                     node.gpu_price_per_h, prices.get(node.gpu_type, node.gpu_price_per_h)
                 )
         return prices
+
+    @cached_property
+    def preempts(self) -> dict[int, str]:
+        """Return whom jobs preempt, by priority, of those that are named."""
+        return {tier.priority: tier.preempts for tier in self.tiers}
 
     @cached_property
     def total_gpus(self) -> int:

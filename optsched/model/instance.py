@@ -9,6 +9,7 @@ from ..frozen import frozen
 from .cluster import Cluster, Tenant, gpu_caps, quota_pool
 from .job import Job, Mode
 from .quantity import Count, Duration, Instant, Seconds
+from .shares import Shares
 from .value import Value
 
 
@@ -89,6 +90,7 @@ class Outage:
 class Instance(Value):
     """A cluster, its jobs, and who runs at `now_s`. No plan may use time before `now_s`.
 
+    `shares` says by what use rounds favour jobs; plans and their bounds do not look at it.
     `failures` and `outages` are what only a simulation learns, when it happens.
     """
 
@@ -96,6 +98,7 @@ class Instance(Value):
     now_s: Instant = 0.0
     cluster: Cluster = field(default_factory=Cluster)
     tenants: tuple[Tenant, ...] = ()
+    shares: Shares | None = None
     jobs: tuple[Job, ...] = ()
     running: tuple[Running, ...] = ()
     suspended: tuple[Suspended, ...] = ()

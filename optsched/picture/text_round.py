@@ -38,6 +38,7 @@ STATUS = {
     "optimal": "optimal: no round of this instance is worth more",
     "feasible": "feasible: a checked round, not proven best",
 }
+TIERED = "optimal: no priority could have more of what those above it leave"
 MOST_PRICES, MOST_NEVER = 20, 5
 
 
@@ -62,14 +63,23 @@ def round_parts(instance: Instance, solution: "RoundSolution") -> "list[str | Ta
 
 def _facts(instance: Instance, solution: "RoundSolution") -> list[tuple[str, str]]:
     between = "is given on at once" if solution.refill else "stays idle until then"
+    is_optimal = solution.status == "optimal"
     rows = [
-        ("status", STATUS[solution.status]),
+        ("status", TIERED if solution.tiers and is_optimal else STATUS[solution.status]),
         ("value", f"{quantity(solution.value, '')} ({solution.objective}; more is better)"),
         ("bound", quantity(solution.bound, "")),
         ("gap", gap_text(solution.gap, solution.status)),
         ("proved by", solution.bound_source),
         ("solver", solver_line(solution.solver, solution.seed, solution.wall_s)),
         ("round", f"{human(solution.round_s)}, what comes free {between}"),
+    ]
+    rows += [
+        (
+            f"priority {tier.priority}",
+            f"{tier.jobs:,} job{'s' * (tier.jobs != 1)}, value {quantity(tier.value, '')}, "
+            f"bound {quantity(tier.bound, '')}, gap {gap_text(tier.gap, solution.status)}",
+        )
+        for tier in solution.tiers
     ]
     if solution.fallback:
         rows.append(("fallback", solution.fallback))

@@ -2,7 +2,7 @@
 on."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +23,10 @@ from .value import Valuation
 
 SHORTEST_S = 1e-3
 """No time to completion counts as less."""
+NOBODY: Mapping[str, int] = {}
+GIVE_WAY, DEEPER = 1e-7, 1e-3
+"""All jobs that give way to others are together worth this part of the least of these, those
+another tier below so much less."""
 
 
 def build(
@@ -35,6 +39,7 @@ def build(
     reserved: Sequence[tuple[Placement, float]] = (),
     keep: Collection[str] = (),
     around: Sequence[tuple[Job, Running]] = (),
+    give_way: Mapping[str, int] = NOBODY,
     deadline: Deadline = NEVER,
 ) -> RoundModel:
     """Return the round model of a checked instance at `now_s`.
@@ -45,7 +50,9 @@ def build(
     `reserved` are places promised to a job some seconds from now: until then others may use them if
     they are done by then (backfill); the rows do not see this, only packing. `keep` are running
     jobs that must be kept for reasons of their own. Jobs `around` are not those of the instance:
-    they go on, and what they hold is not to be had. Raises OutOfTimeError where the model is not
+    they go on, and what they hold is not to be had. Running jobs that `give_way` to the others, as
+    of so many tiers below, go on where they are or leave: all together they are worth less than any
+    other. Raises OutOfTimeError where the model is not
     ready by the `deadline`.
 
     A running job must be kept where its own rules forbid its preemption, and where it would
@@ -56,7 +63,7 @@ def build(
     / (SETTLE c) times in t seconds of running if each time costs c, and loses at most c + t /
     SETTLE.
     """
-    facts = Facts(instance, keep, deadline)
+    facts = Facts(instance, keep, deadline, give_way)
     classes, class_of = facts.classes, facts.class_of
     holds = [_as_it_is(facts, j) for j in facts.kept.tolist()] + holds_on_others(facts)
     deadline.check()
@@ -72,6 +79,7 @@ def build(
     if facts.jobs:
         _value(objective, facts, classes, patterns, options, round_s, refill=refill)
         _charge_guests(facts, patterns, options)
+        _give_way(facts, options)
     return RoundModel(
         instance=instance,
         objective=objective,
@@ -83,6 +91,7 @@ def build(
         never=tuple(facts.never),
         running=tuple(facts.running),
         must=facts.must,
+        depth=facts.depth,
         options=options,
         patterns=patterns,
         held=held,
@@ -276,6 +285,21 @@ def _charge_guests(facts: Facts, patterns: Patterns, options: Options) -> None:
         keep = first[hold.partner]
         share = swap_s[keep] / slowed_s(hold.partner, hold.partner_rate)
         value[o] = max(0.0, value[o] - value[keep] * (1.0 - min(1.0, share)))
+
+
+def _give_way(facts: Facts, options: Options) -> None:
+    """Count those who give way as next to nothing beside the others: of two rounds that are worth
+    the same to these, the one in which they go on is better."""
+    depth = facts.depth[options.job]
+    if not depth.any():
+        return
+    best = np.maximum.reduceat(options.value, options.first[:-1])[facts.depth == 0]
+    least = float(best[best > 0].min(initial=1.0))
+    for k, below in enumerate(np.unique(depth[depth > 0]).tolist()):
+        there = depth == below
+        total = float(options.value[there].sum())
+        if total > 0:
+            options.value[there] *= GIVE_WAY * DEEPER**k * least / total
 
 
 def _power_w(facts: Facts, patterns: Patterns, options: Options) -> Floats:

@@ -6,24 +6,28 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 
+from ..driver.shares import weighed
 from ..errors import InputError, SolverUnavailableError
-from ..model.instance import Instance, Placement
+from ..model.instance import Instance, Placement, Running
+from ..model.job import Job
 from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, wanted
 from ..plugins import registry
 from ..plugins.options import declaration, read_options
-from .build import build
-from .model import Floats
+from .build import NOBODY, build
+from .model import Floats, RoundModel
 from .place import Packing, to_placement
-from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, decision, standing
+from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, TierRound, decision, standing
 from .pose import pose
 from .realise import keep_all
 from .solver import RoundRequest, RoundSolver
+from .tiers import Part, Tiers, filled_up
 from .verify import verify_round
+from .verify_tiers import priority_inversions
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
@@ -32,6 +36,8 @@ CHECK_SHARE, CHECK_S = 0.75, 3e-5
 for each job."""
 SAME = 1e-12
 """Values that differ by less than this fraction are equal, and the plan that came first stays."""
+LEAST_S = 1e-3
+"""No tier has less time, however late it is."""
 TIGHT_S = 5e-5
 """With less budget than this for each job, the plan that changes nothing is made first of all."""
 
@@ -51,10 +57,11 @@ def _no_collection() -> Iterator[None]:
 @dataclass(slots=True)
 class _Best:
     """The best packing and the best bound so far; `packings` are each better than the
-    one before, of all jobs or of the `few`."""
+    one before, of all jobs or of the `few`. `others` is what was decided before."""
 
     instance: Instance
     blocked: Sequence[Placement]
+    others: Mapping[str, JobRound] = field(default_factory=dict)
     few: frozenset[str] | None = None
     packings: list[tuple[float, Packing]] = field(default_factory=list)
     packing: Packing | None = None
@@ -88,16 +95,28 @@ class _Best:
     def stand(self) -> bool:
         """Settle on the plan in which running jobs go on and nothing starts; False if the verifier
         rejects it. Nothing is said of its value."""
-        return self._accepts(standing(self.instance))
+        return self._accepts(tuple(self._standing().values()))
+
+    def complete(self) -> None:
+        """Fill up the packing that was settled on (see `tiers.filled_up`), if the verifier accepts
+        it."""
+        if self.packing is not None:
+            filled = filled_up(self.packing)
+            if self._accepts(self._whole(filled)):
+                self.packing, self.value = filled, filled.worth()
 
     def _whole(self, packing: Packing) -> tuple[JobRound, ...]:
-        """Return the decisions of a packing and, where it is of few jobs, that all others stay as
-        they are, in the order of the instance."""
-        decided = {entry.id: entry for entry in job_rounds(packing)}
-        if self.few is not None:
-            others = (entry for entry in standing(self.instance) if entry.id not in self.few)
-            decided |= {entry.id: entry for entry in others}
+        """Return the decisions of a packing and, where it is not of all jobs, those of `others` and
+        that what is left stays as it is, in the order of the instance."""
+        decided = {entry.id: entry for entry in job_rounds(packing, self.instance)}
+        if self.few is not None or packing.model.instance is not self.instance:
+            left = {} if self.few is None else dict.fromkeys(self.few - self.others.keys())
+            others = self._standing().items()
+            decided = {name: entry for name, entry in others if name not in left} | decided
         return tuple(decided[job.id] for job in self.instance.jobs if job.id in decided)
+
+    def _standing(self) -> dict[str, JobRound]:
+        return {entry.id: entry for entry in standing(self.instance)} | {**self.others}
 
     def _accepts(self, jobs: tuple[JobRound, ...]) -> bool:
         faults = verify_round(self.instance, jobs, self.blocked)
@@ -129,7 +148,9 @@ def decide(
     seed: int = 0,
     blocked: Sequence[Placement] = (),
     reserved: Sequence[tuple[Placement, float]] = (),
+    reserved_priority: float = math.inf,
     keep: Collection[str] = (),
+    unless_higher: Collection[str] = (),
     last: RoundSolution | None = None,
     options: Mapping[str, object] | None = None,
 ) -> RoundSolution:
@@ -140,9 +161,15 @@ def decide(
     list rounds`) improves on it for at most `budget_s` seconds of wall clock, posing the problem
     included, or until the proven gap is at most `gap`. Every plan is verified before it counts, for
     which some of the budget is kept free. `refill`, `blocked`, `reserved` and `keep` are those of
-    `build.build`; `last` is the round before, whose prices are a good start. Where the budget is
-    too short to pose the problem, all running jobs go on, few waiting ones are looked at or none,
-    nothing is proved, and `fallback` says so (see `pose`).
+    `build.build`; jobs above `reserved_priority` do not heed what is reserved, and those of `keep`
+    that are in `unless_higher` make way for jobs of a higher priority. `last` is the round before,
+    whose prices are a good start. Where the budget is too short to pose the problem, all running
+    jobs go on, few waiting ones are looked at or none, nothing is proved, and `fallback` says so
+    (see `pose`).
+
+    Jobs of several priorities are decided in tiers, the highest first and each on what those above
+    it hold: value and bound are then the sums over the tiers, and `tiers` has each (see
+    docs/mathematics.md, "The round").
 
     Raises InputError for a faulty objective, solver name, option or limit, and where running jobs
     hold more than there is and may not be preempted.
@@ -151,64 +178,212 @@ def decide(
     for what, amount in (("round", round_s), ("budget", budget_s)):
         if not (math.isfinite(amount) and amount > 0):
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
-    goal = wanted(objective, instance.cluster)
+    instance = weighed(instance)
     plug_in = registry.round_solver(solver)
-    own = read_options(f"round solver {solver}", declaration(plug_in), options)
-    best = _Best(instance, blocked)
-    stands = budget_s < TIGHT_S * len(instance.jobs) and best.stand()
-    build_by = partial(
-        build, objective=goal, round_s=round_s, refill=refill, blocked=blocked, reserved=reserved
+    task = _Task(
+        instance=instance,
+        goal=wanted(objective, instance.cluster),
+        round_s=round_s,
+        refill=refill,
+        solver=plug_in,
+        options=read_options(f"round solver {solver}", declaration(plug_in), options),
+        gap=gap,
+        seed=seed,
+        blocked=blocked,
+        reserved=reserved,
+        prices={} if last is None else {row.name: row.price for row in last.prices},
     )
-    posed = pose(instance, build_by, keep, started_s, budget_s)
-    model, fallback, best.few = posed.model, posed.shortfall, posed.few
-    if model is not None:
-        best.prove(model.alone, "each job alone")
-        checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * len(instance.jobs))
-        request = RoundRequest(
-            model=model,
-            deadline_s=started_s + budget_s - checks_s,
-            gap=gap,
-            seed=seed,
-            report_packing=best.offer,
-            report_bound=best.prove,
-            report_prices=best.priced,
-            note=best.notes.append,
-            prices={} if last is None else {row.name: row.price for row in last.prices},
-            options=own,
-        )
-        fallback = _found(plug_in, request, best, fallback)
-    if best.rejected:
-        best.notes.append(
-            f"the verifier rejected {len(best.rejected)} plans, the first for: {best.rejected[0]}"
-        )
-    if best.packing is None and not (stands or best.stand()):
-        raise InputError(
-            "running: these jobs cannot all go on, and some may not be preempted: "
-            f"{best.rejected[0]}"
-        )
-    value = 0.0 if best.packing is None else best.value
-    alone = 0.0 if model is None else model.alone
+    tiers = Tiers(instance, keep, unless_higher)
+    if tiers.is_one:
+        outcomes = [task.decide(_Best(instance, blocked), instance, keep, started_s, budget_s)]
+    else:
+        outcomes = _tier_by_tier(task, tiers, reserved_priority, started_s + budget_s)
+    last_best = outcomes[-1].best
+    notes = [note for each in outcomes for note in each.best.notes]
+    if not tiers.is_one:
+        firmly = {*keep} - {*unless_higher}
+        aside = [placement for placement, _ in reserved]
+        found = priority_inversions(instance, last_best.jobs, blocked, firmly, aside)
+        notes += [str(inversion) for inversion in found[:1]]
+    never = tuple(name for each in outcomes for name in each.never)
+    value = math.fsum(each.value for each in outcomes)
     return RoundSolution(
         instance_name=instance.name,
         instance_hash=None,
         now_s=instance.now_s,
         round_s=round_s,
         refill=refill,
-        objective=goal.name,
+        objective=task.goal.name,
         solver=solver,
         seed=seed,
-        jobs=best.jobs,
+        jobs=tuple(entry for entry in last_best.jobs if tiers.is_one or entry.id not in never),
         value=value,
-        bound=max(best.bound, value),
-        bound_source=best.source,
-        prices=() if best.packing is None else _row_prices(best.packing, best.prices),
-        never=() if model is None else tuple(job.id for job in model.never),
+        bound=max(value, min(UNPROVED, sum(each.bound for each in outcomes))),
+        bound_source=", ".join(dict.fromkeys(each.best.source for each in outcomes)),
+        prices=()
+        if last_best.packing is None
+        else _row_prices(last_best.packing, last_best.prices),
+        never=never,
         wall_s=time.monotonic() - started_s,
-        fallback=fallback,
-        notes=tuple(best.notes),
-        # Relative to what capacity costs: one job that is worth a billion hides nothing about the
-        # others.
-        closed=best.bound - value <= CLOSED_GAP * max(0.0, alone - value) + SAME * abs(value),
+        fallback=next((each.fallback for each in outcomes if each.fallback), None),
+        notes=tuple(notes),
+        closed=all(each.is_closed for each in outcomes),
+        tiers=() if tiers.is_one else tuple(map(_tier_round, tiers.parts, outcomes)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The decision of a round or a tier of it: the best that was found, the model, None where there
+    was no time for it, and why it is not the whole."""
+
+    best: _Best
+    model: RoundModel | None
+    fallback: str | None
+
+    @property
+    def value(self) -> float:
+        """Return the value of those who do not give way."""
+        packing = self.best.packing
+        if packing is None:
+            return 0.0
+        model = packing.model
+        if not model.depth.any():
+            return self.best.value
+        return model.worth(packing.chosen[model.depth == 0])
+
+    @property
+    def alone(self) -> float:
+        """Return that value if each job had the cluster for itself."""
+        if self.model is None or not self.model.depth.any():
+            return 0.0 if self.model is None else self.model.alone
+        best = self.model.best_reduced(self.model.options.value)
+        return float(best[self.model.depth == 0].sum())
+
+    @property
+    def bound(self) -> float:
+        """Return a limit on that value: those who give way are worth no less than nothing."""
+        limit = self.best.bound
+        if self.model is not None and self.best.few is None:
+            limit = min(limit, self.alone)
+        return max(self.value, limit)
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        return () if self.model is None else tuple(job.id for job in self.model.never)
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the bound proves the value, relative to what capacity costs: one job that
+        is worth a billion hides nothing about the others."""
+        value = self.value
+        tolerance = CLOSED_GAP * max(0.0, self.alone - value) + SAME * abs(value)
+        return self.bound - value <= tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """All that is the same for the tiers of a round."""
+
+    instance: Instance
+    goal: Objective
+    round_s: float
+    refill: bool
+    solver: RoundSolver
+    options: Any
+    gap: float
+    seed: int
+    blocked: Sequence[Placement]
+    reserved: Sequence[tuple[Placement, float]]
+    prices: dict[str, float]
+
+    def decide(
+        self,
+        best: _Best,
+        some: Instance,
+        keep: Collection[str],
+        started_s: float,
+        budget_s: float,
+        *,
+        reserved: bool = True,
+        around: Sequence[tuple[Job, Running]] = (),
+        give_way: Mapping[str, int] = NOBODY,
+    ) -> _Outcome:
+        """Decide about `some` of the jobs, into `best`, beside others `around`. Raises
+        InputError."""
+
+        def build_by(some: Instance, **given: Any) -> RoundModel:
+            given["around"] = (*around, *given.get("around", ()))
+            return build(
+                some,
+                objective=self.goal,
+                round_s=self.round_s,
+                refill=self.refill,
+                blocked=self.blocked,
+                reserved=self.reserved if reserved else (),
+                give_way=give_way,
+                **given,
+            )
+
+        jobs = len(self.instance.jobs)
+        stands = budget_s < TIGHT_S * jobs and best.stand()
+        posed = pose(some, build_by, keep, started_s, budget_s)
+        model, fallback, best.few = posed.model, posed.shortfall, posed.few
+        if model is not None:
+            best.prove(model.alone, "each job alone")
+            checks_s = min(CHECK_SHARE * (time.monotonic() - started_s), CHECK_S * jobs)
+            request = RoundRequest(
+                model=model,
+                deadline_s=started_s + budget_s - checks_s,
+                gap=self.gap,
+                seed=self.seed,
+                report_packing=best.offer,
+                report_bound=best.prove,
+                report_prices=best.priced,
+                note=best.notes.append,
+                prices=self.prices,
+                options=self.options,
+            )
+            fallback = _found(self.solver, request, best, fallback)
+        if best.rejected:
+            best.notes.append(
+                f"the verifier rejected {len(best.rejected)} plans, the first for: "
+                f"{best.rejected[0]}"
+            )
+        if best.packing is None and not (stands or best.stand()):
+            raise InputError(
+                "running: these jobs cannot all go on, and some may not be preempted: "
+                f"{best.rejected[0]}"
+            )
+        return _Outcome(best, model, fallback)
+
+
+def _tier_by_tier(
+    task: _Task, tiers: Tiers, reserved_priority: float, deadline_s: float
+) -> list[_Outcome]:
+    """Decide each tier on what those above it leave, in its share of the time that is left."""
+    outcomes: list[_Outcome] = []
+    while (part := tiers.next()) is not None:
+        started_s = time.monotonic()
+        outcome = task.decide(
+            _Best(task.instance, task.blocked, part.decided),
+            part.instance,
+            part.keep,
+            started_s,
+            max(LEAST_S, (deadline_s - started_s) / tiers.left),
+            reserved=part.priority <= reserved_priority,
+            around=part.around,
+            give_way=part.give_way,
+        )
+        outcome.best.complete()
+        tiers.settle(part, outcome.best.jobs, outcome.never)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _tier_round(part: Part, outcome: _Outcome) -> TierRound:
+    return TierRound(
+        priority=part.priority, jobs=len(part.names), value=outcome.value, bound=outcome.bound
     )
 
 
@@ -242,14 +417,16 @@ def _solve(solver: RoundSolver, request: RoundRequest) -> str | None:
     return None
 
 
-def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
-    """Return the decisions of a packing, in the order of the model's jobs."""
+def job_rounds(packing: Packing, instance: Instance | None = None) -> tuple[JobRound, ...]:
+    """Return the decisions of a packing, in the order of the model's jobs, as they are in an
+    instance that has these jobs and others."""
     model = packing.model
+    instance = model.instance if instance is None else instance
     partner = packing.guest | {guest: host for host, guest in packing.guest.items()}
     rounds = []
     for j, (job, option) in enumerate(zip(model.jobs, packing.chosen.tolist(), strict=True)):
         if option < 0:
-            stops = model.running[j] is not None
+            stops = job.id in instance.running_job
             rounds.append(JobRound(id=job.id, decision="preempt" if stops else "wait"))
             continue
         mode, hold = model.mode(option), model.hold(option)
@@ -259,7 +436,7 @@ def job_rounds(packing: Packing) -> tuple[JobRound, ...]:
             placement, name = hold.placement, model.jobs[partner[j]].id if j in partner else None
             if mode.share_with != name:
                 mode = replace(mode, share_with=name)
-        said = decision(model.instance, job.id, mode, placement)
+        said = decision(instance, job.id, mode, placement)
         rounds.append(JobRound(id=job.id, decision=said, mode=mode, placement=placement))
     return tuple(rounds)
 

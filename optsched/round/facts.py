@@ -1,6 +1,6 @@
 """All that a round needs to know of each active job, as columns."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -36,12 +36,19 @@ class Facts:
     and `lost_work_s` the reference work that a preemption would lose, `setup_left_s` start-up still
     to go, `rate` the present rate, `peace_s` how long a job that was preempted before has run since
     (infinite for others), `cost_s` what a preemption costs in all. `must` says that the job must be
-    kept (see `build`).
+    kept, `depth` how far below the others it is that gives way to them, 0 for these (see `build`).
     """
 
-    def __init__(self, instance: Instance, keep: Collection[str], deadline: Deadline) -> None:
-        """Read an instance; `keep` are running jobs that must be kept for reasons of their own."""
-        self.instance, self.deadline = instance, deadline
+    def __init__(
+        self,
+        instance: Instance,
+        keep: Collection[str],
+        deadline: Deadline,
+        give_way: Mapping[str, int],
+    ) -> None:
+        """Read an instance; `keep` are running jobs that must be kept for reasons of their own,
+        `give_way` those that do to all others, with how far they are below them."""
+        self.instance, self.deadline, self._give_way = instance, deadline, give_way
         self.jobs: list[Job] = []
         self.running: list[Running | None] = []
         self.alternatives: list[Alternatives] = []
@@ -56,6 +63,7 @@ class Facts:
         self.rate = np.ones(count)
         self.peace_s = np.full(count, np.inf)
         self.must = np.zeros(count, dtype=bool)
+        self.depth = np.array([give_way.get(job.id, 0) for job in self.jobs], dtype=np.int64)
         suspended = instance.suspended_job
         for j, (job, entry) in enumerate(zip(self.jobs, self.running, strict=True)):
             ran = entry is not None or job.id in suspended
@@ -87,7 +95,7 @@ class Facts:
             if entry is None and (job.submit_s > now_s or job.after):
                 continue
             deadline.check()
-            stays = entry is not None and job.id in keep
+            stays = entry is not None and (job.id in keep or job.id in self._give_way)
             alternatives = NOTHING if stays else alternatives_of(catalogue, job, needs)
             if entry is None and not alternatives.patterns:
                 self.never.append(job)
@@ -108,9 +116,11 @@ class Facts:
             self.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))
             self.lost_work_s[j] = remaining_after_preemption_s(instance, entry) - entry.remaining_s
         self.setup_left_s[j] = entry.setup_s
-        if entry.preemptions:
+        gives_way = bool(self.depth[j])
+        if entry.preemptions and not gives_way:
             self.peace_s[j] = instance.now_s - entry.started_s
-        self.must[j] = keep or not self.alternatives[j].patterns or not may_preempt(instance, entry)
+        bound = not (self.alternatives[j].patterns or gives_way)
+        self.must[j] = keep or bound or not may_preempt(instance, entry)
 
     def entry(self, j: int) -> Running:
         """Return what running job `j` holds."""

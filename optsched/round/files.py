@@ -15,7 +15,7 @@ from ..model.instance import Slot
 from ..model.job import Mode
 from ..model.quantity import Instant, Seconds
 from ..objectives import parse
-from .plan import JobRound, RoundSolution, RowPrice
+from .plan import JobRound, RoundSolution, RowPrice, TierRound
 
 ROUND_FORMAT = "optsched-round/1"
 ROUNDING = 1e-9
@@ -59,16 +59,26 @@ class RoundFile:
     fallback: str | None = None
     notes: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
+    tiers: tuple[TierRound, ...] = ()
     prices: tuple[RowPrice, ...]
     jobs: tuple[JobRound, ...]
 
 
 AS_THEY_ARE = (
     *("solver", "seed", "now_s", "round_s", "refill", "wall_s", "fallback"),
-    *("notes", "never", "prices", "jobs"),
+    *("notes", "never", "tiers", "prices", "jobs"),
 )
 """Fields of a round that its file has by the same name."""
-NOUNS: tuple[type, ...] = (Mode, Slot, RoundRef, RoundValue, RowPrice, JobRound, RoundFile)
+NOUNS: tuple[type, ...] = (
+    Mode,
+    Slot,
+    RoundRef,
+    RoundValue,
+    RowPrice,
+    TierRound,
+    JobRound,
+    RoundFile,
+)
 
 
 def dump_round(solution: RoundSolution, texts: Texts | None = None) -> str:
@@ -97,6 +107,7 @@ def dump_round(solution: RoundSolution, texts: Texts | None = None) -> str:
             "fallback": solution.fallback,
             **({"notes": list(solution.notes)} if solution.notes else {}),
             **({"never": list(solution.never)} if solution.never else {}),
+            **({"tiers": [plain(tier) for tier in solution.tiers]} if solution.tiers else {}),
             "prices": [plain(row) for row in solution.prices],
             "jobs": [texts.line(entry) for entry in solution.jobs],
         }

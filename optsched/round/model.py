@@ -182,7 +182,8 @@ class RoundModel:
     Jobs are the active ones: released, with no predecessor left, and able to run. `never` are those
     that can never run. Capacities are those of the whole cluster less what `blocked` holds.
     `reserved` places go, on real nodes, only to options that complete within the seconds beside
-    them. Every set of choices that fits on real nodes satisfies the rows; the other way round holds
+    them. Of jobs of some `depth` only running ones are among them, which give way to those of depth
+    0. Every set of choices that fits on real nodes satisfies the rows; the other way round holds
     for gangs of powers of two on one node. `held` is what running jobs and pinned options hold of
     each node.
     """
@@ -197,6 +198,7 @@ class RoundModel:
     never: tuple[Job, ...]
     running: tuple[Running | None, ...]
     must: Bools
+    depth: Ints
     options: Options
     patterns: Patterns
     held: "Held"

@@ -170,12 +170,18 @@ class Nodes:
             if ties is None:
                 self.full.add(p)
             return None
+        self.take(option, held)
+        return held
+
+    def take(self, option: int, held: Taken) -> None:
+        """Take the given room for a fresh option."""
+        p, job = int(self._model.options.pattern[option]), int(self._model.options.job[option])
+        pattern = self._model.patterns.fresh[p]
         self._take_shared(p)
-        self._domains.take(ties, [n for n, *_ in held])
+        self._domains.take(self._domains.ties(self._model.jobs[job]), [n for n, *_ in held])
         per_gpu = pattern.memory_gib / max(pattern.gpus, 1)
         for n, gpus, cpus in held:
             self._change(n, -gpus, -cpus, -per_gpu * max(gpus, 1))
-        return held
 
     def _has_shared(self, pattern: int) -> bool:
         takes = self._takes.get(pattern)
@@ -207,8 +213,10 @@ class Nodes:
         if ties is None and widest == "cluster":
             return self._spread(pattern, job, None)
         held = self._in_a_rack(pattern, job, closed)
-        if held is not None or widest == "rack":
+        if held is not None:
             return held
+        if widest == "rack":
+            return self._outside_racks(pattern, job, closed)
         closed |= self._domains.behind_slow_uplinks(ties)
         return self._spread(pattern, job, [n for n in range(len(self.gpus)) if not closed >> n & 1])
 
@@ -222,6 +230,15 @@ class Nodes:
             held = self._spread(pattern, job, nodes)
             if held is not None:
                 return held
+        return None
+
+    def _outside_racks(self, pattern: Pattern, job: Job, closed: int) -> Taken | None:
+        """Take GPUs on one node that is in no rack and not closed."""
+        for n, rack in enumerate(self._rack):
+            if rack < 0 and self.gpus[n] >= pattern.gpus and not closed >> n & 1:
+                held = self._spread(pattern, job, [n])
+                if held is not None:
+                    return held
         return None
 
     def _one_node(self, pattern: Pattern, closed: int) -> Taken | None:

@@ -79,6 +79,20 @@ class Packing:
             if self.chosen[j] < 0:
                 self.put_otherwise(j, reduced)
 
+    def take_over(self, other: "Packing", but: Bools) -> None:
+        """Give all jobs but some what they have in another packing of the same round."""
+        kept = self.model.patterns.kept
+        stays = other.chosen[kept] == self.model.options.first[kept]
+        self._keep(np.flatnonzero(stays & ~but[kept]))
+        self.nodes.index()
+        for j in np.flatnonzero((other.chosen >= 0) & (self.chosen < 0) & ~but).tolist():
+            option = int(other.chosen[j])
+            if j in other.held:
+                self.nodes.take(option, other.held[j])
+                self.held[j], self.chosen[j] = other.held[j], option
+            else:
+                self.put(j, option)
+
     def _keep(self, which: Ints) -> None:
         """Leave running jobs, by their number, where they are, hosts before their guests."""
         kept = self.model.patterns.kept[which]

@@ -38,6 +38,22 @@ class RowPrice:
 
 
 @frozen
+class TierRound:
+    """One of several tiers of a round: its priority, how many jobs of it run or could start, their
+    value, and a proven limit on it given what the tiers above hold."""
+
+    priority: int
+    jobs: int
+    value: Amount
+    bound: Amount
+
+    @property
+    def gap(self) -> float:
+        """Return (bound - value) / value; 0 where they are equal."""
+        return _gap(self.value, self.bound)
+
+
+@frozen
 class RoundSolution:
     """A verified round with its value, the proven limit on any round's value, and the prices that
     prove it.
@@ -45,7 +61,9 @@ class RoundSolution:
     The value is maximised (see `value`), so `bound` is at least `value` and gap = (bound - value) /
     |value|. `bound_source` names what proved the bound. `never` has the jobs that no node can ever
     run. `closed` says whether the bound proves the value, where that is known better than from the
-    gap.
+    gap. Where jobs have several priorities, `tiers` has each, the highest first, and value and
+    bound are the sums over them: no round in which the tiers above each hold the same is worth
+    more.
     """
 
     instance_name: str
@@ -66,13 +84,12 @@ class RoundSolution:
     fallback: str | None = None
     notes: tuple[str, ...] = ()
     closed: bool | None = None
+    tiers: tuple[TierRound, ...] = ()
 
     @property
     def gap(self) -> float:
         """Return (bound - value) / |value|; 0 where they are equal."""
-        if self.bound <= self.value:
-            return 0.0
-        return (self.bound - self.value) / abs(self.value) if self.value else float("inf")
+        return _gap(self.value, self.bound)
 
     @property
     def by_policy(self) -> bool:
@@ -83,6 +100,12 @@ class RoundSolution:
     def status(self) -> Status:
         closed = self.gap <= CLOSED_GAP if self.closed is None else self.closed
         return "optimal" if closed else "feasible"
+
+
+def _gap(value: float, bound: float) -> float:
+    if bound <= value:
+        return 0.0
+    return (bound - value) / abs(value) if value else float("inf")
 
 
 def decision(instance: Instance, job_id: str, mode: Mode | None, placement: Placement) -> Decision:

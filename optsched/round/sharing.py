@@ -61,6 +61,7 @@ def _guests(facts: Facts) -> list[Hold]:
         if (
             entry.mode.share_with is None
             and entry.mode.gpus
+            and not facts.depth[j]
             and facts.jobs[j].profile.sharing is not None
         ):
             key = _host_kind(facts.instance.cluster, class_of, facts.jobs[j], entry)

@@ -1,6 +1,7 @@
 """What happened in a simulation, in columns: one row for each stretch in which a job held the same
 GPUs."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from struct import Struct
 
@@ -178,6 +179,12 @@ class Rows:
     def since(self, row: int) -> NDArray[np.void]:
         """Return the rows from this one on."""
         return np.frombuffer(bytes(memoryview(self._rows)[row * ROW.itemsize :]), ROW)
+
+    def held_since(self, row: int) -> Iterator[tuple[int, int, float, float]]:
+        """Yield job, GPUs, begin and end of the rows from this one on."""
+        for own in self.since(row):
+            gpus = self._modes[own["mode"]].gpus
+            yield int(own["job"]), gpus, float(own["start_s"]), float(own["end_s"])
 
     def record(self, instance: Instance) -> Record:
         """Return what has been written, in columns."""

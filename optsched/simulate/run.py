@@ -6,11 +6,14 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+from ..duration import LONGEST_S
 from ..errors import InputError, OptschedError
 from ..estimates import Estimates
 from ..model.instance import Instance
 from ..model.plan import Plan
+from ..model.shares import Shares
 from ..physics import TIME_TOLERANCE_S
 from ..plugins.policy import Policy
 from .record import Record
@@ -26,14 +29,17 @@ class Simulation:
     done.
 
     Progress is exact between events, so the same instance always gives the same record. The policy
-    decides at every event, with `spacing_s` not sooner than that after its last decision, or with
-    `round_s` only at multiples of it after `Instance.now_s`: jobs still end, arrive and come free
-    in between, but what they leave or ask for waits for the next decision. Rounds before which
-    nothing has happened are skipped. With `charge_solver_time` the world goes on while the policy
+    decides at every event, with `spacing_s` not sooner than that after its last decision (with
+    `pace` at first sooner: after that share of the time simulated by then), or with `round_s` only
+    at multiples of it after `Instance.now_s`: jobs still end, arrive and come free in between, but
+    what they leave or ask for waits for the next decision. Rounds before which nothing has happened
+    are skipped. With `charge_solver_time` the world goes on while the policy
     thinks: a decision comes as much later as the one before it took on the machine's clock; only
     then do results depend on the machine.
 
     `estimates` is what the policy may know of the length of jobs; None is all.
+
+    With `half_life_s` jobs count by the shares of their tenants, as with `Instance.shares`.
 
     Raises InputError for a round or spacing that is no length of time.
     """
@@ -45,8 +51,10 @@ class Simulation:
         *,
         round_s: float | None = None,
         spacing_s: float = 0.0,
+        pace: float = math.inf,
         estimates: Estimates | None = None,
         charge_solver_time: bool = False,
+        half_life_s: float | None = None,
     ) -> None:
         if round_s is not None and not (math.isfinite(round_s) and round_s >= TIME_TOLERANCE_S):
             raise InputError(
@@ -54,12 +62,14 @@ class Simulation:
             )
         if not (math.isfinite(spacing_s) and spacing_s >= 0):
             raise InputError(f"spacing of {spacing_s} s: must be a length of time")
+        if not pace > 0:
+            raise InputError(f"pace of {pace}: must be above 0")
         self.instance = instance
         self.policy = policy
         with _rare_collections():
-            self.world = VirtualWorld(instance, estimates)
+            self.world = VirtualWorld(_sharing(instance, half_life_s), estimates)
         self._round_s = round_s
-        self._spacing_s = spacing_s
+        self._spacing_s, self._pace = spacing_s, pace
         self._charge_solver_time = charge_solver_time
         self._next_s = -math.inf
         self._thought_s = 0.0
@@ -93,15 +103,22 @@ class Simulation:
             if self._charge_solver_time:
                 world.go_on_to(world.now_s + self._thought_s)
             begin_s = time.perf_counter()
+            world.weigh()
             policy.decide(world)
             self._thought_s = time.perf_counter() - begin_s
             world.rows.decided(world.now_s, self._thought_s)
-            self._next_s = world.now_s + self._spacing_s
+            self._next_s = world.now_s + self._spaced_s()
             if on_progress is not None:
                 on_progress(self.done)
             if until is not None and world.unfinished and until():
                 return False
         return True
+
+    def _spaced_s(self) -> float:
+        """Return how long the policy is not asked again."""
+        if not self._spacing_s or self._pace == math.inf:
+            return self._spacing_s
+        return min(self._spacing_s, self._pace * (self.world.now_s - self.instance.now_s))
 
     def record(self) -> Record:
         """Return what has happened so far."""
@@ -132,6 +149,15 @@ def simulate(
     simulation = Simulation(instance, policy, round_s=round_s)
     simulation.run(on_progress)
     return simulation.record().plan()
+
+
+def _sharing(instance: Instance, half_life_s: float | None) -> Instance:
+    if half_life_s is None:
+        return instance
+    if not 1 <= half_life_s <= LONGEST_S:
+        raise InputError(f"half-life of {half_life_s:g} s: must be at least 1 s")
+    used = () if instance.shares is None else instance.shares.used
+    return replace(instance, shares=Shares(half_life_s=half_life_s, used=used))
 
 
 @contextmanager

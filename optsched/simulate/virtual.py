@@ -1,9 +1,12 @@
 """The cluster in virtual time: what then happens."""
 
 import math
+from dataclasses import replace
 
+from ..driver.shares import MOST_WEIGHT, DecayedUse, account_of, factors
 from ..driver.state import Ending, JobState
 from ..driver.world import World
+from ..model.shares import Use
 from .events import Event, Events, Kind, first_round_s
 from .record import Rows
 
@@ -37,6 +40,9 @@ class VirtualWorld(World):
         )
         self._events.push(now_s, Kind.WAKE)
         self._expect_incidents()
+        shares = instance.shares
+        self._charged = 0
+        self._use = None if shares is None else DecayedUse(shares.half_life_s, shares.used, now_s)
 
     def _expect_incidents(self) -> None:
         attempts: dict[str, list[tuple[float, float]]] = {}
@@ -91,6 +97,41 @@ class VirtualWorld(World):
         while self._events.next_s() <= time_s:
             self._happen(self._events.pop_instant())
         self.now_s = self.free.now_s = time_s
+
+    def used(self) -> tuple[Use, ...]:
+        """Return the decayed use of all accounts now; nothing where the instance has no shares."""
+        if self._use is None:
+            return ()
+        jobs = self.instance.jobs
+        for job, gpus, begin_s, end_s in self.rows.held_since(self._charged):
+            self._use.hold(account_of(jobs[job]), gpus, begin_s, end_s)
+            self._charged += 1
+        holders = (self._state[job_id] for job_id in (*self.running, *self.saving))
+        return self._use.at(
+            self.now_s,
+            (
+                (account_of(state.job), state.run.mode.gpus, state.run.row_s)
+                for state in holders
+                if state.run is not None
+            ),
+        )
+
+    def weigh(self) -> None:
+        """Give jobs the weight that the use of their tenants and users says, where the instance has
+        shares."""
+        if self.instance.shares is None:
+            return
+        here = (self.waiting, self.running, self.saving)
+        shares = replace(self.instance.shares, used=self.used())
+        accounts = {account_of(job) for jobs in here for job in jobs.values()}
+        by_account = factors(self.instance.tenants, shares, self.cluster.total_gpus, accounts)
+        for jobs in here:
+            for name, job in jobs.items():
+                state, factor = self._state[name], by_account[account_of(job)]
+                own = self.instance.job[name].weight
+                weight = min(MOST_WEIGHT, own * factor)
+                if weight != job.weight:
+                    state.job = jobs[name] = replace(job, weight=weight)
 
     def _happen(self, batch: list[Event]) -> bool:
         """Let all events of one instant happen; return whether any of them still meant

@@ -7,6 +7,7 @@ processes, on at least two nodes of at least four GPUs each.
 """
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -341,6 +342,19 @@ class Conformance:
         finally:
             place.executor = place.open()
         place.ends(key, -9, "did not stop within the 0.5 s it was given, and was killed")
+
+    def test_signals_reach_its_commands(self, place: Place) -> None:
+        script = (
+            "trap 'touch got' USR1; trap 'exit 7' HUP; touch ready; while :; do sleep 0.05; done"
+        )
+        key = place.shell("hears", script)
+        until(lambda: (place.folder / "ready").exists())
+        place.executor.signal(key, signal.SIGUSR1)
+        until(lambda: (place.folder / "got").exists())
+        place.executor.signal(key, signal.SIGHUP)
+        place.ends(key, 7)
+        with pytest.raises(RefusedError):
+            place.executor.signal(key, signal.SIGUSR1)
 
     def test_killed_before_it_was_started(self, place: Place) -> None:
         order = place.order("never", "touch", "ran")

@@ -42,7 +42,7 @@ def _job(
         until_s = window.from_s
         if came_before and (stays or replay):
             until_s = max(until_s, _saved_s(instance, job, entry, k, stretch, stays))
-        if stretch[-1].end_s - until_s > MOMENT_S:
+        if min(stretch[-1].end_s, window.to_s) - until_s > MOMENT_S:
             kept = f"which is not there for it from {window.from_s:.12g} to {window.to_s:.12g} s"
             says = f"is on node {there[0]} at {from_s:.12g} s, {kept} ({window.name})"
             yield broken("window", job.id, says, from_s, there[0])

@@ -426,3 +426,17 @@ def test_progress_on_a_terminal_only(monkeypatch, capsys):
     with progress.completed_jobs(3, wanted=True) as tell:
         tell(2)
     assert "2 of 3 jobs completed" in capsys.readouterr().err
+
+
+def test_the_price_of_priorities(run, tmp_path):
+    """Two jobs on one GPU: the long one first costs the short one its time."""
+    jobs = (Job(id="long", duration_s=90.0, priority=1), Job(id="short", duration_s=10.0))
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    (tmp_path / "i.json").write_text(files.dump_instance(instance))
+    words = ("simulate", tmp_path / "i.json", "--policy", "optsched", "--price-of-priorities")
+    price = json.loads(run(*words, "--json").stdout)["price_of_priorities"]
+    assert (price["mean_jct_s"], price["one_tier_s"]) == pytest.approx((95.0, 55.0))
+    assert [tier["priority"] for tier in price["priorities"]] == [1, 0]
+    assert [tier["cost"] for tier in price["priorities"]] == pytest.approx([-0.1, 9.0])
+    assert "strict priorities cost +72.7 % of mean JCT, by priority:" in run(*words).output
+    assert "price_of_priorities" not in run(*words[:-1], "--json").stdout

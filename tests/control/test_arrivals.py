@@ -346,11 +346,7 @@ def test_tenants(place: Place, wanted: Request, tenant: str | None) -> None:
     ("wanted", "work_s", "estimate"),
     [
         (request("7"), 10.0, None),
-        (
-            request("7", duration_s=None, limit_s=600.0),
-            600.0,
-            "its time limit in the cluster manager",
-        ),
+        (request("7", duration_s=None, limit_s=600.0), 600.0, "its time limit"),
         (request("7", duration_s=None), 3600.0, "nobody stated how long it runs"),
     ],
 )

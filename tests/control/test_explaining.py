@@ -346,3 +346,19 @@ def test_the_queue_and_the_explanation_give_the_same_cause(
     lab.executor.drained = {"n0", "n1"}
     lab.run(2)
     assert told(lab, "licensed") == "it could only run on nodes that take no jobs now"
+
+
+def test_jobs_of_a_higher_priority_go_first(lab: Lab) -> None:
+    lab.submit("low", 4, 100.0)
+    lab.submit("low2", 4, 100.0)
+    lab.run(10)
+    lab.submit("high", 4, 1e6, job={"priority": 1})
+    lab.run(5)
+    lab.submit("heavy", 8, 10.0, job={"weight": 1e6})
+    lab.run(5)
+    jobs = lab.controller.state.jobs
+    assert jobs["high"].live is not None and jobs["heavy"].live is None
+    view = job_view(lab.controller, jobs["heavy"], lab.clock.at_s)
+    assert view.reason == "jobs of a higher priority go first"
+    assert "1 job of a higher priority has what it could use" in said(lab, "heavy")
+    assert "With a weight of about" not in said(lab, "heavy")

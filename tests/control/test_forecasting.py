@@ -1,6 +1,7 @@
 """Live forecasts: what is told of each job, compared with what comes, and never in the way."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -125,6 +126,21 @@ def test_forecasts_are_compared_with_what_came(
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
     again = Forecaster(Turning(lab), tmp_path)  # type: ignore[arg-type]
     assert again._calibration.coverage("end").compared == 2
+
+
+def test_the_cluster_manager_is_told(lab: Lab, forecaster: Forecaster) -> None:
+    told: list[Any] = []
+    lab.executor.foretell = told.append  # type: ignore[attr-defined]
+    lab.submit("runs", 8, 3600.0, origin="1", job={"preemptible": False})
+    lab.run(2)
+    lab.submit("later", 8, 500.0, origin="2")
+    lab.submit("next", 8, 300.0, origin="3")
+    lab.submit("ours", 8, 100.0)
+    lab.run(2)
+    assert forecaster.turn()
+    [starts] = told
+    assert list(starts) == ["3", "2"]
+    assert re.fullmatch(r"\d\d-\d\d \d\d:\d\d, in 9 of 10 cases by [-: 0-9]{11}", starts["3"])
 
 
 def test_what_was_written_is_not_trusted(lab: Lab, tmp_path: Path) -> None:

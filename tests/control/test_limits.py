@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Elastic, Job
+from optsched import Elastic, Job, Profile
 from optsched.control.api.views import job_view
-from optsched.control.limits import why_refused
+from optsched.control.journal.events import Cancelled
+from optsched.control.limits import Cap, _last_in_the_way, why_refused
 from optsched.control.settings import LimitSettings, Settings, TenantSettings, UserLimits
+from optsched.control.what_if.future import outlook
+from optsched.control.what_if.snapshot import snapshot
 
 from .hostile import MEMORY, Hostile
 from .hostile import settings as cluster_settings
@@ -152,3 +155,59 @@ def test_what_may_not_wait_is_refused(lab: Limited) -> None:
         lab.job(user, tenant="a")
     assert refused("eve", "a").startswith("tenant a has 3 jobs")
     assert "it needs 5 GPUs, and ann may hold 4" in refused("ann", None, True, gpus=5)
+
+
+def test_who_looks_ahead_sees_turns(lab: Limited) -> None:
+    lab.limit(limited(max_gpus=None))
+    first = [lab.job(seconds=100.0), lab.job(seconds=50.0), lab.job(seconds=80.0)]
+    lab.run(3)
+    late = [lab.job(seconds=30.0) for _ in range(2)]
+    free = lab.job("bob", seconds=30.0)
+    lab.run(2)
+    seen = snapshot(lab.controller)
+    assert seen.turns == {late[0]: (first[1],), late[1]: (first[2],)}
+    ahead = outlook(seen)
+    assert ahead.instance.job[late[0]].after == (first[1],) and not ahead.left_out
+    assert ahead.instance.job[free].after == ()
+    assert any("limits" in note for note in ahead.notes)
+    lab.controller.record(Cancelled(job=first[1], by="me"))
+    assert outlook(snapshot(lab.controller)).instance.job[late[0]].after == ()
+
+
+def test_turns_of_gpus(lab: Limited) -> None:
+    lab.limit(limited(max_running=None))
+    wide, narrow = lab.job(gpus=3, seconds=40.0), lab.job(gpus=1, seconds=90.0)
+    lab.run(3)
+    two, one = lab.job(gpus=2), lab.job(gpus=2)
+    seen = snapshot(lab.controller)
+    assert seen.turns == {two: (wide,), one: (narrow,)}
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=12))
+def test_in_turn_no_limit_is_passed(jobs: list[tuple[int, bool]]) -> None:
+    """Whoever starts as soon as those it comes after have ended, in whatever order they end."""
+    cap, names, before = Cap("ann", None, 3, 4), list[str](), [0]
+    running: list[tuple[str, int]] = []
+    for number, (gpus, ends) in enumerate(jobs):
+        last = _last_in_the_way(cap, gpus, names, before)
+        if last:  # all of the line up to it have ended, as they end in order
+            gone = max(names.index(name) for name in last)
+            running = [own for own in running if names.index(own[0]) > gone]
+        elif ends and running:
+            running.pop()
+        names.append(f"j{number}")
+        before.append(before[-1] + gpus)
+        running.append((names[-1], gpus))
+        assert len(running) <= 3 and sum(own[1] for own in running) <= 4
+
+
+def test_a_job_that_cannot_run_takes_nobodys_turn(lab: Limited) -> None:
+    lab.limit(limited(max_running=1))
+    lab.executor.down = {"n1"}
+    large = lab.job(gpus=4, max_nodes=2, profile=Profile(rate={"b": 1.0}))
+    wide, fits = lab.job(gpus=4, seconds=10.0, tenant="gone"), lab.job(seconds=10.0)
+    lab.run(3)
+    jobs = lab.controller.state.jobs
+    assert jobs[fits].live is not None and jobs[large].live is None and jobs[wide].live is None
+    assert "can never run" in lab.why(large) and "tenant" in lab.why(wide)
+    assert not snapshot(lab.controller).turns and not lab.bugs

@@ -68,10 +68,11 @@ class Reloaded(Hostile):
         self.controller._configure(read_settings(self.path))
         self.opened: list[Settings] = []
         self.refuses: InputError | None = None
+        self.times = 1
 
     def open(self, how: Settings) -> Executor:
         self.opened.append(how)
-        if self.refuses is not None and len(self.opened) == 1:
+        if self.refuses is not None and len(self.opened) <= self.times:
             raise self.refuses
         return self.executor
 
@@ -128,6 +129,19 @@ def test_an_executor_that_cannot_be_opened_so_is_opened_as_it_was(lab: Reloaded)
     assert lab.controller.settings is before and lab.opened[-1] is before
     lab.run(3)
     assert not lab.bugs
+
+
+def test_an_executor_that_cannot_be_opened_at_all_is_tried_again(lab: Reloaded) -> None:
+    name = lab.submit({"gpus": 4, "duration_s": 30.0}, 30.0, 0.0, 0, None)
+    lab.run(3)
+    lab.refuses, lab.times = InputError("the API server does not answer"), 5
+    with pytest.raises(InputError, match="does not answer"):
+        lab.reload(FILE.replace("gpus = 4", "gpus = 8"))
+    lab.run(2)
+    assert lab.controller.executor is not lab.executor
+    lab.run(40)
+    assert lab.controller.executor is lab.executor and not lab.bugs
+    assert lab.controller.state.jobs[name].finished == "completed"
 
 
 def test_waiting_jobs_that_fit_no_more_are_named_and_say_why(lab: Reloaded) -> None:

@@ -109,3 +109,28 @@ poll = 0
 )
 def test_a_table_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     assert said_of(tmp_path, text) == [said]
+
+
+def test_faults_of_tiers(tmp_path: Path) -> None:
+    found = said_of(
+        tmp_path,
+        START
+        + """
+[[tenants]]
+name = "vision"
+[[tiers]]
+name = "urgent"
+priority = 5
+tenants = ["visoin"]
+[[tiers]]
+name = "urgent"
+priority = 5
+""",
+    )
+    assert found == [
+        "tiers: 'urgent' appears more than once; rename or remove one",
+        "tiers[0].priority: 5 is the priority of more than one tier; give each its own",
+        "tiers[0].tenants: there is no tenant 'visoin' (did you mean vision?); name one of "
+        "[[tenants]]",
+        "tiers[1].priority: 5 is the priority of more than one tier; give each its own",
+    ]

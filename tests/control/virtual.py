@@ -77,6 +77,7 @@ class VirtualExecutor:
     declines_s: float | None = None
     forgotten: set[AttemptKey] = field(default_factory=set)
     begun: list[AttemptKey] = field(default_factory=list)
+    signals: list[tuple[AttemptKey, int]] = field(default_factory=list)
 
     def _answer(self) -> None:
         if self.silent:
@@ -143,6 +144,12 @@ class VirtualExecutor:
         process = self.processes.get(key)
         if process is not None and process.asked_s is None:
             process.asked_s, process.grace_s = self.clock.at_s, grace_s
+
+    def signal(self, key: AttemptKey, number: int) -> None:
+        self._answer()
+        if key not in self.processes or self.processes[key].ended_s is not None:
+            raise RefusedError(f"{key} does not run")
+        self.signals.append((key, number))
 
     def kill(self, key: AttemptKey) -> None:
         self._answer()

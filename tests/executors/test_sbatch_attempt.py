@@ -11,7 +11,7 @@ from optsched.executors.base import AttemptKey, AttemptState
 from optsched.executors.sbatch import attempt as module
 from optsched.executors.sbatch.attempt import ROLLED_BACK, SbatchAttempt
 from optsched.executors.sbatch.jobs_json import HeldJob, read_held_jobs
-from optsched.executors.sbatch.telling import Teller
+from optsched.executors.sbatch.telling import Teller, unsaid
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.declining import Declining
 from optsched.executors.slurm.site import Site
@@ -229,3 +229,24 @@ def test_given_up_for_a_limit(tmp_path: Path) -> None:
     teller.see_to(begun, slurm("RUNNING"), ())
     assert begun.stop is None
     assert begun.look_at_job(slurm("RUNNING"), tuple).state is AttemptState.RUNNING
+
+
+def test_comments_say_when_jobs_start() -> None:
+    client = Slurm()
+    teller = Teller(client, Site(), Declining())
+    job = slurm("PENDING", comment="mine [not started: Resources]")
+    teller.foretell([job], {job.origin: "12-24 18:05"})
+    teller.foretell([job], {})
+    told = slurm("PENDING", comment="mine [not started: Resources] [starts: 12-24 18:05]")
+    teller.foretell([told], {job.origin: "12-24 18:05"})
+    teller.foretell([told], {job.origin: "12-24 18:10"})
+    teller.foretell([told], {})
+    teller.foretell([slurm("RUNNING", comment="[starts: 12-24 18:05]")], {})
+    assert unsaid(told) == "mine"
+    update = ("scontrol", "update", "jobid=7")
+    assert client.told == [
+        (*update, "Comment=mine [not started: Resources] [starts: 12-24 18:05]"),
+        (*update, "Comment=mine [not started: Resources] [starts: 12-24 18:10]"),
+        (*update, "Comment=mine [not started: Resources]"),
+        (*update, "Comment= "),
+    ]

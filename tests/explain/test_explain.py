@@ -84,6 +84,25 @@ FRAGMENTS = """{
 }"""
 
 
+def test_priorities_in_words() -> None:
+    """Prices say nothing of who goes first by priority."""
+    instance = instance_of(
+        """{"cluster": {"nodes": [{"name": "n0", "gpus": 4}]}, "jobs": [
+            {"id": "low", "gpus": 4, "duration_s": 1000},
+            {"id": "low2", "gpus": 4, "duration_s": 1},
+            {"id": "high", "gpus": 4, "duration_s": 100000, "priority": 5},
+            {"id": "high2", "gpus": 4, "duration_s": 900000, "priority": 5}],
+        "running": [{"job": "low", "mode": {"gpus": 4}, "placement": [{"node": "n0", "gpus": 4}],
+            "remaining_s": 500}]}"""
+    )
+    assert sentences(instance) == [
+        "low is preempted and makes way for high, of a higher priority; this costs it nothing.",
+        "low2 waits: 1 job of a higher priority has what it could use.",
+        "high starts with 4 GPUs on n0; low made way for it.",
+        "high2 waits: other jobs of its priority are worth more.",
+    ]
+
+
 def test_fragmentation_in_words() -> None:
     """Six cores are free, three on each node: enough for `hungry` and `modest` by the rows, and not
     on any node for `hungry`, whichever way `modest` is put."""

@@ -73,6 +73,11 @@ AccountingStoragePass={folder}/munge/socket
 AccountingStorageEnforce=associations,limits,qos
 AccountingStorageTRES=gres/gpu
 """
+FAIR_TREE = """PriorityType=priority/multifactor
+PriorityWeightFairshare=1000
+PriorityDecayHalfLife=14-0
+PriorityCalcPeriod=1"""
+BILLING = "TRESBillingWeights=CPU=0,GRES/gpu=1000000"
 DBD = """
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge/socket
@@ -122,10 +127,18 @@ class SlurmCluster:
     """The daemons, and what a test does to them."""
 
     def __init__(
-        self, folder: Path, nodes: int, gpus: int, holds: bool = False, accounting: bool = False
+        self,
+        folder: Path,
+        nodes: int,
+        gpus: int,
+        holds: bool = False,
+        accounting: bool = False,
+        fair_tree: bool = False,
     ) -> None:
         """With `holds` jobs that users submit to the partition `optsched` are held; with
-        `accounting` there is a database, in which nobody has the account `lab`."""
+        `accounting` there is a database, in which nobody has the account `lab`; with `fair_tree`
+        GPU-seconds are use, a million each."""
+        self.fair_tree = fair_tree
         self.folder, self.nodes, self.gpus, self.holds, self.accounting = (
             folder,
             nodes,
@@ -178,6 +191,10 @@ class SlurmCluster:
             kept = [line for line in conf.splitlines() if line.partition("=")[0] not in added]
             conf = "\n".join([*kept, files["slurm.conf.part"]]).replace(
                 "JobRequeue=1", "JobRequeue=0"
+            )
+        if self.fair_tree:
+            conf = conf.replace("PriorityType=priority/basic", FAIR_TREE).replace(
+                "State=UP OverSubscribe=NO", "State=UP OverSubscribe=NO " + BILLING
             )
         if self.accounting:
             conf += ACCOUNTING.format(folder=self.folder, dbd=first + self.nodes + 1)
@@ -445,11 +462,15 @@ def _free_ports(count: int) -> int:
 
 @contextmanager
 def slurm_cluster(
-    nodes: int = 4, gpus: int = 4, holds: bool = False, accounting: bool = False
+    nodes: int = 4,
+    gpus: int = 4,
+    holds: bool = False,
+    accounting: bool = False,
+    fair_tree: bool = False,
 ) -> Iterator[SlurmCluster]:
     """A cluster that is up."""
     with tempfile.TemporaryDirectory(prefix="optsched-slurm-", ignore_cleanup_errors=True) as name:
-        cluster = SlurmCluster(Path(name), nodes, gpus, holds, accounting)
+        cluster = SlurmCluster(Path(name), nodes, gpus, holds, accounting, fair_tree)
         try:
             cluster.prepare()
             cluster.start_controller()

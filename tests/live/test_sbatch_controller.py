@@ -160,10 +160,7 @@ def test_twenty_jobs_of_two_users(cluster: SlurmCluster) -> None:
                 "nobody",
             )
         longest = here.job(jobs[0]).submission
-        assert (longest.job.work_s, longest.estimate) == (
-            600.0,
-            "its time limit in the cluster manager",
-        )
+        assert (longest.job.work_s, longest.estimate) == (600.0, "its time limit")
 
 
 def test_only_what_saves_is_stopped_for_others(cluster: SlurmCluster) -> None:

@@ -104,6 +104,7 @@ def rounds(
             after=tuple(name for name in job.after if name in known),
             submit_s=job.submit_s if draw(st.integers(0, 5)) == 0 else min(job.submit_s, now_s),
             weight=draw(st.sampled_from([job.weight, 1.0, 2.0, 0.7])),
+            priority=0,
             preemptible=draw(st.integers(0, 4)) > 0,
             min_run_s=draw(st.sampled_from([0.0, 0.0, 40.0])),
             deadline_s=draw(st.sampled_from([None, None, now_s + 5.0, now_s + 30.0, now_s - 2.0])),

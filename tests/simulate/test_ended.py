@@ -111,7 +111,7 @@ def test_a_job_is_as_much_shorter_than_its_limit_as_those_like_it_were() -> None
 def test_nothing_has_ended() -> None:
     assert Known().work_s("ann", "train.py", 1) == 600
     assert Known().told("train.py") == "nobody stated how long it runs"
-    assert Known().told("train.py", limit_s=60.0) == "its time limit in the cluster manager"
+    assert Known().told("train.py", limit_s=60.0) == "its time limit"
     assert Known().told("train.py", duration_s=60.0) is None
 
 

@@ -139,7 +139,7 @@ def test_a_round_says_which_window_a_job_would_meet() -> None:
     assert decide(instance).jobs == ()
     explanation = explain_inactive(instance, "plain")
     assert explanation is not None and explanation.sentence == (
-        "plain waits: it would run into a window where it fits, first maintenance of n0 in "
+        "plain waits: it would run into a window wherever it fits, first maintenance of n0 in "
         "1 min 40 s."
     )
 

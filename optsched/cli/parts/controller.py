@@ -44,14 +44,19 @@ def chosen_jobs(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def choosing(
-        user: str | None, tenant: str | None, state: str | None, name: str | None, **named: Any
+        user: str | None,
+        tenant: str | None,
+        state: str | None,
+        array: str | None,
+        name: str | None,
+        **named: Any,
     ) -> Any:
-        return command(
-            chosen={"user": user, "tenant": tenant, "state": state, "name": name}, **named
-        )
+        chosen = {"user": user, "tenant": tenant, "state": state, "array": array, "name": name}
+        return command(chosen=chosen, **named)
 
     for named in (
         option("--name GLOB", "Only jobs whose name matches, as 'sweep-*'."),
+        option("--array NAME", "Only tasks of this job array."),
         option("--state STATUS", "Only jobs with this status; several with commas between."),
         option("--tenant NAME", "Only jobs of this tenant."),
         option("--user NAME", "Only jobs of this user (others: administrators only)."),

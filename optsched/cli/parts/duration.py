@@ -40,7 +40,7 @@ def _instant(direction: int, wrong: str) -> Callable[[str], float]:
     time: dates first where they lie in the past."""
 
     def from_now(value: str) -> float:
-        return time.time() + direction * parse_duration(value)
+        return time.time() + direction * parse_duration(value.removeprefix("+"))
 
     def date(value: str) -> float:
         return datetime.fromisoformat(value).timestamp()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import date
+from itertools import chain
 
 from ...frozen import record
 from ..account import AMOUNTS, CAUSES, COUNTS, bill_of, day_of
@@ -55,9 +56,10 @@ def account(service: Service, caller: Caller, query: AccountQuery) -> Account:
     )
     if scope.first > scope.last:
         raise HttpError(422, "from_day lies after to_day; swap them")
-    now_s, entries, state, jobs, uncounted_s = service.ask(lambda own: _seen(own, scope))
-    finished = filter(scope.may_have, jobs)
-    entries += _entries(state, finished, now_s)  # these do not change any more
+    seen = service.ask(lambda own: _seen(own, scope))
+    # What has finished does not change any more, so nobody need wait for it to be counted.
+    finished = (job for job in seen.jobs if job.id not in seen.going_on and scope.may_have(job))
+    entries = chain(seen.entries, _entries(seen.state, finished, seen.now_s))
     by = query.by.split(",")
     sums: dict[tuple[str, ...], Sums] = {}
     total: Sums = {}
@@ -73,25 +75,33 @@ def account(service: Service, caller: Caller, query: AccountQuery) -> Account:
             for name, amount in amounts.items():
                 own[name] = own.get(name, 0.0) + amount
     return Account(
-        now_s=now_s,
+        now_s=seen.now_s,
         rows=tuple(_row(row, sums[row]) for row in sorted(sums)),
         total=_row(("", "", "", ""), total),
-        uncounted_before_s=uncounted_s,
+        uncounted_before_s=seen.uncounted_s,
     )
 
 
-def _seen(
-    controller: Controller, scope: Scope
-) -> tuple[float, list[Entry], State, list[LiveJob], float | None]:
-    """Return what dropped jobs and those that go on have used until now, and the finished ones that
-    are there."""
+@record
+class Seen:
+    """The `entries` of dropped jobs and of those `going_on`, until now; all jobs that are there."""
+
+    now_s: float
+    entries: list[Entry]
+    state: State
+    jobs: list[LiveJob]
+    going_on: frozenset[str]
+    uncounted_s: float | None
+
+
+def _seen(controller: Controller, scope: Scope) -> Seen:
     state, journal, now_s = controller.state, controller.journal, controller.clock.now_s()
-    known = [(key, "", sums) for key, sums in journal.used(scope.first, scope.last, scope.user)]
-    known += _entries(state, filter(scope.may_have, state.open.values()), now_s)
-    others = [job for job in state.jobs.values() if job.id not in state.open]
+    entries = [(key, "", sums) for key, sums in journal.used(scope.first, scope.last, scope.user)]
+    entries += _entries(state, filter(scope.may_have, state.open.values()), now_s)
     pruned = journal.last_pruned()
     uncounted_s = None if pruned is None else pruned.uncounted_s
-    return now_s, known, state, others, uncounted_s
+    jobs = [*state.jobs.values()]
+    return Seen(now_s, entries, state, jobs, frozenset(state.open), uncounted_s)
 
 
 def _entries(state: State, jobs: Iterable[LiveJob], now_s: float) -> Iterator[Entry]:

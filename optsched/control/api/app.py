@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
 from ...files import adapter
-from .bodies import MOST_BYTES, parse_body, parse_query
+from .bodies import parse_body, parse_query
 from .peer import NOBODY
 from .refusal import HttpError
 from .routes import ROUTES, Asked, Route
@@ -36,7 +36,7 @@ def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
             route = methods["GET" if request.method == "HEAD" else request.method]
             if route.slow not in limiters:  # they belong to the event loop, which runs only now
                 limiters[route.slow] = CapacityLimiter(SLOW_THREADS if route.slow else THREADS)
-            given = await _body(request)
+            given = await _body(request, route.most_bytes)
             return await to_thread.run_sync(
                 _done, service, route, request, given, limiter=limiters[route.slow]
             )
@@ -86,16 +86,16 @@ def as_json(status: int, view: Any, headers: dict[str, str] | None = None) -> Re
     return Response(adapter(kind, VIEWS).dump_json(view), status, headers, "application/json")
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most_bytes: int) -> bytes:
     """Return the body, refused as soon as it is known to be too large."""
     stated = request.headers.get("content-length", "")
-    too_large = HttpError(413, f"the body is larger than {MOST_BYTES} bytes")
-    if stated.isdecimal() and (len(stated) > 18 or int(stated) > MOST_BYTES):
+    too_large = HttpError(413, f"the body is larger than {most_bytes} bytes")
+    if stated.isdecimal() and (len(stated) > 18 or int(stated) > most_bytes):
         raise too_large
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > MOST_BYTES:
+        if len(body) > most_bytes:
             raise too_large
     return bytes(body)
 

@@ -19,10 +19,13 @@ from ...model.profile import Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
 from ..journal.state import Status
 from ..settings import ADDRESS, NoticeEvent
+from ..warning import SIGNAL, WARNING
 from .refusal import HttpError
 
-MOST_BYTES = 1 << 20
-"""Larger bodies are refused unread."""
+MOST_BYTES, MOST_BYTES_OF_MANY = 1 << 20, 4 << 20
+"""Larger bodies are refused unread; the second is for requests with many jobs."""
+MOST_JOBS = 10_000
+"""So many jobs may one request submit."""
 MOST_WORD_BYTES = 128 * 1024 - 1
 """Linux gives a process no longer argument or variable (MAX_ARG_STRLEN)."""
 MOST_FAULTS = 3
@@ -41,8 +44,14 @@ Address = Annotated[str, Field(max_length=254, pattern=f"^{ADDRESS.pattern}$")]
 Image = Annotated[
     str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$")
 ]
+RequestId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*$")]
+ARRAY = r"^[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?(?:,[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?)*(?:%[0-9]{1,9})?$"  # noqa: E501
+"""Indices `0-99`, `1,3,7`, `0-99:5` (every fifth), then how many run at once: `0-99%10`."""
 STATUS = "|".join(get_args(Status))
-SORT = "submitted|started|finished|name|user|tenant|status|gpus|waited|ran|left|weight|priority"
+SORT = (
+    "submitted|started|finished|name|user|tenant|status|gpus|waited|ran|left|starts|ends"
+    "|weight|priority"
+)
 
 
 @frozen
@@ -62,7 +71,14 @@ class SubmitBody:
     image to run it in, where the executor runs images; None: that of the site. `notify` are the
     events of which notices are sent, by e-mail to `notify_to` where that is given and the site
     allows it. `tenant` None: the one that lists the user, if any. A repeated `request_id` of the
-    same user is answered as it was the first time, and makes no second job.
+    same user is answered as it was the first time, and makes no second job. It starts when
+    all of `after` have completed, all of `after_any` have ended in any way and all of
+    `after_not_ok` have failed or been cancelled, not before `begin_s` (Unix time); where it can
+    never start any more it is cancelled, or held, as `if_never` says. Once it has run for `limit_s`
+    in all it is asked to save and stopped; before that it gets the signal of `warning` (`USR1@60`:
+    60 s before). With `array`,
+    indices such as `0-99%10` (then at most 10 run at once), it is one job for each of them, named
+    NAME-INDEX, with `{index}` in `argv` replaced by its own.
     """
 
     argv: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
@@ -88,9 +104,16 @@ class SubmitBody:
     total_steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
     weight: Weight = 1.0
     priority: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
+    tier: Short | None = None
     tenant: Short | None = None
     deadline_s: Instant | None = None
     after: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    after_any: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    after_not_ok: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    if_never: Literal["cancel", "hold"] = "cancel"
+    begin_s: Instant | None = None
+    limit_s: Duration | None = None
+    warning: Annotated[str, Field(max_length=32, pattern=WARNING)] | None = None
     resources: Annotated[dict[Short, Amount], Few] = field(default_factory=dict)
     preemptible: bool = True
     saves: bool | None = None
@@ -101,9 +124,17 @@ class SubmitBody:
     profile: Profile | None = None
     notify: Annotated[tuple[NoticeEvent, ...], Field(max_length=3)] = ()
     notify_to: Address | None = None
-    request_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]*$")] | None = (
-        None
-    )
+    array: Annotated[str, Field(max_length=10_000, pattern=ARRAY)] | None = None
+    request_id: RequestId | None = None
+
+
+@frozen
+class BatchBody:
+    """Many jobs, of which all are submitted or none. Each may come `after` those before it. A
+    repeated `request_id` of the same user makes no second ones."""
+
+    jobs: Annotated[tuple[SubmitBody, ...], Field(min_length=1, max_length=MOST_JOBS)]
+    request_id: RequestId | None = None
 
 
 @frozen
@@ -134,13 +165,40 @@ class WhatIfBody:
     time_limit_s: Annotated[float, Field(ge=0.1, le=30)] = 10.0
 
 
+Names = Annotated[tuple[Short, ...], Field(max_length=1000)]
+
+
+@frozen
+class WindowBody:
+    """A time, in Unix time, in which `nodes` (names or hostlists), or nodes of so many `gpus`, take
+    no jobs but those of `tenants` and `users`: from now on where `from_s` is None, until it is
+    lifted where `to_s` is. `name` None makes one after its `kind`."""
+
+    kind: Literal["maintenance", "reservation", "drain"] = "maintenance"
+    name: Annotated[str, Field(max_length=255, pattern=r"^[!-~]+$")] | None = None
+    nodes: Names = ()
+    gpus: Count = 0
+    from_s: Instant | None = None
+    to_s: Instant | None = None
+    tenants: Names = ()
+    users: Names = ()
+
+
+@frozen
+class LiftBody:
+    """The window that is not to be any more."""
+
+    name: Short
+
+
 Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
 @frozen
 class Selection:
     """Which jobs: of a `user`, of a `tenant`, of one of the statuses in `state` (with commas
-    between), those whose name matches a pattern such as `sweep-*`; all that is given must hold.
+    between), of an `array`, those whose name matches a pattern such as `sweep-*`; all that is given
+    must hold.
     Without `user` and `tenant` they are the caller's own."""
 
     user: Short | None = None
@@ -149,6 +207,7 @@ class Selection:
         None
     ) = None
     name: Short | None = None
+    array: Name | None = None
 
 
 @frozen
@@ -157,6 +216,28 @@ class ChangeBody(Selection):
     those of all users. At least one of the other fields must be given."""
 
     all: bool = False
+
+
+@frozen
+class AmendBody:
+    """What is to be otherwise of a job; the rest stays. Of one that runs only weight, priority,
+    deadline, time limit and retries can be changed, of one that waits also what it asks for."""
+
+    gpus: Count | Elastic | None = None
+    duration_s: Duration | None = None
+    begin_s: Instant | None = None
+    weight: Weight | None = None
+    priority: Annotated[int, Field(ge=-(10**9), le=10**9)] | None = None
+    deadline_s: Instant | None = None
+    limit_s: Duration | None = None
+    retries: Annotated[int, Field(ge=0, le=1000)] | None = None
+
+
+@frozen
+class SignalBody:
+    """The signal, as USR1, that the command of a running job gets on all its nodes."""
+
+    signal: Annotated[str, Field(max_length=16, pattern=SIGNAL)]
 
 
 @frozen
@@ -225,7 +306,18 @@ class AccountQuery:
     by: Annotated[str, Field(max_length=64, pattern=rf"^({By})(,({By}))*$")] = "user"
 
 
-BODIES = (*NOUNS, SubmitBody, ChangeBody, Hypothetical, WhatIfBody)
+BODIES = (
+    *NOUNS,
+    SubmitBody,
+    BatchBody,
+    ChangeBody,
+    AmendBody,
+    SignalBody,
+    Hypothetical,
+    WhatIfBody,
+    WindowBody,
+    LiftBody,
+)
 QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""

@@ -85,7 +85,7 @@ class Client:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the answer to a request that changes something; a submission gets a request id
         where it has none. Raises NoControllerError, ApiError."""
-        if path == "/v1/jobs" and body is not None:
+        if path in ("/v1/jobs", "/v1/batch") and body is not None:
             body = {"request_id": secrets.token_hex(16), **body}
         return self._ask("POST", path, None if body is None else json.dumps(body).encode())
 

@@ -9,20 +9,29 @@ from starlette.responses import Response
 from ...frozen import record
 from ..explain.explaining import Explained
 from ..reloading import Reloaded
+from ..shares import SharesView
 from ..what_if.words import Foretold
 from .accounting import account
 from .asking import explained, foretold
 from .bodies import (
+    MOST_BYTES,
+    MOST_BYTES_OF_MANY,
     AccountQuery,
+    AmendBody,
+    BatchBody,
     ChangeBody,
     HistoryQuery,
     JobsQuery,
+    LiftBody,
     OutputQuery,
     RoundsQuery,
+    SignalBody,
     SubmitBody,
     UsageQuery,
     WhatIfBody,
+    WindowBody,
 )
+from .calendar import lift_window, set_window, windows
 from .dashboard import dashboard
 from .history import history
 from .metrics import TEXT, metrics
@@ -32,16 +41,18 @@ from .service import Change, Service
 from .usage import usage
 from .views import (
     Account,
-    Changed,
     History,
     JobDetail,
     JobPage,
     JobView,
+    Names,
     Nodes,
     Output,
     Rounds,
+    Shell,
     StateView,
     Usage,
+    Windows,
 )
 
 VIEWS_OPEN = (VIEW_TOKEN,)
@@ -80,6 +91,7 @@ class Route:
     statuses: tuple[int, ...] = (200,)
     refusals: tuple[int, ...] = ()
     media_type: str = "application/json"
+    most_bytes: int = MOST_BYTES
     slow: bool = False
     public: bool = False
     opened_by: tuple[str, ...] = ()
@@ -88,6 +100,11 @@ class Route:
 def _submit(service: Service, asked: Asked) -> tuple[int, JobView]:
     job, new = service.submit(asked.caller, asked.body)
     return (201 if new else 200), job
+
+
+def _submit_all(service: Service, asked: Asked) -> tuple[int, Names]:
+    names, new = service.submit_all(asked.caller, asked.body)
+    return (201 if new else 200), names
 
 
 def _openapi(service: Service, asked: Asked) -> Response:
@@ -115,7 +132,7 @@ def _change(change: Change, summary: str) -> tuple[Route, Route]:
             lambda service, asked: service.change_all(asked.caller, asked.body, change),
             method="POST",
             body=ChangeBody,
-            answer=Changed,
+            answer=Names,
         ),
     )
 
@@ -131,6 +148,18 @@ ROUTES: list[Route] = [
         answer=JobView,
         statuses=(201, 200),
         refusals=(409,),
+    ),
+    Route(
+        "/v1/batch",
+        "submit_all",
+        "Submit many jobs, all or none.",
+        _submit_all,
+        method="POST",
+        body=BatchBody,
+        answer=Names,
+        statuses=(201, 200),
+        refusals=(409,),
+        most_bytes=MOST_BYTES_OF_MANY,
     ),
     Route(
         "/v1/jobs",
@@ -152,6 +181,35 @@ ROUTES: list[Route] = [
     *_change("hold", "Keep a job from running; stop it if it runs."),
     *_change("release", "Let a held job run again."),
     *_change("cancel", "Stop a job for good."),
+    *_change("requeue", "Run a job again from its last checkpoint."),
+    Route(
+        "/v1/jobs/{job}/change",
+        "change",
+        "Change what a job asks for.",
+        lambda service, asked: service.amend(asked.caller, asked.job, asked.body),
+        method="POST",
+        body=AmendBody,
+        answer=JobView,
+        refusals=(404, 409),
+    ),
+    Route(
+        "/v1/jobs/{job}/shell",
+        "shell",
+        "How to start a shell beside a running job.",
+        lambda service, asked: service.shell(asked.caller, asked.job),
+        answer=Shell,
+        refusals=(404, 409),
+    ),
+    Route(
+        "/v1/jobs/{job}/signal",
+        "signal",
+        "Send a signal to the command of a running job.",
+        lambda service, asked: service.signal(asked.caller, asked.job, asked.body),
+        method="POST",
+        body=SignalBody,
+        answer=JobView,
+        refusals=(404, 409),
+    ),
     Route(
         "/v1/jobs/{job}/clear",
         "clear",
@@ -197,6 +255,42 @@ ROUTES: list[Route] = [
         lambda service, asked: service.nodes(asked.caller),
         answer=Nodes,
         opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/shares",
+        "shares",
+        "What tenants and users are entitled to, and have used.",
+        lambda service, asked: service.shares(asked.caller),
+        answer=SharesView,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/windows",
+        "windows",
+        "Maintenance, reservations and drained nodes.",
+        lambda service, asked: windows(service, asked.caller),
+        answer=Windows,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/windows",
+        "set_window",
+        "Set a window: maintenance, a reservation, a drain.",
+        lambda service, asked: set_window(service, asked.caller, asked.body),
+        method="POST",
+        body=WindowBody,
+        answer=Windows,
+        refusals=(409,),
+    ),
+    Route(
+        "/v1/windows/lift",
+        "lift_window",
+        "Take a window back.",
+        lambda service, asked: lift_window(service, asked.caller, asked.body),
+        method="POST",
+        body=LiftBody,
+        answer=Windows,
+        refusals=(404,),
     ),
     Route(
         "/v1/rounds",

@@ -10,6 +10,7 @@ from fnmatch import translate
 
 from ...model.job import gang
 from ..controller import Controller
+from ..expected import expected
 from ..explain.blocked import Obstacles
 from ..journal.state import FINISHED, OPEN, LiveJob, State
 from .bodies import JobsQuery, Selection
@@ -32,6 +33,8 @@ ORDERS: dict[str, Callable[[Controller, LiveJob, float], str | float | None]] = 
     "waited": lambda controller, job, now_s: waited_s(job, now_s),
     "ran": lambda controller, job, now_s: ran_s(job, now_s),
     "left": remaining_s,
+    "starts": lambda controller, job, now_s: expected(controller.forecast, job, now_s).start_p50_s,
+    "ends": lambda controller, job, now_s: expected(controller.forecast, job, now_s).end_p50_s,
     "weight": lambda controller, job, now_s: job.submission.job.weight,
     "priority": lambda controller, job, now_s: job.submission.job.priority,
 }
@@ -57,6 +60,7 @@ def matching(
             (everybody or caller.owns(job))
             and chosen.user in (None, noun.user)
             and chosen.tenant in (None, noun.tenant)
+            and chosen.array in (None, job.submission.array)
             and job.status in statuses
             and called(job.id)
         ):

@@ -11,32 +11,54 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from ... import __version__
 from ...errors import InputError
-from ...executors.base import AttemptKey
+from ...executors.base import NoAnswerError, RefusedError, Shells
 from ..controller import Controller
-from ..journal.events import Cancelled, Cleared, Event, Held, Released, Submitted
+from ..journal.events import (
+    Cancelled,
+    Changed,
+    Cleared,
+    Event,
+    Held,
+    Released,
+    Requeued,
+    Signalled,
+    Submitted,
+)
 from ..journal.journal import JournalError
 from ..journal.state import OPEN, LiveJob
 from ..loop import Loop, LoopStoppedError
 from ..reloading import Reloaded
+from ..shares import SharesView, shares_view
 from ..submission import Submission
+from ..warning import number_of
 from ..work_left import work_left_s
-from .bodies import ChangeBody, JobsQuery, OutputQuery, RoundsQuery, SubmitBody
+from .bodies import (
+    AmendBody,
+    BatchBody,
+    ChangeBody,
+    JobsQuery,
+    OutputQuery,
+    RoundsQuery,
+    SignalBody,
+    SubmitBody,
+)
 from .output import read_output
 from .peer import Access, Caller, visible
 from .refusal import HttpError
 from .selecting import matching, page_of
-from .submitting import stem_of, submission_of
+from .submitting import Taking, amended, argv_of
 from .views import (
-    Changed,
     Holder,
     JobDetail,
     JobPage,
     JobView,
+    Names,
     Nodes,
     NodeView,
     Output,
     Price,
     Rounds,
+    Shell,
     StateView,
     attempt_view,
     forecast_view,
@@ -55,7 +77,7 @@ MOST_ROUNDS = 10_000
 """Older rounds are in the journal only."""
 MOST_DROPPED = 1000
 """Requests for so many jobs that were dropped are remembered."""
-Change = Literal["hold", "release", "cancel"]
+Change = Literal["hold", "release", "cancel", "requeue"]
 
 
 def between_turns(
@@ -79,7 +101,7 @@ class Service:
     loop: Loop
     access: Access
     routes: "tuple[Route, ...]" = ()
-    _requests: dict[tuple[str, str], str] | None = None
+    _requests: dict[tuple[str, str], list[str]] | None = None
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def ask(self, call: Callable[[Controller], Answer]) -> Answer:
@@ -102,68 +124,83 @@ class Service:
     def submit(
         self, controller: Controller, caller: Caller, body: SubmitBody
     ) -> tuple[JobView, bool]:
-        """Return the job, and whether it is new: a request that was made before makes no second
-        one."""
-        before = self._made_before(controller, caller, body)
-        if before is None:
-            if controller.short_of_disk is not None:
-                raise HttpError(503, f"no job is taken now: {controller.short_of_disk}")
-            name = body.name or self._new_name(controller, body)
-            if self._taken(controller, name):
-                raise HttpError(409, f"there is, or was, a job named {name!r}; choose another name")
-            submission = submission_of(body, name, caller, controller, self.access.own_uid)
-            controller.record(Submitted(submission=submission))
-            self._remember(submission)
-            self._forget_dropped(controller)
-        job = controller.state.jobs[before or name]
-        return job_view(controller, job, controller.clock.now_s()), before is None
+        """Return the job, the first one of an array, and whether it is new: a request that was made
+        before makes no second one."""
+        names, new = self._take(controller, caller, (body,), body.request_id)
+        job = controller.state.jobs[names[0]]
+        return job_view(controller, job, controller.clock.now_s()), new
 
-    def _made_before(self, controller: Controller, caller: Caller, body: SubmitBody) -> str | None:
+    @between_turns
+    def submit_all(
+        self, controller: Controller, caller: Caller, body: BatchBody
+    ) -> tuple[Names, bool]:
+        """Return the names of many jobs, and whether they are new."""
+        names, new = self._take(controller, caller, body.jobs, body.request_id)
+        return Names(jobs=tuple(names)), new
+
+    def _take(
+        self,
+        controller: Controller,
+        caller: Caller,
+        bodies: tuple[SubmitBody, ...],
+        request_id: str | None,
+    ) -> tuple[list[str], bool]:
+        """Take all jobs of a request, or none; return their names, and whether they are new."""
+        before = self._made_before(controller, caller, bodies[0], request_id)
+        if before:
+            return before, False
+        if controller.short_of_disk is not None:
+            raise HttpError(503, f"no job is taken now: {controller.short_of_disk}")
+        taking = Taking(controller, caller, self.access.own_uid, self._numbers)
+        for number, body in enumerate(bodies):
+            if len(bodies) > 1 and body.request_id is not None:
+                raise HttpError(422, f"jobs[{number}].request_id is for all jobs; leave it out")
+            try:
+                taking.take(replace(body, request_id=request_id))
+            except HttpError as error:
+                which = f"jobs[{number}]: " if len(bodies) > 1 else ""
+                raise HttpError(error.status, f"{which}{error}") from None
+        made = taking.submissions
+        controller.record(*(Submitted(submission=submission) for submission in made))
+        for submission in made:
+            self._remember(submission)
+        self._forget_dropped(controller)
+        return [submission.job.id for submission in made], True
+
+    def _made_before(
+        self, controller: Controller, caller: Caller, body: SubmitBody, request_id: str | None
+    ) -> list[str]:
         if self._requests is None:
             self._requests = {}
             for job in controller.state.jobs.values():
                 self._remember(job.submission)
-        if body.request_id is None:
-            return None
-        name = self._requests.get((caller.name, body.request_id))
-        if name is None or name not in controller.state.jobs:
-            return None
-        made = controller.state.jobs[name].submission
-        if (made.argv, made.directory) != (body.argv, body.directory) or body.name not in (
-            None,
-            name,
-        ):
-            raise HttpError(
-                409, f"request_id {body.request_id!r} was another request, which made {name}"
-            )
-        return name
+        if request_id is None:
+            return []
+        known = self._requests.get((caller.name, request_id), [])
+        names = [name for name in known if name in controller.state.jobs]
+        if names:
+            made = controller.state.jobs[names[0]].submission
+            argv, called = argv_of(body.argv, made.index), made.array or made.job.id
+            if (made.argv, made.directory) != (argv, body.directory) or body.name not in (
+                None,
+                called,
+            ):
+                raise HttpError(
+                    409, f"request_id {request_id!r} was another request, which made {called}"
+                )
+        return names
 
     def _forget_dropped(self, controller: Controller) -> None:
         jobs, known = controller.state.jobs, self._requests
         if known is not None and len(known) > 2 * len(jobs) + MOST_DROPPED:
-            self._requests = {asked: name for asked, name in known.items() if name in jobs}
+            self._requests = {
+                asked: names for asked, names in known.items() if not jobs.keys().isdisjoint(names)
+            }
 
     def _remember(self, submission: Submission) -> None:
         if submission.request_id is not None and self._requests is not None:
-            self._requests[submission.job.user or "", submission.request_id] = submission.job.id
-
-    def _new_name(self, controller: Controller, body: SubmitBody) -> str:
-        stem = stem_of(body.argv)
-        number = self._numbers.get(stem, 0) + 1
-        while self._taken(controller, f"{stem}-{number}"):
-            number += 1
-        self._numbers[stem] = number
-        return f"{stem}-{number}"
-
-    def _taken(self, controller: Controller, name: str) -> bool:
-        """Tell whether a name is taken: by a job, or by an attempt that the journal does not know:
-        to start under its name would start nothing. Or by a job that was dropped, from whose
-        checkpoints this one would go on."""
-        return (
-            name in controller.state.jobs
-            or AttemptKey(name, 1) in controller.observed
-            or controller.checkpoints(name).exists()
-        )
+            request = submission.job.user or "", submission.request_id
+            self._requests.setdefault(request, []).append(submission.job.id)
 
     def jobs(self, caller: Caller, query: JobsQuery) -> JobPage:
         """Return the jobs that are asked for, a page of them; without their commands, in which
@@ -194,11 +231,11 @@ class Service:
     @between_turns
     def change_all(
         self, controller: Controller, caller: Caller, body: ChangeBody, change: Change
-    ) -> Changed:
+    ) -> Names:
         """Hold, release or cancel all jobs that are chosen, at once; those of which nothing can be
         changed stay as they are."""
-        if {body.user, body.tenant, body.state, body.name} == {None}:
-            raise HttpError(422, "say which jobs: give user, tenant, state or name")
+        if {body.user, body.tenant, body.state, body.name, body.array} == {None}:
+            raise HttpError(422, "say which jobs: give user, tenant, state, name or array")
         chosen = matching(controller.state, caller, body, everybody=body.all, usual=OPEN)
         changed, events = [], []
         for job in chosen:
@@ -206,7 +243,61 @@ class Service:
                 events += _changes(job, change, caller)
                 changed.append(job.id)
         controller.record(*events)
-        return Changed(jobs=tuple(changed))
+        return Names(jobs=tuple(changed))
+
+    @between_turns
+    def amend(self, controller: Controller, caller: Caller, name: str, body: AmendBody) -> JobView:
+        """Change what a job asks for."""
+        job = visible(controller.state, caller, name)
+        if job.finished is not None:
+            raise HttpError(409, f"{name} has finished; nothing of it can be changed any more")
+        submission = amended(body, job, caller, controller)
+        if submission != job.submission:
+            controller.record(Changed(submission=submission))
+        return job_view(controller, job, controller.clock.now_s())
+
+    @between_turns
+    def shell(self, controller: Controller, caller: Caller, name: str) -> Shell:
+        """Return how to start a shell beside a running job; only its owner is told, and who can be
+        every user anyway."""
+        job = visible(controller.state, caller, name)
+        if not (caller.owns(job) or caller.all_output):
+            whose = job.submission.job.user
+            raise HttpError(403, f"only its user, {whose}, may have a shell beside {name}")
+        executor, attempt = controller.executor, job.live
+        if not isinstance(executor, Shells):
+            raise HttpError(
+                422,
+                f"the executor {controller.settings.executor} starts no shell beside a job; use "
+                "its manager's own way, as srun --jobid=ID --overlap --pty bash, or kubectl exec",
+            )
+        if attempt is None or job.status != "running":
+            raise HttpError(409, f"{name} does not run, so there is nothing to be beside of")
+        try:
+            beside = executor.shell(attempt.key)
+        except RefusedError as error:
+            raise HttpError(409, str(error)) from None
+        uid = self.access.own_uid if beside.user is None else beside.user
+        return view(Shell, beside, environment=dict(beside.environment), uid=uid)
+
+    @between_turns
+    def signal(
+        self, controller: Controller, caller: Caller, name: str, body: SignalBody
+    ) -> JobView:
+        """Send a signal to the running attempt of a job."""
+        job = visible(controller.state, caller, name)
+        attempt = job.live
+        if attempt is None or job.status not in ("running", "stopping"):
+            raise HttpError(409, f"{name} does not run, so there is nothing to send a signal to")
+        try:
+            controller.executor.signal(attempt.key, number_of(body.signal))
+        except RefusedError as error:
+            raise HttpError(409, f"{name} got no signal: {error}") from None
+        except (NoAnswerError, OSError) as error:
+            raise HttpError(503, f"nobody knows whether {name} got the signal: {error}") from None
+        number, short = attempt.key.number, body.signal.removeprefix("SIG")
+        controller.record(Signalled(job=name, number=number, signal=short, by=caller.name))
+        return job_view(controller, job, controller.clock.now_s())
 
     @between_turns
     def clear(self, controller: Controller, caller: Caller, name: str) -> JobView:
@@ -310,6 +401,11 @@ class Service:
         )
 
     @between_turns
+    def shares(self, controller: Controller, caller: Caller) -> SharesView:
+        """Return who is entitled to what; other users than himself only to who sees all jobs."""
+        return shares_view(controller, None if caller.all_jobs else caller.name)
+
+    @between_turns
     def rounds(self, controller: Controller, query: RoundsQuery) -> Rounds:
         """Return rounds, the newest first."""
         last = controller.journal.last_round()
@@ -353,6 +449,8 @@ class Service:
 def _changes(job: LiveJob, change: Change, caller: Caller) -> list[Event]:
     """Return what is to be written down so that a job is as asked; nothing where it is so already.
     Raises HttpError 409."""
+    if change == "requeue":
+        return _requeue(job, caller)
     if job.finished is not None and (change, job.finished) != ("cancel", "cancelled"):
         was = f"{'was' if job.finished == 'cancelled' else 'has'} {job.finished}"
         raise HttpError(409, f"{job.id} {was}; nothing of it can be changed any more")
@@ -366,3 +464,13 @@ def _changes(job: LiveJob, change: Change, caller: Caller) -> list[Event]:
         case "cancel" if job.cancelled is None:
             return [Cancelled(job=job.id, by=caller.name)]
     return []
+
+
+def _requeue(job: LiveJob, caller: Caller) -> list[Event]:
+    if job.submission.origin is not None:
+        raise HttpError(409, f"{job.id} is a job of the cluster manager; requeue it there")
+    if job.finished is None and job.cancelled is not None:
+        raise HttpError(409, f"{job.id} is being cancelled; requeue it once it is")
+    if job.finished is None and job.live is None:
+        raise HttpError(409, f"{job.id} has not finished and does not run; it waits for its turn")
+    return [] if job.requeued else [Requeued(job=job.id, by=caller.name)]

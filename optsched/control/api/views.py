@@ -13,6 +13,7 @@ from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
 from ..journal.state import Attempt, LiveJob, Status
 from ..reloading import Reloaded
+from ..shares import SharesView, ShareView
 from ..what_if.words import Foretold
 from ..work_left import work_left_s
 
@@ -39,7 +40,8 @@ class JobView:
     `waited_s` and `ran_s` are the seconds it did not run and did. `remaining_s` are those it is
     believed to run yet, on what it holds or, where it waits, on what it asks for; None once it has
     finished. `estimate` says where that comes from, None where the user stated it. `step` and
-    `total_steps` are what its command reports.
+    `total_steps` are what its command reports. `index` is that of a task of an `array`. It is
+    not to begin before `begin_s`, and stopped once it has run for `limit_s`.
 
     By `start_p50_s` it is expected to have started (Unix time) with a probability of 50 %, by
     `start_p90_s` of 90 %, and likewise to have ended; the start of one that runs is when it did.
@@ -73,7 +75,13 @@ class JobView:
     priority: int
     deadline_s: float | None
     after: tuple[str, ...]
+    after_any: tuple[str, ...]
+    after_not_ok: tuple[str, ...]
+    begin_s: float | None
+    limit_s: float | None
     exit_status: int | None
+    array: str | None
+    index: int | None
     start_p50_s: float | None
     start_p90_s: float | None
     end_p50_s: float | None
@@ -118,8 +126,18 @@ class JobPage:
 
 
 @frozen
-class Changed:
-    """Names of the jobs that are now as was asked, in the order of submission."""
+class Shell:
+    """What to start on this host, as user `uid`, to have a shell beside a running job."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    directory: str
+    uid: int
+
+
+@frozen
+class Names:
+    """Names of jobs that were submitted, or are now as was asked, in the order of submission."""
 
     jobs: tuple[str, ...]
 
@@ -350,7 +368,32 @@ class Account:
     uncounted_before_s: float | None
 
 
+@frozen
+class WindowView:
+    """A time in which nodes take no jobs but those of some; `to_s` None: until it is lifted.
+    `jobs_there` are those that are still there although it has begun, because they save or cannot:
+    `jobs` are those of them that the caller sees."""
+
+    name: str
+    nodes: tuple[str, ...]
+    from_s: float
+    to_s: float | None
+    tenants: tuple[str, ...]
+    users: tuple[str, ...]
+    jobs_there: int
+    jobs: tuple[str, ...]
+
+
+@frozen
+class Windows:
+    """Windows that are not over, in order of time."""
+
+    windows: tuple[WindowView, ...]
+
+
 VIEWS = (
+    WindowView,
+    Windows,
     Reloaded,
     AccountRow,
     Account,
@@ -363,12 +406,15 @@ VIEWS = (
     AttemptView,
     JobDetail,
     JobPage,
-    Changed,
+    Shell,
+    Names,
     Holder,
     NodeView,
     Nodes,
     RoundView,
     Rounds,
+    ShareView,
+    SharesView,
     Price,
     ForecastView,
     StateView,
@@ -462,10 +508,13 @@ def reason_of(
         return _why_it_holds(controller, job, job.live)
     if job.held is not None:
         return job.held
-    for obstacle in (obstacles or Obstacles(controller)).of(job, now_s):
+    obstacles = obstacles or Obstacles(controller)
+    for obstacle in obstacles.of(job, now_s):
         return obstacle.why
     if job.submit_s > controller.decided_s:
         return "the next round decides"
+    if obstacles.highest is not None and obstacles.highest > job.submission.job.priority:
+        return "jobs of a higher priority go first"
     return "the last round gave its place to others"
 
 
@@ -509,7 +558,7 @@ def ran_s(job: LiveJob, now_s: float) -> float:
 def waited_s(job: LiveJob, now_s: float) -> float:
     """Return the seconds since its submission that it did not run."""
     until_s = now_s if job.finished_s is None else job.finished_s
-    return max(0.0, until_s - job.submit_s - ran_s(job, now_s))
+    return max(0.0, until_s - job.submit_s - job.gone_s - ran_s(job, now_s))
 
 
 def remaining_s(controller: Controller, job: LiveJob, now_s: float) -> float | None:

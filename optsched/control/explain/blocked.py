@@ -1,18 +1,22 @@
 """What keeps a waiting job from starting, whatever it is worth: one answer for `queue` and
 `explain`."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...duration import human
+from ...explain.inactive import window_ahead
 from ...frozen import record
+from ...model.instance import Instance
 from ...model.job import Job
 from ...physics import held_resources
 from ...physics.capacity import Domains, Row
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..journal.state import LiveJob, State
-from ..present import as_waiting
+from ..present import as_suspended, as_waiting, ran_before
 
 if TYPE_CHECKING:
     from ..controller import Controller
@@ -38,7 +42,8 @@ class Obstacle:
 
 class Obstacles:
     """What a controller, or a copy of what it knows, has against the start of jobs. What tenants,
-    resources and nodes leave is counted once for all jobs; claims count as held."""
+    resources and nodes leave is counted once for all jobs; claims count as held. `highest` is the
+    highest priority of those that hold something, None where nobody does."""
 
     def __init__(self, known: "Controller | Snapshot") -> None:
         self._known = known
@@ -60,6 +65,8 @@ class Obstacles:
     def _count(self, state: State) -> None:
         order = self._cluster.node_order
         held = {attempt.key.job: attempt for attempt in state.live_attempts()}
+        priorities = (state.jobs[name].submission.job.priority for name in state.claims | held)
+        self.highest = max(priorities, default=None)
         for name, holder in (state.claims | held).items():
             job, mode = state.jobs[name].submission.job, holder.mode
             nodes = [order[slot.node] for slot in holder.placement if slot.node in order]
@@ -81,8 +88,10 @@ class Obstacles:
         if job.id in state.barred:
             yield Obstacle("barred", state.barred[job.id])
         if job.ready_s > now_s:
-            why = f"{job.reason}; it is tried again in {job.ready_s - now_s:.0f} s"
-            yield Obstacle("pause", why)
+            left = human(math.ceil(job.ready_s - now_s))
+            again = f"{job.reason}; it is tried again in {left}"
+            waits = f"its user wants it to begin in {left}"
+            yield Obstacle("pause", waits if job.submission.begin_s == job.ready_s else again)
         if not self._known.statuses:
             yield Obstacle("unseen", "the controller has not seen its nodes yet")
         if job.id in self._known.left_out:
@@ -98,6 +107,18 @@ class Obstacles:
         lacking = self._lacking(as_waiting(job), facts)
         if lacking is not None:
             yield lacking
+        elif self._cluster.windows and (ahead := self._window(job, now_s)) is not None:
+            yield Obstacle("full", ahead)
+
+    def _window(self, job: LiveJob, now_s: float) -> str | None:
+        """Return which window keeps a job from starting now."""
+        known = as_waiting(job)
+        cluster = self._cluster if self._usable is None else self._usable
+        suspended = (as_suspended(job),) if ran_before(job) else ()
+        instance = Instance(
+            now_s=now_s, cluster=cluster, tenants=self._tenants, jobs=(known,), suspended=suspended
+        )
+        return window_ahead(instance, known)
 
     def _lacking(self, job: Job, facts: dict[str, Any] | None) -> Obstacle | None:
         """Return what the cluster lacks for a job."""

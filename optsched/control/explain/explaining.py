@@ -27,6 +27,8 @@ STOPPED_FOR = {
     "resize": "to go on with another size",
     "hold": "because it is held",
     "cancel": "because it is cancelled",
+    "requeue": "to run again from its checkpoint",
+    "limit": "because its time limit was reached",
 }
 
 

@@ -58,21 +58,24 @@ def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) 
     options, gpus = model.options, model.patterns.gpus[model.options.pattern]
     worth = options.value / np.maximum(gpus, 1.0)
     best = {
-        waiting.id: float(worth[options.of(j)].max())
+        waiting.id: (waiting.priority, float(worth[options.of(j)].max()))
         for j, waiting in enumerate(model.jobs)
         if model.running[j] is None and options.of(j) and gpus[options.first[j]] > 0
     }
-    mine = best.pop(job.id, 0.0)
+    mine = best.pop(job.id, (job.submission.job.priority, 0.0))
     ahead = sorted(
-        (name for name in best if best[name] > mine), key=lambda name: (-best[name], name)
+        (name for name in best if best[name] > mine),
+        key=lambda name: (-best[name][0], -best[name][1], name),
     )
+    higher = any(best[name][0] > mine[0] for name in ahead)
     facts["ahead"] = {"jobs": len(ahead), "of": len(best) + 1}
     if not ahead:
         return ["No job that waits is worth more by GPU than this one."] if len(best) else []
     return [
         f"Of {len(best) + 1} jobs that waited it is number {len(ahead) + 1} by worth per GPU, "
         "behind "
-        f"{seen.text(ahead)}: short jobs, those of more weight and those nearly done come first."
+        f"{seen.text(ahead)}: {'those of a higher priority, then ' if higher else ''}short jobs, "
+        "those of more weight and those nearly done come first."
     ]
 
 
@@ -85,7 +88,7 @@ def _what_would_change(
 ) -> list[str]:
     said = []
     weight, instance = job.submission.job.weight, model.instance
-    if model.objective.is_linear:
+    if model.objective.is_linear and explanation.priced and not explanation.higher:
         factor = _factor(explanation)
         if factor is not None:
             facts["weight_needed"] = weight * factor

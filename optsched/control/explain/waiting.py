@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...driver.shares import account_of
 from ...duration import human
 from ...physics.catalogue import Catalogue
 from ...physics.modes import Option
@@ -12,6 +13,7 @@ from ..journal.state import LiveJob
 from ..names import Names
 from ..present import as_running, as_waiting
 from ..room_now import RoomNow
+from ..shares import share_rows
 from ..what_if.snapshot import Snapshot
 from .blocked import Obstacle, Obstacles
 from .round_says import round_says
@@ -39,6 +41,7 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names:
     able = Catalogue.of(cluster).options(known)
     said += _free(room, able, facts)
     said += round_says(snapshot, job, facts, names)
+    said += _more_than_its_share(snapshot, job, facts)
     soonest_s = room.soonest_s(known)
     if soonest_s is not None and soonest_s > 0:
         facts["room_by_itself_s"] = soonest_s
@@ -47,6 +50,37 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names:
             f"{human(soonest_s)}."
         )
     return said
+
+
+def _more_than_its_share(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any]) -> list[str]:
+    """Return by how much use has lowered the weight of a job, where it has."""
+    noun, shares = job.submission.job, snapshot.shares
+    if shares is None or noun.tenant not in {None, *(own.name for own in snapshot.tenants)}:
+        return []
+    rows = [
+        *share_rows(snapshot.state, snapshot.tenants, snapshot.statuses, shares, snapshot.now_s)
+    ]
+    factor = next(
+        (row.factor for row in rows if row.is_user and (row.tenant, row.user) == account_of(noun)),
+        None,
+    )
+    above = {own.name: own.parent for own in snapshot.tenants}
+    over = []
+    name: str | None = noun.tenant
+    for row in reversed(rows):
+        mine = row.user == noun.user and row.tenant == noun.tenant if row.is_user else False
+        if not row.is_user and row.tenant == name:
+            mine, name = True, above.get(name or "")
+        if mine and row.effective > row.share:
+            who = f"user {row.user}" if row.is_user else f"tenant {row.tenant}"
+            over.append(f"{who} has had {row.effective:.0%} and is entitled to {row.share:.0%}")
+    facts["shares"] = {"factor": factor}
+    if factor is None or factor >= 1 or not over:
+        return []
+    return [
+        f"It counts {factor:.3g} times its weight, because of what was used lately "
+        f"{' and '.join(reversed(over))} (`optsched shares`)."
+    ]
 
 
 def _alone(
@@ -58,7 +92,7 @@ def _alone(
         case "after":
             facts["after"] = state.awaited(job)
             before = ", ".join(_with_status(snapshot, name) for name in facts["after"])
-            return [f"{job.id} waits for {before} to complete."]
+            return [f"{job.id} waits for {before} to {_how(job)}."]
         case "barred":
             facts["barred"] = obstacle.why
             return [
@@ -88,8 +122,17 @@ def _alone(
     return []
 
 
+def _how(job: LiveJob) -> str:
+    """Return how the predecessors of a job are to end."""
+    kinds = {"complete": job.submission.job.after, "end": job.submission.after_any}
+    kinds["fail"] = job.submission.after_not_ok
+    return ", or ".join(how for how, names in kinds.items() if names)
+
+
 def _pause(job: LiveJob, now_s: float, facts: dict[str, Any]) -> str:
     facts["pause_s"] = job.ready_s - now_s
+    if job.submission.begin_s == job.ready_s:
+        return f"{job.id} waits for another {human(job.ready_s - now_s)}: its user wants it to begin then."  # noqa: E501
     left = job.submission.retries - job.failures
     tries = ""
     if job.failures and left >= 0:

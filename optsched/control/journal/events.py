@@ -6,11 +6,13 @@ from typing import Literal
 from ...executors.base import AttemptKey, Progress
 from ...files import NOUNS, adapter, plain
 from ...frozen import frozen
+from ...model.cluster import Window
 from ...model.instance import Placement
 from ...model.job import Mode
+from ...model.shares import Use
 from ..submission import Submission
 
-Why = Literal["preempt", "migrate", "resize", "hold", "cancel"]
+Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "limit", "requeue"]
 
 
 @frozen
@@ -30,7 +32,7 @@ class Submitted:
 
 @frozen
 class Changed:
-    """What a waiting job asks for was changed in the cluster manager."""
+    """What a job asks for was changed, by its user or in the cluster manager."""
 
     submission: Submission
 
@@ -48,6 +50,14 @@ class Held:
 @frozen
 class Released:
     """A held job may run again."""
+
+    job: str
+    by: str
+
+
+@frozen
+class Requeued:
+    """A job is to run again from its last checkpoint, whether it has finished or runs."""
 
     job: str
     by: str
@@ -135,6 +145,14 @@ class StopIntended(OfAttempt):
 
 
 @frozen
+class Signalled(OfAttempt):
+    """An attempt was sent a signal: because `by` (a user) said so, or before its time limit."""
+
+    signal: str
+    by: str | None = None
+
+
+@frozen
 class KillIntended(OfAttempt):
     """An attempt is about to be killed, or kept from ever starting."""
 
@@ -200,7 +218,9 @@ class Pruned:
     of rounds decided before `rounds_before_s` none. `jobs`, `rounds` and `events` is how many were
     dropped now; `digest` is that of the numbers and hashes of all that was ever dropped (see
     `Journal.prune`), `ledger` that of what the dropped jobs used, None where there is nothing of
-    it: earlier versions kept none, so that all before `uncounted_before_s` is missing there."""
+    it: earlier versions kept none, so that all before `uncounted_before_s` is missing there.
+    `decayed` is the use of all attempts that have ended, where shares are given by it: of what was
+    dropped it cannot be counted again."""
 
     jobs_before_s: float | None
     rounds_before_s: float | None
@@ -210,11 +230,29 @@ class Pruned:
     digest: str
     ledger: str | None = None
     uncounted_before_s: float | None = None
+    decayed: tuple[Use, ...] | None = None
 
     @property
     def uncounted_s(self) -> float | None:
         """Return until when jobs were dropped whose use no ledger has."""
         return self.jobs_before_s if self.ledger is None else self.uncounted_before_s
+
+
+@frozen
+class WindowSet:
+    """Nodes are not there in a window but for some: `by` (a user) said so. One of the same name was
+    meant before."""
+
+    window: Window
+    by: str
+
+
+@frozen
+class WindowLifted:
+    """There is no window of this name any more: `by` (a user) said so."""
+
+    name: str
+    by: str
 
 
 @frozen
@@ -230,12 +268,14 @@ Event = (
     | Changed
     | Held
     | Released
+    | Requeued
     | Cancelled
     | RoundDecided
     | StartIntended
     | StartRefused
     | AttemptRunning
     | StopIntended
+    | Signalled
     | KillIntended
     | AttemptLost
     | AttemptFound
@@ -243,6 +283,8 @@ Event = (
     | AttemptEnded
     | NodeSeen
     | Pruned
+    | WindowSet
+    | WindowLifted
     | Noted
 )
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}

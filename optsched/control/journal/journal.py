@@ -16,6 +16,7 @@ from typing import Any
 
 from ...errors import OptschedError
 from ...frozen import frozen, record
+from ...model.shares import Use
 from . import ledger
 from .events import Event, Pruned, dump_event, load_event
 
@@ -255,11 +256,12 @@ class Journal:
         jobs_before_s: float,
         rounds_before_s: float,
         used: ledger.Bill | None = None,
+        decayed: tuple[Use, ...] | None = None,
     ) -> Pruned | None:
         """Drop all events of `jobs`, which finished before `jobs_before_s`, what else is out of
         date from before then, and rounds decided before `rounds_before_s` with their events, the
-        last one excepted. Return the event that says so, written with that, all or none; None where
-        there is nothing to drop.
+        last one excepted. Return the event that says so, with `decayed`, written with that, all or
+        none; None where there is nothing to drop.
 
         Of each run of events that were dropped the numbers and the last hash stay, from which the
         next event's follows, and the event has a digest of all of these: so what is left can be
@@ -304,6 +306,7 @@ class Journal:
                 digest=_digest(pruned),
                 ledger=ledger.digest(self._file),
                 uncounted_before_s=None if before is None else before.uncounted_s,
+                decayed=decayed,
             )
             rows = self._rows(at_s, [event])
             self._file.executemany(INSERT_EVENTS, rows)

@@ -18,6 +18,7 @@ from .events import (
     StartIntended,
     StopIntended,
     Submitted,
+    WindowSet,
 )
 
 MOST_LOG_BYTES = 1 << 20
@@ -40,6 +41,7 @@ TEMPLATES: dict[str, str] = {
     "AttemptFound": "{0.job}: attempt {0.number} is seen again",
     "Cleared": "{0.job}: attempt {0.number} is over: {0.by} vouches for it",
     "Pruned": "dropped of the past: {0.jobs} jobs, {0.rounds} rounds, {0.events} events",
+    "WindowLifted": "{0.name}: not there any more, says {0.by}",
     "Noted": "{0.text}",
 }
 """Events of which the fields are told as they are."""
@@ -98,6 +100,10 @@ def sentence(event: Event) -> str | None:
             return f"{event.job}: attempt {event.number} {_end(event)}"
         case NodeSeen():
             return _node(event)
+        case WindowSet(window=window):
+            whose = ", ".join((*window.tenants, *window.users))
+            kept = f"kept for {whose}" if whose else "without jobs"
+            return f"{window.name}: {', '.join(window.nodes)} {kept}, says {event.by}"
     return None
 
 

@@ -1,10 +1,12 @@
 """What is dropped of the past: finished jobs, rounds, what jobs printed, and profiles of commands
 that run no more."""
 
+import os
 import shutil
 import time
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...model.job import gang
@@ -71,10 +73,11 @@ class Retention:
             if job.id in dropped or (job.finished_s is not None and job.finished_s < outputs_s)
         ]
         used = bill_of(state, (state.jobs[name] for name in gone), now_s)
-        event = journal.prune(now_s, gone, jobs_s, rounds_s, used)
+        decayed = None if state.use is None else state.use.at(now_s)
+        event = journal.prune(now_s, gone, jobs_s, rounds_s, used, decayed)
         more |= journal.give_back()
         for name in gone:
-            del state.jobs[name]
+            state.drop(name)
         if event is not None:
             controller.hear(now_s, event)
         self._drop_outputs(controller, printed)
@@ -87,7 +90,7 @@ class Retention:
         which nobody needs any more; those of which estimates are made stay that finished since
         `alike_s`."""
         state = controller.state
-        needed = {name for job in state.open.values() for name in job.submission.job.after}
+        needed = {name for job in state.open.values() for name in job.submission.predecessors}
         needed.update(key.job for key in controller.observed)
         alike: Counter[object] = Counter()
         gone = []
@@ -107,10 +110,18 @@ class Retention:
         settings = controller.settings
         kept = [settings.attempts / "attempts", *filter(None, [settings.outputs])]
         seen = {key.job for key in controller.observed}
-        there = (folder / name for name in names if name not in seen for folder in kept)
+        old = {name for name in names if name not in seen}
+        there = (folder / name for folder in kept for name in _names_in(folder) if name in old)
         folders = (folder for folder in there if folder.is_dir() and not folder.is_symlink())
         for folder in [*islice(folders, MOST_FOLDERS)]:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _kind(job: LiveJob) -> object:

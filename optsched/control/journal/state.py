@@ -1,15 +1,20 @@
 """Jobs and their attempts as the controller knows them, rebuilt from the journal's events and from
 nothing else."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from ...driver.shares import DecayedUse, account_of
+from ...duration import human
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
+from ...model.cluster import Window
 from ...model.instance import Placement
 from ...model.job import Job, Mode
 from ...model.profile import Profile
+from ...model.shares import Use
 from ..learned import NEVER_S, learned
 from ..submission import Submission
 from .events import (
@@ -26,21 +31,35 @@ from .events import (
     KillIntended,
     NodeSeen,
     OfAttempt,
+    Pruned,
     Released,
+    Requeued,
     RoundDecided,
+    Signalled,
     StartIntended,
     StartRefused,
     StopIntended,
     Submitted,
     Why,
+    WindowLifted,
+    WindowSet,
 )
 
 Status = Literal[
-    "waiting", "held", "starting", "running", "stopping", "lost", "completed", "failed", "cancelled"
+    "waiting",
+    "held",
+    "starting",
+    "running",
+    "stopping",
+    "lost",
+    "completed",
+    "failed",
+    "timeout",
+    "cancelled",
 ]
 PREEMPTIONS: tuple[Why, ...] = ("preempt", "migrate", "resize")
 """Why an attempt is stopped by the scheduler's own decision."""
-FINISHED: tuple[Status, ...] = ("completed", "failed", "cancelled")
+FINISHED: tuple[Status, ...] = ("completed", "failed", "timeout", "cancelled")
 OPEN: frozenset[str] = frozenset(get_args(Status)) - set(FINISHED)
 ENDED_AS: dict[Status, str] = {
     "completed": "completed",
@@ -78,6 +97,7 @@ class Attempt:
     ended_s: float | None = None
     cleared: bool = False
     reserved: bool = False
+    warned: bool = False
 
     @property
     def leaving(self) -> bool:
@@ -102,7 +122,9 @@ class Attempt:
 class LiveJob:
     """One job: what was submitted, what became of it so far, what it has to do yet, and its profile
     as its attempts have measured it. `waited_s` are its waits that are over, `waits_from_s` is
-    since when it waits now. `forms` are the job as rounds have last seen it."""
+    since when it waits now. `requeued`: what runs of it is to stop
+    and run again; its time limit counts from attempt `limited_from` on, and `gone_s` is for how
+    long it had finished before it was requeued. `forms` are the job as rounds have last seen it."""
 
     submission: Submission
     submit_s: float
@@ -118,6 +140,10 @@ class LiveJob:
     finished: Status | None = None
     finished_s: float | None = None
     reason: str | None = None
+    timed_out: bool = False
+    requeued: bool = False
+    limited_from: int = 0
+    gone_s: float = 0.0
     waited_s: float = 0.0
     waits_from_s: float | None = None
     forms: dict[frozenset[str], tuple[object, Job]] = field(
@@ -141,11 +167,19 @@ class LiveJob:
         """Return the attempt of which something is left, or that is about to be started."""
         return self.attempts[-1] if self.attempts and self.attempts[-1].ended is None else None
 
+    def limit_left_s(self, now_s: float) -> float:
+        """Return for how long it may run yet in all."""
+        limit_s = self.submission.own_limit_s
+        if limit_s is None:
+            return math.inf
+        own = self.attempts[self.limited_from :]
+        return limit_s - sum(attempt.ran_s(now_s) for attempt in own)
+
     @property
     def status(self) -> Status:
         """Return where it is, in one word for people."""
         if self.finished is not None:
-            return self.finished
+            return "timeout" if self.timed_out else self.finished
         live = self.live
         if live is None:
             return "held" if self.held is not None else "waiting"
@@ -161,19 +195,32 @@ class State:
     `apply` is the only way in which it changes; an event that does not fit is a bug (KeyError).
 
     Only `barred` is not the journal's, but as of the last look: why the manager would not start
-    waiting jobs, by name.
+    waiting jobs, by name. `use` is what attempts that have ended have held, where shares are given
+    by it, with that half-life.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, half_life_s: float | None = None) -> None:
+        self.use = None if half_life_s is None else DecayedUse(half_life_s)
         self.jobs: dict[str, LiveJob] = {}
         self.open: dict[str, LiveJob] = {}
+        self.arrays: dict[str, dict[str, LiveJob]] = {}
         self.claims: dict[str, Claim] = {}
         self.stay: frozenset[str] = frozenset()
         self.round = 0
         self.nodes: dict[str, NodeSeen] = {}
+        self.windows: dict[str, Window] = {}
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
         self.totals: Counter[str] = Counter()
+
+    def drop(self, name: str) -> None:
+        """Forget a job that has finished."""
+        job = self.jobs.pop(name)
+        if job.submission.array is not None:
+            tasks = self.arrays[job.submission.array]
+            del tasks[name]
+            if not tasks:
+                del self.arrays[job.submission.array]
 
     def attempt(self, key: AttemptKey) -> Attempt:
         """Return the attempt of that number."""
@@ -182,6 +229,20 @@ class State:
     def live_attempts(self) -> Iterable[Attempt]:
         """Return all attempts that may hold something."""
         return (live for job in self.open.values() if (live := job.live) is not None)
+
+    def used(self, now_s: float) -> tuple[Use, ...]:
+        """Return the decayed use of all accounts, with that of attempts which go on; nothing where
+        it is not counted."""
+        if self.use is None:
+            return ()
+        return self.use.at(
+            now_s,
+            (
+                (account_of(job.submission.job), live.mode.gpus, live.intended_s)
+                for job in self.open.values()
+                if (live := job.live) is not None
+            ),
+        )
 
     def idle_out(self, node: str, room: int) -> int:
         """Return how many of the `room` GPUs that no attempt holds there are not to be given away:
@@ -201,27 +262,41 @@ class State:
             if node in self.nodes and gpu in self.nodes[node].out
         )
 
+    def awaits(self, job: LiveJob) -> Iterator[str]:
+        """Yield the predecessors that have not ended as the job waits for."""
+        submission = job.submission
+        for name in submission.job.after:
+            if self._ending(name) != "completed":
+                yield name
+        for name in submission.after_any:
+            if name in self.open:
+                yield name
+        for name in submission.after_not_ok:
+            if self._ending(name) not in ("failed", "cancelled"):
+                yield name
+
     def awaited(self, job: LiveJob) -> list[str]:
-        """Return the predecessors that have not completed."""
-        return [
-            name
-            for name in job.submission.job.after
-            if name not in self.jobs or self.jobs[name].finished != "completed"
-        ]
+        """Return these predecessors."""
+        return [*self.awaits(job)]
 
     def lost_predecessor(self, job: LiveJob) -> tuple[str, str] | None:
-        """Return a predecessor that will never complete, and what became of it."""
-        for name in self.awaited(job):
+        """Return a predecessor that will never end as the job waits for, and what became of it."""
+        for name in self.awaits(job):
             if name not in self.jobs:
                 return name, "is unknown"
             if (finished := self.jobs[name].finished) is not None:
                 return name, ENDED_AS[finished]
         return None
 
+    def _ending(self, name: str) -> Status | None:
+        return self.jobs[name].finished if name in self.jobs else None
+
     def apply(self, at_s: float, event: Event) -> None:
         """Take in one event, which became known at `at_s` (Unix time)."""
         self.now_s = max(self.now_s, at_s)
         self._happens(at_s, event)
+        if isinstance(event, Pruned):
+            self._take_over_use(at_s, event)
         name = getattr(event, "job", None)
         if isinstance(event, Submitted):
             name = event.submission.job.id
@@ -233,7 +308,7 @@ class State:
         failure, or waited for others to complete."""
         if job.waits_from_s is None:
             return job.waited_s
-        before = (self.jobs.get(name) for name in job.submission.job.after)
+        before = (self.jobs.get(name) for name in job.submission.predecessors)
         done_s = [
             now_s if other is None or other.finished_s is None else other.finished_s
             for other in before
@@ -252,18 +327,18 @@ class State:
         """Take in an event; those about an attempt that there is in `_attempt_happens`."""
         match event:
             case Submitted(submission=submission):
-                job = LiveJob(submission, at_s, submission.job.work_s, submission.job.profile)
-                if submission.hold:
-                    job.held = "it was submitted on hold"
-                self.jobs[job.id] = self.open[job.id] = job
+                self._submit(submission, at_s)
             case Changed(submission=submission):
-                self._change(self.jobs[submission.job.id], submission)
+                self._change(self.jobs[submission.job.id], submission, at_s)
             case Held(job=name):
                 self.jobs[name].held = event.reason or f"{event.by} holds it"
                 self.claims.pop(name, None)
             case Released(job=name):
                 job = self.jobs[name]
-                job.held, job.faults, job.ready_s = None, 0, at_s
+                job.held, job.faults = None, 0
+                job.ready_s = max(at_s, job.submission.begin_s or at_s)
+            case Requeued(job=name):
+                self._requeue(self.jobs[name], at_s)
             case Cancelled(job=name):
                 job = self.jobs[name]
                 job.cancelled = event.reason or f"{event.by} cancelled it"
@@ -289,10 +364,19 @@ class State:
                 )
                 self.claims.pop(name, None)
                 self.stay |= {name}
+            case WindowSet(window=window):
+                known = {n: own for n, own in self.windows.items() if own.to_s > at_s}
+                self.windows = known | {window.name: window}
+            case WindowLifted(name=name):
+                self.windows = {n: own for n, own in self.windows.items() if n != name}
             case NodeSeen(node=name):
                 self.nodes[name] = event
             case OfAttempt():
                 self._attempt_happens(at_s, event, self.attempt(event.key))
+
+    def _take_over_use(self, at_s: float, event: Pruned) -> None:
+        if self.use is not None and event.decayed is not None:
+            self.use = DecayedUse(self.use.half_life_s, event.decayed, at_s)
 
     def _attempt_happens(self, at_s: float, event: OfAttempt, attempt: Attempt) -> None:
         match event:
@@ -300,6 +384,8 @@ class State:
                 attempt.started_s, attempt.gpu_ids = event.started_s, event.gpu_ids
             case StopIntended():
                 attempt.stop_s, attempt.stop_why, attempt.grace_s = at_s, event.why, event.grace_s
+            case Signalled(by=by):
+                attempt.warned = attempt.warned or by is None
             case KillIntended():
                 attempt.killed = event.reason
             case AttemptLost():
@@ -328,7 +414,30 @@ class State:
                     attempt.started_s = event.started_s
                 self._settle(attempt, event, at_s)
 
-    def _change(self, job: LiveJob, submission: Submission) -> None:
+    def _submit(self, submission: Submission, at_s: float) -> None:
+        job = LiveJob(submission, at_s, submission.job.work_s, submission.job.profile)
+        job.ready_s = submission.begin_s or 0.0
+        if submission.hold:
+            job.held = "it was submitted on hold"
+        self.jobs[job.id] = self.open[job.id] = job
+        if submission.array is not None:
+            self.arrays.setdefault(submission.array, {})[job.id] = job
+
+    def _requeue(self, job: LiveJob, at_s: float) -> None:
+        job.failures = job.faults = 0
+        if job.finished is None:
+            job.requeued = job.live is not None
+            job.limited_from = len(job.attempts)
+            return
+        if job.finished == "completed" or job.left_s <= 0:
+            job.left_s = job.submission.job.work_s
+        job.gone_s += at_s - (job.finished_s or at_s)
+        job.limited_from, job.ready_s = len(job.attempts), at_s
+        job.finished = job.finished_s = job.reason = job.held = job.cancelled = None
+        job.timed_out = False
+        self.open[job.id] = job
+
+    def _change(self, job: LiveJob, submission: Submission, at_s: float) -> None:
         """Take over what it asks for now; what its attempts have measured of it stays."""
         asked = submission.job
         if job.attempts:
@@ -339,6 +448,8 @@ class State:
             job.left_s = min(job.left_s, asked.work_s)
         else:
             job.profile, job.left_s = asked.profile, asked.work_s
+        if submission.begin_s != job.submission.begin_s:
+            job.ready_s = submission.begin_s or at_s
         job.submission = submission
         self.claims.pop(job.id, None)
 
@@ -346,6 +457,10 @@ class State:
         """End an attempt, and take in what that means for its job."""
         attempt.ended, attempt.lost, attempt.ended_s = ended, None, at_s
         job, status = self.jobs[attempt.key.job], ended.exit_status
+        job.requeued = False
+        if self.use is not None:
+            account = account_of(job.submission.job)
+            self.use.hold(account, attempt.mode.gpus, attempt.intended_s, at_s)
         job.left_s = ended.left_s
         job.profile = learned(job.profile, ended.progress, ended.started_s)
         if status == SAVED_AND_STOPPED and job.profile.checkpoint_every_s == NEVER_S:
@@ -355,6 +470,10 @@ class State:
             self._finish(job, "completed", at_s, ended.reason)
         elif job.cancelled is not None:
             self._finish(job, "cancelled", at_s, job.cancelled)
+        elif attempt.stop_why == "limit" or job.limit_left_s(at_s) <= 0:
+            job.timed_out = True
+            limit = human(job.submission.limit_s or 0.0)
+            self._finish(job, "failed", at_s, f"its time limit of {limit} was reached")
         elif status == SAVED_AND_STOPPED or attempt.leaving:
             job.preemptions += attempt.stop_why in PREEMPTIONS
             self.totals["preemptions"] += attempt.stop_why in PREEMPTIONS
@@ -382,7 +501,7 @@ class State:
 
     def _finish(self, job: LiveJob, how: Status, at_s: float, reason: str | None) -> None:
         job.finished, job.finished_s, job.reason = how, at_s, reason
-        self.totals[how] += 1
+        self.totals[job.status] += 1
         del self.open[job.id]
         self.claims.pop(job.id, None)
 

@@ -13,7 +13,7 @@ from ...bounds import lower_bounds, priced_bound
 from ...errors import InputError
 from ...files import check_instance
 from ...frozen import frozen
-from ...model.cluster import Cluster, Node
+from ...model.cluster import Cluster, Node, Tier
 from ...model.instance import Instance
 from ...model.job import Job
 from ...objectives import fastest_s, parse
@@ -189,13 +189,14 @@ def _bound(instance: Instance, reached: float, steps: int | None) -> tuple[float
 
 
 def _cluster(journal: Journal, spent: Sequence[Spent]) -> Cluster:
-    """Return all nodes there were in stored rounds, each as large as it ever was; nothing that they
-    share is kept, as less of it can only have made things worse."""
+    """Return all nodes there were in stored rounds, each as large as it ever was, and the last
+    tiers; nothing that nodes share is kept, as less of it can only have made things worse."""
     nodes: dict[str, Node] = {}
-    reference = None
+    reference: str | None = None
+    tiers: tuple[Tier, ...] = ()
     for number in _telling([entry.number for entry in journal.rounds()]):
         cluster = stored(journal, number)[0].cluster
-        reference = cluster.reference_gpu
+        reference, tiers = cluster.reference_gpu, cluster.tiers
         for node in cluster.nodes:
             nodes[node.name] = _larger(nodes.get(node.name, node), node)
     for own in spent:
@@ -203,7 +204,7 @@ def _cluster(journal: Journal, spent: Sequence[Spent]) -> Cluster:
             if slot.node not in nodes:
                 where = f"node {slot.node}, on which {own.job.id} ran"
                 raise InputError(f"{where}, is in none of the rounds read")
-    return Cluster(nodes=tuple(nodes.values()), reference_gpu=reference)
+    return Cluster(nodes=tuple(nodes.values()), reference_gpu=reference, tiers=tiers)
 
 
 MOST_ROUNDS = 200

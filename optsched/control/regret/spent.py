@@ -102,7 +102,7 @@ class Past:
             if begin <= release_s < end:
                 release_s = min(end, end_s)
         spent = Spent(job, release_s, end_s, completed)
-        before = (self.state.jobs.get(name) for name in job.submission.job.after)
+        before = (self.state.jobs.get(name) for name in job.submission.predecessors)
         done_s = [other.finished_s or 0.0 for other in before if other is not None]
         before_s = max(done_s, default=0.0)
         pieces: list[Piece] = []

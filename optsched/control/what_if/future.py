@@ -62,13 +62,22 @@ def outlook(snapshot: Snapshot) -> Outlook:
             if attempt.lost is not None:
                 lost += 1
                 jobs[job.id] = replace(known, preemptible=False)
-        elif job.ready_s > now_s:
-            jobs[job.id] = _pausing(job)
         else:
-            after = tuple(name for name in job.submission.job.after if name in state.open)
-            jobs[job.id] = replace(as_waiting(job), after=after)
+            turn = [
+                name
+                for name in snapshot.turns.get(job.id, ())
+                if _left_out(snapshot, state.open[name]) is None
+            ]
+            before = dict.fromkeys((*job.submission.predecessors, *turn))
+            after = tuple(name for name in before if name in state.open)
+            pauses = job.ready_s > now_s
+            jobs[job.id] = replace(_pausing(job) if pauses else as_waiting(job), after=after)
+            if pauses:
+                continue
             if ran_before(job) and not after:
                 suspended.append(as_suspended(job))
+            elif turn:
+                jobs[job.id] = replace(_pausing(job), after=after, submit_s=job.submit_s)
     drop_orphans(jobs, left_out)
     jobs = {
         name: guarded(job, state.jobs[name], snapshot.preempt_unsaved) for name, job in jobs.items()
@@ -80,6 +89,7 @@ def outlook(snapshot: Snapshot) -> Outlook:
         now_s=now_s,
         cluster=replace(snapshot.cluster, nodes=tuple(_nodes(snapshot, running, aside))),
         tenants=snapshot.tenants,
+        shares=snapshot.shares,
         jobs=tuple(jobs.values()),
         running=tuple(running),
         suspended=tuple(suspended),
@@ -93,8 +103,8 @@ def _notes(snapshot: Snapshot, lost: int, left_out: int) -> Iterator[str]:
     if lost:
         verb = "are" if lost > 1 else "is"
         yield f"{lost} job{'s' * (lost != 1)} nobody can tell of {verb} taken to run on"
-    if snapshot.withheld:
-        yield "limits on running jobs and GPUs of users are not seen"
+    if snapshot.turns:
+        yield "limits on running jobs and GPUs are seen as turns: one starts as one before it ends"
     closed = [status.node.name for status in snapshot.statuses if not status.usable]
     if closed:
         yield f"nodes that take no jobs now never do: {', '.join(closed)}"
@@ -122,6 +132,9 @@ def _left_out(snapshot: Snapshot, job: LiveJob) -> str | None:
         return "it is on hold"
     if job.id in snapshot.left_out:
         return snapshot.left_out[job.id]
+    hopes = [name for name in job.submission.after_not_ok if name in snapshot.state.open]
+    if hopes:
+        return f"it starts only if {hopes[0]} fails"
     predecessor = snapshot.state.lost_predecessor(job)
     if predecessor is not None:
         return f"{predecessor[0]}, which it comes after, will never complete"

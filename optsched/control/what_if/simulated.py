@@ -27,10 +27,10 @@ OF_THE_CLOCK = ("budget", "gap", "moves")
 """Options of policy optsched that are for rounds in real time."""
 HYPOTHETICAL = "what-if"
 """Name of a job that is only asked about."""
-FEW_JOBS, PACE = 100, "0.1"
-"""With more jobs rounds are decided at ever longer intervals, of this share of the time simulated
-by then (the option `pace` of policy optsched): 487 jobs on 400 GPUs take 1.9 s and not 4, and their
-mean completion time is off by 0.3 %."""
+FEW_JOBS, PACE = 100, "0.3"
+"""With more jobs the policy is asked at longer intervals (see `spaced`), and rounds are decided at
+ever longer ones, of this share of the time simulated by then (the option `pace` of policy
+optsched)."""
 ROUGH = 0.01
 """By such a share are means then taken to be off."""
 LIMITS = (
@@ -294,12 +294,14 @@ def _simulated(
 ) -> _Seen:
     """Simulate; with `stop_at` only until that job has ended."""
     from ...driver.state import Ending
+    from ...forecast.course import spaced
     from ...plugins import registry
     from ...simulate.run import Simulation
 
     instance, never = able(instance)
     policy = registry.policy(named.name, parse(objective), named.options)
-    simulation = Simulation(instance, policy)
+    rough = named.name == ROUNDS.name and _is_rough(instance)
+    simulation = Simulation(instance, policy, **spaced(instance) if rough else {})
     world = simulation.world
     rows, place = (
         world.rows,

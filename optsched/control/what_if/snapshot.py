@@ -8,10 +8,13 @@ from ...executors.base import AttemptKey, NodeStatus, Progress
 from ...frozen import frozen
 from ...model.cluster import Cluster, Tenant
 from ...model.instance import Instance, Placement
+from ...model.shares import Shares
 from ...round.plan import RoundSolution
 from ..controller import Controller
 from ..expected import LiveForecast
 from ..journal.state import State
+from ..limits import turns
+from ..present import shares_now
 from ..round_driver import NamedPolicy
 
 
@@ -22,7 +25,7 @@ class Snapshot:
 
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and
     was decided without the jobs of `left_out` and, because of limits, of `withheld`, each with the
-    reason. `objective` and
+    reason; `turns` are the jobs after which some come because of limits. `objective` and
     `preempt_unsaved` are those of the rounds, which `policy` decides. `said` is what the
     cluster manager says of attempts that it does not start yet, `short_of_disk` why
     nothing at all is started, None where jobs are. `forecast` is the last one.
@@ -38,11 +41,13 @@ class Snapshot:
     objective: str
     policy: NamedPolicy
     preempt_unsaved: bool
+    shares: Shares | None = None
     instance: Instance | None = None
     solution: RoundSolution | None = None
     blocked: tuple[Placement, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     withheld: Mapping[str, str] = field(default_factory=dict)
+    turns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     short_of_disk: str | None = None
     forecast: LiveForecast | None = None
 
@@ -50,7 +55,8 @@ class Snapshot:
 def snapshot(controller: Controller) -> Snapshot:
     """Return what the controller knows now; nothing in it changes when the controller goes on.
     O(jobs) and quick: for `Loop.ask`."""
-    seen = controller.observed.items()
+    seen, now_s = controller.observed.items(), controller.clock.now_s()
+    half_life_s = controller.settings.half_life_s
     return Snapshot(
         state=_copied(controller.state),
         cluster=controller.cluster,
@@ -58,15 +64,19 @@ def snapshot(controller: Controller) -> Snapshot:
         statuses=controller.statuses,
         progress={key: own.progress for key, own in seen if own.progress is not None},
         said={key: own.reason for key, own in seen if own.reason is not None},
-        now_s=controller.clock.now_s(),
+        now_s=now_s,
         objective=controller.settings.objective,
-        policy=controller.driver(controller.clock.now_s()).named,
+        policy=controller.driver(now_s).named,
         preempt_unsaved=controller.settings.preempt_unsaved,
+        shares=shares_now(controller.state, controller.tenants, half_life_s, now_s),
         instance=controller.last_instance,
         solution=controller.last_round,
         blocked=controller.blocked,
         left_out=dict(controller.left_out),
         withheld=dict(controller.withheld),
+        turns=turns(
+            controller.settings, controller.state, controller.clock.now_s(), controller.able()
+        ),
         short_of_disk=controller.short_of_disk,
         forecast=controller.forecast,
     )

@@ -153,6 +153,18 @@ class AttemptExecutor(ABC, Generic[Attempt]):
             self._write_stop(attempt, grace_s)
             self.hasten(attempt)
 
+    def signal(self, key: AttemptKey, number: int) -> None:
+        """Have the supervisors of an attempt send a signal to its commands. Raises RefusedError,
+        NoAnswerError."""
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if attempt is None or attempt.ended is not None:
+                raise RefusedError(f"{key} does not run")
+            try:
+                attempt.folder.write_signal(number)
+            except OSError as error:
+                raise NoAnswerError(f"a signal cannot be recorded: {error.strerror}") from error
+
     def kill(self, key: AttemptKey) -> None:
         """Send SIGKILL to all of an attempt; one that was never started never will be. Raises
         NoAnswerError."""

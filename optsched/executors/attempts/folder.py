@@ -1,12 +1,14 @@
 """What is kept of one attempt on disk, and what that says about where it is.
 
 `attempts/<job>/<number>/` holds `spec.json` (there before anything starts), `stop.json` (it is to
-end), `failed.json` (which node of a gang failed first), `progress/progress.json` (written by the
-command) and a folder a node with `pid.json`, `exit.json`, `stdout` and `stderr`. Only `progress`
-belongs to the command's user: nobody else's decisions hang on files that a user can change.
+end), `signal.json` (the last signal for its commands), `failed.json` (which node of a gang failed
+first), `progress/progress.json` (written by the command) and a folder a node with `pid.json`,
+`exit.json`, `stdout` and `stderr`. Only `progress` belongs to the command's user: nobody else's
+decisions hang on files that a user can change.
 """
 
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -160,6 +162,16 @@ class AttemptFolder:
         for folder in (self.path.parent, self.path):
             folder.mkdir(mode=folder_mode(), exist_ok=True)
         records.write_reserved(self.path / "stop.json", record)
+
+    def write_signal(self, number: int) -> None:
+        """Say that the commands are to get a signal, after those that were said before. Raises
+        OSError."""
+        path = self.path / "signal.json"
+        before = records.read(path) or {"count": 0}
+        made = path.with_suffix(".tmp")
+        made.write_text(json.dumps({"count": before["count"] + 1, "signal": number}))
+        made.chmod(0o644)  # supervisors may be the job's user
+        made.replace(path)
 
     def failed(self) -> dict[str, Any] | None:
         return records.read(self.path / "failed.json")

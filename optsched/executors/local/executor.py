@@ -12,7 +12,7 @@ from ...errors import InputError
 from ...model.instance import Slot
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
-from ..base import AttemptKey, NodeStatus, Order, RefusedError
+from ..base import AttemptKey, Beside, NodeStatus, Order, RefusedError
 from ..orders import check, everybodys_environment, recorded, recorded_node
 from ..supervision import cgroups, processes, records
 from .attempt import KILL_NOW, LOOK, Attempt
@@ -145,6 +145,30 @@ class LocalExecutor(AttemptExecutor[Attempt]):
     def hasten(self, attempt: Attempt) -> None:
         """Have its supervisors look at once."""
         attempt.signal(LOOK)
+
+    def shell(self, key: AttemptKey) -> Beside:
+        """Return how to start a shell beside the first command of an attempt. Raises
+        RefusedError."""
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if attempt is None or attempt.ended is not None:
+                raise RefusedError(f"{key} does not run")
+            spec = attempt.folder.spec
+            environment = {**spec["environment"], **spec["nodes"][0]["environment"]}
+            user = spec["user"]
+            return Beside(
+                argv=(environment.get("SHELL", "/bin/sh"),),
+                environment=environment,
+                directory=spec["directory"],
+                user=None if user is None else user["uid"],
+            )
+
+    def signal(self, key: AttemptKey, number: int) -> None:
+        """Send a signal to the commands of an attempt, at once. Raises RefusedError,
+        NoAnswerError."""
+        with self._lock:
+            super().signal(key, number)
+            self._attempts[key].signal(LOOK)
 
     def kill(self, key: AttemptKey) -> None:
         """Send SIGKILL to all of an attempt, even where that cannot be recorded."""

@@ -250,6 +250,14 @@ class SbatchExecutor(SlurmExecutor):
         self._attempts[order.key] = attempt
         return attempt
 
+    def signal(self, key: AttemptKey, number: int) -> None:
+        """Send a signal to an attempt of ours; what Slurm runs itself it has to be sent by Slurm.
+        Raises RefusedError, NoAnswerError."""
+        with self._lock:
+            if isinstance(self._attempts.get(key), SbatchAttempt):
+                raise RefusedError("it is a job of Slurm itself; use scancel --signal")
+            super().signal(key, number)
+
     def hasten(self, attempt: SlurmAttempt) -> None:
         """Have Slurm end it at once. An attempt that was released gets SIGTERM, or what its job's
         comment says, at its batch script and all its steps; what has not ended after its grace
@@ -263,6 +271,19 @@ class SbatchExecutor(SlurmExecutor):
 
     # ----------------------------------------------------------------------------------------------
     # --- the rest
+
+    def foretell(self, starts: Mapping[str, str]) -> None:
+        """Say in the comments of waiting jobs when they start, by origin, the first first; nothing
+        is held up meanwhile."""
+        with self._lock:
+            live, held = self._live(), dict(self._held)
+        waits = {
+            origin: held[origin]
+            for origin in (*starts, *held)
+            if origin in held and held[origin].task is None and not held[origin].over
+        }
+        still = {origin: said for origin, said in starts.items() if origin not in live}
+        self._teller.foretell(waits.values(), still)
 
     def forgot_end(self, origin: str, ended_s: float) -> bool:
         """Return whether slurmctld was started after a job was last seen to be over, or ended at

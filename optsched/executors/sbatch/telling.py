@@ -3,7 +3,7 @@ queue."""
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from ..attempts.attempt import AGAIN_S
@@ -23,8 +23,11 @@ slurmctld has started."""
 REQUEUE = ("scontrol", "requeuehold")
 
 
-SAID = re.compile(r" ?\[not started: [^\]]*\]")
-"""What this adds to the comment of a job that Slurm did not start."""
+STARTS = re.compile(r" ?\[starts: [^\]]*\]")
+SAID = re.compile(r" ?\[(?:not started|starts): [^\]]*\]")
+"""What this adds to the comment of a job that Slurm did not start, or that is expected to start."""
+MOST_TOLD = 20
+"""So many jobs are told at once when they are expected to start."""
 
 
 def unsaid(job: HeldJob) -> str:
@@ -79,6 +82,20 @@ class Teller:
             raise NoAnswerError(
                 f"that {attempt.key} is started cannot be recorded: {error.strerror}"
             ) from error
+
+    def foretell(self, jobs: Iterable[HeldJob], starts: Mapping[str, str]) -> None:
+        """Say in the comments of jobs when they start, by origin; of others nothing any more."""
+        told = 0
+        for job in jobs:
+            start, comment = starts.get(job.origin), STARTS.sub("", _comment(job))
+            if start is not None:
+                comment = f"{comment} [starts: {start}]".strip()
+            if comment != _comment(job) and told < MOST_TOLD:
+                told += 1
+                with suppress(NoAnswerError, RefusedError):
+                    self.tell(
+                        "scontrol", "update", f"jobid={job.target}", f"Comment={comment or ' '}"
+                    )
 
     def keep(self, targets: Iterable[str]) -> None:
         """Put jobs on hold; those that run go on, and wait for us whoever requeues them."""

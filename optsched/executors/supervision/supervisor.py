@@ -3,7 +3,8 @@ left.
 
 Files in its folder: `pid.json` before the command runs, `exit.json` when nothing of it is left,
 `stdout`, `stderr`. In the attempt's folder above: `spec.json` (what to run), `stop.json` (that it
-is to end, and until when) and `failed.json` (which node of a gang failed first).
+is to end, and until when), `signal.json` (the last signal for the command) and `failed.json` (which
+node of a gang failed first).
 """
 
 import os
@@ -87,6 +88,7 @@ class Supervisor:
         self.stopping = False  # SIGTERM was sent for whatever cause
         self.kill_at_s = NEVER  # of the monotonic clock
         self.overdue: str | None = None  # what to say if it is killed then
+        self.signals = 0  # how many were passed on that the controller was asked for
         self.running = False
         self.started_s = 0.0
 
@@ -165,7 +167,8 @@ class Supervisor:
             self.asked, self.kill_at_s, self.overdue = True, 0, None
 
     def look(self) -> None:
-        """See whether somebody wants it to end."""
+        """See whether somebody wants it to end, or to get a signal."""
+        self.pass_signal()
         stop = self.stop_record()
         if stop is not None and stop["until_monotonic_s"] < self.kill_at_s:
             self.asked, self.kill_at_s, self.overdue = (
@@ -180,6 +183,17 @@ class Supervisor:
             self.stopping = True
             if self.running and self.kill_at_s > 0:
                 self.command.signal(signal.SIGTERM)
+
+    def pass_signal(self) -> None:
+        """Send the command the last signal that the controller was asked for, once."""
+        try:
+            told = records.read(f"{self.above}/signal.json")
+        except OSError:
+            return
+        if told is not None and told["count"] > self.signals:
+            self.signals = told["count"]
+            if self.running:
+                self.command.signal(told["signal"])
 
     def stop_record(self) -> "dict[str, Any] | None":
         """Return that it is to end, and until when."""

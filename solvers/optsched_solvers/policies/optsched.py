@@ -4,11 +4,13 @@ problem."""
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Annotated
 
 from annotated_types import Ge
 
 from optsched.bounds import lower_bounds
+from optsched.driver.outlook import Outlook
 from optsched.driver.playout import Playouts
 from optsched.driver.reservation import Claimed, Reservations
 from optsched.driver.snapshot import Snapshot, snapshot
@@ -25,6 +27,7 @@ from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
 from .parts.agenda import Agenda, outline, search
+from .parts.demand_queue import arrival_key
 from .parts.gang_weights import GANG, GangWeights
 from .parts.starting import start_each
 from .xion import first_step
@@ -161,6 +164,7 @@ class Optsched:
         self.reservations = Reservations()
         self._unripe: set[str] | None = None
         self._known: dict[str, Job] = {}
+        self._tiered = False
         self._gangs = GangWeights(options.gangs)
         self._arrived = 0.0
         self._agenda: Agenda | None = None
@@ -173,8 +177,9 @@ class Optsched:
             self.reservations.arrived(world, job_id)
             if world.job(job_id).submit_s > world.instance.now_s and world.entry(job_id) is None:
                 self._arrived += world.job(job_id).weight
+        self._tiered = _is_tiered(world)
         self._start_claimed(world)
-        self._start_reserved(world)
+        self._start_reserved(world, first=True)
         waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
         if not waiting:
             if not world.running:
@@ -191,6 +196,8 @@ class Optsched:
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
         self._take(self._best_step(world, waiting))
         self._start_claimed(world)
+        if self._tiered:
+            self._start_reserved(world)
         self._keep_places(world)
         next_s = self._agenda and self._agenda.next_start_s(world.now_s)
         if next_s is not None:
@@ -216,17 +223,21 @@ class Optsched:
         if not steps or steps[0].trial.victims:
             steps.insert(0, self._keeping(world, now, pinned))
         xion = first_step(world, pinned, self.reservations)
-        if xion.victims:
+        if xion.victims and self._is_allowed(xion):
             steps.append(Step(xion, None))
         playouts = Playouts(world, self.objective)
-        if not (self._arrived or self.reservations.current):
-            steps.append(Step(Trial(world, pinned), None))
+        going_on = Trial(world, pinned)
+        if not (self._arrived or self.reservations.current) and self._is_allowed(going_on):
+            steps.append(Step(going_on, None))
+        own_levels = len(self.objective.levels)
 
         def cost(step: Step) -> tuple[float, ...]:
-            levels = playouts.cost(step.trial)
+            levels = playouts.cost_by_tier(step.trial)
             if not self.objective.is_linear:
                 return levels
-            return levels[0] + self._charge(world, step.trial, xion), *levels[1:]
+            *above, last = levels[: 1 - own_levels or None]  # the lowest tier stands for who comes
+            charged = last + self._charge(world, step.trial, xion)
+            return *above, charged, *levels[len(above) + 1 :]
 
         costs = [cost(step) for step in steps]
         least, best = min(zip(costs, steps, strict=True), key=lambda pair: pair[0])
@@ -243,14 +254,16 @@ class Optsched:
         self._agenda = agenda
         if self.reservations.current is None:
             best = _as_played(best, playouts)
-        return self._told(best, playouts, now, steps[0])
+        return self._told(best, playouts, now, None if self._tiered else steps[0])
 
     def _planned(
         self, world: World, now: Snapshot, playouts: Playouts, best: Trial
     ) -> Iterator[tuple[Agenda, Trial]]:
         """Yield the plan of the last decision, if the world is as it says, and the best that list
-        search finds, each with its first step: of few jobs, as long as none has come."""
-        if self._arrived or self.reservations.current or not world.knows_run_times:
+        search finds, each with its first step: of few jobs of one priority, as long as none has
+        come."""
+        alike = not (self._arrived or self._tiered)
+        if not alike or self.reservations.current or not world.knows_run_times:
             return
         last = self._agenda and self._agenda.step(world, now.pinned)
         if self._agenda and last:
@@ -287,6 +300,36 @@ class Optsched:
                 bound = lower_bounds(replace(now.instance, jobs=tuple(here)), self.objective)[0]
                 plan_gap = max(0.0, value - bound.value) / (value - base) if value > base else 0.0
         return replace(step, lead=lead, plan_gap=plan_gap)
+
+    def _is_allowed(self, trial: Trial) -> bool:
+        """Return whether no job waits in a trial for what jobs of lower priorities hold that it may
+        take; also not where a place is kept for others there."""
+        if not self._tiered:
+            return True
+        waiting = [job_id for job_id in trial.waiting if job_id not in trial.claims]
+        demands = {(trial.job(name).priority, trial.demand(name).number): name for name in waiting}
+        outlooks: dict[int, Outlook] = {}
+        for (priority, _), job_id in demands.items():
+            if priority not in outlooks:
+                outlooks[priority] = Outlook(trial, self._lower(trial, priority))
+            if trial.fit(job_id, outlooks[priority].room) is not None:
+                return False
+        return True
+
+    def _lower(self, trial: Trial, priority: int) -> list[str]:
+        """Return the running jobs of a trial whose place a job of a higher priority may take."""
+        preempts = trial.cluster.preempts.get(priority, "any") != "never"
+        assert self._unripe is not None
+        return [
+            name
+            for name, job in trial.running.items()
+            if job.priority < priority
+            and trial.hold(name).partner is None
+            and (
+                name in trial.started
+                or (preempts and name not in self._unripe and trial.origin.may_preempt(name))
+            )
+        ]
 
     def _charge(self, world: World, trial: Trial, xion: Trial) -> float:
         """Return what the preemptions that Xion would not make cost the jobs that are still to
@@ -351,11 +394,16 @@ class Optsched:
             gap=self.gap,
             blocked=now.blocked,
             reserved=self._reserved(world),
+            reserved_priority=self._reserved_priority(world),
             keep=pinned,
+            unless_higher=pinned - (self._unripe or set()),
             last=self._last,
             options=self._options,
         )
         self._last = solution
+        if self._tiered:
+            stays = {entry.id for entry in solution.jobs if entry.decision == "continue"}
+            pinned = pinned & stays
         trial = Trial(world)
         self._carry_out(trial, posed, solution)
         return Step(trial, (replace(now, instance=posed, pinned=pinned), solution))
@@ -374,7 +422,9 @@ class Optsched:
                 self._start(world, job_id, *fit)
             return fit is not None
 
-        order = sorted(waiting, key=lambda name: (-self._density(world, name), world.order(name)))
+        order = sorted(
+            waiting, key=lambda name: arrival_key(world, name, -self._density(world, name))
+        )
         start_each(world, order, start)
 
     def _kept(self, world: World) -> set[str]:
@@ -418,13 +468,19 @@ class Optsched:
             return ()
         return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
 
-    def _start_reserved(self, world: World) -> None:
-        """Start those for whom a place is kept, as soon as there is room that nobody has
-        claimed."""
+    def _reserved_priority(self, world: World) -> float:
+        kept = self.reservations.current
+        return math.inf if kept is None else world.job(kept.job).priority
+
+    def _start_reserved(self, world: World, *, first: bool = False) -> None:
+        """Start those for whom a place is kept, as soon as there is room that nobody has claimed;
+        with `first` only if no job of a higher priority waits, which the round decides before."""
         while True:
             self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
             kept = self.reservations.current
             if kept is None or kept.job not in world.waiting or kept.job in world.claims:
+                return
+            if first and self._tiered and self._is_outranked(world, kept.job):
                 return
             claimed = {slot.node for _, placement in world.claims.values() for slot in placement}
             if any(slot.node in claimed for slot in kept.placement):
@@ -433,6 +489,12 @@ class Optsched:
                 return
             self._start(world, kept.job, kept.option, kept.placement)
             world.protected.add(kept.job)
+
+    def _is_outranked(self, world: World, job_id: str) -> bool:
+        own = world.job(job_id).priority
+        return any(
+            job.priority > own for name, job in world.waiting.items() if name not in world.claims
+        )
 
     def _carry_out(self, world: Trial, known: Instance, solution: RoundSolution) -> None:
         ends: set[str] = set()  # of whom the round could not know that they end this very instant
@@ -462,6 +524,14 @@ class Optsched:
         option = _option(world, known, entry.id, entry.mode.unshared)
         if world.may_share(entry.id, option, entry.mode.share_with):
             world.start_sharing(entry.id, option, entry.mode.share_with)
+
+
+def _is_tiered(world: World) -> bool:
+    """Return whether the jobs that are here are decided in tiers."""
+    here = chain(world.waiting.values(), world.running.values())
+    priorities = {job.priority for job in here}
+    preempts = world.cluster.preempts
+    return len(priorities) > 1 or any(preempts.get(tier, "any") != "any" for tier in priorities)
 
 
 def _as_played(step: Step, playouts: Playouts) -> Step:

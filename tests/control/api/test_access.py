@@ -19,7 +19,13 @@ from optsched.control.api.peer import Access
 from optsched.control.api.refusal import HttpError
 from optsched.control.api.server import read_token
 from optsched.control.api.service import Service
-from optsched.control.settings import ApiSettings, LimitSettings, TenantSettings, UserLimits
+from optsched.control.settings import (
+    ApiSettings,
+    LimitSettings,
+    TenantSettings,
+    TierSettings,
+    UserLimits,
+)
 from optsched.errors import InputError
 from optsched.executors.base import AttemptKey
 from tests.other_user import NOBODY, as_root, as_user
@@ -55,8 +61,18 @@ def test_weight_and_priority_are_limited_but_for_operators() -> None:
         live = Live(
             Path(name),
             api=ApiSettings(administrators=("daemon",)),
-            tenants=(TenantSettings(name="rich", max_weight=7.0, max_priority=2),),
-            limits=LimitSettings(max_weight=2.0, users={"bin": UserLimits(max_weight=1e6)}),
+            tenants=(
+                TenantSettings(name="rich", max_weight=7.0, max_priority=2),
+                TenantSettings(name="deep"),
+            ),
+            tiers=(
+                TierSettings(name="urgent", priority=50, users=("sys",), groups=("bin",)),
+                TierSettings(name="low", priority=-9, tenants=("deep",)),
+                TierSettings(name="open", priority=20),
+            ),
+            limits=LimitSettings(
+                max_weight=2.0, max_time_limit=100.0, users={"bin": UserLimits(max_weight=1e6)}
+            ),
         )
         try:
 
@@ -72,7 +88,11 @@ def test_weight_and_priority_are_limited_but_for_operators() -> None:
                     "above 7, the most that jobs of nobody in tenant rich may have",
                 ),
                 ({"priority": 1}, "priority 1 is above 0"),
-                ({"priority": 3, "tenant": "rich"}, "no round looks at it"),
+                ({"priority": 3, "tenant": "rich"}, "priority 3 is above 2, the most that jobs of"),
+                ({"tier": "urgent"}, "jobs of nobody may not be of tier urgent"),
+                ({"priority": 50}, "jobs of nobody may not be of tier urgent"),
+                ({"tier": "low", "tenant": "rich"}, "in tenant rich may not be of tier low"),
+                ({"limit_s": 101.0}, "limit_s 101 is above 100, the most that jobs of nobody"),
             ):
                 status, error = submitted(NOBODY, **more)
                 assert status == 403 and sentence in error, error
@@ -81,6 +101,22 @@ def test_weight_and_priority_are_limited_but_for_operators() -> None:
                 assert submitted(NOBODY, **more) == (201, "")
             assert submitted(pwd.getpwnam("bin").pw_uid, weight=1e6) == (201, "")
             assert submitted(pwd.getpwnam("bin").pw_uid, weight=1e6 + 1)[0] == 403
+            for uid, more in (
+                (pwd.getpwnam("bin").pw_uid, {"tier": "urgent"}),
+                (daemon, {"priority": 50}),
+                (NOBODY, {"tier": "low", "tenant": "deep", "name": "deep"}),
+                (NOBODY, {"tier": "open"}),
+                (NOBODY, {"tier": "open", "priority": 20}),
+            ):
+                assert submitted(uid, **more) == (201, "")
+            jobs = live.loop.ask(lambda controller: controller.state.jobs)
+            assert jobs["deep"].submission.job.priority == -9
+            for more, sentence in (
+                ({"tier": "urgnt"}, "there is no tier 'urgnt'; there are urgent, low, open"),
+                ({"tier": "open", "priority": 1}, "tier open has priority 20; leave out priority"),
+            ):
+                status, error = submitted(NOBODY, **more)
+                assert status == 422 and sentence in error, error
             for operator in (0, daemon):
                 assert submitted(operator, weight=1e9, priority=10**9) == (201, "")
         finally:
@@ -102,9 +138,11 @@ def test_users_see_and_change_their_own_jobs_only(shared: Live) -> None:
     asked = [
         ("GET", ""),
         ("POST", "/cancel"),
+        ("POST", "/requeue"),
         ("POST", "/hold"),
         ("POST", "/release"),
         ("GET", "/output"),
+        ("GET", "/shell"),
     ]
     for uid in (NOBODY, OTHER):
         absent, *foreign, everything, of_root, user, every, own, behind, listed, nodes = as_user(

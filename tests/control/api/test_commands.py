@@ -16,7 +16,7 @@ from optsched.cli.queue import COLUMNS
 from optsched.control.api.client import Client
 from optsched.executors.base import AttemptKey
 
-from .live import Live
+from .live import Live, until
 
 Run = Any
 
@@ -79,11 +79,7 @@ def test_submit_prints_the_name_and_carries_every_option(
         "--gpus",
         "9",
     )
-    assert (status, out, err) == (
-        0,
-        "full\n",
-        "optsched: no round looks at --priority; what counts is --weight\n",
-    )
+    assert (status, out, err) == (0, "full\n", "")
     made = live.loop.ask(lambda controller: controller.state.jobs["full"].submission)
     job = made.job
     assert made.argv == ("train", "--gpus", "9") and made.directory == os.getcwd()
@@ -348,3 +344,31 @@ def test_submit_wait_shows_what_is_printed_and_exits_alike(cluster: Path) -> Non
     again = optsched(cluster, "output", "talks", "--tail", "1")
     assert (again.returncode, again.stdout) == (0, "begun\nünde")
     assert optsched(cluster, "output", "talks", "--stderr", "-f").stdout.endswith("aside\n")
+
+
+def test_a_shell_beside_a_job_has_its_variables_and_gpus(cluster: Path) -> None:
+    done = optsched(cluster, "submit", "--name", "lasts", "--gpus", "2", "--", "sleep", "600")
+    assert done.returncode == 0
+    client = Client(path=cluster.parent / "state" / "api.sock")
+    until(lambda: client.get("/v1/jobs/lasts")["job"]["status"] == "running")
+    show = ("--", "sh", "-c", "echo $OPTSCHED_JOB $CUDA_VISIBLE_DEVICES; id -u; pwd")
+    beside = optsched(cluster, "shell", "lasts", *show)
+    words = beside.stdout.split()
+    assert beside.returncode == 0 and words[0] == "lasts" and words[1].count("EMULATED-") == 2
+    assert words[2:] == [str(os.geteuid()), os.getcwd()]
+    assert optsched(cluster, "shell", "lasts", "--", "no-such-program").returncode == 2
+    signalled = optsched(cluster, "signal", "lasts", "hup")
+    assert (signalled.returncode, signalled.stdout) == (0, "lasts gets HUP\n")
+    until(lambda: client.get("/v1/jobs/lasts")["job"]["status"] == "failed")
+    gone = optsched(cluster, "shell", "lasts")
+    assert gone.returncode == 2 and "does not run" in gone.stderr
+
+
+def test_change_and_requeue(live: Live, run: Run) -> None:
+    live.submit(name="altered", hold=True)
+    assert run("change", "altered", "--weight", "3") == (0, "altered is changed\n", "")
+    assert run("change", "altered")[0] == 2
+    assert "it waits for its turn" in run("requeue", "altered")[2]
+    assert run("signal", "altered", "USR1")[0] == 2
+    assert "the executor local starts no shell" in run("shell", "altered")[2]
+    run("cancel", "altered")

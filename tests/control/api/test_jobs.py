@@ -1,14 +1,19 @@
 """Jobs through the API: submitted, listed, changed, and all of it in the journal."""
 
+import os
+import signal
 import threading
 from pathlib import Path
 
 import pytest
 
 from optsched.control.api.bodies import SORT
+from optsched.control.api.peer import user_name
 from optsched.control.api.selecting import ORDERS
+from optsched.control.journal.events import Signalled
 from optsched.control.journal.journal import Journal
 from optsched.control.journal.state import State
+from optsched.executors.base import AttemptKey
 
 from .live import Live, until, work
 
@@ -135,6 +140,65 @@ def test_chosen_jobs_are_changed_at_once(live: Live) -> None:
     for nothing in ({}, {"all": True}):
         status, refused = live.ask("POST", "/v1/cancel", nothing)
         assert status == 422 and "say which jobs" in refused["error"]
+
+
+def test_what_a_waiting_job_asks_for_is_changed(live: Live) -> None:
+    live.submit(name="amended", hold=True)
+    body = {"gpus": 3, "duration_s": 50.0, "limit_s": 100.0, "weight": 2.0, "retries": 4}
+    status, job = live.ask("POST", "/v1/jobs/amended/change", body)
+    assert status == 200 and job["max_gpus"] == 3
+    assert (job["remaining_s"], job["limit_s"], job["weight"]) == (50.0, 100.0, 2.0)
+    before = live.journal.last
+    assert live.ask("POST", "/v1/jobs/amended/change", {"weight": 2.0})[0] == 200
+    assert live.journal.last == before
+    for wrong, sentence in (
+        ({"gpus": 90}, "it can never run here"),
+        ({"gpus": 0}, "a job with GPUs and one without"),
+        ({"deadline_s": 5.0}, "deadline_s has passed"),
+        ({"weight": -1}, "weight should be at least 0"),
+        ({"name": "other"}, "name is not a known field"),
+    ):
+        status, answer = live.ask("POST", "/v1/jobs/amended/change", wrong)
+        assert status == 422 and sentence in answer["error"], answer
+    assert live.journal.last == before
+    live.ask("POST", "/v1/jobs/amended/release")
+    live.wait("amended", "completed")
+    assert live.ask("POST", "/v1/jobs/amended/change", {"weight": 1.0})[0] == 409
+    live.submit(1000.0, name="busy")
+    live.wait("busy", "running")
+    status, answer = live.ask("POST", "/v1/jobs/busy/change", {"gpus": 2})
+    assert status == 409 and "busy runs, so its gpus cannot be changed" in answer["error"]
+    assert live.ask("POST", "/v1/jobs/busy/change", {"limit_s": 0.5})[0] == 200
+    assert live.wait("busy", "timeout")["reason"] == "its time limit of 500 ms was reached"
+
+
+def test_signals_reach_what_runs_and_nothing_else(live: Live) -> None:
+    live.submit(1000.0, name="hears")
+    live.wait("hears", "running")
+    assert live.ask("POST", "/v1/jobs/hears/signal", {"signal": "SIGUSR1"})[0] == 200
+    assert live.executor.signals[-1] == (AttemptKey("hears", 1), signal.SIGUSR1)
+    last = [entry.event for entry in live.journal.entries() if isinstance(entry.event, Signalled)]
+    assert (last[-1].signal, last[-1].by) == ("USR1", user_name(os.geteuid()))
+    for wrong in ("STOP", "10", "", "usr1", None):
+        assert live.ask("POST", "/v1/jobs/hears/signal", {"signal": wrong})[0] == 422
+    live.ask("POST", "/v1/jobs/hears/cancel")
+    live.wait("hears", "cancelled")
+    status, answer = live.ask("POST", "/v1/jobs/hears/signal", {"signal": "HUP"})
+    assert status == 409 and "does not run" in answer["error"]
+
+
+def test_requeued_jobs_wait_again(live: Live) -> None:
+    live.submit(name="once")
+    live.wait("once", "completed")
+    assert live.ask("POST", "/v1/jobs/once/requeue")[0] == 200
+    assert live.wait("once", "completed")["attempts"] == 2
+    live.submit(name="idle", hold=True)
+    status, answer = live.ask("POST", "/v1/jobs/idle/requeue")
+    assert status == 409 and "it waits for its turn" in answer["error"]
+    body = {"name": "once", "state": "completed"}
+    assert live.ask("POST", "/v1/requeue", body)[1] == {"jobs": ["once"]}
+    until(lambda: live.ask("GET", "/v1/jobs/once")[1]["job"]["attempts"] == 3)
+    live.wait("once", "completed")
 
 
 def test_after_waits_and_says_so(live: Live) -> None:

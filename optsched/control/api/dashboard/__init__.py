@@ -7,7 +7,7 @@ from pathlib import Path
 
 from starlette.responses import Response
 
-SCRIPTS = ("base", "colours", "jobs", "panel", "timeline", "charts", "nodes", "main")
+SCRIPTS = ("base", "colours", "jobs", "panel", "timeline", "charts", "nodes", "calendar", "main")
 """The scripts, in the order in which they are joined."""
 
 

@@ -84,6 +84,9 @@ const clock = s => written(SECONDS, s);
 /** Return an instant: the time alone where it is of these hours. */
 const instant = (s, now_s) => written(Math.abs(s - now_s) < 43200 ? TIME : DAY, s);
 
+/** Return a name such that its right-to-left characters turn nothing around it. */
+const isolated = text => `\u2068${short(text)}\u2069`;
+
 /** Show a text beside the pointer; null hides it. */
 function tip(event, text) {
   const box = at("tip");

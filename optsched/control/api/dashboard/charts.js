@@ -76,7 +76,7 @@ function showUse() {
     const edges = shares.map((share, i) => svg("path", {class: "edge", d: outline(layers[i + 1], top)}));
     const limit = capacity ? [svg("path", {class: "limit", d: outline([capacity, capacity], top)})] : [];
     const onPoint = where => {
-      const i = Math.min(layers[0].length - 1, Math.floor(where * layers[0].length)), lines = shares.filter(share => share[key][i] > 0.005).map(share => `${short(share.title).slice(0, 40)}: ${number(share[key][i])}`);
+      const i = Math.min(layers[0].length - 1, Math.floor(where * layers[0].length)), lines = shares.filter(share => share[key][i] > 0.005).map(share => `${isolated(share.title.slice(0, 40))}: ${number(share[key][i])}`);
       return [instant(used.from_s + i * used.step_s, used.now_s), ...lines.reverse()].join("\n");
     };
     return [el("h3", {}, title + (capacity ? ` (dashed: the ${capacity.toLocaleString("en")} usable now)` : "")), chart(`${title} over the last ${hours} hours`, top, number, times, [...areas, ...edges, ...limit], onPoint)];
@@ -86,6 +86,22 @@ function showUse() {
   at("use").replaceChildren(...(shares.length ? [...made.flat(), legend] : [el("p", {class: "muted"}, "No job has run or waited in this time.")]));
 }
 const weightOf = share => share.gpus.reduce((all, y) => all + y, 0) + 1e-3 * share.waiting.reduce((all, y) => all + y, 0);
+
+const MOST_TENANTS = 50;
+/** Show what tenants are entitled to beside what they used, where use counts. */
+async function refreshShares() {
+  const tree = await ask("/v1/shares"), tenants = tree.rows.filter(row => !row.is_user).slice(0, MOST_TENANTS);
+  at("shares").hidden = !tenants.length;
+  const all = tenants.filter(row => row.level === 1).reduce((sum, row) => sum + row.used_gpu_s, 0);
+  const cells = row => [row.tenant ?? "no tenant", percent(row.entitled), all ? percent(row.used_gpu_s / all) : "0 %", `${number(row.used_gpu_s / 3600)} GPU h`];
+  const line = (kind, texts, level) => el("tr", {}, ...texts.map((text, i) => {
+    const span = el("span", {}, short(text));
+    if (!i) span.style.paddingInlineStart = `${12 * (Math.min(level, 9) - 1)}px`;
+    return el(kind, {class: i ? "n" : "where"}, span);
+  }));
+  document.querySelector("#shares h3").textContent = `Entitled, and used of late (half as much after ${human(tree.half_life_s)})`;
+  document.querySelector("#shares table").replaceChildren(line("th", ["Tenant", "Entitled", "Used", "Counted use"], 1), ...tenants.map(row => line("td", cells(row), row.level)));
+}
 
 let shownRounds = [];
 async function refreshRounds() {

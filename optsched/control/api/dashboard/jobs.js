@@ -17,7 +17,7 @@ const COLUMNS = [
   ["name", "Job", "name", job => job.id], ["user", "User", "user", job => job.user], ["tenant", "Tenant", "tenant", job => job.tenant],
   ["status", "State", "status", job => job.status], ["size n", "GPUs", "gpus", gpus], ["priority n", "Priority", "priority", job => job.priority + (job.weight === 1 ? "" : ` × ${number(job.weight)}`)],
   ["waited n", "Waited", "waited", job => human(job.waited_s)], ["ran n", "Ran", "ran", job => job.ran_s ? human(job.ran_s) : ""], ["progress", "To go", "left", job => job.finished_s !== null ? "" : (job.estimate ? "~ " : "") + human(job.remaining_s)],
-  ["starts", "Starts", null, job => forecast(job, "start")], ["ends", "Ends", null, job => forecast(job, "end")], ["where", "Where, or why not", null, where],
+  ["starts", "Starts, 50–90 %", "starts", job => forecast(job, "start")], ["ends", "Ends, 50–90 %", "ends", job => forecast(job, "end")], ["where", "Where, or why not", null, where],
 ];
 const LABELS = {"waited n": "waited", "ran n": "ran", starts: "starts", ends: "ends", "size n": "GPUs"};
 
@@ -96,6 +96,7 @@ function showJobs(page, fault = "") {
   const body = document.querySelector("#jobs tbody"), byName = new Map(page.jobs.map(job => [job.id, job]));
   const rows = keyed(body, [...byName.keys()], makeRow);
   rows.forEach((row, i) => fillRow(row, page.jobs[i]));
+  at("jobs").classList.toggle("no-priority", page.jobs.every(job => job.priority === 0 && job.weight === 1) && !/priority/.test(wanted.sort));
   at("jobs").classList.toggle("no-forecast", !page.jobs.some(job => forecast(job, "start") || forecast(job, "end")));
   if (rows.length && !rows.some(row => row.tabIndex === 0)) rows[0].tabIndex = 0;
   const choice = CHOICES.find(([value]) => value === wanted.state)?.[1] ?? "";

@@ -1,6 +1,6 @@
 /* Keeps the page up to date: the state in short every two seconds, the rest where an event has happened, or times have gone on for a while. */
 const EVERY_MS = 2000, HIDDEN_MS = 30000, MOST_WAIT_MS = 15000, AGED_S = 10, USE_S = 60;
-let shownState = null, fresh = {events: -1, all_s: 0, use_s: 0, round: -1}, failures = 0, failed_ms = null, timer = null, turning = false;
+let shownState = null, fresh = {events: -1, all_s: 0, use_s: 0, panel_s: 0, round: -1}, failures = 0, failed_ms = null, timer = null, turning = false;
 
 async function turn() {
   clearTimeout(timer);
@@ -25,18 +25,19 @@ async function refresh() {
   showFacts(state);
   const changed = state.events !== fresh.events || failures > 0;
   if (changed || now_s - fresh.all_s >= AGED_S) {
-    await Promise.all([refreshJobs(), refreshNodes(), refreshHistory(), state.round?.number === fresh.round ? null : refreshRounds(), opened === null ? null : refreshPanel()]);
+    await Promise.all([refreshJobs(), refreshNodes(), refreshWindows(), refreshHistory(), state.round?.number === fresh.round ? null : refreshRounds(), opened === null || now_s - fresh.panel_s < AGED_S ? null : refreshPanel().then(() => { fresh.panel_s = now_s; })]);
     fresh = {...fresh, events: state.events, all_s: now_s, round: state.round?.number};
     const live = [...stays.values()].filter(stay => stay.ended_s === null && stay.job !== null).sort((a, b) => a.started_s - b.started_s);
     markJobs([...new Set(live.map(stay => stay.job))], [...stays.values()].map(stay => stay.job));
     listed.jobs.forEach((job, i) => fillRow(document.querySelector("#jobs tbody").children[i], job));
     showNodes(new Set(live.filter(stay => stay.asked_s !== null).map(stay => stay.job)));
     showPrices(state.prices);
+    showWindows();
     layOut(shownNodes);
   }
   drawTimeline();
   if (now_s - fresh.use_s >= USE_S || now_s < fresh.use_s) {
-    await refreshUse();
+    await Promise.all([refreshUse(), refreshShares()]);
     fresh.use_s = now_s;
   }
   document.body.dataset.ready = "yes";
@@ -51,7 +52,8 @@ function showFacts(state) {
     [`${state.gpus_in_use} / ${state.gpus}`, "GPUs in use" + (state.gpus > state.gpus_usable ? `, ${state.gpus - state.gpus_usable} unusable` : "")],
     [count("running") + count("starting") + count("stopping"), "running"], [state.queued, "waiting"],
     ...["held", "lost"].filter(name => count(name)).map(name => [count(name), name]), [state.finished, "finished"],
-    ...(round ? [[human(round.wall_s), `round ${round.number}, ${instant(round.at_s, state.now_s)}`], [percent(round.gap), "its proven gap"]] : []), [clock(state.now_s), "now"]];
+    ...(round ? [[human(round.wall_s), `round ${round.number}, ${instant(round.at_s, state.now_s)}`], [percent(round.gap), "its proven gap"]] : []),
+    ...(state.forecast?.starts_compared >= 10 ? [[percent(state.forecast.starts_held / state.forecast.starts_compared), `of ${state.forecast.starts_compared} starts came by their 90 % forecast`]] : []), [clock(state.now_s), "now"]];
   const tiles = keyed(at("facts"), facts.map((_, i) => i), i => el("div", {class: "fact"}, el("b"), el("span", {class: "muted"}), ...(i ? [] : [el("meter", {"aria-hidden": "true"})])));
   facts.forEach(([value, name], i) => { write(tiles[i].children[0], value); write(tiles[i].children[1], name); });
   const meter = tiles[0].children[2];
@@ -96,7 +98,7 @@ function setUp() {
   at("theme").onclick = () => { at("theme").textContent = THEMES[(THEMES.indexOf(at("theme").textContent) + 1) % 3]; store.set("theme", at("theme").textContent); applyTheme(); };
   system.onchange = applyTheme;
   applyTheme();
-  at("by").onchange = at("hours").onchange = () => { fresh.use_s = 0; void turn(); };
+  at("by").onchange = at("hours").onchange = () => refreshUse().catch(failing);
   at("ask").onclose = () => { token = at("token").value.trim(); at("token").value = ""; store.set("token", token); void turn(); };
   document.onvisibilitychange = () => { if (!document.hidden) void turn(); };
   document.onkeydown = event => {

@@ -43,7 +43,7 @@ function setUpNodes() {
 
 function showPrices(prices) {
   const dearest = [...prices].sort((a, b) => b.price - a.price).slice(0, 12);
-  const row = (kind, cells) => el("tr", {}, ...cells.map((text, i) => el(kind, {class: i ? "n" : "where"}, el("span", {}, short(text)))));
+  const row = (kind, cells) => el("tr", {}, ...cells.map((text, i) => el(kind, {class: i ? "n" : "where"}, el("span", {title: short(text)}, short(text)))));
   if (!dearest.length) return at("prices").replaceChildren(el("tr", {}, el("td", {class: "muted"}, "Nothing is scarce.")));
   at("prices").replaceChildren(row("th", ["Capacity", "Used", "Price"]), ...dearest.map(own => row("td", [own.name, `${number(own.used)} of ${number(own.capacity)}`, own.price.toPrecision(3)])));
 }

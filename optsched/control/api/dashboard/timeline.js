@@ -71,6 +71,7 @@ function draw() {
   const inView = lanes.filter(lane => lane.top - top + ROW * lane.rows.length >= AXIS && lane.top - top <= tall);
   pen.fillStyle = colour("idle");
   for (const lane of inView) pen.fillRect(left, lane.top - top, width - left, ROW * lane.rows.length - 1);
+  for (const lane of inView) drawWindows(pen, lane.node.name, x, lane.top - top, ROW * lane.rows.length - 1, left, width);
   drawTimes(pen, from_s, end_s, x, left, width, tall);
   let bars = 0;
   for (const lane of inView) {
@@ -222,5 +223,5 @@ function point(event) {
   light(there?.stay.job ?? null);
   if (!there) return tip(event, null);
   const {stay, lane} = there, until = stay.ended_s === null ? "now" : instant(stay.ended_s, now_s);
-  tip(event, `${stay.job ?? "somebody else's"} · attempt ${stay.attempt} · ${lane.node.name}\n${instant(stay.started_s, now_s)} to ${until}, ${human((stay.ended_s ?? now_s) - stay.started_s)}${stay.why ? `\nasked to stop: ${stay.why}` : ""}`);
+  tip(event, `${isolated(stay.job ?? "somebody else's")} · attempt ${stay.attempt} · ${isolated(lane.node.name)}\n${instant(stay.started_s, now_s)} to ${until}, ${human((stay.ended_s ?? now_s) - stay.started_s)}${stay.why ? `\nasked to stop: ${stay.why}` : ""}`);
 }

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from optsched.driver.outlook import Outlook
 from optsched.driver.trial import Trial
 
+from .demand_queue import arrival_key
 from .starting import start_each
 
 
@@ -43,7 +44,7 @@ def claim_what_they_leave(trial: Trial) -> None:
 
     start_each(
         trial,
-        sorted(trial.waiting, key=lambda job: (trial.fastest_finish_s(job), trial.order(job))),
+        sorted(trial.waiting, key=lambda job: arrival_key(trial, job, trial.fastest_finish_s(job))),
         claim,
     )
     trial.start_claimed()

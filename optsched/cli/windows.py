@@ -1,0 +1,186 @@
+"""`optsched maintain`, `reserve`, `drain`, `undrain`, `windows`: times in which nodes are not there
+for all."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from ..errors import InputError
+from .parts.arguments import option
+from .parts.controller import Client, asks_controller
+from .parts.out import Out, Parts, answers
+
+INSTANTS = "18:00 (the next), '2026-08-03 18:00', or a time from {} as 2h"
+
+
+def instant_s(text: str, since_s: float, what: str) -> float:
+    """Return the Unix time of a clock time, a date or a length of time since an instant. Raises
+    InputError."""
+    from ..duration import parse_duration
+
+    try:
+        return since_s + parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        if 1970 <= at.year <= 2200:
+            return at.timestamp()
+    since = datetime.fromtimestamp(since_s)
+    try:
+        clock = datetime.strptime(text, "%H:%M").time()
+    except ValueError:
+        raise InputError(f"{what} {text!r}: write {INSTANTS.format(what)}") from None
+    at = datetime.combine(since.date(), clock)
+    return (at if at > since else at + timedelta(days=1)).timestamp()
+
+
+def _setting(command: Callable[..., Any]) -> Callable[..., Any]:
+    for named in (
+        option("--name NAME", "What it is called; else maintenance-1, reservation-1, ..."),
+        option("--to TIME", f"Until when: {INSTANTS.format('--from')}.", required=True),
+        option("--from TIME", f"From when on: {INSTANTS.format('now')}; default now.", "begin"),
+    ):
+        command = named(command)
+    return command
+
+
+def _set(client: Client, out: Out, begin: str | None, to: str, **body: Any) -> int:
+    now_s = time.time()
+    from_s = now_s if begin is None else instant_s(begin, now_s, "--from")
+    asked = body | {"from_s": from_s, "to_s": instant_s(to, from_s, "--to")}
+    return _told(out, client.post("/v1/windows", _stated(asked)))
+
+
+def _stated(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if value}
+
+
+def _told(out: Out, answer: dict[str, Any]) -> int:
+    def parts() -> Parts:
+        for window in answer["windows"]:
+            yield line(window)
+        if not answer["windows"]:
+            yield "no windows"
+
+    out.answer(lambda: answer, parts)
+    return 0
+
+
+def line(window: dict[str, Any]) -> str:
+    """Return a window in one line."""
+    begin, end = (
+        "until it is lifted"
+        if at_s is None
+        else datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M")
+        for at_s in (window["from_s"], window["to_s"])
+    )
+    whose = ", ".join((*window["tenants"], *window["users"]))
+    kept = f", for {whose}" if whose else ""
+    there = window["jobs_there"]
+    names = f": {', '.join(window['jobs'])}" if window["jobs"] else ""
+    late = f"; {there} {'job is' if there == 1 else 'jobs are'} still there{names}" if there else ""
+    when = f"{begin} {end}" if window["to_s"] is None else f"{begin} to {end}"
+    return f"{window['name']}: {', '.join(window['nodes'])}, {when}{kept}{late}"
+
+
+@click.command("maintain")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODES...")
+@_setting
+@answers
+@asks_controller
+def maintain(
+    client: Client, nodes: tuple[str, ...], begin: str | None, to: str, name: str | None, out: Out
+) -> int:
+    """Keep NODES (as gpu-[0-3]) free of jobs for a while, known beforehand: maintenance.
+
+    Jobs that can save use the nodes until then, are asked to save in time, and go on later; others
+    start there only if they are believed to be done by then. Nobody is killed: where a job that
+    cannot save runs longer than it was believed to, its node is free when it is done.
+    Administrators only.
+
+    \b
+    optsched maintain 'gpu-[0-3]' --from 18:00 --to 4h
+    """
+    return _set(client, out, begin, to, nodes=nodes, name=name)
+
+
+@click.command("reserve")
+@click.argument("nodes", nargs=-1, metavar="[NODES...]")
+@option("--gpus N", "Choose nodes with so many GPUs, in place of NODES.", type=int)
+@option("--user NAME", "Whose jobs may run there; may be given again.", multiple=True)
+@option("--tenant NAME", "Whose jobs may run there; may be given again.", multiple=True)
+@_setting
+@answers
+@asks_controller
+def reserve(
+    client: Client,
+    nodes: tuple[str, ...],
+    gpus: int | None,
+    user: tuple[str, ...],
+    tenant: tuple[str, ...],
+    begin: str | None,
+    to: str,
+    name: str | None,
+    out: Out,
+) -> int:
+    """Keep NODES, or nodes of so many GPUs, for the jobs of some users or tenants.
+
+    All others leave as for `optsched maintain`. Administrators only.
+
+    \b
+    optsched reserve --gpus 16 --tenant vision --from '2026-08-03 08:00' --to 2d
+    """
+    if not (user or tenant):
+        raise InputError("say for whom: give --user or --tenant")
+    if bool(nodes) == bool(gpus):
+        raise InputError("name nodes, or say how many with --gpus")
+    body = {"nodes": nodes, "gpus": gpus, "users": user, "tenants": tenant, "name": name}
+    return _set(client, out, begin, to, kind="reservation", **body)
+
+
+@click.command("drain")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@answers
+@asks_controller
+def drain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
+    """Let each NODE run empty, and keep it so until `optsched undrain`.
+
+    Jobs that can save do so now and go on elsewhere, others run to their end. Administrators only.
+    """
+    answer: dict[str, Any] = {}
+    for node in nodes:
+        body = {"kind": "drain", "name": f"drain-{node}", "nodes": [node]}
+        answer = client.post("/v1/windows", body)
+    return _told(out, answer)
+
+
+@click.command("undrain")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@answers
+@asks_controller
+def undrain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
+    """Let each drained NODE take jobs again. Administrators only."""
+    answer: dict[str, Any] = {}
+    for node in nodes:
+        answer = client.post("/v1/windows/lift", {"name": f"drain-{node}"})
+    return _told(out, answer)
+
+
+@click.command("windows")
+@option(
+    "--lift NAME", "Take this one back (administrators only); may be given again.", multiple=True
+)
+@answers
+@asks_controller
+def command(client: Client, lift: tuple[str, ...], out: Out) -> int:
+    """List maintenance, reservations and drained nodes, those of cluster.toml too."""
+    for name in lift:
+        client.post("/v1/windows/lift", {"name": name})
+    return _told(out, client.get("/v1/windows"))

@@ -1,0 +1,200 @@
+"""Priorities: the jobs of a round in tiers, each decided on what those above it leave."""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from ..frozen import record
+from ..model.instance import Instance, Running, Suspended
+from ..model.job import Job
+from ..physics import may_preempt, remaining_after_preemption_s
+from .model import Bools, Floats
+from .place import Packing
+from .plan import JobRound
+
+MOST_TIERS = 16
+"""Of more priorities at once the lowest are decided together: a round must end, whatever numbers
+users give."""
+
+
+@record
+class Part:
+    """The jobs of one tier as a round of their own.
+
+    `instance` has the jobs of the tier, and those running jobs of lower tiers that `give_way` to
+    them, with how many tiers they are below; `around` are all others that hold something, `keep`
+    those running jobs of the tier that must be kept. `decided` is what is known by now: of the
+    jobs of higher tiers, and who made way for them.
+    """
+
+    priority: int
+    names: frozenset[str]
+    instance: Instance
+    around: tuple[tuple[Job, Running], ...]
+    keep: frozenset[str]
+    give_way: Mapping[str, int]
+    decided: Mapping[str, JobRound]
+
+
+class Tiers:
+    """The tiers of a round, the highest first.
+
+    `keep` are running jobs that must be kept, of which some, `unless_higher`, make way for jobs of
+    higher priorities.
+    """
+
+    def __init__(
+        self, instance: Instance, keep: Collection[str], unless_higher: Collection[str]
+    ) -> None:
+        self._instance, self._keep, self._unless_higher = instance, keep, unless_higher
+        priority = _priorities(instance)
+        of = instance.cluster.preempts
+        self.order = sorted({*priority.values()}, reverse=True)[:MOST_TIERS]
+        self.is_one = not self.order or (
+            len(self.order) == 1 and of.get(self.order[0], "any") == "any"
+        )
+        rank = {value: k for k, value in enumerate(self.order)}
+        last = len(self.order) - 1
+        self._tier = {name: rank.get(value, last) for name, value in priority.items()}
+        self._preempts = [of.get(value, "any") for value in self.order]
+        self._decided: dict[str, JobRound] = {}
+        self._frozen = False
+        self.parts: list[Part] = []
+
+    @property
+    def left(self) -> int:
+        """Return how many tiers are to be decided, with the one that is."""
+        return 1 + len(self.order) - len(self.parts)
+
+    def next(self) -> Part | None:
+        """Return what is to be decided next, None where all tiers are."""
+        if len(self.parts) == len(self.order):
+            return None
+        self.parts.append(self._part(len(self.parts)))
+        return self.parts[-1]
+
+    def _part(self, k: int) -> Part:
+        instance, preempts = self._instance, self._preempts[k]
+        names = {name for name, tier in self._tier.items() if tier == k}
+        none = self._frozen or preempts == "never"
+        give_way: dict[str, int] = {}
+        running: list[Running] = []
+        around: list[tuple[Job, Running]] = []
+        suspended = [entry for entry in instance.suspended if entry.job in names]
+        for entry in instance.running:
+            name, below = entry.job, self._tier[entry.job] - k
+            decided = self._decided.get(name)
+            if below > 0 and decided is None:
+                if none or self._must_stay(entry):
+                    around.append((instance.job[name], entry))
+                else:
+                    give_way[name] = below
+                    running.append(entry)
+            elif below == 0 and decided is None:
+                running.append(entry)
+            elif below == 0:
+                left_s = remaining_after_preemption_s(instance, entry)
+                suspended.append(
+                    Suspended(job=name, remaining_s=left_s, preemptions=entry.preemptions + 1)
+                )
+        around += [
+            (instance.job[name], _held(instance, entry))
+            for name, entry in self._decided.items()
+            if entry.mode is not None
+        ]
+        keep = {
+            entry.job
+            for entry in running
+            if entry.job in names and (none or preempts == "lower" or entry.job in self._keep)
+        }
+        jobs = tuple(job for job in instance.jobs if job.id in names or job.id in give_way)
+        own = _only(instance, jobs, running, suspended)
+        return Part(
+            priority=self.order[k],
+            names=frozenset(names),
+            instance=own,
+            around=tuple(around),
+            keep=frozenset(keep),
+            give_way=give_way,
+            decided=dict(self._decided),
+        )
+
+    def settle(self, part: Part, jobs: Collection[JobRound], never: Collection[str]) -> None:
+        """Note what was decided of a tier, and of those who gave way to it.
+
+        While a job waits that may preempt nobody, nobody below it does: what came free by that
+        would be for the one above.
+        """
+        for entry in jobs:
+            if entry.id in part.names or (entry.id in part.give_way and entry.mode is None):
+                self._decided[entry.id] = entry
+            if entry.id in part.names and entry.mode is None and entry.id not in never:
+                self._frozen |= self._preempts[len(self.parts) - 1] == "never"
+
+    def _must_stay(self, entry: Running) -> bool:
+        """Return whether not even jobs of higher priorities preempt a running job."""
+        kept = entry.job in self._keep and entry.job not in self._unless_higher
+        return kept or not may_preempt(self._instance, entry)
+
+
+def _priorities(instance: Instance) -> dict[str, int]:
+    """Return the priority of each job that runs or could start; two that share GPUs have the
+    higher one of theirs."""
+    running, now_s = instance.running_job, instance.now_s
+    priority = {
+        job.id: job.priority
+        for job in instance.jobs
+        if job.id in running or (job.submit_s <= now_s and not job.after)
+    }
+    for entry in instance.running:
+        partner = entry.mode.share_with
+        if partner in priority:
+            priority[entry.job] = max(priority[entry.job], priority[partner])
+    return priority
+
+
+def _held(instance: Instance, entry: JobRound) -> Running:
+    """Return what a job is to hold as if it held it already."""
+    assert entry.mode is not None
+    left_s = instance.remaining_s(instance.job[entry.id])
+    return Running(job=entry.id, mode=entry.mode, placement=entry.placement, remaining_s=left_s)
+
+
+def _only(
+    instance: Instance, jobs: tuple[Job, ...], running: list[Running], suspended: list[Suspended]
+) -> Instance:
+    """Return the instance with these jobs alone."""
+    return Instance(
+        name=instance.name,
+        now_s=instance.now_s,
+        cluster=instance.cluster,
+        tenants=instance.tenants,
+        jobs=jobs,
+        running=tuple(running),
+        suspended=tuple(suspended),
+    )
+
+
+def filled_up(packing: Packing) -> Packing:
+    """Return the packing with all its jobs, and those that wait wherever there would be room for
+    them if all who give way left; of these all go on that then still can, the highest first."""
+    model = packing.model
+    options, first = model.options, model.options.first
+    leave = (model.depth > 0) & ~model.must
+    filled = Packing(model)
+    filled.take_over(packing, leave)
+    filled.nodes.reserve()
+    best = np.maximum.reduceat(options.value, first[:-1])
+    for j in _in_order(-best, (filled.chosen < 0) & ~leave):
+        any(filled.put(j, option) for option in options.ranked(j, options.value))
+    filled.nodes.open_reserved()
+    for j in _in_order(-best, leave):
+        filled.put(j, int(first[j]))
+    return filled
+
+
+def _in_order(key: Floats, which: Bools) -> list[int]:
+    """Return the positions of some jobs, those of the lowest key first."""
+    jobs = np.flatnonzero(which)
+    order: list[int] = jobs[np.argsort(key[jobs], kind="stable")].tolist()
+    return order

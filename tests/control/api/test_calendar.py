@@ -1,0 +1,77 @@
+"""Windows by commands and requests: set, listed, lifted, and by whom."""
+
+import time
+from typing import Any
+
+import pytest
+
+from optsched.cli.windows import instant_s
+from optsched.errors import InputError
+from tests.other_user import NOBODY, as_root, as_user
+
+from .live import Live
+from .test_commands import run as run
+
+Run = Any
+
+
+def test_windows_are_set_listed_and_lifted(live: Live, run: Run) -> None:
+    assert run("windows") == (0, "no windows\n", "")
+    status, out, _ = run("maintain", "n[0-1]", "--from", "2h", "--to", "4h", "--name", "switch")
+    assert status == 0 and out.startswith("switch: n0, n1, ") and " to " in out
+    status, out, _ = run("reserve", "--gpus", "3", "--user", "ann", "--from", "1d", "--to", "2h")
+    assert status == 0 and "reservation-1: n" in out and "for ann" in out
+    assert run("drain", "n1")[1].startswith("drain-n1: n1, ")
+    answer = live.client.get("/v1/windows")["windows"]
+    assert [own["name"] for own in answer] == ["drain-n1", "switch", "reservation-1"]
+    assert answer[0]["to_s"] is None and answer[2]["users"] == ["ann"]
+    assert 7100 < answer[1]["from_s"] - time.time() < 7300
+    assert answer[1]["to_s"] - answer[1]["from_s"] == pytest.approx(14400)
+    assert run("undrain", "n1")[0] == 0
+    assert run("windows", "--lift", "switch", "--lift", "reservation-1") == (0, "no windows\n", "")
+
+
+def test_what_makes_no_sense_is_refused_in_one_sentence(live: Live, run: Run) -> None:
+    for words, problem in (
+        (("maintain", "n7", "--to", "1h"), "there is no node 'n7'"),
+        (("maintain", "n[0-", "--to", "1h"), "nodes: "),
+        (("maintain", "n0", "--to", "soon"), "write 18:00 (the next)"),
+        (("reserve", "n0", "--to", "1h"), "say for whom"),
+        (("reserve", "--user", "a", "--to", "1h"), "name nodes, or say how many"),
+        (("reserve", "--gpus", "9", "--user", "a", "--to", "1h"), "8 GPUs are in no other window"),
+        (("reserve", "n0", "--tenant", "x", "--to", "1h"), "there is no tenant 'x'"),
+        (("windows", "--lift", "nothing"), "'nothing' is none that was set"),
+    ):
+        status, out, err = run(*words)
+        assert (status, out) == (2, "") and problem in err, (words, err)
+    assert run("drain", "n0")[0] == 0
+    assert run("drain", "n0")[0] == 2  # it is drained already
+    assert run("undrain", "n0")[0] == 0
+
+
+@as_root
+def test_only_administrators_set_windows(live: Live) -> None:
+    def tries() -> list[int]:
+        body = {"nodes": ["n0"], "to_s": time.time() + 60}
+        return [
+            live.ask("POST", "/v1/windows", body)[0],
+            live.ask("POST", "/v1/windows/lift", {"name": "x"})[0],
+            live.ask("GET", "/v1/windows")[0],
+        ]
+
+    assert as_user(NOBODY, tries) == [403, 403, 200]
+
+
+def test_instants_are_read_as_people_write_them() -> None:
+    now_s = 1_785_000_000.0
+    assert instant_s("2h", now_s, "--from") == now_s + 7200
+    clock = time.strftime("%H:%M", time.localtime(now_s + 3600))
+    assert 3540 <= instant_s(clock, now_s, "--from") - now_s <= 3600
+    before = time.strftime("%H:%M", time.localtime(now_s - 3600))
+    assert instant_s(before, now_s, "--from") > now_s
+    assert instant_s("2026-08-03 18:00", now_s, "--to") == time.mktime(
+        time.strptime("2026-08-03 18:00", "%Y-%m-%d %H:%M")
+    )
+    for text in ("25:00", "tomorrow", "nan", "1e300", "9999-01-01"):
+        with pytest.raises(InputError):
+            instant_s(text, now_s, "--from")

@@ -1,0 +1,134 @@
+"""Windows of the live cluster: nobody runs into one unsaved, whoever decides, whatever crashes."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from optsched import Profile
+from optsched.control.api.views import job_view
+from optsched.control.calendar import windows_ahead
+from optsched.control.journal.events import WindowLifted, WindowSet
+from optsched.control.learned import NEVER_S
+from optsched.control.settings import WindowSettings, read_settings
+from optsched.errors import InputError
+from optsched.model.cluster import FOR_EVER_S, Window
+
+from .test_controller import SETTINGS, Lab
+
+PLAIN = Profile(checkpoint_every_s=NEVER_S)
+
+
+def set_window(lab: Lab, *nodes: str, begin: float, end: float, **who: tuple[str, ...]) -> None:
+    now_s = lab.clock.now_s()
+    window = Window(nodes=nodes, from_s=now_s + begin, to_s=now_s + end, name="switch", **who)
+    lab.controller.record(WindowSet(window=window, by="root"))
+
+
+@pytest.mark.parametrize("policy", [None, "fifo", "tiresias"])
+def test_who_can_save_fills_the_time_and_others_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str | None
+) -> None:
+    settings = SETTINGS.model_copy(update={"policy": policy})
+    monkeypatch.setattr("tests.control.test_controller.SETTINGS", settings)
+    lab = Lab(tmp_path)
+    set_window(lab, "n0", "n1", begin=100, end=200)
+    lab.submit("plain", 4, 300.0, profile=PLAIN)
+    lab.submit("saves", 4, 300.0, profile=Profile(checkpoint_s=5.0))
+    lab.run(50)
+    lab.crash()
+    lab.run(10)
+    assert lab.status() == {"plain": "waiting", "saves": "running"}
+    reason = job_view(lab.controller, lab.controller.state.jobs["plain"], lab.clock.now_s()).reason
+    assert reason is not None and "run into a window wherever it fits, first switch of n" in reason
+    lab.run(41)
+    assert lab.status() == {"plain": "waiting", "saves": "waiting"}
+    saves = lab.controller.state.jobs["saves"]
+    assert saves.attempts[0].stop_why == "preempt" and 195 < saves.left_s < 215
+    lab.run(90)
+    assert lab.status() == {"plain": "waiting", "saves": "waiting"}
+    lab.run(20)
+    assert lab.status() == {"plain": "running", "saves": "running"}
+    lab.run(300)
+    assert set(lab.status().values()) == {"completed"}
+
+
+def test_a_drained_node_runs_empty_and_nobody_is_killed(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.submit("plain", 4, 60.0, profile=PLAIN)
+    lab.submit("saves", 4, 300.0)
+    lab.run(10)
+    where = {
+        name: lab.controller.state.jobs[name].attempts[0].placement[0].node
+        for name in ("plain", "saves")
+    }
+    window = Window(nodes=("n0", "n1"), from_s=lab.clock.now_s(), to_s=FOR_EVER_S, name="drain")
+    lab.controller.record(WindowSet(window=window, by="root"))
+    lab.run(20)
+    assert lab.status() == {"plain": "running", "saves": "waiting"}
+    lab.run(60)
+    assert lab.status() == {"plain": "completed", "saves": "waiting"}
+    lab.controller.record(WindowLifted(name="drain", by="root"))
+    lab.run(20)
+    assert lab.status()["saves"] == "running" and set(where.values()) == {"n0", "n1"}
+
+
+def test_a_reservation_is_for_its_users(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    set_window(lab, "n0", begin=0, end=1000, users=("ann",))
+    lab.submit("others", 8, 50.0)
+    lab.submit("other", 4, 50.0)
+    lab.run(20)
+    assert lab.status() == {"others": "waiting", "other": "running"}
+    placement = lab.controller.state.jobs["other"].attempts[0].placement
+    assert [slot.node for slot in placement] == ["n1"]
+
+
+def test_recurring_windows_are_known_four_times_ahead() -> None:
+    sunday = WindowSettings(name="weekly", every="sunday", at="02:00", length="4h")
+    now = datetime(2026, 8, 2, 3, 0)  # a Sunday, within the window
+    ahead = windows_ahead((), (sunday,), {"n0": None}, (), now.timestamp())
+    begins = [datetime.fromtimestamp(window.from_s) for window in ahead]
+    assert [(day.month, day.day, day.hour) for day in begins] == [
+        (8, 2, 2),
+        (8, 9, 2),
+        (8, 16, 2),
+        (8, 23, 2),
+    ]
+    daily = WindowSettings(every="day", at="23:30", length="1h")
+    first = windows_ahead((), (daily,), {"n0": None}, (), now.timestamp())[0]
+    assert datetime.fromtimestamp(first.from_s) == datetime(2026, 8, 2, 23, 30)
+    once = WindowSettings(start=datetime(2026, 8, 2, 2, 0), length="30m")
+    assert windows_ahead((), (once,), {"n0": None}, (), now.timestamp()) == ()
+
+
+FILE = """format = "optsched-cluster/1"
+[[nodes]]
+name = "n[0-1]"
+gpus = 4
+[[windows]]
+"""
+
+
+@pytest.mark.parametrize(
+    ("window", "problem"),
+    [
+        ('every = "sunday"\nat = "25:00"\nlength = "1h"', "at"),
+        ('length = "1h"', "either when it is, or how often"),
+        ('every = "day"\nlength = 0', "longer than 0 s"),
+        ('every = "day"\nlength = "1h"\ntenants = ["x"]', "'x' is not in tenants"),
+        ('every = "day"\nlength = "1h"\nnodes = ["n[0-"]', "nodes"),
+    ],
+)
+def test_faults_of_windows_are_told(tmp_path: Path, window: str, problem: str) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(FILE + window)
+    with pytest.raises(InputError, match=problem):
+        read_settings(path)
+
+
+def test_a_file_has_windows(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(FILE + 'start = 2026-08-02T02:00:00\nlength = "4h"\nnodes = ["n[0-1]"]')
+    (window,) = read_settings(path).windows
+    assert window.node_names() == ("n0", "n1") and float(window.length) == 14400
