@@ -214,7 +214,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=180)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--width", type=int, default=1300)
+    parser.add_argument("--width", type=int, default=1400)
     parser.add_argument("--height", type=int, default=1425)
     parser.add_argument("--theme", choices=("light", "dark"), default="light")
     parser.add_argument("--measure", action="store_true")
@@ -245,7 +245,7 @@ def main() -> None:
             time.sleep(1.0)  # the columns of forecasts are drawn
             browser.picture(given.picture)
             image = Image.open(given.picture).convert("RGB")
-            image.quantize(128, dither=Image.Dither.NONE).save(given.picture, optimize=True)
+            image.quantize(256, dither=Image.Dither.NONE).save(given.picture, optimize=True)
 
 
 def measured(browser: Browser, seconds: float = 30.0) -> dict[str, float]:

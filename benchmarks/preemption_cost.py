@@ -10,7 +10,6 @@ and of restoring of every job. Each line has the mean JCT of each policy over th
 import argparse
 import json
 import math
-import random
 import statistics
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -18,10 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from optsched import simulate
-from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
-from optsched.model.job import Job
-from optsched.model.profile import Profile
+from optsched.traces.generate import even
+from optsched.traces.profiles.checkpoint_cost import with_checkpoint_cost
 
 JOBS = 120
 RIVALS = ("backfill", "srtf", "srsf", "xion")
@@ -43,36 +41,16 @@ class Case:
 
     def instance(self, seed: int, cost_s: float) -> Instance:
         """Return the instance of a seed, with so many seconds to save and to restore."""
-        draw = random.Random(seed)
-        low, high = self.run_s
-        lengths = [
-            math.exp(draw.uniform(math.log(low), math.log(high)))
-            if self.heavy
-            else draw.uniform(low, high)
-            for _ in range(JOBS)
-        ]
-        gangs = [draw.choice(self.gangs) for _ in range(JOBS)]
-        work = statistics.fmean(self.gangs) * (
-            (high - low) / math.log(high / low) if self.heavy else (low + high) / 2
+        instance = even.generate(
+            jobs=JOBS,
+            gpus=self.gpus,
+            seed=seed,
+            gangs=self.gangs,
+            run_s=self.run_s,
+            heavy=self.heavy,
+            load=self.load,
         )
-        profile = Profile(checkpoint_s=cost_s, restore_s=cost_s)
-        now_s, jobs = 0.0, []
-        for i in range(JOBS):
-            if self.load:
-                now_s += draw.expovariate(self.load * self.gpus / work)
-            jobs.append(
-                Job(
-                    id=f"job-{i:03}",
-                    submit_s=round(now_s, 3),
-                    gpus=gangs[i],
-                    duration_s=round(lengths[i], 3),
-                    profile=profile,
-                    user=f"user-{draw.randrange(6)}",
-                    command=f"train {gangs[i]}",
-                )
-            )
-        nodes = tuple(Node(name=f"node-{i}", gpus=8) for i in range(self.gpus // 8))
-        return Instance(name=f"seed {seed}", cluster=Cluster(nodes=nodes), jobs=tuple(jobs))
+        return with_checkpoint_cost(instance, cost_s)
 
 
 SMALL, WIDE = (1, 1, 2, 4), (1, 2, 4, 8, 16)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.shares [--seeds 1,2,3] [--policy optsched]
 
-Three tenants are entitled to 50, 30 and 20 % of 64 GPUs and ask, all the time, for more or less
+Three tenants are entitled to 50, 30 and 20 % of 32 GPUs and ask, all the time, for more or less
 than that, together for about 22 % more than there is; each has two users. Each trace is simulated
 without shares and with them, at a half-life of a quarter of the time in which jobs come. `off` is
 the largest distance of a tenant's part of the decayed use from its entitlement, in points of all,
@@ -26,7 +26,7 @@ from optsched.plugins import registry
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation
 
-GPUS, HOURS, HALF_LIVES, LOOKS = 64, 32.0, 4, 20
+GPUS, HOURS, HALF_LIVES, LOOKS = 32, 64.0, 4, 20
 WEIGHTS = {"a": 5.0, "b": 3.0, "c": 2.0}
 LOADS = {1: (0.60, 0.38, 0.24), 2: (0.62, 0.34, 0.25), 3: (0.62, 0.35, 0.25), 4: (0.45, 0.45, 0.35)}
 """What the tenants ask for, in parts of all GPUs, by seed; the last is far from what is due."""

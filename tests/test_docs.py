@@ -141,9 +141,8 @@ ADAPTERS = ("docs/kubernetes.md", "docs/ray.md", "docs/slurm.md")
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ADAPTERS])
 def test_options_named_in_the_text_exist(page: str) -> None:
     known = set().union(*(options_of(command_of(name)) for name in COMMANDS))
-    spoken = re.sub(
-        r"^```.*?^```$|`(?:python|ray start|pytest) [^`\n]+`", "", text_of(page), flags=re.M | re.S
-    )
+    others = r"`(?:python|ray start|pytest|srun) [^`\n]+`"
+    spoken = re.sub(rf"^```.*?^```$|{others}", "", text_of(page), flags=re.M | re.S)
     named = {
         option
         for code in re.findall(r"`([^`\n]+)`", spoken)

@@ -21,20 +21,23 @@ if TYPE_CHECKING:
 
 FITTED = ("philly", "helios", "acme", "openb")
 INVENTED = ("mixed", "llm")
-PLANTED = "planted"
-KINDS = (*FITTED, *INVENTED, PLANTED)
+PLANTED, EVEN = "planted", "even"
+KINDS = (*FITTED, *INVENTED, PLANTED, EVEN)
 GOES_WITH = {
-    "arrivals": INVENTED,
+    "arrivals": (*INVENTED, EVEN),
     "running": INVENTED,
     "gpu_types": INVENTED,
     "days": FITTED,
     "failures": FITTED,
     "quotas": FITTED,
     "cluster": FITTED,
-    "gpus_per_node": (*FITTED, PLANTED),
-    "load": (*FITTED, *INVENTED),
+    "gpus_per_node": (*FITTED, PLANTED, EVEN),
+    "load": (*FITTED, *INVENTED, EVEN),
     "uplinks": (*FITTED, *INVENTED),
-    "checkpoint_s": (*FITTED, *INVENTED),
+    "checkpoint_s": (*FITTED, *INVENTED, EVEN),
+    "gangs": (EVEN,),
+    "run_times": (EVEN,),
+    "heavy_tail": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
 
@@ -57,6 +60,9 @@ def generate(
     uplinks: Annotated[float | None, Gt(0)] = None,
     overheads: Annotated[bool, Flag("--no-overheads")] = True,
     checkpoint_s: Duration | None = None,
+    gangs: str | None = None,
+    run_times: str | None = None,
+    heavy_tail: bool = False,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -74,6 +80,9 @@ def generate(
         "load": load,
         "uplinks": uplinks,
         "checkpoint_s": checkpoint_s,
+        "gangs": gangs,
+        "run_times": run_times,
+        "heavy_tail": heavy_tail or None,
     }
     given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
     if like not in KINDS:
@@ -95,6 +104,8 @@ def generate(
         from ..traces.generate import planted
 
         instance = planted.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
+    elif like == EVEN:
+        instance = _even(given, jobs=jobs, gpus=gpus or 0, seed=seed)
     elif like in FITTED:
         instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed, overheads=overheads)
     else:
@@ -122,6 +133,22 @@ def generate(
 
         instance = with_checkpoint_cost(instance, checkpoint_s)
     return instance
+
+
+def _even(given: dict[str, Any], **how: Any) -> Instance:
+    """Return jobs drawn evenly from the gangs and run times given as texts."""
+    from ..traces.generate import even
+
+    if "gangs" in given:
+        given["gangs"] = even.read_gangs(given["gangs"])
+    if "run_times" in given:
+        given["run_s"] = even.read_run_times(given.pop("run_times"))
+    if given.pop("arrivals", None) == "batch":
+        if "load" in given:
+            raise InputError("--load goes with jobs that arrive one by one; leave one out")
+        given["load"] = 0.0
+    given["heavy"] = given.pop("heavy_tail", False)
+    return even.generate(**how, **given)
 
 
 def _fitted(like: str, given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:

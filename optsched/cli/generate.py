@@ -28,7 +28,7 @@ from .parts.out import Out, answers
     "--like",
     "philly, helios, acme, openb: fitted to that cluster. mixed, llm: synthetic, with mostly "
     "single-GPU or mostly large gangs. planted: cut out of a full cluster, so that the "
-    "minimum makespan is 36,000 s.",
+    "minimum makespan is 36,000 s. even: gangs and run times drawn evenly, one GPU type.",
     type=click.Choice(KINDS),
     default="philly",
 )
@@ -43,13 +43,15 @@ from .parts.out import Out, answers
     "Fitted only: use these nodes instead of the model's, such as v100=288,p100=96.",
 )
 @count_option(
-    "--gpus-per-node N", "GPUs per node, with --cluster and for planted (default: 8).", most=1000
+    "--gpus-per-node N",
+    "GPUs per node, with --cluster and for planted and even (default: 8).",
+    most=1000,
 )
 @seed_option(metavar="S", help="Random seed; the same seed gives the same instance.")
 @option(
     "--load F",
     "Offered work over capacity. Fitted: by default jobs arrive as often as on the real "
-    "cluster. mixed, llm: with --arrivals poisson (default: 0.9).",
+    "cluster. mixed, llm: with --arrivals poisson (default: 0.9). even: 1 by default.",
     type=click.FloatRange(0, 100, min_open=True),
 )
 @option(
@@ -59,7 +61,7 @@ from .parts.out import Out, answers
 )
 @option(
     "--arrivals",
-    "mixed, llm: submit all jobs at 0 (the default) or one by one.",
+    "mixed, llm: submit all jobs at 0 (the default) or one by one (the default of even).",
     type=click.Choice(["batch", "poisson"]),
 )
 @option(
@@ -86,6 +88,9 @@ from .parts.out import Out, answers
     "checkpoint_s",
     type=cost,
 )
+@option("--gangs SIZES", "even: GPUs of a job, each as often (default: 1,1,2,4).")
+@option("--run-times RANGE", "even: shortest and longest run time (default: 5m-30m).")
+@flag_option("--heavy-tail", "even: draw the logarithm of run times evenly.")
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
     "--fit PAGE",
@@ -146,7 +151,10 @@ def _plain(instance: Instance, output: str | None) -> dict[str, Any]:
 
 
 def _lines(instance: Instance, output: str | None, fit: Path | None) -> Iterator[str]:
-    nodes = Counter(node.gpu_type or "without GPUs" for node in instance.cluster.nodes)
+    nodes = Counter(
+        node.gpu_type or ("with GPUs" if node.gpus else "without GPUs")
+        for node in instance.cluster.nodes
+    )
     listed = ", ".join(f"{count} {gpu_type}" for gpu_type, count in nodes.items())
     yield (
         f"{instance.name}: {len(instance.jobs)} jobs, {len(instance.running)} of them running, on "

@@ -94,7 +94,13 @@ def command(config: Path, web: bool, out: Out) -> int:
                 click.echo(f"{what}: {server.url}/#{token}", err=out.as_json)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
-        signal.signal(signal.SIGHUP, lambda *_: loop.reload_soon())
+        terminal = sys.stdin.isatty()
+
+        def hung_up(*_: object) -> None:
+            """Read FILE again, or end with the terminal that was closed."""
+            loop.stop() if terminal and not sys.stdin.isatty() else loop.reload_soon()
+
+        signal.signal(signal.SIGHUP, hung_up)
         try:
             with Forecaster(loop, settings.state):
                 loop.run()

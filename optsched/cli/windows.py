@@ -87,18 +87,29 @@ def line(window: dict[str, Any]) -> str:
     names = f": {', '.join(window['jobs'])}" if window["jobs"] else ""
     late = f"; {there} {'job is' if there == 1 else 'jobs are'} still there{names}" if there else ""
     when = f"{begin} {end}" if window["to_s"] is None else f"{begin} to {end}"
-    return f"{window['name']}: {', '.join(window['nodes'])}, {when}{kept}{late}"
+    less = [f"{name} {amount:g}" for name, amount in window["resources"].items()]
+    return f"{window['name']}: {', '.join([*window['nodes'], *less])}, {when}{kept}{late}"
 
 
 @click.command("maintain")
-@click.argument("nodes", nargs=-1, required=True, metavar="NODES...")
+@click.argument("nodes", nargs=-1, metavar="[NODES...]")
+@option(
+    "--resource NAME=AMOUNT", "There is only so much of it then; may be given again.", multiple=True
+)
 @_setting
 @answers
 @asks_controller
 def maintain(
-    client: Client, nodes: tuple[str, ...], begin: str | None, to: str, name: str | None, out: Out
+    client: Client,
+    nodes: tuple[str, ...],
+    resource: tuple[str, ...],
+    begin: str | None,
+    to: str,
+    name: str | None,
+    out: Out,
 ) -> int:
-    """Keep NODES (as gpu-[0-3]) free of jobs for a while, known beforehand: maintenance.
+    """Keep NODES (as gpu-[0-3]) free of jobs for a while, known beforehand: maintenance; or lower
+    what there is of a resource, as the power cap power_w.
 
     Jobs that can save use the nodes until then, are asked to save in time, and go on later; others
     start there only if they are believed to be done by then. Nobody is killed: where a job that
@@ -107,8 +118,18 @@ def maintain(
 
     \b
     optsched maintain 'gpu-[0-3]' --from 18:00 --to 4h
+    optsched maintain --resource power_w=7500 --from 17:00 --to 3h
     """
-    return _set(client, out, begin, to, nodes=nodes, name=name)
+    resources = {}
+    for text in resource:
+        what, _, amount = text.partition("=")
+        try:
+            resources[what] = float(amount)
+        except ValueError:
+            raise InputError(f"--resource {text!r}: write it as power_w=7500") from None
+    if not (nodes or resources):
+        raise InputError("name nodes, or a --resource")
+    return _set(client, out, begin, to, nodes=nodes, resources=resources, name=name)
 
 
 @click.command("reserve")

@@ -16,9 +16,11 @@ def windows_ahead(
     recurring: Iterable[WindowSettings],
     nodes: Collection[str],
     tenants: Collection[str],
+    resources: Collection[str],
     now_s: float,
 ) -> tuple[Window, ...]:
-    """Return the windows that are not over, on the `nodes` that there are, in order of time."""
+    """Return the windows that are not over, of the `nodes` and `resources` that there are, in order
+    of time."""
     windows = [*set_by_hand]
     for stated in recurring:
         windows += occurrences(stated, nodes, now_s)
@@ -27,11 +29,16 @@ def windows_ahead(
             window,
             nodes=tuple(name for name in window.nodes if name in nodes),
             tenants=tuple(name for name in window.tenants if name in tenants),
+            resources={name: most for name, most in window.resources.items() if name in resources},
         )
         for window in windows
         if window.to_s > now_s
     )
-    return tuple(sorted((w for w in there if w.nodes), key=lambda w: (w.from_s, w.name, w.nodes)))
+    return tuple(
+        sorted(
+            (w for w in there if w.nodes or w.resources), key=lambda w: (w.from_s, w.name, w.nodes)
+        )
+    )
 
 
 def occurrences(stated: WindowSettings, nodes: Collection[str], now_s: float) -> list[Window]:
@@ -41,12 +48,13 @@ def occurrences(stated: WindowSettings, nodes: Collection[str], now_s: float) ->
     for from_s in _begins(stated, now_s - length_s):
         if from_s + length_s > now_s:
             own = Window(
-                nodes=stated.node_names() or tuple(nodes),
+                nodes=stated.node_names() or (() if stated.resources else tuple(nodes)),
                 from_s=from_s,
                 to_s=from_s + length_s,
                 name=stated.name,
                 tenants=stated.tenants,
                 users=stated.users,
+                resources=stated.resources,
             )
             windows.append(own)
         if len(windows) == AHEAD:

@@ -151,6 +151,7 @@ class ControllerCore:
             self.settings.windows,
             {status.node.name: None for status in self.statuses},
             {tenant.name for tenant in self.tenants},
+            self._shared.resources,
             self.clock.now_s(),
         )
         if windows != self._known.windows:

@@ -15,6 +15,7 @@ from ..physics import held_resources, placed_rate, uplinks
 from ..physics.catalogue import catalogue_of
 from ..round.plan import JobRound
 from ..round.verify import verify_round
+from ..round.windows import at_present
 from .journal.events import Claim
 from .journal.state import State
 from .present import as_running, as_suspended, as_waiting, may_start, ran_before
@@ -78,6 +79,7 @@ def launchable(
         running=tuple(running),
         suspended=tuple(suspended),
     )
+    instance = at_present(instance)
     going_on = [
         JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement)
         for entry in running

@@ -114,12 +114,11 @@ class LiveWorld(World):
     ) -> None:
         """Take in the present: what waits and runs (`instance`), what of it is not there to be
         given away, and the nodes that take no jobs."""
-        self.now_s = self.free.now_s = instance.now_s
+        self.now_s = instance.now_s
+        self.free.set_time(self.now_s)
         self.instance = replace(instance, now_s=self.instance.now_s)
         self._present = Snapshot(instance, blocked=tuple(blocked))
         self._wakes = {time_s for time_s in self._wakes if time_s > self.now_s}
-        for window in self.cluster.windows:
-            self._expect_wake(window.to_s)
         self.started, self.stopped = {}, set()
         del self._arrived[:-KEPT], self._released[:-KEPT]  # of a policy that does not ask for them
         state = self._live
@@ -161,8 +160,21 @@ class LiveWorld(World):
             self._released.append(name)
         self.lost |= dict.fromkeys(name for name in closed if name not in self.lost)
         if self.cluster.windows:
-            for name in [*self.running]:
-                self._make_way(self._state[name])
+            self._keep_windows()
+
+    def _keep_windows(self) -> None:
+        """Ask those to save who must now, for windows ahead, and see to it that it is looked again
+        when that changes."""
+        for window in self.cluster.windows:
+            times_s = [window.to_s]
+            if window.resources:
+                times_s += [window.from_s - self.free.layout.notice_s, window.from_s]
+            for time_s in times_s:
+                if time_s > self.now_s:
+                    self._expect_wake(time_s)
+        for name in [*self.running]:
+            self._make_way(self._state[name])
+        self._make_room()
 
     def _known(self, job: Job, left_s: float) -> JobState:
         """Return the state of a job, with what is now believed of it."""

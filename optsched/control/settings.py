@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from ..duration import parse_duration
+from ..duration import LONGEST_S, parse_duration
 from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
 from ..files import check_instance
 from ..files.faults import Fault
@@ -21,6 +21,7 @@ from ..files.toml import read_toml
 from ..hostlist import MAX_NODES, expand_hostlist
 from ..model.cluster import Cluster, Label, Node, Tenant, Tier
 from ..model.instance import Instance
+from ..model.quantity import Amount
 from ..objectives import wanted
 from ..plugins import registry
 from ..plugins.options import PluginOptions, read_table
@@ -232,8 +233,8 @@ class NoticeSettings(Part):
 
 def _half_life(value: str | float) -> float:
     seconds = _duration(value)
-    if seconds < SHORTEST_HALF_LIFE_S:
-        raise ValueError("must be at least 1 min")
+    if not SHORTEST_HALF_LIFE_S <= seconds <= LONGEST_S:
+        raise ValueError(f"must be between 1 min and {LONGEST_S:g} s")
     return seconds
 
 
@@ -250,7 +251,8 @@ TimeOfDay = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
 class WindowSettings(Part):
     """A time in which nodes (all without any) take no jobs but those of `tenants` and `users`: once
-    from `start` on, or on every day, or every such day of the week, from `at` on, for `length`."""
+    from `start` on, or on every day, or every such day of the week, from `at` on, for `length`.
+    With `resources` there is then only so much of these; nodes are only meant if they are named."""
 
     name: str = Field(default="maintenance", min_length=1, max_length=63)
     nodes: tuple[str, ...] = ()
@@ -263,6 +265,7 @@ class WindowSettings(Part):
     length: Time
     tenants: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
+    resources: dict[str, Amount] = Field(default_factory=dict)
 
     def node_names(self) -> tuple[str, ...]:
         """Return the names of the nodes. Raises ValueError for a faulty one."""
@@ -412,6 +415,9 @@ def _window_faults(path: str, window: WindowSettings, settings: Settings) -> Ite
         yield Fault(f"{path}.start", "is no date of these centuries", "correct the year")
     if not 0 < float(window.length) <= 366 * 86400:
         yield Fault(f"{path}.length", "must be longer than 0 s, a year at most", 'write "4h"')
+    for name in window.resources:
+        if name not in settings.resources:
+            yield Fault(f"{path}.resources", f"{name!r} is not in resources", "add it there")
     for name in window.tenants:
         if name not in {tenant.name for tenant in settings.tenants}:
             yield Fault(f"{path}.tenants", f"{name!r} is not in tenants", "add it, or leave it out")

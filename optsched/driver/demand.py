@@ -56,7 +56,7 @@ class Demands:
     def staying(self, job: Job, stays_s: tuple[float, ...]) -> Demand:
         """Return the demand of a job that must be able to stay so long in each of its options."""
         demand, windows = self.of(job)[1], self._layout.windows(job)
-        if not windows:
+        if not (windows or self._layout.dips):
             return demand
         key = demand, stays_s, windows
         if key not in self._staying:

@@ -52,7 +52,8 @@ class Need:
 
 
 class Layout:
-    """What never changes of a cluster, with nodes, GPU types and racks numbered."""
+    """What never changes of a cluster, with nodes, GPU types and racks numbered. Jobs have left
+    before a window takes resources away if they are asked `notice_s` before it."""
 
     def __init__(self, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
         self.cluster = cluster
@@ -64,6 +65,8 @@ class Layout:
         self.domains = Domains(
             cluster, cluster.rack_uplink_gbps, SLACK, reserved=cluster.uplinks == "reserved"
         )
+        self.dips = self._dips()
+        self.notice_s = 0.0
         self._windows: dict[tuple[str | None, str | None], tuple[Barred, ...]] = {}
         self._alone: dict[tuple[int, int, int], Placement] = {}
         self.pools: dict[object, int] = {}
@@ -89,6 +92,23 @@ class Layout:
         ]
         self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
 
+    def _dips(self) -> dict[int, list[tuple[float, float, float]]]:
+        """Return by row of the table of capacity from when to when there is how much less of a
+        resource."""
+        dips: dict[int, list[tuple[float, float, float]]] = {}
+        resources = self.cluster.resources
+        for window in self.cluster.windows:
+            for name, most in window.resources.items():
+                less = max(0.0, resources[name] - most)
+                row = self.table.resources[name]
+                dips.setdefault(row, []).append((window.from_s, window.to_s, less))
+        return dips
+
+    def dip(self, row: int, from_s: float, to_s: float) -> float:
+        """Return how much less there is of a row at the lowest of its windows in a time."""
+        own = (less for start_s, end_s, less in self.dips[row] if start_s < to_s and end_s > from_s)
+        return max(own, default=0.0)
+
     def windows(self, job: Job) -> tuple[Barred, ...]:
         """Return the windows that bar a job, in order of time."""
         who = job.tenant, job.user
@@ -105,7 +125,7 @@ class Layout:
                         ),
                     )
                     for window in self.cluster.windows
-                    if window.bars(*who)
+                    if window.nodes and window.bars(*who)
                 )
             )
         return self._windows[who]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, nextafter
 
 from ..model.instance import Placement
 from ..physics import TIME_TOLERANCE_S
@@ -25,7 +25,8 @@ class Aside:
 
 class Room:
     """What is free: GPUs, cores and memory by node, and what is `left` of the shared rows of the
-    table of capacity. `now_s` is the instant at which it is looked at, for windows.
+    table of capacity. `now_s` is the instant at which it is looked at, for windows, and `left_s`
+    that of the amounts in `left`.
 
     Nodes of one GPU type are kept in a mask for each count of free GPUs, so that the fullest node
     that still fits is found without a scan, and the first of equals is always the one that comes
@@ -37,7 +38,7 @@ class Room:
         table = layout.table
         self.left = [row.capacity for row in table.rows[: table.shared]]
         self.domains = layout.domains.copy()
-        self.now_s = -inf
+        self.now_s = self.left_s = -inf
         self._set_nodes(list(layout.gpus), list(layout.cpus), list(layout.memory))
 
     def _set_nodes(self, gpus: list[int], cpus: list[int], memory: list[float]) -> None:
@@ -102,7 +103,7 @@ class Room:
     def _bare(self) -> "Room":
         """Return a room of the same layout, to be filled in."""
         new = object.__new__(Room)
-        new.layout, new.now_s = self.layout, self.now_s
+        new.layout, new.now_s, new.left_s = self.layout, self.now_s, self.left_s
         return new
 
     # --------------------------------------------------------------------------------------------
@@ -290,7 +291,32 @@ class Room:
         return all(amount <= left[row] + slack[row] for row, amount in demand)
 
     def _shared(self, need: Need) -> bool:
+        if self.layout.dips and not self._lasts(need):
+            return False
         return self._enough(need.shared) and self._enough(need.budgets)
+
+    def _lasts(self, need: Need) -> bool:
+        """Return whether what all share suffices also in the windows that the need would meet, if
+        nobody else leaves."""
+        layout = self.layout
+        until_s = self.now_s + max(need.stay_s, layout.notice_s) - TIME_TOLERANCE_S
+        return all(
+            amount
+            <= self.left[row]
+            + layout.slack[row]
+            + layout.dip(row, self.left_s, nextafter(self.left_s, inf))
+            - layout.dip(row, self.now_s, max(until_s, nextafter(self.now_s, inf)))
+            for row, amount in need.shared
+            if row in layout.dips
+        )
+
+    def set_time(self, now_s: float) -> None:
+        """Look at it at an instant, with what there is of each row then."""
+        layout, before_s = self.layout, self.left_s
+        self.now_s = self.left_s = now_s
+        for row in layout.dips:
+            before = layout.dip(row, before_s, nextafter(before_s, inf)) if before_s > -inf else 0.0
+            self.left[row] += before - layout.dip(row, now_s, nextafter(now_s, inf))
 
     # ----------------------------------------------------------------------------------------------
     # best fit

@@ -11,7 +11,7 @@ from ..model.job import Job
 from ..model.shares import Account, Shares, Use
 from .fair_tree import Branch, tree
 
-GAIN, USER_GAIN = 64.0, 2.0
+GAIN, USER_GAIN = 16.0, 1.0
 """The weight of jobs goes with these powers of what their tenant, and their user within it, is
 entitled to over what it used."""
 LARGEST = 4.0
@@ -41,12 +41,11 @@ class DecayedUse:
             self._used[account] = self._at(account, at_s) + use.gpu_s, at_s
 
     def hold(self, account: Account, gpus: int, begin_s: float, end_s: float) -> None:
-        """Charge for GPUs that were held."""
-        if not (gpus and end_s > begin_s):
-            return
-        at_s = max(end_s, self._used.get(account, (0.0, end_s))[1])
-        held = self._held(gpus, begin_s, end_s, at_s)
-        self._used[account] = self._at(account, at_s) + held, at_s
+        """Charge for GPUs that were held. Charges come in the order of their ends; where a clock
+        was put back, use goes on to decay from there."""
+        if gpus and end_s > begin_s:
+            held = self._held(gpus, begin_s, end_s)
+            self._used[account] = self._at(account, end_s) + held, end_s
 
     def _at(self, account: Account, at_s: float) -> float:
         if account not in self._used:
@@ -54,10 +53,8 @@ class DecayedUse:
         gpu_s, since_s = self._used[account]
         return gpu_s * math.exp(min(0.0, (since_s - at_s) / self.mean_life_s))
 
-    def _held(self, gpus: int, begin_s: float, end_s: float, at_s: float) -> float:
-        life_s = self.mean_life_s
-        part = -math.expm1((begin_s - end_s) / life_s)
-        return gpus * life_s * part * math.exp(min(0.0, (end_s - at_s) / life_s))
+    def _held(self, gpus: int, begin_s: float, end_s: float) -> float:
+        return -gpus * self.mean_life_s * math.expm1((begin_s - end_s) / self.mean_life_s)
 
     def at(
         self, at_s: float, holding: Iterable[tuple[Account, int, float]] = ()
@@ -66,8 +63,7 @@ class DecayedUse:
         gpu_s = {account: self._at(account, at_s) for account in self._used}
         for account, gpus, begin_s in holding:
             if gpus and at_s > begin_s:
-                more = self._held(gpus, begin_s, at_s, at_s)
-                gpu_s[account] = gpu_s.get(account, 0.0) + more
+                gpu_s[account] = gpu_s.get(account, 0.0) + self._held(gpus, begin_s, at_s)
         return tuple(
             Use(tenant=tenant, user=user, gpu_s=amount)
             for (tenant, user), amount in gpu_s.items()

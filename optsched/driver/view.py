@@ -8,7 +8,7 @@ from ..estimates import Estimates
 from ..frozen import record
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
-from ..physics import TIME_TOLERANCE_S, placed_rate, run_s, setup_s
+from ..physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, run_s, setup_s
 from ..physics.contention import channel_loads, may_contend
 from ..physics.model_caches import model_caches
 from ..physics.modes import Option
@@ -63,7 +63,7 @@ class ClusterView:
         self.lost: dict[str, None] = {}
         layout = Layout(instance.cluster, instance.tenants)
         self.free = Room(layout)
-        self.free.now_s = self.now_s
+        self.free.set_time(self.now_s)
         self._demands = Demands(instance, layout)
         self._states: dict[int, JobState] = {}
         self._state: dict[str, JobState] = {}
@@ -78,6 +78,7 @@ class ClusterView:
     def _add(self, index: int, job: Job, left_s: float) -> JobState:
         state = JobState(index, job, left_s, *self._demands.of(job))
         self._states[index] = self._state[job.id] = state
+        self.free.layout.notice_s = max(self.free.layout.notice_s, hold_to_save_s(job))
         return state
 
     @property

@@ -18,6 +18,7 @@ from ..physics import (
 )
 from ..physics.contention import channel_loads
 from ..physics.modes import Option
+from ..physics.windows import leaves_saved
 from .blocked import Amounts
 from .layout import Need
 from .sharing import sharing_placement
@@ -296,6 +297,42 @@ class World(ClusterView):
             self._watch(state)
         elif self.may_preempt(state.job.id):
             self.preempt(state.job.id)
+
+    def _make_room(self) -> None:
+        """Preempt jobs, those of the lowest priority and of them the last to come first, until the
+        others fit what windows leave of the resources when those begin that must save now."""
+        layout = self.free.layout
+        for window in self.cluster.windows:
+            if not window.from_s - layout.notice_s <= self.now_s < window.to_s:
+                continue
+            for row in (layout.table.resources[name] for name in window.resources):
+                self._fit_into(row, max(self.now_s, window.from_s))
+
+    def _fit_into(self, row: int, time_s: float) -> None:
+        layout = self.free.layout
+        limit = layout.table.rows[row].capacity + layout.slack[row]
+        limit -= layout.dip(row, time_s, math.nextafter(time_s, math.inf))
+        drawn: dict[str, float] = {}
+        for job_id in self.running:
+            run = self._state[job_id].run
+            sure = self.run_times_hold and self.knows_run_times and self._channels is None
+            if run is not None and not (sure and run.ends_s <= time_s + TIME_TOLERANCE_S):
+                amount = dict(run.need.shared).get(row, 0.0)
+                if amount:
+                    drawn[job_id] = amount
+        above = math.fsum(drawn.values()) - limit
+        order = sorted(drawn, key=lambda job_id: (-self.job(job_id).priority, self.order(job_id)))
+        for job_id in reversed(order):
+            state = self._state[job_id]
+            if above <= 0:
+                return
+            if not leaves_saved(state.job, state.preemptions):
+                continue
+            if self.may_preempt(job_id):
+                self.preempt(job_id)
+                above -= drawn[job_id]
+            elif self.now_s < (later_s := self.preemptible_at_s(job_id)) < math.inf:
+                self._expect_to_leave(state, later_s)
 
     # ------------------------------------------------------------------------- what happens to jobs
 

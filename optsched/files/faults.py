@@ -208,8 +208,12 @@ def _tree(instance: Instance) -> Iterator[Fault]:
 def _windows(instance: Instance) -> Iterator[Fault]:
     for i, window in enumerate(instance.cluster.windows):
         path = f"cluster.windows[{i}]"
-        if not window.nodes:
+        if not (window.nodes or window.resources):
             yield Fault(f"{path}.nodes", "a window of no nodes", "name the nodes it is about")
+        for name in window.resources:
+            if name not in instance.cluster.resources:
+                problem, remedy = f"the cluster has no {name!r}", "declare it in cluster.resources"
+                yield Fault(f"{path}.resources.{name}", problem, remedy)
         for name in window.nodes:
             if name not in instance.cluster.node:
                 problem = f"node {name!r} is not in cluster.nodes"

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..frozen import record
@@ -29,13 +29,14 @@ MOST_PENDING = 20_000
 @record
 class Given:
     """A forecast that was given: when, by what the draws said and by what was told, in seconds from
-    then."""
+    then; `missed` once it has been counted as one that did not hold."""
 
     made_s: float
     event: Event
     p50_s: float
     p90_s: float
     told_p90_s: float
+    missed: bool = False
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class Calibration:
     def __init__(self) -> None:
         self._pending: dict[tuple[str, Event], list[Given]] = {}
         self._waiting = 0
+        self._overdue: dict[tuple[Event, int], list[float]] = {}
         self._of: dict[tuple[Event, int], Outcomes] = {}
         self._aim: dict[Event, float] = {"start": SHARE, "end": SHARE}
         self._held: dict[Event, deque[bool]] = {
@@ -83,19 +85,21 @@ class Calibration:
         return median, max(median, most)
 
     def _factor(self, event: Event, p50_s: float, which: str, share: float) -> float:
-        own = self._of.get((event, _ahead(p50_s)))
-        ratios: list[float] = list(getattr(own, which)) if own is not None else []
+        ratios = self._ratios((event, _ahead(p50_s)), which)
         if len(ratios) < FEW:
-            ratios = [
-                ratio
-                for (kind, _), outcomes in self._of.items()
-                if kind == event
-                for ratio in getattr(outcomes, which)
-            ]
+            kinds = [kind for kind in {*self._of, *self._overdue} if kind[0] == event]
+            ratios = [ratio for kind in kinds for ratio in self._ratios(kind, which)]
         if len(ratios) < FEW:
             return 1.0
         ratios.sort()
         return ratios[min(len(ratios) - 1, math.ceil(share * (len(ratios) + 1)) - 1)]
+
+    def _ratios(self, kind: tuple[Event, int], which: str) -> list[float]:
+        """Return the ratios of forecasts that look about as far ahead, those of what is overdue as
+        they are at least."""
+        own = self._of.get(kind)
+        known: list[float] = [] if own is None else list(getattr(own, which))
+        return known + (self._overdue.get(kind, []) if which == "p90" else [])
 
     def given(self, job: str, event: Event, made_s: float, p50_s: float, p90_s: float) -> None:
         """Note a forecast that is to be compared with what comes; one that looks beyond the
@@ -117,15 +121,18 @@ class Calibration:
         self._taken(job, "end")
 
     def late(self, now_s: float) -> None:
-        """Count forecasts that can hold no more, though what they are of is yet to come."""
-        for key, given in list(self._pending.items()):
-            for own in given:
-                if now_s - own.made_s > 2 * own.told_p90_s + LEAST_S:
-                    given.remove(own)
-                    self._waiting -= 1
-                    self._compare(own, now_s - own.made_s)
-            if not given:
-                del self._pending[key]
+        """Count forecasts that can hold no more, though what they are of is yet to come: it has
+        taken as long as this at least."""
+        self._overdue = {}
+        for given in self._pending.values():
+            for i, own in enumerate(given):
+                if now_s - own.made_s <= own.told_p90_s:
+                    continue
+                if not own.missed:
+                    self._count(own.event, held=False)
+                    given[i] = replace(own, missed=True)
+                ratio = (now_s - own.made_s) / max(own.p90_s, LEAST_S)
+                self._overdue.setdefault((own.event, _ahead(own.p50_s)), []).append(ratio)
 
     def _taken(self, job: str, event: Event) -> list[Given]:
         given = self._pending.pop((job, event), [])
@@ -133,14 +140,16 @@ class Calibration:
         return given
 
     def _compare(self, own: Given, took_s: float) -> None:
-        held = took_s <= own.told_p90_s
-        event = own.event
+        if not own.missed:
+            self._count(own.event, held=took_s <= own.told_p90_s)
+        outcomes = self._of.setdefault((own.event, _ahead(own.p50_s)), Outcomes())
+        outcomes.p50.append(max(took_s, LEAST_S) / max(own.p50_s, LEAST_S))
+        outcomes.p90.append(max(took_s, LEAST_S) / max(own.p90_s, LEAST_S))
+
+    def _count(self, event: Event, *, held: bool) -> None:
         self._held[event].append(held)
         aim = self._aim[event] + STEP * (SHARE - held)
         self._aim[event] = min(MOST_AIM, max(LEAST_AIM, aim))
-        outcomes = self._of.setdefault((event, _ahead(own.p50_s)), Outcomes())
-        outcomes.p50.append(max(took_s, LEAST_S) / max(own.p50_s, LEAST_S))
-        outcomes.p90.append(max(took_s, LEAST_S) / max(own.p90_s, LEAST_S))
 
     def coverage(self, event: Event) -> Coverage:
         """Return how often what came came by the time that was told."""

@@ -27,7 +27,7 @@ DRAWS = 15
 HORIZON_S = 7 * 86400.0
 """So far a forecast looks."""
 LEAST_WORK_S, MOST_WORK_S = 0.001, 1e9
-MOST_TO_COME, TO_COME_EACH = 1000, 2
+MOST_TO_COME, TO_COME_EACH = 500, 2
 """So many jobs still to come are drawn for a course at most, and so many for each that is here;
 none comes after them."""
 SHARE = 0.02

@@ -79,14 +79,16 @@ class Tier:
 @frozen
 class Window(Value):
     """A time, known beforehand, in which no job may be on some nodes: maintenance, or a reservation
-    of them for `tenants` and `users` (any of these), whose jobs may."""
+    of them for `tenants` and `users` (any of these), whose jobs may. Of `resources` there are then
+    only so much."""
 
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
     from_s: Instant
     to_s: Instant
     name: str = "maintenance"
     tenants: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
+    resources: Mapping[str, Amount] = field(default_factory=empty)
 
     __hash__ = Value.__hash__
 
@@ -169,6 +171,15 @@ class Cluster(Value):
                     node.gpu_price_per_h, prices.get(node.gpu_type, node.gpu_price_per_h)
                 )
         return prices
+
+    def resources_at(self, time_s: float) -> Mapping[str, float]:
+        """Return what there is of the resources at an instant: what windows leave of them."""
+        least: Mapping[str, float] = self.resources
+        for window in self.windows:
+            if window.resources and window.from_s <= time_s < window.to_s:
+                lower = {name: min(least[name], most) for name, most in window.resources.items()}
+                least = {**least, **lower}
+        return least
 
     @cached_property
     def preempts(self) -> dict[int, str]:

@@ -28,6 +28,7 @@ from .solver import RoundRequest, RoundSolver
 from .tiers import Part, Tiers, filled_up
 from .verify import verify_round
 from .verify_tiers import priority_inversions
+from .windows import at_present
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
@@ -178,7 +179,7 @@ def decide(
     for what, amount in (("round", round_s), ("budget", budget_s)):
         if not (math.isfinite(amount) and amount > 0):
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
-    instance = weighed(instance)
+    instance = at_present(weighed(instance))
     plug_in = registry.round_solver(solver)
     task = _Task(
         instance=instance,

@@ -14,10 +14,11 @@ class Kind(IntEnum):
     SAVED = 1
     TO_LEAVE = 2
     WINDOW_OVER = 3
-    NODE_BACK = 4
-    NODE_LOST = 5
-    ARRIVED = 6
-    WAKE = 7
+    WINDOW_AHEAD = 4
+    NODE_BACK = 5
+    NODE_LOST = 6
+    ARRIVED = 7
+    WAKE = 8
 
 
 Event = tuple[float, int, int, int, int]

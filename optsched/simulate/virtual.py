@@ -57,6 +57,10 @@ class VirtualWorld(World):
         for i, window in enumerate(self.cluster.windows):
             if window.to_s > self.now_s:
                 self._events.push(window.to_s, Kind.WINDOW_OVER, i)
+            if window.resources and window.to_s > self.now_s:
+                notice_s = window.from_s - self.free.layout.notice_s
+                for time_s in {max(self.now_s, notice_s), max(self.now_s, window.from_s)}:
+                    self._events.push(time_s, Kind.WINDOW_AHEAD, i)
 
     def _expect_end(self, state: JobState) -> None:
         assert state.run is not None
@@ -171,8 +175,13 @@ class VirtualWorld(World):
             self._saved(state)
         elif kind == Kind.TO_LEAVE:
             self._make_way(self._states[index])
+            self._make_room()
         elif kind == Kind.WINDOW_OVER:
-            self._released.extend(self.cluster.windows[index].nodes)
+            self.free.set_time(self.now_s)
+            self._released.extend(self.cluster.windows[index].nodes or self.running)
+        elif kind == Kind.WINDOW_AHEAD:
+            self.free.set_time(self.now_s)
+            self._make_room()
         elif kind == Kind.NODE_LOST:
             self._lose(self.free.layout.names[index])
         elif kind == Kind.NODE_BACK:

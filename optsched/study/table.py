@@ -78,6 +78,7 @@ def _lost_gpu_h(result: Result) -> float | None:
 COLUMNS = (
     Column("mean JCT", "h", 2, at("jct_s", "mean", over=H)),
     Column("p99 JCT", "h", 1, at("jct_s", "p99", over=H)),
+    Column("mean wait", "h", 2, at("waiting_s", "mean", over=H)),
     Column("makespan", "h", 1, at("makespan_s", over=H)),
     Column("worst fairness", "", 2, at("finish_time_fairness", "max")),
     Column("mean fairness", "", 2, at("finish_time_fairness", "mean")),

@@ -14,7 +14,7 @@ from .progress import check_job, decision_now
 from .segments import running_faults
 from .structure import precedence, structure
 from .violation import Violation
-from .windows import windows
+from .windows import lower_resources, windows
 
 __all__ = ["Report", "Violation", "decision_now", "held_faults", "running_faults", "verify"]
 
@@ -51,6 +51,7 @@ def verify(instance: Instance, plan: Plan, objective: Objective, *, replay: bool
             violations.extend(check(instance, plan))
         violations.extend(sharing(instance, plan, replay=replay))
         violations.extend(windows(instance, plan, replay=replay))
+        violations.extend(lower_resources(instance, plan, replay=replay))
     if violations:
         return Report(tuple(violations), None)
     computed = values(objective, instance, plan)

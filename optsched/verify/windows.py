@@ -10,7 +10,8 @@ from ..model.plan import JobPlan, Plan
 from ..physics import hold_to_save_s, placed_rate, setup_s
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
-from .capacity import MOMENT_S
+from ..physics.windows import least_stay_s
+from .capacity import AMOUNT_TOLERANCE, MOMENT_S
 from .progress import Stretch, stays_first, stretches_of
 from .violation import Violation, broken
 
@@ -48,17 +49,62 @@ def _job(
             yield broken("window", job.id, says, from_s, there[0])
 
 
+def lower_resources(instance: Instance, plan: Plan, *, replay: bool) -> Iterator[Violation]:
+    """Check that in a window jobs hold no more of a resource than there is then, those aside that
+    cannot save in time: beside them nobody holds any of what is short."""
+    for window in instance.cluster.windows:
+        for name, most in window.resources.items():
+            yield from _lower(instance, plan, window, name, most, replay)
+
+
+def _lower(
+    instance: Instance, plan: Plan, window: Window, name: str, most: float, replay: bool
+) -> Iterator[Violation]:
+    events: list[tuple[float, int, str, float, bool]] = []
+    for entry in plan.jobs:
+        goes_on = stays_first(instance, entry)
+        for k, stretch in enumerate(stretches_of(entry.segments)):
+            stays = goes_on and k == 0
+            saved_s = -math.inf
+            if (stays or replay) and (stays or stretch[0].start_s < window.from_s):
+                saved_s = _saved_s(instance, instance.job[entry.id], entry, k, stretch, stays)
+            for segment in stretch:
+                amount = segment.mode.resources.get(name, 0.0)
+                start_s, end_s = (
+                    max(segment.start_s, window.from_s),
+                    min(segment.end_s, window.to_s),
+                )
+                caught = end_s <= saved_s + MOMENT_S
+                if amount and end_s - start_s > MOMENT_S:
+                    events.append((start_s, 1, entry.id, amount, caught))
+                    events.append((end_s - MOMENT_S, 0, entry.id, -amount, caught))
+    limit, used, others, above = most + AMOUNT_TOLERANCE * max(1.0, most), 0.0, 0, False
+    for time_s, starts, job_id, amount, caught in sorted(events):
+        used += amount
+        others += 0 if caught else 2 * starts - 1
+        if used > limit and others and starts and not above:
+            says = f"holds {name} at {time_s:.12g} s, of which {used:.12g} are held and"
+            left = f"{most:.12g} are there until {window.to_s:.12g} s ({window.name})"
+            yield broken("window", job_id, f"{says} {left}", time_s)
+        above = used > limit and others > 0
+
+
 def meets_window(
     instance: Instance, job: Job, mode: Mode, placement: Placement
 ) -> Iterator[Violation]:
-    """Check that a job that starts now is on no node in a window, nor, if it cannot save, on one
-    with a window before it would be done on GPUs of its own."""
+    """Check that a job that starts now is on no node in a window, nor on one with a window before
+    it would be done on GPUs of its own, or could have saved."""
     now_s, on = instance.now_s, {slot.node for slot in placement}
     entry = instance.running_job.get(job.id) or instance.suspended_job.get(job.id)
-    until_s = now_s + MOMENT_S
-    if not _saves(job, 0 if entry is None else entry.preemptions):
-        work_s = instance.remaining_s(job) / placed_rate(instance, job, mode.unshared, placement)
-        until_s = now_s + setup_s(job, entry is not None) + work_s - MOMENT_S
+    stay_s = least_stay_s(
+        job,
+        mode.unshared,
+        placed_rate(instance, job, mode.unshared, placement),
+        instance.remaining_s(job),
+        ran_before=entry is not None,
+        preemptions=0 if entry is None else entry.preemptions,
+    )
+    until_s = now_s + max(MOMENT_S, stay_s - MOMENT_S)
     for window in instance.cluster.windows:
         there = sorted(on.intersection(window.nodes))
         if job.tenant in window.tenants or job.user in window.users or not there:

@@ -14,6 +14,7 @@ from optsched.control.settings import WindowSettings, read_settings
 from optsched.errors import InputError
 from optsched.model.cluster import FOR_EVER_S, Window
 
+from . import test_controller
 from .test_controller import SETTINGS, Lab
 
 PLAIN = Profile(checkpoint_every_s=NEVER_S)
@@ -25,12 +26,12 @@ def set_window(lab: Lab, *nodes: str, begin: float, end: float, **who: tuple[str
     lab.controller.record(WindowSet(window=window, by="root"))
 
 
-@pytest.mark.parametrize("policy", [None, "fifo", "tiresias"])
+@pytest.mark.parametrize("policy", [None, "backfill", "tiresias"])
 def test_who_can_save_fills_the_time_and_others_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str | None
 ) -> None:
     settings = SETTINGS.model_copy(update={"policy": policy})
-    monkeypatch.setattr("tests.control.test_controller.SETTINGS", settings)
+    monkeypatch.setattr(test_controller, "SETTINGS", settings)
     lab = Lab(tmp_path)
     set_window(lab, "n0", "n1", begin=100, end=200)
     lab.submit("plain", 4, 300.0, profile=PLAIN)
@@ -73,6 +74,32 @@ def test_a_drained_node_runs_empty_and_nobody_is_killed(tmp_path: Path) -> None:
     assert lab.status()["saves"] == "running" and set(where.values()) == {"n0", "n1"}
 
 
+def drawn_w(lab: Lab) -> float:
+    attempts = lab.controller.state.live_attempts()
+    return sum(attempt.mode.resources["power_w"] for attempt in attempts)
+
+
+def test_a_lower_cap_is_made_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = SETTINGS.model_copy(update={"resources": {"power_w": 2400.0}})
+    monkeypatch.setattr(test_controller, "SETTINGS", settings)
+    lab = Lab(tmp_path)
+    now_s = lab.clock.now_s()
+    dim = Window(from_s=now_s + 100, to_s=now_s + 200, name="dim", resources={"power_w": 1500.0})
+    lab.controller.record(WindowSet(window=dim, by="root"))
+    for i in range(3):
+        profile = Profile(checkpoint_s=5.0, power_w={"a": 300.0})
+        lab.submit(f"saves-{i}", 2, 300.0, profile=profile)
+    plain = Profile(checkpoint_every_s=NEVER_S, power_w={"a": 300.0})
+    lab.submit("plain", 2, 150.0, profile=plain)
+    lab.submit("long", 2, 250.0, profile=plain)
+    lab.run(60)
+    assert lab.status()["long"] == "waiting" and drawn_w(lab) == 1800.0
+    lab.run(45)
+    assert 600.0 <= drawn_w(lab) <= 1500.0
+    lab.run(700)
+    assert set(lab.status().values()) == {"completed"}
+
+
 def test_a_reservation_is_for_its_users(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     set_window(lab, "n0", begin=0, end=1000, users=("ann",))
@@ -87,7 +114,7 @@ def test_a_reservation_is_for_its_users(tmp_path: Path) -> None:
 def test_recurring_windows_are_known_four_times_ahead() -> None:
     sunday = WindowSettings(name="weekly", every="sunday", at="02:00", length="4h")
     now = datetime(2026, 8, 2, 3, 0)  # a Sunday, within the window
-    ahead = windows_ahead((), (sunday,), {"n0": None}, (), now.timestamp())
+    ahead = windows_ahead((), (sunday,), {"n0": None}, (), (), now.timestamp())
     begins = [datetime.fromtimestamp(window.from_s) for window in ahead]
     assert [(day.month, day.day, day.hour) for day in begins] == [
         (8, 2, 2),
@@ -96,10 +123,10 @@ def test_recurring_windows_are_known_four_times_ahead() -> None:
         (8, 23, 2),
     ]
     daily = WindowSettings(every="day", at="23:30", length="1h")
-    first = windows_ahead((), (daily,), {"n0": None}, (), now.timestamp())[0]
+    first = windows_ahead((), (daily,), {"n0": None}, (), (), now.timestamp())[0]
     assert datetime.fromtimestamp(first.from_s) == datetime(2026, 8, 2, 23, 30)
     once = WindowSettings(start=datetime(2026, 8, 2, 2, 0), length="30m")
-    assert windows_ahead((), (once,), {"n0": None}, (), now.timestamp()) == ()
+    assert windows_ahead((), (once,), {"n0": None}, (), (), now.timestamp()) == ()
 
 
 FILE = """format = "optsched-cluster/1"
@@ -118,6 +145,10 @@ gpus = 4
         ('every = "day"\nlength = 0', "longer than 0 s"),
         ('every = "day"\nlength = "1h"\ntenants = ["x"]', "'x' is not in tenants"),
         ('every = "day"\nlength = "1h"\nnodes = ["n[0-"]', "nodes"),
+        (
+            'every = "day"\nlength = "1h"\nresources = {power_w = 1}',
+            "'power_w' is not in resources",
+        ),
     ],
 )
 def test_faults_of_windows_are_told(tmp_path: Path, window: str, problem: str) -> None:

@@ -1,9 +1,11 @@
 """Shares on a live cluster: use is counted from the journal, and a restart tells the same."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from optsched.cli.shares import _cells
 from optsched.control.explain.explaining import explain_job
 from optsched.control.journal.retention import Retention
 from optsched.control.settings import RetentionSettings, SharesSettings, TenantSettings
@@ -65,6 +67,20 @@ def test_use_survives_restarts_and_the_dropping_of_the_past(lab: Lab) -> None:
     assert not any(row.user == "user-detect" for row in shares_view(lab.controller, "x").rows)
 
 
+def test_the_table_has_tenants_above_their_users(lab: Lab) -> None:
+    submit(lab, "d", "detect", 60.0)
+    lab.run(100)
+    cells = [_cells(asdict(row)) for row in shares_view(lab.controller, None).rows]
+    assert [row[:2] for row in cells] == [
+        ("vision", ""),
+        ("  detect", ""),
+        ("", "user-detect"),
+        ("language", ""),
+    ]
+    assert cells[0][2:5] == ("3", "75.0%", "75.0%") and cells[0][6:8] == ("100.0%", "0.750000")
+    assert cells[2][7:9] == ("1.000000", "1.000000") and cells[3][7] == "inf"
+
+
 def test_who_has_used_more_than_his_share_waits_and_is_told_so(lab: Lab) -> None:
     submit(lab, "first", "language", 2000.0)
     lab.run(1500)
@@ -81,6 +97,12 @@ def test_who_has_used_more_than_his_share_waits_and_is_told_so(lab: Lab) -> None
     lab.run(1200)
     done = lab.controller.state.jobs
     assert (done["theirs"].finished_s or 0) < (done["mine"].finished_s or 0)
+
+
+@pytest.mark.parametrize("half_life", ["59s", 1e300, -1, "never", float("nan")])
+def test_a_half_life_that_cannot_be_is_refused(half_life: object) -> None:
+    with pytest.raises(ValueError, match="half_life"):
+        SharesSettings.model_validate({"half_life": half_life})
 
 
 def test_without_the_table_nothing_is_counted(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from optsched.files import (
 from optsched.files.faults import Sound
 from optsched.files.shape_faults import FaultyFileError
 from optsched.hostlist import expand_hostlist, fold_nodes
+from optsched.model.cluster import Tier
 from optsched.model.plan import Level
 from tests.files.test_files_fuzz import GOOD
 from tests.instance_strategies import instances
@@ -65,6 +66,11 @@ def running(**fields: object) -> Callable[[Tree], object]:
 
 def tenant(**fields: object) -> Callable[[Tree], object]:
     return lambda tree: tree["tenants"][1].update(fields)
+
+
+def tiers(*named: tuple[str, int]) -> Callable[[Tree], object]:
+    own = [{"name": name, "priority": priority} for name, priority in named]
+    return lambda tree: tree["cluster"].update(tiers=own)
 
 
 def node(**fields: object) -> Callable[[Tree], object]:
@@ -245,6 +251,14 @@ NEVER = "ask for less, or add what is missing to the cluster"
         (
             lambda tree: tree["cluster"].update(rack_uplink_gbps={"r": -1}),
             f"cluster.rack_uplink_gbps.r: should be at least 0, not -1; {RANGE}",
+        ),
+        (
+            tiers(("a", 1), ("b", 1)),
+            "cluster.tiers[1].priority: tiers a and b have the same priority; give each its own",
+        ),
+        (
+            tiers(("a", 1), ("a", 2)),
+            "cluster.tiers: tier 'a' appears 2 times; keep or rename all but one",
         ),
         (
             tenant(gpu_quota=None),
@@ -670,6 +684,15 @@ def test_an_instance_is_written_readably() -> None:
         "defaults are left out"
     )
     assert dump_instance(load_instance(text)) == text
+
+
+def test_tiers_come_back() -> None:
+    cluster = Cluster(
+        tiers=(Tier(name="urgent", priority=5), Tier(name="b", priority=-1, preempts="never"))
+    )
+    text = dump_instance(Instance(cluster=cluster))
+    assert load_instance(text).cluster.tiers == cluster.tiers
+    assert text.count("preempts") == 1
 
 
 def test_the_hash_is_of_the_content() -> None:

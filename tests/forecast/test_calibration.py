@@ -56,10 +56,12 @@ def test_what_is_late_counts_before_it_comes() -> None:
     calibration = Calibration()
     calibration.given("x", "start", 0.0, 100.0, 200.0)
     calibration.given("y", "start", 0.0, 100.0, math.inf)
-    calibration.late(400.0)
+    calibration.late(200.0)
     assert calibration.coverage("start").compared == 0
-    calibration.late(1000.0)
-    assert (calibration.coverage("start").compared, calibration.coverage("start").held) == (1, 0)
+    for now_s in (201.0, 1000.0):
+        calibration.late(now_s)
+        told = calibration.coverage("start")
+        assert (told.compared, told.held) == (1, 0)
     calibration.came("x", "start", 2000.0)
     calibration.came("y", "start", 2000.0)
     assert calibration.coverage("start").compared == 1
@@ -67,6 +69,19 @@ def test_what_is_late_counts_before_it_comes() -> None:
     calibration.forget("z")
     calibration.came("z", "start", 100.0)
     assert calibration.coverage("start").compared == 1
+
+
+def test_what_is_overdue_widens_what_is_told() -> None:
+    calibration = Calibration()
+    for i in range(40):
+        calibration.given(f"j{i}", "start", 0.0, 100.0, 200.0)
+    calibration.late(3000.0)
+    assert calibration.told("start", 100.0, 200.0) == (100.0, 3000.0)
+    for i in range(40):
+        calibration.came(f"j{i}", "start", 4000.0)
+    calibration.late(4000.0)
+    assert calibration.told("start", 100.0, 200.0) == (4000.0, 4000.0)
+    assert calibration.coverage("start").compared == 40
 
 
 def test_what_was_learned_is_kept() -> None:

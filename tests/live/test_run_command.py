@@ -1,12 +1,14 @@
 """`optsched run` and the commands around it, as people use them: real processes, sockets, and a
 browser."""
 
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from optsched.control.api.client import Client
 from tests.browser import CHROMIUM, Browser
 
 TOML = """
@@ -224,3 +227,24 @@ def test_cluster_toml_is_read_again_while_jobs_run(live: Live) -> None:
     live.until(lambda: live.jobs()["runs"] == "cancelled")
     live.until(lambda: live.jobs()["large"] == "running")
     assert live.stop(signal.SIGTERM) == 0
+
+
+def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text(TOML)
+    ours, theirs = os.openpty()
+    controller = subprocess.Popen(
+        [sys.executable, "-m", "optsched", "run"],
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    while not (tmp_path / "state" / "api.sock").exists():
+        assert controller.poll() is None
+        time.sleep(0.05)
+    Client(path=tmp_path / "state" / "api.sock").get("/v1/state")  # its loop turns
+    os.close(ours)
+    assert controller.wait(60) == 0

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Locality, Node, Profile
+from optsched import Cluster, Elastic, Instance, Job, Locality, Node, Profile
 from optsched.driver.world import World
 from optsched.physics import Span, span
 from optsched.physics.catalogue import Catalogue
 from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.parts.locality_gate import LEVELS, LocalityGate, Patience
+from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
 
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=100)
@@ -103,3 +104,12 @@ def test_whatever_it_finds_is_allowed_and_can_be_started(instance: Instance, wai
                 < option.mode.gpus
             )
         made.start(job_id, option, placement)
+
+
+def test_elastic_jobs_that_fit_alike_go_at_their_own_rates() -> None:
+    """On 2 GPUs of the 4 and 5 that they could use: 100 x 4 / 2 s and 100 x 5 / 2 s."""
+    jobs = [
+        Job(id=f"of-{most}", gpus=Elastic(min=2, max=most), duration_s=100.0) for most in (5, 4)
+    ]
+    plan = plan_of("vclos", *jobs, nodes=(Node(name="n", gpu_type="a", gpus=2),))
+    assert times(plan["of-4"]) == [(0, 200)] and times(plan["of-5"]) == [(200, 450)]

@@ -26,6 +26,11 @@ def windowed(draw: Any, base: st.SearchStrategy[Instance] | None = None) -> Inst
                 to_s=from_s + draw(st.sampled_from([4.0, 11.0, 50.0])),
                 name=f"window {i}",
                 users=draw(st.sampled_from([(), (), ("keeper",)])),
+                resources={
+                    name: amount * draw(st.sampled_from([0.0, 0.4, 1.0]))
+                    for name, amount in instance.cluster.resources.items()
+                    if draw(st.integers(0, 2)) == 0
+                },
             )
         )
     keepers = draw(st.sets(st.sampled_from([job.id for job in instance.jobs])))

@@ -1,6 +1,7 @@
 """The shipped studies, choices of the command line, and tables over many instances."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,17 @@ from optsched.errors import InputError
 from optsched.files import read_instance
 from optsched.study.choice import chosen
 from optsched.study.design import Across, Run, Study, read_study, runs
+from optsched.study.intervals import Interval
 from optsched.study.optima import Optimum, OptimumSpec, held_against, is_reached, optima_in
 from optsched.study.results import Result
 from optsched.study.summary import across_markdown, summaries, summary_markdown
+from optsched.study.verdicts import FEWEST_SEEDS, shows
 from optsched.traces.generate.synth import generate
 from optsched.traces.profiles.checkpoint_cost import with_checkpoint_cost
 
 ROOT = Path(__file__).parent.parent.parent
 SHIPPED = sorted((ROOT / "instances" / "studies").glob("*.toml"))
+SYSTEMS = sorted((ROOT / "instances" / "studies" / "systems").glob("*.toml"))
 POLYNOMIAL = sorted((ROOT / "instances" / "studies" / "polynomial").glob("*.json"))
 
 
@@ -27,6 +31,30 @@ def test_shipped_studies_can_be_read(path: Path) -> None:
     study = chosen(read_study(path))
     assert study.name == path.stem and runs(study)
     assert f"[{path.name}]({path.name})" in (path.parent / "README.md").read_text()
+
+
+@pytest.mark.parametrize("path", SYSTEMS, ids=lambda path: path.stem)
+def test_the_verdict_on_a_system_follows_from_what_is_published_of_its_study(path: Path) -> None:
+    """Ten seeds, a rival whose queue does not block, `optsched` beside it, and on its page the
+    verdict that its own numbers give."""
+    study = read_study(path)
+    methods = {method.name for method in study.all_methods}
+    assert study.name == path.stem and study.name in methods and "optsched" in methods
+    assert len(study.seeds) >= FEWEST_SEEDS and methods & {"backfill", "srtf", "srsf"}
+    page = (ROOT / "docs" / "results" / "systems" / f"{path.stem}.md").read_text()
+    for claim in study.claims:
+        head = f"| `{claim.method}` against `{claim.against}`, {claim.column} |"
+        [row] = [line for line in page.splitlines() if line.startswith(head)]
+        seen = [
+            Interval((0.0,) * FEWEST_SEEDS, float(mean) / 100, float(half) / 100)
+            for mean, half in re.findall(r"([+-][\d.]+) ± ([\d.]+) %", row)
+        ]
+        showing = sum(shows(claim, change) for change in seen)
+        verdict = re.search(r"\*\*(.*)\*\*", row)
+        assert seen and verdict is not None
+        assert (verdict[1] == "not shown") == (not showing)
+        if verdict[1] == "shown":
+            assert showing == len(seen)
 
 
 def test_published_optima_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,13 +57,22 @@ def _set(controller: Controller, caller: Caller, body: WindowBody) -> Windows:
     unknown = {*body.tenants} - {tenant.name for tenant in controller.tenants}
     if unknown:
         raise HttpError(422, f"tenants: there is no tenant {min(unknown)!r}")
+    absent = {*body.resources} - {*controller.cluster.resources}
+    if absent:
+        raise HttpError(422, f"resources: the cluster has no {min(absent)!r}")
     taken = {*controller.state.windows, *(own.name for own in controller.settings.windows)}
     name = body.name or next(own for i in count(1) if (own := f"{body.kind}-{i}") not in taken)
     if name in taken:
         raise HttpError(409, f"there is a window named {name!r}; choose another name")
     nodes = _chosen(controller, from_s, to_s, body.gpus) if body.gpus else _named(controller, body)
     window = Window(
-        nodes=nodes, from_s=from_s, to_s=to_s, name=name, tenants=body.tenants, users=body.users
+        nodes=nodes,
+        from_s=from_s,
+        to_s=to_s,
+        name=name,
+        tenants=body.tenants,
+        users=body.users,
+        resources=body.resources,
     )
     controller.record(WindowSet(window=window, by=caller.name))
     return _windows(controller, caller)
@@ -78,7 +87,7 @@ def _named(controller: Controller, body: WindowBody) -> tuple[str, ...]:
     for name in names:
         if name not in known:
             raise HttpError(422, f"nodes: there is no node {name!r}")
-    if not names:
+    if not (names or body.resources):
         raise HttpError(422, "nodes: name some, or say how many gpus")
     return tuple(names)
 
@@ -127,6 +136,7 @@ def _windows(controller: Controller, caller: Caller) -> Windows:
                 to_s=None if window.to_s >= FOR_EVER_S else window.to_s,
                 tenants=window.tenants,
                 users=window.users,
+                resources=dict(window.resources),
                 jobs_there=len(late),
                 jobs=tuple(name for name in late if caller.sees(state.jobs[name])),
             )

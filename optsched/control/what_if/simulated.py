@@ -27,7 +27,7 @@ OF_THE_CLOCK = ("budget", "gap", "moves")
 """Options of policy optsched that are for rounds in real time."""
 HYPOTHETICAL = "what-if"
 """Name of a job that is only asked about."""
-FEW_JOBS, PACE = 100, "0.3"
+FEW_JOBS, PACE = 100, "0.1"
 """With more jobs the policy is asked at longer intervals (see `spaced`), and rounds are decided at
 ever longer ones, of this share of the time simulated by then (the option `pace` of policy
 optsched)."""

@@ -12,6 +12,7 @@ from ...picture.panels import Axis, Bars, Chart, Dots, Line, Mark, Panel
 from ...picture.style import TIME_TICKS
 from ...picture.text_simulation import LOST_TO
 from ...simulate.report.figures import HOURS
+from ...simulate.report.series import distribution
 from .compare import MEAN_JCT, P99_JCT, Comparison, Entry
 from .model import COLOURS, NEUTRAL, OTHERS, chart_of_cases, curve, others
 from .statistics import Floats, pareto
@@ -83,9 +84,9 @@ def speedups(comparison: Comparison, baseline: str) -> Chart | None:
                 if run.seed in base and len(own := _sample(run)) == len(base[run.seed])
             ]
             if method != baseline and pairs:
-                x = np.sort(np.concatenate(pairs))
-                share = np.arange(len(x) + 1) / len(x)
-                lines.append(curve(comparison.methods, method, [x[0], *x.tolist()], share.tolist()))
+                x, share = distribution(np.concatenate(pairs))
+                steps = [x[0], *x.tolist()], [0.0, *share.tolist()]
+                lines.append(curve(comparison.methods, method, *steps))
         if lines:
             low, high = (float(fn([fn(line.x) for line in lines])) for fn in (np.min, np.max))
             axis = Axis(

@@ -40,6 +40,9 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(live: Live, run: Run) ->
         (("reserve", "--user", "a", "--to", "1h"), "name nodes, or say how many"),
         (("reserve", "--gpus", "9", "--user", "a", "--to", "1h"), "8 GPUs are in no other window"),
         (("reserve", "n0", "--tenant", "x", "--to", "1h"), "there is no tenant 'x'"),
+        (("maintain", "--to", "1h"), "name nodes, or a --resource"),
+        (("maintain", "--resource", "power_w", "--to", "1h"), "write it as power_w=7500"),
+        (("maintain", "--resource", "x=1", "--to", "1h"), "the cluster has no 'x'"),
         (("windows", "--lift", "nothing"), "'nothing' is none that was set"),
     ):
         status, out, err = run(*words)

@@ -35,6 +35,12 @@ def run(live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     return running
 
 
+def test_shares_says_where_use_is_not_counted(run: Run) -> None:
+    status, out, _ = run("shares")
+    assert status == 0 and "use is not counted" in out
+    assert json.loads(run("shares", "--json")[1])["rows"] == []
+
+
 def test_submit_prints_the_name_and_carries_every_option(
     live: Live, run: Run, tmp_path: Path
 ) -> None:

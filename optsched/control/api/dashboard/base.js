@@ -6,6 +6,7 @@ const at = id => document.getElementById(id);
 class Refusal extends Error {
   constructor(status, sentence) { super(sentence); this.status = status; }
 }
+class NoAnswer extends Error {}
 
 const store = {                               // a page may be forbidden to store anything
   get(name) { try { return sessionStorage.getItem(name); } catch { return null; } },
@@ -19,11 +20,14 @@ if (fragment && !at(fragment)) {              // the address carried the token: 
   history.replaceState(null, "", location.pathname);
 }
 
-/** Return the answer to a request. Raises Refusal, or an error of fetch where nobody answers. */
-async function ask(path, method = "GET") {
+/** Return the answer to a request. Raises Refusal, or NoAnswer where none has come in time. */
+async function ask(path, method = "GET", wait_ms = 30000) {
   const headers = token ? {Authorization: `Bearer ${token}`} : {};
-  const answer = await fetch(path, {method, headers, cache: "no-store", signal: AbortSignal.timeout(30000)});
-  const body = await answer.json();
+  let answer, body;
+  try {
+    answer = await fetch(path, {method, headers, cache: "no-store", signal: AbortSignal.timeout(wait_ms)});
+    body = await answer.json();
+  } catch (error) { throw new NoAnswer(error.message); }
   if (!answer.ok) throw new Refusal(answer.status, body.error ?? answer.statusText);
   return body;
 }
@@ -73,7 +77,7 @@ function human(s) {
   if (s < 86400) return parts(s / 3600, "h", s % 3600 / 60, "min");
   return parts(s / 86400, "d", s % 86400 / 3600, "h");
 }
-const percent = x => x === null || x === undefined ? "unknown" : (100 * x).toFixed(x > 0 && x < 0.001 ? 3 : x < 0.1 ? 2 : 1) + " %";
+const percent = x => x === null || x === undefined ? "unknown" : (100 * x).toFixed(x >= 5e-6 && x < 0.001 ? 3 : x < 0.1 ? 2 : 1) + " %";
 const number = x => x.toLocaleString("en", {maximumFractionDigits: x < 10 ? 1 : 0});
 const TIME = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", hourCycle: "h23"});
 const SECONDS = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23"});

@@ -1,6 +1,6 @@
 /* Keeps the page up to date: the state in short every two seconds, the rest where an event has happened, or times have gone on for a while. */
 const EVERY_MS = 2000, HIDDEN_MS = 30000, MOST_WAIT_MS = 15000, AGED_S = 10, USE_S = 60;
-let shownState = null, fresh = {events: -1, all_s: 0, use_s: 0, panel_s: 0, round: -1}, failures = 0, failed_ms = null, timer = null, turning = false;
+let shownState = null, fresh = {events: -1, all_s: 0, use_s: 0, panel_s: 0, round: -1}, failures = 0, answered_ms = null, timer = null, turning = false;
 
 async function turn() {
   clearTimeout(timer);
@@ -18,7 +18,8 @@ async function turn() {
 }
 
 async function refresh() {
-  const state = await ask("/v1/state");
+  const state = await ask("/v1/state", "GET", MOST_WAIT_MS);
+  if (shownState && state.version !== shownState.version) return location.reload();   // another page belongs to it
   now_s = state.now_s;
   viewsOnly = state.views_only;
   shownState = state;
@@ -62,23 +63,22 @@ function showFacts(state) {
 }
 
 function recovered() {
-  if (failures && failed_ms !== null) document.body.classList.remove("stale");
+  if (failures) document.body.classList.remove("stale");
   failures = 0;
-  failed_ms = null;
+  answered_ms = Date.now();
   at("fault").hidden = true;
 }
 
 function failing(error) {
   failures += 1;
-  failed_ms ??= Date.now();
   if (error instanceof Refusal && error.status === 401) {
     if (!at("ask").open) at("ask").showModal();
     return;
   }
-  const sentence = error instanceof Refusal ? `The controller says: ${error.message}` : "The controller does not answer";
+  const sentence = error instanceof Refusal ? `The controller says: ${error.message}` : error instanceof NoAnswer ? "The controller does not answer" : `This page has a fault: ${error.message}`;
   document.body.classList.add("stale");
   at("fault").hidden = false;
-  write(at("fault"), `${sentence}. What is shown is as of ${shownState ? clock(shownState.now_s) : "never"}; asking again since ${clock(failed_ms / 1000)}.`);
+  write(at("fault"), `${sentence}. ${answered_ms === null ? "Nothing has been shown yet" : `What is shown is ${human((Date.now() - answered_ms) / 1000)} old`}; it is asked again every few seconds.`);
 }
 
 const THEMES = ["Auto", "Light", "Dark"], system = matchMedia("(prefers-color-scheme: dark)");

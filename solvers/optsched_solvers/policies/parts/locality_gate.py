@@ -11,7 +11,7 @@ from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.frozen import frozen
-from optsched.model.job import Job
+from optsched.model.job import Elastic, Job
 from optsched.model.profile import Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
 from optsched.physics.catalogue import Catalogue
@@ -55,7 +55,7 @@ class LocalityGate:
     """
 
     def __init__(self) -> None:
-        self._ways_of: dict[tuple[int, Profile], tuple[_Way, ...]] = {}
+        self._ways_of: dict[tuple[int, Profile, int | Elastic], tuple[_Way, ...]] = {}
 
     def find(
         self, world: World, job_id: str, patience: Patience, wait_s: float, room: Room | None = None
@@ -94,7 +94,7 @@ class LocalityGate:
         job = world.job(job_id)
         if job.modes:  # their rates depend on the job's own work
             return self._make(world, job)
-        key = world.demand(job_id).number, job.profile
+        key = world.demand(job_id).number, job.profile, job.gpus  # what its rates depend on
         if key not in self._ways_of:
             self._ways_of[key] = self._make(world, job)
         return self._ways_of[key]

@@ -1,0 +1,240 @@
+"""Forecasts against what came, and against the reservations of EASY backfilling, on traces under
+the policy `optsched` with `history` estimates.
+
+    python -m benchmarks.forecast --trace lublin --jobs 300
+    python -m benchmarks.forecast --refresh 1000
+
+Once a minute of virtual time a forecast is made of all jobs that are here. That of a job which was
+submitted since the last one and waits is kept, and compared with when it starts and ends.
+`start_held` and `end_held` are the shares that came by the 90 % quantile that was told, counted
+after the first 50 such jobs; `raw_held` is that of starts where nothing is calibrated. `error_s` is
+the median absolute error of the median that was told for the start, `easy_s` that of the start that
+EASY backfilling gives the job when it goes on from the same state with the same beliefs and no
+other job comes, `ratio` the one by the other.
+
+`--refresh N` makes one forecast of N jobs that wait on 400 GPUs: `ratio` is its processor time as a
+multiple of that of a million steps of a fixed loop (see `reference`). Each prints one line of JSON.
+"""
+
+import argparse
+import json
+import math
+import pickle
+import statistics
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.flagship import WORKLOADS, instance_of
+from optsched.driver.snapshot import snapshot
+from optsched.driver.world import World
+from optsched.estimates.errors import Belief, RunTimeErrors, kind_of
+from optsched.estimates.history import History, Likeness
+from optsched.forecast.calibration import Calibration, Event
+from optsched.forecast.course import DAY_S, Quantiles, Question, ToCome, forecast
+from optsched.model.instance import Instance
+from optsched.model.job import Job
+from optsched.objectives import parse
+from optsched.plugins import registry
+from optsched.simulate.run import Simulation
+from optsched.traces.generate.synth import generate
+
+EVERY_S = 60.0
+"""Virtual time between two forecasts."""
+WARM_UP = 50
+"""So many jobs are forecast before any is counted."""
+WINDOW_S, LATELY = 7 * DAY_S, 500
+"""Jobs to come are like those of the last days, at most so many."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A forecast of a job that has just come and waits, in seconds from `made_s`: what the draws
+    say, what was told (median and 90 % quantile), and the start that EASY gives it."""
+
+    job: str
+    made_s: float
+    raw: Quantiles
+    start_s: tuple[float, float]
+    end_s: tuple[float, float]
+    easy_s: float
+
+
+@dataclass
+class Watched(History):
+    """`history` estimates, with what was believed of each job when it was released, and when jobs
+    started and ended."""
+
+    calibration: Calibration
+    beliefs: dict[str, Belief] = field(default_factory=dict)
+    start_s: dict[str, float] = field(default_factory=dict)
+    end_s: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def work_s(self, job: Job, now_s: float) -> float:
+        """Return the belief, and keep it."""
+        believed_s = super().work_s(job, now_s)
+        ended = self.ended.jobs(Likeness.of(job))[0]
+        self.beliefs[job.id] = Belief(believed_s, kind_of(None, ended))
+        return believed_s
+
+    def started(self, job_id: str, now_s: float) -> None:
+        """Note a first start."""
+        self.start_s[job_id] = now_s
+        self.calibration.came(job_id, "start", now_s)
+
+    def completed(self, job: Job, worked_s: float, now_s: float) -> None:
+        """Learn, and note the end."""
+        super().completed(job, worked_s, now_s)
+        self.end_s[job.id] = now_s
+        self.calibration.came(job.id, "end", now_s)
+
+
+def run(instance: Instance) -> tuple[list[Asked], Watched]:
+    """Simulate a trace and forecast."""
+    calibration = Calibration()
+    watched = Watched(calibration)
+    policy = registry.policy("optsched", parse("wct"), {})
+    simulation = Simulation(instance, policy, estimates=watched)
+    world, asked = simulation.world, list[Asked]()
+    seen: set[str] = set()
+    next_s = -math.inf
+
+    def look() -> bool:
+        nonlocal next_s
+        now_s = world.now_s
+        for job_id in world.running:
+            if job_id not in watched.start_s:
+                watched.started(job_id, now_s)
+        new = [job for job in world.waiting if job not in seen and job not in watched.start_s]
+        if now_s >= next_s and new:
+            next_s = now_s + EVERY_S
+            seen.update(new)
+            calibration.late(now_s)
+            asked.extend(_asked(world, instance, watched, new))
+        return False
+
+    simulation.run(until=look)
+    return asked, watched
+
+
+def _asked(world: World, instance: Instance, watched: Watched, new: list[str]) -> list[Asked]:
+    present, now_s, calibration = snapshot(world).instance, world.now_s, watched.calibration
+    question = Question(
+        instance=present,
+        beliefs=watched.beliefs,
+        errors=watched.ended.errors,
+        to_come=to_come(instance.jobs, watched.beliefs, now_s),
+    )
+    quantiles, easy = forecast(question), forecast(easy_question(present))
+    asked = []
+    for job in new:
+        raw = quantiles[job]
+        times: dict[Event, tuple[float, float]] = {
+            "start": (raw.start_p50_s, raw.start_p90_s),
+            "end": (raw.end_p50_s, raw.end_p90_s),
+        }
+        told = {event: calibration.told(event, *own) for event, own in times.items()}
+        asked.append(Asked(job, now_s, raw, told["start"], told["end"], easy[job].start_p50_s))
+        for event, own in times.items():
+            calibration.given(job, event, now_s, *own)
+    return asked
+
+
+def to_come(jobs: tuple[Job, ...], beliefs: dict[str, Belief], now_s: float) -> ToCome:
+    """Return the jobs that came lately."""
+    came = [job for job in jobs if now_s - WINDOW_S < job.submit_s <= now_s][-LATELY:]
+    return ToCome(
+        jobs=tuple(came),
+        beliefs=tuple(beliefs[job.id] for job in came),
+        before_s=tuple(now_s - job.submit_s for job in came),
+        window_s=max(DAY_S, now_s - came[0].submit_s),
+    )
+
+
+def easy_question(present: Instance) -> Question:
+    """Return what EASY backfilling is asked: all are as long as is believed, and none comes."""
+    sure = {job.id: Belief(present.remaining_s(job), measured=True) for job in present.jobs}
+    return Question(
+        instance=present,
+        beliefs=sure,
+        errors=RunTimeErrors(),
+        policy="backfill",
+        draws=1,
+        horizon_s=math.inf,
+    )
+
+
+def compared(asked: list[Asked], watched: Watched) -> dict[str, Any]:
+    """Return how the forecasts held."""
+    starts = [watched.start_s[own.job] - own.made_s for own in asked]
+    ends = [watched.end_s[own.job] - own.made_s for own in asked]
+
+    def held(took: list[float], by: list[float]) -> float:
+        pairs = zip(took, by, strict=True)
+        return round(statistics.mean(took_s <= by_s for took_s, by_s in pairs), 3)
+
+    def error_s(medians: list[float]) -> float:
+        pairs = zip(starts, medians, strict=True)
+        return statistics.median(abs(took_s - median_s) for took_s, median_s in pairs)
+
+    own_s, easy_s = (
+        error_s([own.start_s[0] for own in asked]),
+        error_s([own.easy_s for own in asked]),
+    )
+    return {
+        "asked": len(asked),
+        "wait_s": round(statistics.median(starts)),
+        "start_held": held(starts, [own.start_s[1] for own in asked]),
+        "end_held": held(ends, [own.end_s[1] for own in asked]),
+        "raw_held": held(starts, [own.raw.start_p90_s for own in asked]),
+        "error_s": round(own_s),
+        "raw_error_s": round(error_s([own.raw.start_p50_s for own in asked])),
+        "easy_s": round(easy_s),
+        "ratio": round(own_s / easy_s, 3),
+    }
+
+
+def refresh(jobs: int) -> dict[str, Any]:
+    """Return what one forecast of jobs that all wait takes."""
+    from benchmarks.reference import kernel_us
+
+    made = generate(jobs=jobs, gpus=400, seed=1, like="mixed", gpu_types=1)
+    beliefs = {job.id: Belief(job.work_s) for job in made.jobs}
+    came = to_come(made.jobs, beliefs, max(job.submit_s for job in made.jobs))
+    waiting = tuple(replace(job, submit_s=0.0) for job in made.jobs)
+    question = Question(
+        instance=replace(made, jobs=waiting), beliefs=beliefs, errors=RunTimeErrors(), to_come=came
+    )
+    begun_s = time.process_time()
+    forecast(question)
+    cpu_s = time.process_time() - begun_s
+    return {"jobs": jobs, "cpu_s": round(cpu_s, 2), "ratio": round(cpu_s / kernel_us(), 2)}
+
+
+def main() -> None:
+    """Run one trace, or one forecast."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trace", choices=WORKLOADS)
+    parser.add_argument("--jobs", type=int, help="only the first so many jobs")
+    parser.add_argument("--refresh", type=int, metavar="N")
+    parser.add_argument("--keep", type=Path, help="a file for all that was asked (pickle)")
+    given = parser.parse_args()
+    if given.refresh:
+        print(json.dumps({"benchmark": "forecast", **refresh(given.refresh)}))
+        return
+    asked, watched = run(instance_of(given.trace, given.jobs, sharing=False))
+    if given.keep:
+        rows = [(own.job, own.made_s, own.raw, own.easy_s) for own in asked]
+        given.keep.write_bytes(pickle.dumps((rows, watched.start_s, watched.end_s)))
+    about = {"benchmark": "forecast", "trace": given.trace, "jobs": len(watched.end_s)}
+    print(json.dumps(about | compared(asked[WARM_UP:], watched)))
+
+
+if __name__ == "__main__":
+    main()
