@@ -199,8 +199,7 @@ class Optsched:
         if self._tiered:
             self._start_reserved(world)
         self._keep_places(world)
-        next_s = self._agenda and self._agenda.next_start_s(world.now_s)
-        if next_s is not None:
+        if self._agenda and (next_s := self._agenda.next_start_s(world.now_s)) is not None:
             world.wake_at(next_s)
         if world.waiting and self.objective.changes(world.instance.cluster):
             world.wake_at(world.now_s + self.round_s)
@@ -210,8 +209,8 @@ class Optsched:
         pinned = self._kept(world)
         now = snapshot(world, jobs=waiting, known=self._known)
         pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
-        going_on = bool(waiting) or pairs or self._agenda is not None
-        if not (self.ahead and going_on and self._preemptions_matter(world)):
+        has_choice = bool(waiting) or pairs or self._agenda is not None
+        if not (self.ahead and has_choice and self._preemptions_matter(world)):
             self._agenda = None
             step = self._priced(world, now, pinned, self.budget_s)
             if not (self.prove and self._counts_times_only):
