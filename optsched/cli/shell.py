@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import sys
 from typing import Any
 
 import click
@@ -26,10 +27,11 @@ def command(client: Client, job: str, words: tuple[str, ...]) -> int:
     optsched shell train-7 -- nvidia-smi
     """
     beside = client.get(client.job_path(job, "shell"))
-    argv = [*(words or beside["argv"])]
+    argv = [*(words[words[:1] == ("--",) :] or beside["argv"])]
     _become(beside["uid"])
     try:
         os.chdir(beside["directory"])
+        os.dup2(sys.stdout.fileno(), 1)  # commands keep it for themselves: see `own_stdout`
         os.execvpe(argv[0], argv, _environment(beside))
     except OSError as error:
         raise InputError(f"{error.filename or argv[0]}: {error.strerror}") from None

@@ -1,6 +1,7 @@
 """Priorities: the jobs of a round in tiers, each decided on what those above it leave."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -85,13 +86,14 @@ class Tiers:
             name, below = entry.job, self._tier[entry.job] - k
             decided = self._decided.get(name)
             if below > 0 and decided is None:
-                if none or self._must_stay(entry):
+                partner = instance.running_job.get(entry.mode.share_with or "")
+                if none or any(self._must_stay(own) for own in (entry, partner) if own):
                     around.append((instance.job[name], entry))
                 else:
                     give_way[name] = below
-                    running.append(entry)
+                    running.append(self._as_left(entry))
             elif below == 0 and decided is None:
-                running.append(entry)
+                running.append(self._as_left(entry))
             elif below == 0:
                 left_s = remaining_after_preemption_s(instance, entry)
                 suspended.append(
@@ -130,6 +132,13 @@ class Tiers:
                 self._decided[entry.id] = entry
             if entry.id in part.names and entry.mode is None and entry.id not in never:
                 self._frozen |= self._preempts[len(self.parts) - 1] == "never"
+
+    def _as_left(self, entry: Running) -> Running:
+        """Return a running job, alone on its GPUs where its partner made way."""
+        partner = self._decided.get(entry.mode.share_with or "")
+        if partner is None or partner.mode is not None:
+            return entry
+        return replace(entry, mode=entry.mode.unshared)
 
     def _must_stay(self, entry: Running) -> bool:
         """Return whether not even jobs of higher priorities preempt a running job."""

@@ -276,6 +276,7 @@ def test_the_older_version_of_the_api(lab: Lab) -> None:
     lab.create(workload("one", 3, priority=5))
     server = KueueServer(lab.kubeconfig, None, "optsched", 5.0)
     server._version = V1
+    wait_until(lambda: server.read()[2])
     queues, flavors, workloads = server.read()
     assert [queue.name for queue in queues] == ["main"] and [one.name for one in flavors] == [
         "a100",

@@ -136,7 +136,7 @@ def test_a_day_in_short(live: Live) -> None:
         "--",
         *train,
         "--steps",
-        "5",
+        "400",
     )
     assert "waits waits" in live.run("explain", "waits") and "long runs since" in live.run(
         "explain", "long"

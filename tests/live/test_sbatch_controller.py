@@ -356,7 +356,7 @@ def test_slurm_is_killed_too(cluster: SlurmCluster) -> None:
             here.until(lambda end_s=end_s: time.monotonic() > end_s)  # type: ignore[misc]
             cluster.kill_controller()
             cluster.start_controller()
-        here.until(lambda: all(here.status(job) == "completed" for job in jobs), 300)
+        here.until(lambda: all(here.status(job) == "completed" for job in jobs), 900)
         for what, steps in jobs.values():
             lines = [line.split() for line in (here.folder / what).read_text().splitlines()]
             assert not [line for line in lines if line[0] == "OVERLAP"]

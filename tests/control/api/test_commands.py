@@ -140,7 +140,7 @@ def test_submit_prints_the_name_and_carries_every_option(
         (("--name", "a/b", "--", "y"), "name takes letters"),
         (("--after", "none", "--", "y"), "after: there is no job 'none'"),
         (("--", "\udcff"), "is no UTF-8 text"),
-        ((), "Missing argument"),
+        ((), "give a command after --"),
     ],
 )
 def test_submit_refuses_with_one_sentence(run: Run, words: tuple[str, ...], sentence: str) -> None:

@@ -1,6 +1,7 @@
 """What Kubernetes and its other users do to attempts, on a real API server."""
 
 import os
+import re
 import signal
 import tempfile
 import time
@@ -335,7 +336,9 @@ def test_a_pod_that_does_not_begin_in_time(place: KubernetesPlace) -> None:
         os.kill(agent, signal.SIGCONT)
     seen = place.end(key)
     assert seen.exit_status is None and not (place.folder / "ran").exists()
-    assert seen.reason == "on n4 it did not begin within 2 s: its node has not begun with its pod"
+    # n3 may be as late, where the machine is busy
+    said = "on n[34] it did not begin within 2 s: its node has not begun with its pod"
+    assert re.fullmatch(said, seen.reason or "")
 
 
 @pytest.mark.parametrize("call", ["create", "bind"])
