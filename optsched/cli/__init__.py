@@ -60,7 +60,7 @@ COMMANDS = {
     "windows": "List maintenance, reservations and drains; take them back.",
     "top": "Watch the live cluster: nodes, jobs and the last round.",
     "list": "List solvers, policies, formats, objectives and executors.",
-    "schema": "Print the JSON Schema of instance, plan, round, bound and study files.",
+    "schema": "Print the JSON Schema of instance, plan, round and other files.",
 }
 """Name of each command, and its line in `optsched --help`."""
 MODULES = {

@@ -345,13 +345,13 @@ class Conformance:
 
     def test_signals_reach_its_commands(self, place: Place) -> None:
         script = (
-            "trap 'touch got' USR1; trap 'exit 7' HUP; touch ready; while :; do sleep 0.05; done"
+            "trap 'touch got' USR1; trap 'exit 7' USR2; touch ready; while :; do sleep 0.05; done"
         )
         key = place.shell("hears", script)
         until(lambda: (place.folder / "ready").exists())
         place.executor.signal(key, signal.SIGUSR1)
         until(lambda: (place.folder / "got").exists())
-        place.executor.signal(key, signal.SIGHUP)
+        place.executor.signal(key, signal.SIGUSR2)
         place.ends(key, 7)
         with pytest.raises(RefusedError):
             place.executor.signal(key, signal.SIGUSR1)

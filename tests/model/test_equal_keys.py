@@ -26,6 +26,7 @@ from optsched import (
 )
 from optsched.bounds import lower_bounds
 from optsched.bounds.mode_table import ModeTable, tabulate
+from optsched.model.cluster import Tier, Window
 from optsched.model.value import Table
 from optsched.objectives import parse
 from optsched.physics import catalogue as catalogue_module
@@ -175,9 +176,17 @@ OTHER_CLUSTER: dict[str, object] = {
     "uplinks": "shared",
     "carbon_g_per_kwh": 300.0,
     "reference_gpu": "a",
+    "tiers": (Tier(name="urgent", priority=5),),
+    "windows": (Window(nodes=("a0",), from_s=5.0, to_s=9.0),),
 }
 TENANT = Tenant(name="own", gpu_quota=3)
-OTHER_TENANT: dict[str, object] = {"name": "u", "gpu_quota": 8, "borrow_gpus": 1, "weight": 2.0}
+OTHER_TENANT: dict[str, object] = {
+    "name": "u",
+    "gpu_quota": 8,
+    "borrow_gpus": 1,
+    "weight": 2.0,
+    "parent": "all",
+}
 ASKS = replace(
     JOB,
     tenant="own",

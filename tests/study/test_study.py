@@ -287,7 +287,7 @@ def test_a_plug_in_whose_code_changes_runs_again_and_nothing_else_does(
     assert second["fifo"] == first["fifo"]
     assert len(second["lab"]) == 4 and set(second["lab"]) > set(first["lab"])
     rows = table(tmp_path / "out")
-    assert rows[0]["mean_jct_h"] != rows[2]["mean JCT h"]
+    assert rows[0]["mean_jct_h"] != rows[2]["mean_jct_h"]
     (tmp_path / "site" / "lab_rules" / "weights.json").write_text("[1]")
     assert len(addresses()["lab"]) == 6
 
