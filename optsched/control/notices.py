@@ -21,9 +21,9 @@ from .journal.state import ENDED_AS, LiveJob, State
 from .settings import ADDRESS, NoticeEvent, NoticeSettings, Settings
 
 MOST_WAITING = 1000
-"""So many notices wait to be sent by each way; what comes beyond is dropped."""
+"""At most so many notices wait in the queue of each way; more are dropped."""
 PAUSES_S = (1.0, 4.0, 16.0, 60.0)
-"""How long to wait before each further try."""
+"""The pause before each further try."""
 MOST_MAILS = 100
 """So many e-mails are sent for one user in an hour."""
 MOST_REASON = 300

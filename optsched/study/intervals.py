@@ -15,8 +15,8 @@ T_975 = (
 
 @record
 class Interval:
-    """The mean of some numbers, one a seed; `half` is half the width of its 95 % interval, None of
-    a single number."""
+    """The mean of one number for each seed; `half` is half the width of its 95 % interval, None
+    for a single seed."""
 
     values: tuple[float, ...]
     mean: float

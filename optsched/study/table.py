@@ -156,8 +156,8 @@ def used_columns(table_rows: Sequence[Row]) -> list[int]:
 
 @record
 class Cell:
-    """A mean as people read it, with half its interval; `best` where no method is better beyond the
-    intervals."""
+    """A mean as people read it, with half its interval; `best` where no method is clearly
+    better."""
 
     mean: str
     half: str | None = None

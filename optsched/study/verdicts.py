@@ -64,7 +64,8 @@ def _changes(claim: Claim, results: Sequence[Result]) -> dict[str, Interval]:
     values: dict[str, dict[str, dict[Scalar | None, float]]] = {}
     for result in results:
         run = result.run
-        if run.method in (claim.method, claim.against):
+        meant = claim.only is None or {run.instance, run.group} & {*claim.only}
+        if meant and run.method in (claim.method, claim.against):
             number = column.of(result)
             if number is not None:
                 case = " ".join([run.instance, *(f"{k}={v}" for k, v in run.settings)])
@@ -74,7 +75,7 @@ def _changes(claim: Claim, results: Sequence[Result]) -> dict[str, Interval]:
     for case, of_method in values.items():
         own, other = of_method.get(claim.method, {}), of_method.get(claim.against, {})
         pairs = [own[seed] / other[seed] - 1.0 for seed in own if other.get(seed)]
-        if pairs and (claim.only is None or case.split()[0] in claim.only):
+        if pairs:
             changes[case] = mean_interval(pairs)
     return changes
 

@@ -77,14 +77,18 @@ def test_roots_release_always_works(place: HoldingPlace) -> None:
 
 
 def test_a_controllers_own_release_is_none_of_roots(place: HoldingPlace) -> None:
-    """Saved, resumed, and resumed again."""
+    """Saved, resumed, and resumed again; never in the second in which the last run ended, for which
+    Slurm would fail the job."""
     job = place.submit(SAVES)
-    for number in (1, 2, 3):
+    stopped_s = 0
+    for number in range(1, 6):
         key = place.start(job, "n1", number=number)
-        assert place.reach(key, AttemptState.RUNNING)
+        seen = place.reach(key, AttemptState.RUNNING)
+        assert seen.started_s is not None and seen.started_s > stopped_s
         until(
             lambda number=number: len([line for line in place.log() if "begin" in line]) == number
         )
+        stopped_s = int(time.time())
         place.executor.checkpoint_stop(key, 30.0)
         assert place.end(key) == (85, None)
     assert place.arrival(job).ready

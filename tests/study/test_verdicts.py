@@ -80,13 +80,13 @@ def test_a_verdict_follows_from_its_interval(own_h: list[float], verdict: str, w
 
 
 def test_a_claim_of_more_is_shown_by_more_and_on_the_instances_it_is_about() -> None:
-    more = Claim(method="a", against="b", published=0.3, only=("two",))
-    study = study_of(["a", "b"], ["one", "two"], SEEDS, claims=(more, CLAIM))
+    more = Claim(method="a", against="b", published=0.3, only=("two hours",))
+    study = study_of(["a", "b"], ["one", "two hours"], SEEDS, claims=(more, CLAIM))
     level = [10.0] * FEWEST_SEEDS
     made = runs([8.0 - 0.01 * seed for seed in SEEDS], level, "one")
-    made += runs([13.0 + 0.01 * seed for seed in SEEDS], level, "two")
+    made += runs([13.0 + 0.01 * seed for seed in SEEDS], level, "two hours")
     upward, downward = findings(study, made)
-    assert (upward.verdict, [*upward.changes]) == ("shown", ["two"])
+    assert (upward.verdict, [*upward.changes]) == ("shown", ["two hours"])
     assert (downward.verdict, downward.why) == ("shown in part", "on 1 of 2 instances")
 
 

@@ -137,7 +137,7 @@ class Shell:
 
 @frozen
 class Names:
-    """Names of jobs that were submitted, or are now as was asked, in the order of submission."""
+    """Names of the jobs that were submitted or changed, in the order of submission."""
 
     jobs: tuple[str, ...]
 
@@ -214,9 +214,9 @@ class Price:
 
 @frozen
 class ForecastView:
-    """The last forecast: made at `made_s`, it looks `horizon_s` ahead. Of the 90 % quantiles that
-    were told before and could be compared with what came, so many held. `fault` says why there is
-    none."""
+    """The last forecast: when it was made, and how far ahead it looks. Of the 90 % quantiles told
+    earlier whose jobs have since started or ended, `..._held` came true. `fault` says why there is
+    no forecast."""
 
     made_s: float
     horizon_s: float

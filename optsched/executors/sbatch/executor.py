@@ -2,7 +2,7 @@
 the nodes that were chosen."""
 
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,10 @@ from .jobs_json import HeldJob, HeldJobs, who
 from .request import memory_share_mib, node_count
 from .telling import Teller
 
+REVOKED_S = 1.0
+"""For so long after its last run was put back Slurm may refuse a job's next one, and fail the job:
+a credential of the second in which the last was revoked counts as revoked too."""
+
 
 class SbatchExecutor(SlurmExecutor):
     """Runs jobs of Slurm's users; those without an `origin` as any Slurm executor does."""
@@ -37,6 +41,7 @@ class SbatchExecutor(SlurmExecutor):
         """Take `folder` and the attempts that go on there. Raises InputError."""
         self._held_jobs = HeldJobs(client, site.partition)
         self._held: dict[str, HeldJob] = {}
+        self._requeued_s: dict[str, float] = {}
         self._held_s = -float("inf")
         self._statuses: tuple[NodeStatus, ...] = ()
         super().__init__(folder, client, site, declared)
@@ -129,9 +134,21 @@ class SbatchExecutor(SlurmExecutor):
             return
         with answered():
             held = self._held_jobs.ask(anew=told)
+        self._note_requeued(held)
         self._held, self._held_s = {job.origin: job for job in held}, now_s
         for attempt in self._live().values():
             attempt.job = self._held.get(attempt.origin)
+
+    def _note_requeued(self, held: Iterable[HeldJob]) -> None:
+        """Keep since when each job is known to wait again."""
+        before, now_s = self._held, time.monotonic()
+        self._requeued_s = {
+            job.origin: self._requeued_s[job.origin]
+            if job.origin in before and before[job.origin].restarts == job.restarts
+            else now_s
+            for job in held
+            if job.restarts
+        }
 
     def arrivals(self) -> tuple[Arrival, ...]:
         """Return jobs that users submitted, as of the last `observe`."""
@@ -151,6 +168,8 @@ class SbatchExecutor(SlurmExecutor):
             self._look_at_held()
         job = attempt.job
         if job is not None and job.waits and job.restarts == attempt.record["restarts"]:
+            again_s = self._requeued_s.get(job.origin, -float("inf")) + REVOKED_S
+            time.sleep(max(0.0, again_s - time.monotonic()))
             try:
                 self._teller.release(attempt, job)
             except RefusedError as error:
