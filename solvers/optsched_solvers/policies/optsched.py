@@ -73,15 +73,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One decision: when, of how many jobs, how good and how sure its starts are, and what is known
-    of the plan that it leads to (see `Step`)."""
+    """One decision: when, of how many jobs, how good and how sure its starts are (None where they
+    are those of a plan, not of a round), and what is known of the plan that it leads to (see
+    `Step`)."""
 
     now_s: float
     jobs: int
-    value: float
-    bound: float
-    gap: float
-    wall_s: float
+    value: float | None
+    bound: float | None
+    gap: float | None
+    wall_s: float | None
     lead: float | None
     plan_gap: float | None
 
@@ -168,11 +169,12 @@ class Optsched:
         self._gangs = GangWeights(options.gangs)
         self._arrived = 0.0
         self._agenda: Agenda | None = None
+        self.notes: tuple[str, ...] = ()
         self._moves_s = self._paced_s = -math.inf
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
-        self.decided = None
+        self.decided, self.notes = None, ()
         for job_id in world.take_arrived():
             self.reservations.arrived(world, job_id)
             if world.job(job_id).submit_s > world.instance.now_s and world.entry(job_id) is None:
@@ -350,23 +352,22 @@ class Optsched:
         step.trial.carry_out()
         if self._unripe is not None:
             self._unripe.update(step.trial.started, step.trial.joined)
-        if step.decided is None:
-            return
-        seen, self._last = step.decided
-        solution = replace(self._last, notes=(*self._last.notes, *_notes(step)))
-        self.decided = seen, solution
-        self.rounds.append(
-            RoundRecord(
-                solution.now_s,
-                len(solution.jobs),
-                solution.value,
-                solution.bound,
-                solution.gap,
-                solution.wall_s or 0.0,
-                step.lead,
-                step.plan_gap,
+        trial, self.notes = step.trial, tuple(_notes(step))
+        here = len(trial.waiting) + len(trial.running) + len(trial.saving)
+        record = RoundRecord(trial.now_s, here, None, None, None, None, step.lead, step.plan_gap)
+        if step.decided is not None:
+            seen, self._last = step.decided
+            solution = replace(self._last, notes=(*self._last.notes, *self.notes))
+            self.decided = seen, solution
+            record = replace(
+                record,
+                jobs=len(solution.jobs),
+                value=solution.value,
+                bound=solution.bound,
+                gap=solution.gap,
+                wall_s=solution.wall_s or 0.0,
             )
-        )
+        self.rounds.append(record)
 
     def _preemptions_matter(self, world: World) -> bool:
         """Return whether saving and restoring take so long that prices alone are no guide."""
@@ -553,7 +554,11 @@ def _notes(step: Step) -> list[str]:
             if preempting
             else "looked ahead: preempting nobody costs least"
         )
-        notes.append("value, bound and gap are those of the starts beside what goes on")
+        notes.append(
+            "value, bound and gap are those of the starts beside what goes on"
+            if step.decided
+            else "nothing is proved of the starts by themselves: they are those of the plan"
+        )
     if step.plan_gap is not None:
         notes.append(
             f"of what the jobs that are here cost from now on in the plan that this leads to, "
