@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import preempt_or_continue
+from optsched.bounds import lower_bounds
 from optsched.driver import playout
 from optsched.driver.playout import Playouts
 from optsched.driver.snapshot import snapshot
@@ -379,3 +380,18 @@ def test_the_gap_of_the_plan_is_none_above_the_optimum(name: str) -> None:
     assert step.plan_gap is not None and 0 <= step.plan_gap <= 1
     assert value - step.plan_gap * (value - base) <= optimum * (1 + 1e-9)
     assert value >= optimum * (1 - 1e-9)
+
+
+def test_what_is_proved_of_a_plan_is_recorded_of_each_decision_that_follows_it() -> None:
+    """The plan made at first comes true, so that no schedule of all costs less than it says."""
+    instance = drawn(6, 60.0)
+    policy = registry.policy("optsched", WCT, {"prove": "true"})
+    plan = simulate(instance, policy)
+    weight = {job.id: job.weight for job in instance.jobs}
+    total_s = sum(weight[entry.id] * entry.completion_s for entry in plan.jobs)
+    begins = [record for record in policy.rounds if record.now_s == instance.now_s]
+    planned = [record for record in policy.rounds if record.bound is None]
+    assert begins and planned and all(0.0 <= record.plan_gap < 1.0 for record in planned)
+    [bound] = lower_bounds(instance, WCT)
+    could_save = max(record.plan_gap for record in begins) * total_s
+    assert total_s - could_save <= bound.value + 1e-6 * total_s
