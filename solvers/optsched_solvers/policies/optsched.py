@@ -297,8 +297,7 @@ class Optsched:
         if self.prove and self._counts_times_only and len(playouts.place) <= MOST_PROVED:
             value = playouts.cost(step.trial, to_the_end=True)[0]
             if math.isfinite(value):
-                here = [job for job in now.instance.jobs if job.id in playouts.place]
-                bound = lower_bounds(replace(now.instance, jobs=tuple(here)), self.objective)[0]
+                bound = lower_bounds(now.instance.only(playouts.place), self.objective)[0]
                 plan_gap = max(0.0, value - bound.value) / (value - base) if value > base else 0.0
         return replace(step, lead=lead, plan_gap=plan_gap)
 

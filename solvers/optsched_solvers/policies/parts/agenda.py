@@ -95,7 +95,7 @@ def search(
 ) -> tuple[Agenda, list[str]] | None:
     """Return the best plan that list search finds from some outlines in `limit_s` of counted work,
     and whom it preempts `now`; None where that knows no plans."""
-    instance = now.instance
+    instance = now.instance.only({*world.waiting, *world.running})
     if now.blocked or SOLVER.supports(instance, objective) is not None:
         return None
     problem = Problem(instance, objective)
