@@ -174,13 +174,15 @@ def simulate(
     estimates: str = "oracle",
     charge_solver_time: bool = False,
     half_life_s: Duration | None = None,
+    rigid: bool = False,
     options: Options = None,
     timing: bool = False,
     curves: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> "Simulated":
     """Simulate what a policy does until every job is done: its plan, checked, and the metrics, with
-    `timing` also how long decisions took, with `curves` also distributions and use over time.
+    `timing` also how long decisions took, with `curves` also distributions and use over time. With
+    `rigid` elastic jobs run on the GPUs that they asked for, those at which their rate is 1.
 
     See `optsched.simulate.run.Simulation` for what the options mean. Raises StalledError where the
     policy leaves jobs waiting for ever, PolicyError where it breaks a rule.
@@ -196,6 +198,7 @@ def simulate(
         estimates=estimates,
         charge_solver_time=charge_solver_time,
         half_life_s=half_life_s,
+        rigid=rigid,
         options=options or {},
     )
     simulation = setting.simulation(checked)

@@ -15,6 +15,7 @@ from ..files import instance_hash
 from ..model.instance import Instance
 from ..model.plan import Plan, Solution
 from ..objectives import Objective, parse
+from ..physics.rigid import rigid
 from ..plugins import registry
 from ..simulate.metrics import Metrics, measure
 from ..simulate.metrics.summary import spread, summary
@@ -43,6 +44,7 @@ class Setting:
     charge_solver_time: bool = False
     estimates: str = "oracle"
     half_life_s: float | None = None
+    rigid: bool = False
     options: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,7 +60,7 @@ class Setting:
     def simulation(self, instance: Instance) -> Simulation:
         """Return the simulation of a checked instance, at its start."""
         return Simulation(
-            instance,
+            rigid(instance) if self.rigid else instance,
             registry.policy(self.policy, self.objective, self.options),
             round_s=self.round_s,
             spacing_s=self.spacing_s,
@@ -79,6 +81,7 @@ class Setting:
             "charge_solver_time": self.charge_solver_time,
             "estimates": self.estimates,
             **self.shares,
+            **({"rigid": True} if self.rigid else {}),
         }
 
     @property
@@ -94,6 +97,7 @@ class Setting:
             f"decisions at least {human(self.spacing_s)} apart": self.spacing_s,
             "the time that decisions take is charged": self.charge_solver_time,
             f"shares by use with a half-life of {human(self.half_life_s or 0)}": self.half_life_s,
+            "elastic jobs run on the GPUs that they asked for": self.rigid,
             f"estimates {self.estimates}": self.estimates != "oracle",
             **{f"option {key}={value}": True for key, value in self.options.items()},
         }

@@ -45,6 +45,7 @@ GOES_WITH = {
     "cores_per_gpu": (EVEN,),
     "nodes_per_rack": (EVEN,),
     "clocks": (EVEN,),
+    "copies": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
 
@@ -76,6 +77,7 @@ def generate(
     cores_per_gpu: Annotated[int | None, Ge(1)] = None,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
+    copies: Annotated[int | None, Ge(1)] = None,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -102,6 +104,7 @@ def generate(
         "cores_per_gpu": cores_per_gpu,
         "nodes_per_rack": nodes_per_rack,
         "clocks": clocks or None,
+        "copies": copies,
     }
     given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
     if like not in KINDS:
@@ -179,6 +182,8 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
         given["load"] = 0.0
     if "families" in given:
         given["families"] = even.read_families(given["families"])
+    if "elastic" in given and "copies" in given:
+        raise InputError("--elastic and --copies are two ways to be elastic; leave one out")
     given["heavy"] = given.pop("heavy_tail", False)
     return even.generate(gpus=gpus or 0, **how, **given)
 

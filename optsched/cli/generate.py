@@ -103,6 +103,11 @@ from .parts.out import Out, answers
 @flag_option(
     "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."
 )
+@count_option(
+    "--copies N",
+    "even: let jobs have up to N copies on GPUs of any type, which join their progress.",
+    most=1000,
+)
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
     "--fit PAGE",

@@ -116,3 +116,17 @@ def test_a_cluster_of_several_types_gets_measured_rates() -> None:
     for more in ({"gpus": 12}, {"cores_per_gpu": 3}):
         with pytest.raises(InputError, match="--cluster"):
             generate("even", jobs=5, cluster="v100=8", **more)
+
+
+def test_copies_are_more_gpus_of_any_type() -> None:
+    made = generate(
+        "even", jobs=9, gpus=20, families="resnet50", gangs="2", copies=3, gpus_per_node=1
+    )
+    assert {job.gpus for job in made.jobs} == {Elastic(min=2, max=6)}
+    assert {job.profile.mixing for job in made.jobs} == {"sum"}
+    rates = made.jobs[0].profile.gpus
+    assert rates[2] == 1 < rates[4] < rates[6] < 3
+    bare = generate("even", jobs=2, gpus=8, gangs="1", copies=2).jobs[0].profile
+    assert dict(bare.gpus) == {1: 1, 2: 2} and bare.mixing == "sum"
+    with pytest.raises(InputError, match="--elastic"):
+        generate("even", jobs=2, gpus=8, gangs="1", copies=2, elastic=True)

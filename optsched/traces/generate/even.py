@@ -14,6 +14,7 @@ from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
 from ...model.job import Elastic, Job
 from ...model.profile import UNMEASURED, Profile
+from ...physics import interpolate
 from ..clusters import GPU_MEMORY_GIB, sizes
 from ..profiles.attach import attach
 from ..profiles.measured import FAMILIES
@@ -43,6 +44,7 @@ def generate(
     cores_per_gpu: int | None = None,
     nodes_per_rack: int | None = None,
     cluster: Cluster | None = None,
+    copies: int = 1,
 ) -> Instance:
     """Return jobs with one of `gangs` each (what is named twice is drawn twice as often) and run
     times within `run_s`, evenly, or evenly in the logarithm where `heavy`.
@@ -51,7 +53,8 @@ def generate(
     can do meanwhile, all at 0 where that is 0. With `families` (what is named twice is drawn twice
     as often) jobs have the measured profile of one of them, on V100; `elastic` lets a gang run on
     fewer GPUs. `cpu_jobs` is the share of jobs that run on 1, 2, 4 or 8 cores and no GPU, beside
-    those that make up the load. A `cluster`, of `gpus` in all, brings nodes of its own.
+    those that make up the load. A `cluster`, of `gpus` in all, brings nodes of its own;
+    jobs may have up to so many `copies` on GPUs of any type, which join their progress.
     Raises InputError for arguments out of range.
     """
     check_ranges(jobs=jobs, gpus=gpus, seed=seed, gpus_per_node=gpus_per_node)
@@ -86,7 +89,8 @@ def generate(
             made.append(replace(job, gpus=0, cpus=cores, command=f"process {cores}"))
         else:
             family = others.choice(families) if families else None
-            made.append(_of_family(job, family, elastic, cores_per_gpu is not None))
+            own = _of_family(job, family, elastic, cores_per_gpu is not None)
+            made.append(own if copies == 1 else _with_copies(own, copies, family))
     if cluster is None:
         nodes = _nodes(gpus, gpus_per_node, bool(families), cores_per_gpu, nodes_per_rack)
         cluster = Cluster(nodes=nodes, reference_gpu=GPU_TYPE if families else None)
@@ -109,6 +113,20 @@ def _of_family(job: Job, family: str | None, elastic: bool, cores: bool) -> Job:
         command=job.command if family is None else f"{job.command} {family}",
         profile=profile,
     )
+
+
+def _with_copies(job: Job, copies: int, family: str | None) -> Job:
+    """Return the job with copies that train on their own: rates are relative to its gang, and those
+    of larger ones what was measured of the family."""
+    few = job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
+    table = FAMILIES[family].gpus if family is not None else {}
+    measured = interpolate(table, few) if table else 1.0
+    rates = {
+        gpus: round(interpolate(table, gpus) / measured, 4) if table else gpus / few
+        for gpus in range(few, few * copies + 1)
+    }
+    profile = replace(job.profile, gpus=rates, mixing="sum")
+    return replace(job, gpus=Elastic(min=few, max=few * copies), profile=profile)
 
 
 def _nodes(

@@ -1,0 +1,32 @@
+"""Elastic jobs that are simulated as gangs of the GPUs that they asked for."""
+
+import pytest
+
+import optsched as opt
+from optsched.model.cluster import Cluster, Node
+from optsched.model.instance import Instance
+from optsched.model.job import Elastic, Job
+from optsched.model.profile import Profile
+from optsched.verify import verify
+
+
+@pytest.mark.parametrize(
+    ("table", "most", "gpus"),
+    [({1: 0.5, 2: 1.0, 8: 3.0}, 8, 2), ({}, 4, 4), ({1: 0.2, 8: 1.0}, 8, 8)],
+)
+def test_elastic_jobs_run_on_the_gpus_that_they_asked_for(
+    table: dict[int, float], most: int, gpus: int
+) -> None:
+    jobs = tuple(
+        Job(
+            id=f"j{k}", gpus=Elastic(min=1, max=most), duration_s=100.0, profile=Profile(gpus=table)
+        )
+        for k in range(3)
+    )
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=8),)), jobs=jobs)
+    done = opt.simulate(instance, "fifo", rigid=True)
+    segments = [segment for job in done.solution.plan.jobs for segment in job.segments]
+    assert {slot.gpus for segment in segments for slot in segment.placement} == {gpus}
+    assert {round(segment.end_s - segment.start_s) for segment in segments} == {100}
+    assert verify(instance, done.solution.plan, done.setting.objective).ok
+    assert "elastic jobs run on the GPUs that they asked for" in done.setting.words
