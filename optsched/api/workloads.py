@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 FITTED = ("philly", "helios", "acme", "openb")
 INVENTED = ("mixed", "llm")
-PLANTED, EVEN = "planted", "even"
-KINDS = (*FITTED, *INVENTED, PLANTED, EVEN)
+PLANTED, EVEN, WORKFLOWS = "planted", "even", "workflows"
+KINDS = (*FITTED, *INVENTED, PLANTED, EVEN, WORKFLOWS)
 GOES_WITH = {
     "arrivals": (*INVENTED, EVEN),
     "running": INVENTED,
@@ -33,7 +33,7 @@ GOES_WITH = {
     "quotas": FITTED,
     "cluster": (*FITTED, EVEN),
     "gpus_per_node": (*FITTED, PLANTED, EVEN),
-    "load": (*FITTED, *INVENTED, EVEN),
+    "load": (*FITTED, *INVENTED, EVEN, WORKFLOWS),
     "uplinks": (*FITTED, *INVENTED, EVEN),
     "checkpoint_s": (*FITTED, *INVENTED, EVEN),
     "gangs": (EVEN,),
@@ -129,6 +129,10 @@ def generate(
         instance = planted.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
     elif like == EVEN:
         instance = _even(given, jobs=jobs, gpus=gpus, seed=seed)
+    elif like == WORKFLOWS:
+        from ..traces.generate import workflows
+
+        instance = workflows.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
     elif like in FITTED:
         instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed, overheads=overheads)
     else:

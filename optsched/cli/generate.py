@@ -28,7 +28,8 @@ from .parts.out import Out, answers
     "--like",
     "philly, helios, acme, openb: fitted to that cluster. mixed, llm: synthetic, with mostly "
     "single-GPU or mostly large gangs. planted: cut out of a full cluster, so that the "
-    "minimum makespan is 36,000 s. even: gangs and run times drawn evenly, one GPU type.",
+    "minimum makespan is 36,000 s. even: gangs and run times drawn evenly, one GPU type. "
+    "workflows: inference queries as DAGs of models, one GPU a worker.",
     type=click.Choice(KINDS),
     default="philly",
 )
@@ -48,7 +49,8 @@ from .parts.out import Out, answers
 @option(
     "--load F",
     "Offered work over capacity. Fitted: by default jobs arrive as often as on the real "
-    "cluster. mixed, llm: with --arrivals poisson (default: 0.9). even: 1 by default.",
+    "cluster. mixed, llm: with --arrivals poisson (default: 0.9). even: 1 by default, "
+    "workflows: 0.7.",
     type=click.FloatRange(0, 100, min_open=True),
 )
 @option(

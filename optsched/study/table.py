@@ -80,6 +80,8 @@ COLUMNS = (
     Column("p99 JCT", "h", 1, at("jct_s", "p99", over=H)),
     Column("mean wait", "h", 2, at("waiting_s", "mean", over=H)),
     Column("makespan", "h", 1, at("makespan_s", over=H)),
+    Column("workflow latency", "s", 2, at("workflow_s", "mean")),
+    Column("p99 workflow latency", "s", 2, at("workflow_s", "p99")),
     Column("worst fairness", "", 2, at("finish_time_fairness", "max")),
     Column("mean fairness", "", 2, at("finish_time_fairness", "mean")),
     Column("preemptions", "", 0, at("preemptions"), None),

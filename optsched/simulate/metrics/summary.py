@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...driver.state import Ending
+from ...model.instance import Instance
 from ..record import Floats
 from .losses import CAUSES, starts_by_cause
 from .measure import Metrics
@@ -29,6 +30,7 @@ def summary(metrics: Metrics) -> dict[str, Any]:
     return {
         "jobs": jobs,
         "jct_s": spread(metrics.jct_s),
+        "workflow_s": spread(metrics.jct_s[_ends_of_workflows(instance)]),
         "waiting_s": spread(metrics.waiting_s),
         "waiting_mean_s": {
             name: mean(metrics.waiting_by_reason_s[:, k]) for k, name in enumerate(REASONS)
@@ -55,6 +57,12 @@ def summary(metrics: Metrics) -> dict[str, Any]:
         "gpu_h": _gpu_h(metrics, last_s),
         "energy_kwh": _energy(metrics),
     }
+
+
+def _ends_of_workflows(instance: Instance) -> list[int]:
+    """Return the jobs that wait for others and for which no other waits, as positions."""
+    awaited = {name for job in instance.jobs for name in job.after}
+    return [i for i, job in enumerate(instance.jobs) if job.after and job.id not in awaited]
 
 
 def mean(values: Floats) -> float | None:
