@@ -48,6 +48,21 @@ def test_a_task_goes_where_its_model_is() -> None:
     assert times(found["k2"]) == [(20, 21)]
 
 
+def test_queries_go_in_order_of_submission_and_their_tasks_by_rank() -> None:
+    # Of the first query b (rank 5) goes before c (1), and both before the longer second query.
+    jobs = [
+        Job(id="a", duration_s=10.0),
+        Job(id="c", duration_s=1.0, submit_s=1.0),
+        Job(id="b", duration_s=2.0, submit_s=1.0),
+        Job(id="d", duration_s=3.0, submit_s=1.0, after=("b",)),
+        Job(id="late", duration_s=50.0, submit_s=2.0),
+    ]
+    found = plan_of("compass", *jobs, nodes=workers(1, 4.0))
+    starts_s = {name: times(found[name])[0][0] for name in found}
+    assert sorted(starts_s, key=lambda name: starts_s[name])[:3] == ["a", "b", "d"]
+    assert starts_s["late"] == 16
+
+
 def test_it_waits_for_its_worker_where_a_fetch_takes_longer() -> None:
     # At 20 s n0 has m and works until 23; on n1 the fetch of m would take until 25, and the task
     # until 26.

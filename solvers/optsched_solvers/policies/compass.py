@@ -1,5 +1,5 @@
-"""Compass: inference tasks by upward rank, each to the worker that finishes it first, models cached
-or fetched."""
+"""Compass: inference queries as they come, the tasks of each by upward rank to the worker that
+finishes them first, models cached or fetched."""
 
 from dataclasses import dataclass, field
 
@@ -31,22 +31,23 @@ class Worker:
 
 
 class Compass:
-    """Tasks in the order of their upward rank: run time plus the longest way through what comes
-    after. Each goes to the worker (a node) on which it is expected to finish first, counting the
+    """Tasks in the order in which their queries were submitted, those of one query in that of their
+    upward rank: run time plus the longest way through what comes after. Each goes to the worker (a
+    node) on which it is expected to finish first, counting the
     wait for its GPUs behind the tasks placed before it, the fetch of its model where it is not
     cached, and what the tasks that wait there would have to fetch again because it makes them lose
     their models. Where a task waits it is placed anew at the next event, so that it moves when its
     worker falls behind.
 
     Tasks that need more than one node, or no GPU, start in order of arrival wherever they fit,
-    after the others. Priority comes before rank. At most the first `LOOKED_AT` tasks are placed at
+    after the others. Priority comes before both. At most the first `LOOKED_AT` tasks are placed at
     an event.
 
     Source: Compass (v1: Navigator), arXiv 2402.17652, sections on planning and dynamic adjustment.
     """
 
     name = "compass"
-    title = "inference DAGs: highest upward rank first, to the node that finishes it first with its model"  # noqa: E501
+    title = "inference DAGs: the oldest first, by upward rank, to the node that finishes a task first with its model"  # noqa: E501
     LOOKED_AT = 32
 
     def __init__(self) -> None:
@@ -58,11 +59,12 @@ class Compass:
     def decide(self, world: World) -> None:
         """Place every task that waits, and start those whose worker is free now."""
         for job_id in world.take_arrived():
-            key = arrival_key(world, job_id, -self.rank_s(world, job_id))
             if on_one_gpu_node(world, job_id):
+                job, rank_s = world.job(job_id), self.rank_s(world, job_id)
+                key = (-job.priority, job.submit_s, -rank_s, *world.order(job_id))
                 self._tasks[job_id] = key
             else:
-                self._others.push(key, job_id, world.demand(job_id))
+                self._others.push(arrival_key(world, job_id), job_id, world.demand(job_id))
         if world.take_released():
             self._others.unblock()
         if self._tasks:
