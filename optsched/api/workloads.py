@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Le
 
 from ..driver.view import PolicyError
 from ..errors import InputError
@@ -38,6 +38,9 @@ GOES_WITH = {
     "gangs": (EVEN,),
     "run_times": (EVEN,),
     "heavy_tail": (EVEN,),
+    "duty": (EVEN,),
+    "locality": (EVEN,),
+    "variability": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
 
@@ -63,6 +66,9 @@ def generate(
     gangs: str | None = None,
     run_times: str | None = None,
     heavy_tail: bool = False,
+    duty: str | None = None,
+    locality: Annotated[float | None, Gt(0), Le(1)] = None,
+    variability: Annotated[float | None, Gt(0), Le(1)] = None,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -83,6 +89,9 @@ def generate(
         "gangs": gangs,
         "run_times": run_times,
         "heavy_tail": heavy_tail or None,
+        "duty": duty,
+        "locality": locality,
+        "variability": variability,
     }
     given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
     if like not in KINDS:
@@ -137,8 +146,11 @@ def generate(
 
 def _even(given: dict[str, Any], **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
-    from ..traces.generate import even
+    from ..traces.generate import drawn, even
 
+    profiles = {name: given.pop(name) for name in ("locality", "variability") if name in given}
+    if "duty" in given:
+        profiles["duty"] = drawn.read_duties(given.pop("duty"))
     if "gangs" in given:
         given["gangs"] = even.read_gangs(given["gangs"])
     if "run_times" in given:
@@ -148,7 +160,8 @@ def _even(given: dict[str, Any], **how: Any) -> Instance:
             raise InputError("--load goes with jobs that arrive one by one; leave one out")
         given["load"] = 0.0
     given["heavy"] = given.pop("heavy_tail", False)
-    return even.generate(**how, **given)
+    made = even.generate(**how, **given)
+    return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made
 
 
 def _fitted(like: str, given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:

@@ -91,6 +91,21 @@ from .parts.out import Out, answers
 @option("--gangs SIZES", "even: GPUs of a job, each as often (default: 1,1,2,4).")
 @option("--run-times RANGE", "even: shortest and longest run time (default: 5m-30m).")
 @flag_option("--heavy-tail", "even: draw the logarithm of run times evenly.")
+@option(
+    "--duty RANGE",
+    "even: let jobs share GPUs, each busy for a share of its step drawn from this, such as 0.1-1.",
+)
+@option(
+    "--locality RATE",
+    "even: rate of a gang spread over nodes that would fit on one.",
+    type=click.FloatRange(0, 1, min_open=True),
+)
+@option(
+    "--variability SD",
+    "even: let nodes differ in speed: the standard deviation of the logarithm of a step's time, "
+    "for the jobs that feel it most.",
+    type=click.FloatRange(0, 1, min_open=True),
+)
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
     "--fit PAGE",
