@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 
 from ..driver.view import PolicyError
 from ..errors import InputError
@@ -14,6 +14,7 @@ from ..plugins import registry
 from ..plugins.options import Duration, Flag, declared_by, described, read_options
 
 if TYPE_CHECKING:
+    from ..model.cluster import Cluster
     from ..packing.engine import Packing
     from ..packing.problem import Problem
     from ..packing.result import Point
@@ -30,10 +31,10 @@ GOES_WITH = {
     "days": FITTED,
     "failures": FITTED,
     "quotas": FITTED,
-    "cluster": FITTED,
+    "cluster": (*FITTED, EVEN),
     "gpus_per_node": (*FITTED, PLANTED, EVEN),
     "load": (*FITTED, *INVENTED, EVEN),
-    "uplinks": (*FITTED, *INVENTED),
+    "uplinks": (*FITTED, *INVENTED, EVEN),
     "checkpoint_s": (*FITTED, *INVENTED, EVEN),
     "gangs": (EVEN,),
     "run_times": (EVEN,),
@@ -41,6 +42,12 @@ GOES_WITH = {
     "duty": (EVEN,),
     "locality": (EVEN,),
     "variability": (EVEN,),
+    "families": (EVEN,),
+    "elastic": (EVEN,),
+    "cpu_jobs": (EVEN,),
+    "cores_per_gpu": (EVEN,),
+    "nodes_per_rack": (EVEN,),
+    "clocks": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
 
@@ -69,6 +76,12 @@ def generate(
     duty: str | None = None,
     locality: Annotated[float | None, Gt(0), Le(1)] = None,
     variability: Annotated[float | None, Gt(0), Le(1)] = None,
+    families: str | None = None,
+    elastic: bool = False,
+    cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
+    cores_per_gpu: Annotated[int | None, Ge(1)] = None,
+    nodes_per_rack: Annotated[int | None, Ge(1)] = None,
+    clocks: bool = False,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -92,6 +105,12 @@ def generate(
         "duty": duty,
         "locality": locality,
         "variability": variability,
+        "families": families,
+        "elastic": elastic or None,
+        "cpu_jobs": cpu_jobs,
+        "cores_per_gpu": cores_per_gpu,
+        "nodes_per_rack": nodes_per_rack,
+        "clocks": clocks or None,
     }
     given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
     if like not in KINDS:
@@ -109,12 +128,13 @@ def generate(
         )
     given.pop("uplinks", None)
     given.pop("checkpoint_s", None)
+    given.pop("clocks", None)
     if like == PLANTED:
         from ..traces.generate import planted
 
         instance = planted.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
     elif like == EVEN:
-        instance = _even(given, jobs=jobs, gpus=gpus or 0, seed=seed)
+        instance = _even(given, jobs=jobs, gpus=gpus, seed=seed)
     elif like in FITTED:
         instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed, overheads=overheads)
     else:
@@ -141,16 +161,28 @@ def generate(
         from ..traces.profiles.checkpoint_cost import with_checkpoint_cost
 
         instance = with_checkpoint_cost(instance, checkpoint_s)
+    if clocks:
+        from ..traces.profiles.clocks import with_clocks
+
+        instance = with_clocks(instance)
     return instance
 
 
-def _even(given: dict[str, Any], **how: Any) -> Instance:
+def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
     from ..traces.generate import drawn, even
 
     profiles = {name: given.pop(name) for name in ("locality", "variability") if name in given}
     if "duty" in given:
         profiles["duty"] = drawn.read_duties(given.pop("duty"))
+    cluster = _own_cluster(given, gpus)
+    if cluster is not None:
+        if given.keys() & {"cores_per_gpu", "nodes_per_rack"}:
+            raise InputError("--cores-per-gpu and --nodes-per-rack do not go with --cluster")
+        given["cluster"], gpus = cluster, cluster.total_gpus
+    if "variability" in profiles and given.keys() & {"cluster", "families"}:
+        raise InputError("--variability does not go with --cluster and --families")
+
     if "gangs" in given:
         given["gangs"] = even.read_gangs(given["gangs"])
     if "run_times" in given:
@@ -159,22 +191,33 @@ def _even(given: dict[str, Any], **how: Any) -> Instance:
         if "load" in given:
             raise InputError("--load goes with jobs that arrive one by one; leave one out")
         given["load"] = 0.0
+    if "families" in given:
+        given["families"] = even.read_families(given["families"])
     given["heavy"] = given.pop("heavy_tail", False)
-    made = even.generate(**how, **given)
+    made = even.generate(gpus=gpus or 0, **how, **given)
     return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made
+
+
+def _own_cluster(given: dict[str, Any], gpus: int | None) -> "Cluster | None":
+    """Return the nodes that `cluster` describes, None where it is left out; `gpus_per_node` goes
+    with it. Raises InputError where the number of GPUs is given as well."""
+    from ..traces.clusters import cluster_of
+
+    if "cluster" not in given:
+        return None
+    if gpus is not None:
+        raise InputError("--cluster says how many GPUs there are; leave --gpus out")
+    return cluster_of(given.pop("cluster"), given.pop("gpus_per_node", None) or 8)
 
 
 def _fitted(like: str, given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     """Return a workload like that of a cluster, on that cluster or on nodes of one's own."""
-    from ..traces.clusters import cluster_of
     from ..traces.generate.like import generate
 
-    gpus_per_node = given.pop("gpus_per_node", None)
-    if "cluster" in given:
-        if gpus is not None:
-            raise InputError("--cluster says how many GPUs there are; leave --gpus out")
-        given["cluster"] = cluster_of(given["cluster"], gpus_per_node or 8)
-    elif gpus_per_node is not None:
+    cluster = _own_cluster(given, gpus)
+    if cluster is not None:
+        given["cluster"] = cluster
+    elif "gpus_per_node" in given:
         raise InputError("--gpus-per-node goes with --cluster; the model's nodes have their sizes")
     if "load" in given and "days" in given:
         raise InputError("--load and --days both say how fast the jobs come; leave one out")
@@ -188,20 +231,24 @@ def import_trace(
     jobs: Annotated[int | None, Ge(1)] = None,
     profiles: str = "",
     seed: Annotated[int | None, Ge(0)] = None,
+    resample: bool = False,
     overheads: Annotated[bool, Flag("--no-overheads")] = True,
     track: "Track | None" = None,
     **of_format: object,
 ) -> "Imported":
     """Read a trace or benchmark file, its first `jobs` jobs if given. Jobs of formats without
-    profiles get measured ones, drawn by rule with `seed`, unless `profiles` is "none"; without
-    `overheads` saving and restoring cost nothing; `of_format` are options of the format.
+    profiles get measured ones, drawn by rule with `seed`, unless `profiles` is "none"; with
+    `resample` so many jobs, and the intervals between them, are drawn from the whole trace by
+    `seed`; without `overheads` saving and restoring cost nothing; `of_format` are options of the
+    format.
 
     Raises InputError for an unknown format, options that do not go with it, and faults of the file.
     """
     from ..traces.profiles.attach import attach
 
     known = registry.importer(trace_format)
-    for flag, value in (("--profiles", profiles or None), ("--seed", seed)):
+    drawn = seed if not resample else None
+    for flag, value in (("--profiles", profiles or None), ("--seed", drawn)):
         if known.profiled and value is not None:
             raise InputError(
                 f"{flag} does not go with the format {trace_format}, whose jobs keep the profiles "
@@ -209,7 +256,7 @@ def import_trace(
             )
     if profiles not in ("", "measured", "none"):
         raise InputError(f"profiles {profiles!r}: must be measured or none")
-    if profiles == "none" and seed is not None:
+    if profiles == "none" and drawn is not None:
         raise InputError(
             "--seed does not go with --profiles none, which draws nothing; leave one of them out"
         )
@@ -228,10 +275,14 @@ def import_trace(
         )
     read = read_options(f"format {trace_format}", known.Options, of_format)
     chosen = {name: getattr(read, name) for name in of_format}
-    imported = known.read(source, jobs=jobs, track=track or iter, **chosen)
+    imported = known.read(source, jobs=None if resample else jobs, track=track or iter, **chosen)
     if measured:
         attached = attach(imported.instance, seed or 0, overheads=overheads)
         imported = replace(imported, instance=attached)
+    if resample:
+        from ..traces.resample import resampled
+
+        imported = replace(imported, instance=resampled(imported.instance, seed or 0, jobs))
     return imported
 
 

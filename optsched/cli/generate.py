@@ -38,10 +38,7 @@ from .parts.out import Out, answers
     "Number of GPUs; where whole nodes do not add up to it, some nodes are smaller.",
     most=200_000,
 )
-@option(
-    "--cluster SPEC",
-    "Fitted only: use these nodes instead of the model's, such as v100=288,p100=96.",
-)
+@option("--cluster SPEC", "Fitted, even: use these nodes, such as v100=288,p100=96.")
 @count_option(
     "--gpus-per-node N",
     "GPUs per node, with --cluster and for planted and even (default: 8).",
@@ -91,6 +88,21 @@ from .parts.out import Out, answers
 @option("--gangs SIZES", "even: GPUs of a job, each as often (default: 1,1,2,4).")
 @option("--run-times RANGE", "even: shortest and longest run time (default: 5m-30m).")
 @flag_option("--heavy-tail", "even: draw the logarithm of run times evenly.")
+@option(
+    "--families NAMES",
+    "even: measured profiles of these families, on V100, each as often, such as resnet50,bert.",
+)
+@flag_option("--elastic", "even: let gangs run on fewer GPUs, too.")
+@option(
+    "--cpu-jobs F",
+    "even: share of jobs that need 1 to 8 cores and no GPU.",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+)
+@count_option("--cores-per-gpu N", "even: cores of a node for each of its GPUs.", most=1000)
+@count_option("--nodes-per-rack N", "even: nodes of a rack (default: no racks).", most=100_000)
+@flag_option(
+    "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."
+)
 @option(
     "--duty RANGE",
     "even: let jobs share GPUs, each busy for a share of its step drawn from this, such as 0.1-1.",

@@ -12,7 +12,7 @@ from ..model.instance import Instance
 from ..plugins import registry
 from ..plugins.options import DeclaredOption
 from ..traces.imported import Imported
-from .parts.arguments import Command, check_outputs, count_option, option
+from .parts.arguments import Command, check_outputs, count_option, flag_option, option
 from .parts.out import Out, answers
 
 LONG = 10_000
@@ -48,7 +48,12 @@ def _format_options(command: Command) -> Command:
     "Profiles for jobs whose trace has none: measured ones, drawn by rule (the default), or none.",
     type=click.Choice(["measured", "none"]),
 )
-@count_option("--seed N", "Random seed of that draw (default: 0).", least=0)
+@flag_option(
+    "--resample",
+    "Draw --jobs jobs (default: as many as there are) from the whole trace, with replacement, and "
+    "the intervals between their arrivals: another workload of the same kind for each seed.",
+)
+@count_option("--seed N", "Random seed of these draws (default: 0).", least=0)
 @answers
 def command(
     trace_format: str,
@@ -56,6 +61,7 @@ def command(
     output: str | None,
     jobs: int | None,
     profiles: str | None,
+    resample: bool,
     seed: int | None,
     out: Out,
     **options: Any,
@@ -75,6 +81,7 @@ def command(
         source,
         jobs=jobs,
         profiles=profiles or "",
+        resample=resample,
         seed=seed,
         overheads=given.pop("overheads", "yes") == "yes",
         track=_track,

@@ -95,10 +95,10 @@ def command(
         )
         if part
     )
-    about = f"{asked.about.strip()}\n\n" if asked.about else ""
+    introduction = f"{asked.introduction}\n\n" if asked.introduction else ""
     files.write_text(
         results.folder / "table.md",
-        f"# {asked.title}\n\n```sh\noptsched study {study}\n```\n\n{about}{table}",
+        f"# {asked.title}\n\n```sh\noptsched study {study}\n```\n\n{introduction}{table}",
     )
     files.write_text(results.folder / "runs.csv", as_csv(runs))
     files.write_text(results.folder / "table.tex", as_latex(rows(runs)))

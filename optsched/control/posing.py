@@ -2,8 +2,7 @@
 reason, and the rest goes on."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
 from ..executors.base import NodeStatus
 from ..files import check_instance
@@ -73,27 +72,11 @@ def at_fault(instance: Instance, fails: Callable[[Instance], bool]) -> list[str]
     names = [job.id for job in instance.jobs]
     while len(names) > 1:
         half = len(names) // 2
-        wrong = [part for part in (names[:half], names[half:]) if fails(only(instance, set(part)))]
+        wrong = [part for part in (names[:half], names[half:]) if fails(instance.only(set(part)))]
         if not wrong:
             break
         names = wrong[0]
     return names
-
-
-def only(instance: Instance, names: Collection[str]) -> Instance:
-    """Return the instance with these jobs alone, as if the others had completed."""
-    jobs = (job for job in instance.jobs if job.id in names)
-    return replace(
-        instance,
-        jobs=tuple(
-            replace(job, after=tuple(name for name in job.after if name in names))
-            if job.after
-            else job
-            for job in jobs
-        ),
-        running=tuple(entry for entry in instance.running if entry.job in names),
-        suspended=tuple(entry for entry in instance.suspended if entry.job in names),
-    )
 
 
 def _named(instance: Instance, faults: list[Fault]) -> dict[str, str]:
@@ -148,11 +131,11 @@ def _amounts(instance: Instance, name: str, mode: Mode, slot: Slot) -> tuple[flo
 
 def _alone(instance: Instance) -> dict[str, str]:
     """Return the jobs that are faulty by themselves, for faults that do not say whose they are."""
-    if _fault(only(instance, set())) is not None:
+    if _fault(instance.only(set())) is not None:
         return {}  # it is no job's
     reasons: dict[str, str] = {}
     for job in instance.jobs:
-        why = _fault(only(instance, {job.id}))
+        why = _fault(instance.only({job.id}))
         if why is not None:
             reasons[job.id] = why
     return reasons

@@ -170,7 +170,7 @@ class RoundDriver:
         return world
 
     def _unproved(self, world: LiveWorld, seen: Snapshot, round_s: float) -> RoundSolution:
-        """Return what a policy commanded as a round of which nothing is proved."""
+        """Return what a policy commanded as a round without a bound, with what it says of it."""
         instance = seen.instance
         runs = instance.running_job
         held: dict[str, tuple[Mode | None, Placement]] = {}
@@ -206,7 +206,8 @@ class RoundDriver:
             bound=UNPROVED,
             bound_source="nothing",
             prices=(),
-            notes=(f"policy {self.named.name} decided, and nothing is proved",),
+            notes=getattr(self.policy, "notes", ())
+            or (f"policy {self.named.name} decided, and nothing is proved",),
             closed=False,
         )
 

@@ -70,14 +70,15 @@ class Playouts:
     def cost(self, trial: Trial, *, to_the_end: bool = False) -> tuple[float, ...]:
         """Return what each level of the objective comes to over the jobs that are here; that of a
         real plan if it is played `to_the_end`, and infinite where some job then never starts."""
-        most_starts = math.inf if to_the_end else MOST_STARTS
-        return _cost(self._levels, _Playout(self, trial, most_starts).run())
+        return _cost(
+            self._levels, self.completions_s(trial, math.inf if to_the_end else MOST_STARTS)
+        )
 
     def cost_by_tier(self, trial: Trial) -> tuple[float, ...]:
         """Return what each level comes to over the jobs of the highest priority, then over those of
         the next: of two trials the one of the lower cost is better for the first for whom they
         differ."""
-        return _cost(self._by_tier, _Playout(self, trial, MOST_STARTS).run())
+        return _cost(self._by_tier, self.completions_s(trial))
 
     def done_now(self) -> tuple[float, ...]:
         """Return what each level would come to if all were done now."""
@@ -97,13 +98,17 @@ class Playouts:
                     levels[-1].append((weight, term, place[counted], cost))
         return levels
 
-    def completions_s(self, trial: Trial) -> NDArray[np.float64]:
+    def completions_s(self, trial: Trial, most_starts: float = MOST_STARTS) -> NDArray[np.float64]:
         """Return when each job completes, in the order in which the world names them: those that
-        wait, run and are being saved."""
-        return _Playout(self, trial, MOST_STARTS).run()
+        wait, run and are being saved. After the first step of a plan, as that says."""
+        if trial.ends_s is not None:
+            return np.array([trial.ends_s[job_id] for job_id in self.place])
+        return _Playout(self, trial, most_starts).run()
 
     def first_starts(self, trial: Trial) -> dict[str, Fit]:
         """Return what the list rule starts at once after a trial, in which options and where."""
+        if trial.ends_s is not None:
+            return {}
         playout = _Playout(self, trial, MOST_STARTS)
         playout.begin()
         return playout.begun

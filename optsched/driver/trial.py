@@ -1,6 +1,6 @@
 """A world in which a step is tried before it is taken."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from ..model.instance import Placement
@@ -18,7 +18,8 @@ class Trial(World):
     runs, is being saved and is free, but only `carry_out` does it in the world itself.
 
     Jobs of `pinned` may not be preempted. Where nothing is commanded all answers are those of the
-    world. Making one takes O(jobs + nodes).
+    world. Making one takes O(jobs + nodes). `ends_s` says when each job completes if this is the
+    first step of a plan; None where a rule is to go on from here.
     """
 
     def __init__(self, world: World, pinned: Collection[str] = ()) -> None:
@@ -31,6 +32,7 @@ class Trial(World):
         self.victims: list[str] = []
         self.started: dict[str, tuple[Option, Placement]] = {}
         self.joined: dict[str, tuple[Option, str]] = {}
+        self.ends_s: Mapping[str, float] | None = None
         self._holds: dict[str, Hold] = {}
         self._commands: list[Command] = []
         self._fitted = None

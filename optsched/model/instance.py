@@ -1,6 +1,7 @@
 """The only input of every solver, simulation and controller."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -169,6 +170,21 @@ class Instance(Value):
     def release_s(self, job: Job) -> float:
         """Return the earliest instant at which `job` may hold anything."""
         return max(job.submit_s, self.now_s)
+
+    def only(self, names: Collection[str]) -> "Instance":
+        """Return the instance with these jobs alone, as if the others had completed."""
+        jobs = (job for job in self.jobs if job.id in names)
+        return replace(
+            self,
+            jobs=tuple(
+                replace(job, after=tuple(name for name in job.after if name in names))
+                if job.after
+                else job
+                for job in jobs
+            ),
+            running=tuple(entry for entry in self.running if entry.job in names),
+            suspended=tuple(entry for entry in self.suspended if entry.job in names),
+        )
 
     def remaining_s(self, job: Job) -> float:
         """Return the reference work of `job` still to do at `now_s`."""

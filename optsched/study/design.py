@@ -125,6 +125,7 @@ class Claim(Part):
 class Study(Part):
     """A study file, checked.
 
+    `about` says what is run and why, `reading` what its tables show.
     `parameters` are lists of values by name: every command that names one in braces is run once for
     each of its values. `seeds` is the parameter `seed`. `time_limit` and `memory_gib` bound one
     run. `policies` is short for methods that simulate one each. `across` asks for tables over the
@@ -137,6 +138,7 @@ class Study(Part):
     name: Name
     title: str
     about: str | None = None
+    reading: str | None = None
     seeds: tuple[int, ...] = (0,)
     time_limit: Annotated[str, AfterValidator(_duration)] = "10m"
     memory_gib: Annotated[float, Field(gt=0)] = 4.0
@@ -198,6 +200,11 @@ class Study(Part):
                         f"{owner}: only names {name}, which is no instance of this study"
                     )
         return self
+
+    @property
+    def introduction(self) -> str:
+        """Return what a reader should know before the tables: `about`, then `reading`."""
+        return "\n\n".join(part.strip() for part in (self.about, self.reading) if part)
 
     @property
     def all_methods(self) -> tuple[Method, ...]:

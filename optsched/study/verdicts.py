@@ -94,7 +94,8 @@ def verdicts_markdown(found: Sequence[Finding]) -> str:
     lines = [
         [
             f"`{finding.claim.method}` against `{finding.claim.against}`, {finding.claim.column}",
-            f"{100 * finding.claim.published:+.3g} %",
+            f"{100 * finding.claim.published:+.3g} %"
+            + (f" ({finding.claim.source})" if finding.claim.source else ""),
             "; ".join(f"{case} {percent(change)}" for case, change in finding.changes.items())
             or "-",
             f"**{finding.verdict}**: {finding.why}",

@@ -114,7 +114,7 @@ def test_a_request_that_is_never_read_does_not_hold_up() -> None:
 
 
 def test_what_was_found_before_a_failure_is_kept() -> None:
-    solution = answer(fakes.BetterThenHangs())
+    solution = answer(fakes.BetterThenHangs(), time_limit_s=5.0)
     assert (solution.solver, solution.status, solution.value) == ("fake", "feasible", 6.5)
     assert solution.fallback is None
     assert "fake did not stop at its time limit and was killed" in solution.notes

@@ -107,6 +107,8 @@ def test_idle_nodes_are_off_for_the_rest_of_the_first_hour() -> None:
     # 0-600: one was on, two boot at 0 for b (it and one more). Most in use until 600: two, so three
     # stay until 1200, then two: the one in use and the buffer.
     assert facts["powered_node_h"] * 3600 == pytest.approx(3 * 1200 + 2 * 1800)
+    # a is at work for 3000 s, b for 10 s
+    assert facts["powered_use"] == pytest.approx(3010 / (3 * 1200 + 2 * 1800))
     assert facts["saved_share"] == pytest.approx(1 - (3 * 1200 + 2 * 1800) / (4 * 3000))
 
 

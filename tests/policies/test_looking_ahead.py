@@ -1,7 +1,7 @@
 """Trials change nothing until they are carried out, and playouts foretell what then happens."""
 
 import random
-from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import preempt_or_continue
+from optsched.bounds import lower_bounds
 from optsched.driver import playout
 from optsched.driver.playout import Playouts
+from optsched.driver.snapshot import snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.view import PolicyError
 from optsched.driver.world import World
@@ -24,7 +26,7 @@ from optsched.plugins import registry
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.optsched import Optsched, Step
-from optsched_solvers.policies.parts.local_search import improved
+from optsched_solvers.policies.parts.agenda import Agenda, outline, search
 
 WCT = parse("wct")
 SEEDS, COSTS_S = st.integers(0, 10**6), st.sampled_from([0.0, 30.0, 300.0])
@@ -232,20 +234,81 @@ def test_beyond_many_starts_the_rest_is_costed_as_a_stream(monkeypatch: pytest.M
     assert work / 16 <= ends.max() <= work / 16 + 2 * max(runs)
 
 
-@settings(max_examples=5, deadline=None)
-@given(seed=SEEDS, cost_s=COSTS_S)
-def test_a_search_makes_no_step_worse_and_claims_nothing_twice(seed: int, cost_s: float) -> None:
-    """Claims of what is being saved never come to more than a node has."""
-    simulation = Simulation(drawn(seed, cost_s), registry.policy("optsched", WCT, {}))
-    for done in range(0, 24, 6):
-        simulation.run(until=lambda done=done: simulation.done >= done)
-        playouts, step = Playouts(simulation.world, WCT), Trial(simulation.world)
-        better = improved(simulation.world, set(), playouts, step, lambda _: True)
-        assert playouts.cost(better) <= playouts.cost(step)
-        claimed = Counter[str]()
-        for _, placement in better.claims.values():
-            claimed.update({slot.node: slot.gpus for slot in placement})
-        assert all(gpus <= 8 for gpus in claimed.values())
+class Following(ListRule):
+    """The list rule until there is an agenda, then that."""
+
+    def __init__(self) -> None:
+        self.agenda: Agenda | None = None
+        self.victims: list[str] = []
+
+    def decide(self, world: World) -> None:
+        if self.agenda is None:
+            super().decide(world)
+            return
+        step = self.agenda.step(world, (), self.victims)
+        assert step is not None
+        step.carry_out()
+        self.victims = []
+        if (next_s := self.agenda.next_start_s(world.now_s)) is not None:
+            world.wake_at(next_s)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS, cost_s=COSTS_S, begun=st.integers(0, 12))
+def test_a_plan_that_is_found_comes_true_and_is_no_worse_than_its_outline(
+    seed: int, cost_s: float, begun: int
+) -> None:
+    """Nobody arrives, so that each job completes when the plan says."""
+    rule = Following()
+    simulation = Simulation(drawn(seed, cost_s), rule)
+    simulation.run(until=lambda: simulation.done >= begun and not simulation.world.saving)
+    world = simulation.world
+    playouts, nothing = Playouts(world, WCT), Trial(world)
+    found = search(world, snapshot(world), WCT, [outline(world, playouts, nothing)], 0.5)
+    assert found is not None
+    rule.agenda, rule.victims = found
+    step = found[0].step(world, (), found[1])
+    assert step is not None
+    assert playouts.cost(step)[0] <= playouts.cost(nothing)[0] * (1 + 1e-9)
+    rule.decide(world)
+    simulation.run()
+    ends_s = {entry.id: entry.completion_s for entry in simulation.record().plan().jobs}
+    for job_id, end_s in rule.agenda.ends_s.items():
+        assert ends_s[job_id] == pytest.approx(end_s, abs=1e-3)
+
+
+def test_a_search_preempts_nobody_who_is_pinned() -> None:
+    rule = ListRule()
+    simulation = Simulation(drawn(4, 30.0), rule)
+    simulation.run(until=lambda: simulation.done >= 2)
+    world = simulation.world
+    playouts, now = Playouts(world, WCT), snapshot(world)
+    outlines = [outline(world, playouts, Trial(world))]
+
+    def victims(pinned: set[str]) -> list[str]:
+        found = search(world, replace(now, pinned=pinned), WCT, outlines, 2.0)
+        assert found is not None
+        return found[1]
+
+    assert victims(set()) and not victims({*world.running})
+
+
+def test_an_agenda_ends_where_the_world_is_not_as_planned() -> None:
+    world = VirtualWorld(drawn(5, 30.0))
+    world.advance()
+    playouts = Playouts(world, WCT)
+    found = search(world, snapshot(world), WCT, [outline(world, playouts, Trial(world))], 0.5)
+    assert found is not None
+    agenda = found[0]
+    assert agenda.step(world, ()) is not None
+    first = next(job for job, (start_s, _, _) in agenda.starts.items() if start_s == 0.0)
+    without = {job: end_s for job, end_s in agenda.ends_s.items() if job != first}
+    assert Agenda(agenda.starts, without).step(world, ()) is None  # it knows nothing of this job
+    world.start(first, *world.fit(first))
+    sooner = {**agenda.ends_s, first: agenda.ends_s[first] - 1.0}
+    assert Agenda(agenda.starts, sooner).step(world, ()) is None  # it will be late
+    world.go_on_to(min(world.expected_release_s(job) for job in world.running) / 2)
+    assert agenda.step(world, ()) is None  # nobody else has started
 
 
 class Planning(Optsched):
@@ -317,3 +380,18 @@ def test_the_gap_of_the_plan_is_none_above_the_optimum(name: str) -> None:
     assert step.plan_gap is not None and 0 <= step.plan_gap <= 1
     assert value - step.plan_gap * (value - base) <= optimum * (1 + 1e-9)
     assert value >= optimum * (1 - 1e-9)
+
+
+def test_what_is_proved_of_a_plan_is_recorded_of_each_decision_that_follows_it() -> None:
+    """The plan made at first comes true, so that no schedule of all costs less than it says."""
+    instance = drawn(6, 60.0)
+    policy = registry.policy("optsched", WCT, {"prove": "true"})
+    plan = simulate(instance, policy)
+    weight = {job.id: job.weight for job in instance.jobs}
+    total_s = sum(weight[entry.id] * entry.completion_s for entry in plan.jobs)
+    begins = [record for record in policy.rounds if record.now_s == instance.now_s]
+    planned = [record for record in policy.rounds if record.bound is None]
+    assert begins and planned and all(0.0 <= record.plan_gap < 1.0 for record in planned)
+    [bound] = lower_bounds(instance, WCT)
+    could_save = max(record.plan_gap for record in begins) * total_s
+    assert total_s - could_save <= bound.value + 1e-6 * total_s

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
+from optsched import Cluster, Instance, Job, JobPlan, Node, Profile, generate
 from optsched.errors import InputError
 from optsched.model.job import Mode
 from optsched.physics import interpolate
@@ -140,6 +140,25 @@ def test_places_are_found_where_one_by_one_they_are_not() -> None:
         job("s", {3: 1.0}, gpus=2),
     )
     assert first_cores("synergy-opt", *jobs, nodes=nodes) == {"p": 4, "q": 6, "r": 8, "s": 6}
+
+
+def test_all_are_packed_anew_though_some_of_those_that_run_found_no_place() -> None:
+    crowded = generate(
+        "even",
+        jobs=30,
+        gpus=16,
+        seed=5,
+        gangs="1,1,1,2,4",
+        run_times="10m-4h",
+        heavy_tail=True,
+        load=2.0,
+        checkpoint_s=0.0,
+        cores_per_gpu=3,
+        families="resnet18,resnet50,mobilenet,shufflenet,alexnet,deepspeech2,gnmt,lstm",
+    )
+    simulation = Simulation(crowded, policy("synergy-opt", options={"order": "srtf"}))
+    simulation.run()
+    assert all(entry.segments for entry in simulation.record().plan().jobs)
 
 
 LEVELS = st.dictionaries(

@@ -359,6 +359,42 @@ def test_cores_that_are_not_modelled_do_not_count() -> None:
     assert summary(run(Instance(cluster=cluster, jobs=jobs)))["use"]["cores"] == 1.0
 
 
+def test_gpu_utilisation_is_what_the_work_takes_at_its_best_over_what_was_held() -> None:
+    cluster = Cluster(nodes=(Node(name="m0", gpu_type="a", gpus=2, cpus=4),))
+    curve = {1: 0.5, 3: 1.0}
+    hungry = Profile(rate={"a": 1.0}, cpus_per_gpu=curve, startup_s=5.0)
+    jobs = (
+        Job(id="full", duration_s=10.0, profile=hungry),
+        Job(id="starved", duration_s=10.0, profile=hungry),
+        Job(id="beside", gpus=0, cpus=1, duration_s=10.0, submit_s=1.0),
+    )
+    found = run(Instance(cluster=cluster, jobs=jobs))
+    total = summary(found)
+    # 3 cores for 15 s, of which 5 s start up; 1 core for 25 s
+    assert found.completion_s.tolist()[:2] == [15.0, 25.0]
+    assert total["gpu_utilisation"] == pytest.approx((10 + 10) / (15 + 25))
+    assert total["waiting_cpu_jobs_s"]["mean"] == pytest.approx(14.0)
+    alone = summary(run(Instance(cluster=cluster, jobs=jobs[:1])))
+    assert alone["gpu_utilisation"] == pytest.approx(10 / 15)
+    assert alone["waiting_cpu_jobs_s"]["mean"] is None
+    nobody = summary(run(Instance(cluster=cluster, jobs=())))
+    assert nobody["gpu_utilisation"] is None
+
+
+def test_communication_is_what_a_gang_works_longer_than_on_one_node() -> None:
+    nodes = (Node(name="m0", gpus=2), Node(name="m1", gpus=1), Node(name="m2", gpus=1))
+    spread = Profile(locality=Locality(rack=0.5, cluster=0.5), startup_s=4.0)
+    jobs = (
+        Job(id="near", gpus=2, duration_s=20.0, profile=spread),
+        Job(id="far", gpus=2, duration_s=20.0, profile=spread),
+        Job(id="single", duration_s=10.0, submit_s=50.0),
+    )
+    total = summary(run(Instance(cluster=Cluster(nodes=nodes), jobs=jobs)))
+    assert total["communication_overhead"] == pytest.approx((20 + 40) / (20 + 20) - 1)
+    alone = summary(run(Instance(cluster=Cluster(nodes=nodes), jobs=jobs[2:])))
+    assert alone["communication_overhead"] is None
+
+
 def test_shared_gpus_are_held_once() -> None:
     profile = Profile(sharing=Sharing(duty=0.5), power_w={"a": 100.0})
     jobs = tuple(Job(id=name, duration_s=10.0, profile=profile) for name in "ab")

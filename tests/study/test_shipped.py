@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import systems
 from optsched.errors import InputError
 from optsched.files import read_instance
 from optsched.study.choice import chosen
@@ -41,7 +42,10 @@ def test_the_verdict_on_a_system_follows_from_what_is_published_of_its_study(pat
     methods = {method.name for method in study.all_methods}
     assert study.name == path.stem and study.name in methods and "optsched" in methods
     assert len(study.seeds) >= FEWEST_SEEDS and methods & {"backfill", "srtf", "srsf"}
-    page = (ROOT / "docs" / "results" / "systems" / f"{path.stem}.md").read_text()
+    page = (systems.PAGES / f"{path.stem}.md").read_text()
+    assert study.introduction in page and f"]({path.stem}.svg)" in page
+    assert page == systems.without_clock(page)
+    verdicts = set()
     for claim in study.claims:
         head = f"| `{claim.method}` against `{claim.against}`, {claim.column} |"
         [row] = [line for line in page.splitlines() if line.startswith(head)]
@@ -55,6 +59,33 @@ def test_the_verdict_on_a_system_follows_from_what_is_published_of_its_study(pat
         assert (verdict[1] == "not shown") == (not showing)
         if verdict[1] == "shown":
             assert showing == len(seen)
+        verdicts.add(verdict[1])
+    [line] = [
+        line
+        for line in systems.OVERVIEW.read_text().splitlines()
+        if f"](systems/{path.stem}.md)" in line
+    ]
+    assert line.endswith(f"| {verdicts.pop() if len(verdicts) == 1 else 'shown in part'} |")
+
+
+def test_the_overview_has_a_row_for_each_study_of_a_system() -> None:
+    assert {path.stem for path in SYSTEMS} == {path.stem for path in systems.PAGES.glob("*.md")}
+    marked = systems.MARKED.search(systems.OVERVIEW.read_text())
+    assert marked is not None and marked[0] == systems.overview()
+
+
+def test_a_page_has_no_columns_of_the_clock_and_a_row_has_the_range_of_what_is_seen() -> None:
+    assert systems.without_clock("a|b\n| m | run s | gap % |\n|---|--:|--:|\n| x | 1 | 2 |\n") == (
+        "a|b\n| m | gap % |\n|---|--:|\n| x | 2 |\n"
+    )
+    page = """# Some: thing
+| `a` against `b`, mean JCT | -19 % (abstract (v1)) | 1 % -5.0 ± 1.0 %; 2 -10.0 % | **shown**: 9 |
+| `a` against `c`, makespan | +5 % | x +0.5 ± 1.0 % | **not shown**: no interval |
+"""
+    assert systems.row("some", page) == (
+        "| [Some](systems/some.md) | mean JCT -19 %; makespan +5 % | mean JCT -10.0 to -5.0 % "
+        "against `b`; makespan +0.5 % against `c` | shown in part |"
+    )
 
 
 def test_published_optima_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

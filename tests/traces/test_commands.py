@@ -1,17 +1,23 @@
 """`optsched import` and `optsched generate`: what they write can be read, and what they print."""
 
 import json
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from optsched import files
+from optsched import files, import_trace
 from optsched.cli import generate, import_
 from optsched.errors import InputError
+from optsched.model.instance import Failure, Instance
+from optsched.model.job import Job
 from optsched.plugins import registry
+from optsched.traces.clusters import cluster_of
 from optsched.traces.generate import synth as generator
+from optsched.traces.resample import resampled
 
 from .test_gavel import line7, trace
 from .test_psplib import SMALL
@@ -199,3 +205,40 @@ def test_generate_load_needs_poisson() -> None:
     result = run(generate.command, "--like", "llm", "--jobs", 5, "--gpus", 8, "--load", 0.5)
     assert isinstance(result.exception, InputError)
     assert "--load goes with --arrivals poisson for --like llm" in str(result.exception)
+
+
+def test_resampled_traces_have_jobs_and_intervals_of_the_trace(tmp_path: Path) -> None:
+    lines = [line7("A3C", 2 + k, 1, 10 * k * k) for k in range(5)]
+    source = trace(tmp_path, *lines)
+    whole = import_trace("gavel", source).instance
+    intervals_s = {10.0, 30.0, 50.0, 70.0}
+    seen = set()
+    for seed in range(5):
+        made = import_trace("gavel", source, resample=True, seed=seed, jobs=40).instance
+        assert made == import_trace("gavel", source, resample=True, seed=seed, jobs=40).instance
+        assert len({job.id for job in made.jobs}) == 40
+        starts_s = [job.submit_s for job in made.jobs]
+        assert {b - a for a, b in pairwise(starts_s)} <= intervals_s
+        assert {job.duration_s for job in made.jobs} <= {job.duration_s for job in whole.jobs}
+        seen.add(tuple(starts_s))
+    assert len(seen) == 5
+    assert len(import_trace("gavel", source, resample=True).instance.jobs) == 5
+
+
+def test_jobs_that_wait_for_others_are_not_resampled(psplib_file: Path) -> None:
+    with pytest.raises(InputError, match="--resample: jobs of this trace wait for others"):
+        import_trace("psplib", psplib_file, resample=True)
+
+
+def test_resampled_jobs_keep_failures_and_time_to_their_deadlines() -> None:
+    jobs = (Job(id="a", submit_s=5, duration_s=9, deadline_s=20),)
+    before = Instance(
+        cluster=cluster_of("v100=1", 1), jobs=jobs, failures=(Failure(job="a", work_s=3.0),)
+    )
+    after = resampled(before, 1, 3)
+    assert [(job.id, job.submit_s, job.deadline_s) for job in after.jobs] == [
+        (name, 5.0, 20.0) for name in ("a", "a~2", "a~3")
+    ]
+    assert [failure.job for failure in after.failures] == ["a", "a~2", "a~3"]
+    none = replace(before, jobs=(), failures=())
+    assert resampled(none, 1, 3) == none

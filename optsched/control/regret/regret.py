@@ -20,7 +20,6 @@ from ...objectives import fastest_s, parse
 from ...physics.catalogue import Catalogue
 from ..journal.journal import Journal
 from ..journal.state import PREEMPTIONS, LiveJob
-from ..posing import only
 from .past import stored
 from .spent import PARTS, Past, Spent
 
@@ -284,7 +283,7 @@ def _slices(instance: Instance, spent: Sequence[Spent]) -> Iterator[Slice]:
 
     for hour, group in groupby(sorted(spent, key=hour_of), hour_of):
         here = [*group]
-        jobs = only(instance, {own.job.id for own in here})
+        jobs = instance.only({own.job.id for own in here})
         alone = replace(jobs, now_s=min(job.submit_s for job in jobs.jobs))
         [bound] = lower_bounds(alone, parse(WCT))
         mean_s = fmean(own.took_s for own in here)

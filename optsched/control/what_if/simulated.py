@@ -18,7 +18,6 @@ from ...objectives import parse
 from ...physics import lost_s, placed_rate, unsaved_s
 from ...physics.catalogue import catalogue_of
 from ...physics.unschedulable import why_never
-from ..posing import only
 from ..round_driver import NamedPolicy
 from .future import Outlook, drop_orphans
 
@@ -214,7 +213,7 @@ def _more_nodes(instance: Instance, gpus: int, gpu_type: str | None) -> Iterator
 def _without(instance: Instance, name: str) -> Instance:
     if name not in instance.job:
         raise InputError(f"job {name!r} neither waits nor runs, so all is as if it were not there")
-    return only(instance, instance.job.keys() - {name})
+    return instance.only(instance.job.keys() - {name})
 
 
 def _down(instance: Instance, name: str) -> Instance:
@@ -262,7 +261,7 @@ def able(instance: Instance) -> tuple[Instance, dict[str, str]]:
         else:
             never[job.id] = reason
     drop_orphans(jobs, never)
-    return only(instance, jobs.keys()) if never else instance, never
+    return instance.only(jobs.keys()) if never else instance, never
 
 
 @record

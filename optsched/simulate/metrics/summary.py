@@ -33,12 +33,15 @@ def summary(metrics: Metrics) -> dict[str, Any]:
         "waiting_mean_s": {
             name: mean(metrics.waiting_by_reason_s[:, k]) for k, name in enumerate(REASONS)
         },
+        "waiting_cpu_jobs_s": spread(metrics.waiting_s[metrics.gpus == 0]),
         "blocked_mean_s": mean(metrics.blocked_s),
         "makespan_s": last_s - instance.now_s,
         "use": _use(metrics, last_s),
         "use_until_last_submission": _use(metrics, submitted_s)
         if submitted_s > instance.now_s
         else None,
+        "gpu_utilisation": metrics.gpu_utilisation,
+        "communication_overhead": metrics.communication_overhead,
         "finish_time_fairness": _fairness(metrics.finish_time_fairness),
         "contention_slowdown": _fairness(metrics.contention_slowdown),
         "preemptions": int(metrics.preemptions.sum()),

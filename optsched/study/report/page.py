@@ -35,11 +35,7 @@ def page(
     """Return the whole document, which needs no network. `gantts` has the link of each run that has
     a picture, by address; `files_of` the names of the files of each figure, by its key; `untested`
     says why differences are not tested."""
-    parts = [
-        re.sub(CODE, WORDS, escape(part))
-        for part in (study.about or "").strip().split("\n\n")
-        if part
-    ]
+    parts = [re.sub(CODE, WORDS, escape(part)) for part in study.introduction.split("\n\n") if part]
     about = "".join(f"<p class=about>{part}</p>" for part in parts)
     sections = [
         _figure(chart, k == 0, foot, files_of.get(chart.key, [])) for k, chart in enumerate(charts)

@@ -39,6 +39,8 @@ def with_drawn_profiles(
 
     def profile(job: Job) -> Profile:
         own = job.profile
+        if not gang(job):
+            return own
         if duty is not None:
             own = replace(own, sharing=Sharing(duty=round(draw.uniform(*duty), 3)))
         if locality is not None and 1 < gang(job) <= largest:

@@ -1,20 +1,30 @@
-"""Jobs whose gangs and run times are drawn evenly, on GPUs of one type and without any profile:
-what many published schedulers were first measured on."""
+"""Jobs whose gangs and run times are drawn evenly, on GPUs of one type unless a cluster is given:
+what many published schedulers were first measured on. They have no profile, or the measured one of
+a family."""
 
 import math
 import random
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...duration import parse_duration
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
-from ...model.job import Job
-from ..clusters import sizes
+from ...model.job import Elastic, Job
+from ...model.profile import UNMEASURED, Profile
+from ..clusters import GPU_MEMORY_GIB, sizes
+from ..profiles.attach import attach
+from ..profiles.measured import FAMILIES
 from .ranges import check_ranges
 
 USERS = 6
+GPU_TYPE = "v100"
+"""That of the GPUs on which the families were measured."""
+HOST_GIB_PER_GPU = 58.2
+"""62.5 GB, as in the nodes in which Synergy measured what cores and memory are worth."""
+CPU_JOB_CORES = (1, 2, 4, 8)
 
 
 def generate(
@@ -27,15 +37,27 @@ def generate(
     heavy: bool = False,
     load: float = 1.0,
     gpus_per_node: int = 8,
+    families: Sequence[str] = (),
+    elastic: bool = False,
+    cpu_jobs: float = 0.0,
+    cores_per_gpu: int | None = None,
+    nodes_per_rack: int | None = None,
+    cluster: Cluster | None = None,
 ) -> Instance:
     """Return jobs with one of `gangs` each (what is named twice is drawn twice as often) and run
     times within `run_s`, evenly, or evenly in the logarithm where `heavy`.
 
     They arrive at exponential intervals such that they offer `load` times the work that the GPUs
-    can do meanwhile, all at 0 where that is 0. Raises InputError for arguments out of range.
+    can do meanwhile, all at 0 where that is 0. With `families` (what is named twice is drawn twice
+    as often) jobs have the measured profile of one of them, on V100; `elastic` lets a gang run on
+    fewer GPUs. `cpu_jobs` is the share of jobs that run on 1, 2, 4 or 8 cores and no GPU, beside
+    those that make up the load. A `cluster`, of `gpus` in all, brings nodes of its own.
+    Raises InputError for arguments out of range.
     """
     check_ranges(jobs=jobs, gpus=gpus, seed=seed, gpus_per_node=gpus_per_node)
     low, high = run_s
+    if not 0.0 <= cpu_jobs < 1.0:
+        raise InputError(f"generate: --cpu-jobs {cpu_jobs} must be a share below 1")
     if max(gangs) > gpus:
         raise InputError(f"generate: a gang of {max(gangs)} GPUs never runs on {gpus}")
     draw = random.Random(seed)
@@ -45,25 +67,80 @@ def generate(
     ]
     sizes_of = [draw.choice(gangs) for _ in range(jobs)]
     mean_s = (high - low) / math.log(high / low) if heavy and high > low else (low + high) / 2
+    others = random.Random(f"{seed} families")
     now_s, made = 0.0, []
     for i in range(jobs):
         if load:
-            now_s += draw.expovariate(load * gpus / (statistics.fmean(gangs) * mean_s))
-        made.append(
-            Job(
-                id=f"job-{i:03}",
-                submit_s=round(now_s, 3),
-                gpus=sizes_of[i],
-                duration_s=round(lengths_s[i], 3),
-                user=f"user-{draw.randrange(USERS)}",
-                command=f"train {sizes_of[i]}",
-            )
+            work_s = statistics.fmean(gangs) * mean_s * (1.0 - cpu_jobs)
+            now_s += draw.expovariate(load * gpus / work_s)
+        job = Job(
+            id=f"job-{i:03}",
+            submit_s=round(now_s, 3),
+            gpus=sizes_of[i],
+            duration_s=round(lengths_s[i], 3),
+            user=f"user-{draw.randrange(USERS)}",
+            command=f"train {sizes_of[i]}",
         )
-    nodes = tuple(
-        Node(name=f"node-{i}", gpus=count) for i, count in enumerate(sizes(gpus, gpus_per_node))
+        if others.random() < cpu_jobs:
+            cores = others.choice(CPU_JOB_CORES)
+            made.append(replace(job, gpus=0, cpus=cores, command=f"process {cores}"))
+        else:
+            family = others.choice(families) if families else None
+            made.append(_of_family(job, family, elastic, cores_per_gpu is not None))
+    if cluster is None:
+        nodes = _nodes(gpus, gpus_per_node, bool(families), cores_per_gpu, nodes_per_rack)
+        cluster = Cluster(nodes=nodes, reference_gpu=GPU_TYPE if families else None)
+    instance = Instance(
+        name=f"even-{jobs}-jobs-{gpus}-gpus-seed-{seed}", cluster=cluster, jobs=tuple(made)
     )
-    name = f"even-{jobs}-jobs-{gpus}-gpus-seed-{seed}"
-    return Instance(name=name, cluster=Cluster(nodes=nodes), jobs=tuple(made))
+    return attach(instance, seed) if families else instance
+
+
+def _of_family(job: Job, family: str | None, elastic: bool, cores: bool) -> Job:
+    """Return the job as one of a family, which runs on fewer GPUs where it is elastic, and on more
+    cores than its share where nodes have `cores`."""
+    assert isinstance(job.gpus, int)
+    profile = UNMEASURED if family is None else Profile(name=family)
+    if cores and family is not None:
+        profile = replace(profile, cpus_per_gpu=FAMILIES[family].cpus_per_gpu)
+    return replace(
+        job,
+        gpus=Elastic(min=1, max=job.gpus) if elastic and job.gpus > 1 else job.gpus,
+        command=job.command if family is None else f"{job.command} {family}",
+        profile=profile,
+    )
+
+
+def _nodes(
+    gpus: int,
+    gpus_per_node: int,
+    measured: bool,
+    cores_per_gpu: int | None,
+    nodes_per_rack: int | None,
+) -> tuple[Node, ...]:
+    """Return nodes with so many GPUs together; `measured` ones are of the type on which the
+    families were measured."""
+    return tuple(
+        Node(
+            name=f"node-{i}",
+            gpus=here,
+            gpu_type=GPU_TYPE if measured else None,
+            gpu_memory_gib=GPU_MEMORY_GIB[GPU_TYPE] if measured else None,
+            memory_gib=HOST_GIB_PER_GPU * here if measured else None,
+            cpus=None if cores_per_gpu is None else cores_per_gpu * here,
+            rack=None if nodes_per_rack is None else f"rack-{i // nodes_per_rack}",
+        )
+        for i, here in enumerate(sizes(gpus, gpus_per_node))
+    )
+
+
+def read_families(text: str) -> tuple[str, ...]:
+    """Return the families of a text as `resnet50,bert`. Raises InputError."""
+    names = tuple(word.strip() for word in text.split(","))
+    for name in names:
+        if name not in FAMILIES:
+            raise InputError(f"--families: no family {name!r}; there are {', '.join(FAMILIES)}")
+    return names
 
 
 def read_gangs(text: str) -> tuple[int, ...]:

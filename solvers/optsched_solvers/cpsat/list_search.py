@@ -7,6 +7,7 @@ Science 220, 1983) with a temperature that falls with the budget.
 
 import math
 import random
+from collections.abc import Collection
 from dataclasses import replace
 
 from .lists import Decoder, List, by_type, list_of
@@ -20,9 +21,11 @@ PREEMPTING = 0.3
 
 class ListSearch:
     """Improves a priority list, the GPU types jobs are kept to, and which running jobs are
-    preempted."""
+    preempted; those in `pinned` (by index) never are."""
 
-    def __init__(self, progress: Progress, start: List | None) -> None:
+    def __init__(
+        self, progress: Progress, start: List | None, pinned: Collection[int] = ()
+    ) -> None:
         assert progress.schedule is not None
         self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
         self.list = start or list_of(self.problem, progress.schedule)
@@ -30,7 +33,9 @@ class ListSearch:
         self.value = math.inf
         self.decoder = Decoder(self.problem, self.budget)
         activities = self.problem.activities
-        self._movable = [a.index for a in activities if a.hold is not None]
+        self._movable = [
+            a.index for a in activities if a.hold is not None and a.index not in pinned
+        ]
         self._types = [
             sorted({o.mode.gpu_type or "" for o in a.alternatives if not o.fixed and o.mode.gpus})
             for a in activities

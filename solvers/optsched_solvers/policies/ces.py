@@ -131,7 +131,8 @@ class Ces:
         self._boots_s: dict[str, float] = {}
         self._used = self._peak = 0
         self._last_s = self._step_s = 0.0
-        self._powered_s = self._all_s = self._delay_s = 0.0
+        self._busy_nodes = 0
+        self._powered_s = self._all_s = self._delay_s = self._busy_s = 0.0
         self._wakeups = 0
         self._delayed_s: dict[str, float] = {}
 
@@ -142,7 +143,7 @@ class Ces:
             self._nodes = [node.name for node in world.cluster.nodes if node.gpus]
             self._count = NodeCount(len(self._nodes), self._constants)
             self._last_s = self._step_s = world.now_s
-            self._used = self._peak = len(self._busy(world))
+            self._used = self._peak = self._busy_nodes = len(self._busy(world))
         busy = self._busy(world)
         self._catch_up(world, self._count, busy)
         on = [
@@ -154,16 +155,18 @@ class Ces:
         self._rule.decide(cast(World, view))
         lacking = self._lacking(world, view.free)
         self._wake(world, lacking)
-        self._used = len(self._busy(world)) + len(lacking)
+        self._busy_nodes = len(self._busy(world))
+        self._used = self._busy_nodes + len(lacking)
         self._peak = max(self._peak, self._used)
         for job_id in [other for other in self._delayed_s if other not in world.waiting]:
             self._delay_s += world.now_s - self._delayed_s.pop(job_id)
 
     def facts(self) -> dict[str, float]:
-        """Return node-hours powered (booting included), the share saved, nodes woken, and seconds
-        that jobs waited for them."""
+        """Return node-hours powered (booting included), the share of them in use, the share saved,
+        nodes woken, and seconds that jobs waited for them."""
         return {
             "powered_node_h": self._powered_s / 3600,
+            "powered_use": self._busy_s / self._powered_s if self._powered_s else 0.0,
             "saved_share": 1 - self._powered_s / self._all_s if self._all_s else 0.0,
             "wakeups": self._wakeups,
             "wakeup_delay_s": self._delay_s,
@@ -199,6 +202,7 @@ class Ces:
 
     def _account(self, time_s: float) -> None:
         self._powered_s += (len(self._nodes) - len(self._off)) * (time_s - self._last_s)
+        self._busy_s += self._busy_nodes * (time_s - self._last_s)
         self._all_s += len(self._nodes) * (time_s - self._last_s)
         self._last_s = time_s
 

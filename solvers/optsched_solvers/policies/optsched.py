@@ -2,7 +2,7 @@
 problem."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated
@@ -26,9 +26,9 @@ from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, 
 from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
+from .parts.agenda import Agenda, outline, search
 from .parts.demand_queue import arrival_key
 from .parts.gang_weights import GANG, GangWeights
-from .parts.local_search import MOST_JOBS, improved
 from .parts.starting import start_each
 from .xion import first_step
 
@@ -42,6 +42,13 @@ FEW_JOBS = 100
 FOR_PRICE, FOR_KEEPING = 0.4, 0.2
 """Shares of the budget for the round in which all may be preempted, and for others, of which there
 are at most two."""
+MOST_PLANNED = 200
+"""Of more jobs no whole plan is sought."""
+PLAN_S, REPLAN_S = 0.1, 0.01
+"""Counted work of seeking a plan for each job that is here, and of seeking a better one than there
+is."""
+MOST_PLAN_S = 4.0
+"""Most counted work of either, so that a live round of a hundred jobs takes less than a second."""
 MOST_PROVED = 2000
 """With more jobs no plan is played to its end to be compared with a bound."""
 NEARLY_FREE = 0.01
@@ -66,15 +73,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One decision: when, of how many jobs, how good and how sure its starts are, and what is known
-    of the plan that it leads to (see `Step`)."""
+    """One decision: when, of how many jobs, how good and how sure its starts are (None where they
+    are those of a plan, not of a round), and what is known of the plan that it leads to (see
+    `Step`)."""
 
     now_s: float
     jobs: int
-    value: float
-    bound: float
-    gap: float
-    wall_s: float
+    value: float | None
+    bound: float | None
+    gap: float | None
+    wall_s: float | None
     lead: float | None
     plan_gap: float | None
 
@@ -160,11 +168,13 @@ class Optsched:
         self._tiered = False
         self._gangs = GangWeights(options.gangs)
         self._arrived = 0.0
+        self._agenda: Agenda | None = None
+        self.notes: tuple[str, ...] = ()
         self._moves_s = self._paced_s = -math.inf
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
-        self.decided = None
+        self.decided, self.notes = None, ()
         for job_id in world.take_arrived():
             self.reservations.arrived(world, job_id)
             if world.job(job_id).submit_s > world.instance.now_s and world.entry(job_id) is None:
@@ -191,6 +201,8 @@ class Optsched:
         if self._tiered:
             self._start_reserved(world)
         self._keep_places(world)
+        if self._agenda and (next_s := self._agenda.next_start_s(world.now_s)) is not None:
+            world.wake_at(next_s)
         if world.waiting and self.objective.changes(world.instance.cluster):
             world.wake_at(world.now_s + self.round_s)
 
@@ -199,7 +211,9 @@ class Optsched:
         pinned = self._kept(world)
         now = snapshot(world, jobs=waiting, known=self._known)
         pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
-        if not (self.ahead and (waiting or pairs) and self._preemptions_matter(world)):
+        has_choice = bool(waiting) or pairs or self._agenda is not None
+        if not (self.ahead and has_choice and self._preemptions_matter(world)):
+            self._agenda = None
             step = self._priced(world, now, pinned, self.budget_s)
             if not (self.prove and self._counts_times_only):
                 return step
@@ -212,8 +226,6 @@ class Optsched:
         xion = first_step(world, pinned, self.reservations)
         if xion.victims and self._is_allowed(xion):
             steps.append(Step(xion, None))
-        few = len(world.waiting) + len(world.running) + len(world.saving) <= MOST_JOBS
-        searching = few and world.knows_run_times and not self._arrived
         playouts = Playouts(world, self.objective)
         going_on = Trial(world, pinned)
         if not (self._arrived or self.reservations.current) and self._is_allowed(going_on):
@@ -230,17 +242,40 @@ class Optsched:
 
         costs = [cost(step) for step in steps]
         least, best = min(zip(costs, steps, strict=True), key=lambda pair: pair[0])
-        if searching:
-            trial = improved(world, pinned, playouts, best.trial, self._is_allowed)
-            if trial is not best.trial:
-                best, least = Step(trial, None), playouts.cost_by_tier(trial)
+        agenda = None
+        for planned, trial in self._planned(
+            world, replace(now, pinned=pinned), playouts, best.trial
+        ):
+            if playouts.cost(trial) < least:
+                agenda, best, least = planned, Step(trial, None), playouts.cost(trial)
         if best.decided is None:
             proved = self._keeping(world, now, pinned, but=best.trial.victims)
             if {*proved.trial.victims} == {*best.trial.victims} and cost(proved) <= least:
-                best = proved
+                best, agenda = proved, None
+        self._agenda = agenda
         if self.reservations.current is None:
             best = _as_played(best, playouts)
         return self._told(best, playouts, now, None if self._tiered else steps[0])
+
+    def _planned(
+        self, world: World, now: Snapshot, playouts: Playouts, best: Trial
+    ) -> Iterator[tuple[Agenda, Trial]]:
+        """Yield the plan of the last decision, if the world is as it says, and the best that list
+        search finds, each with its first step: of few jobs of one priority, as long as none has
+        come."""
+        alike = not (self._arrived or self._tiered)
+        if not alike or self.reservations.current or not world.knows_run_times:
+            return
+        last = self._agenda and self._agenda.step(world, now.pinned)
+        if self._agenda and last:
+            yield self._agenda, last
+        if len(playouts.place) > MOST_PLANNED:
+            return
+        outlines = [outline(world, playouts, trial) for trial in (best, last) if trial]
+        limit_s = min(MOST_PLAN_S, len(playouts.place) * (REPLAN_S if last else PLAN_S))
+        found = search(world, now, self.objective, outlines, limit_s)
+        if found is not None and (trial := found[0].step(world, now.pinned, found[1])):
+            yield found[0], trial
 
     def _keeping(
         self, world: World, now: Snapshot, pinned: set[str], but: Collection[str] = ()
@@ -262,8 +297,7 @@ class Optsched:
         if self.prove and self._counts_times_only and len(playouts.place) <= MOST_PROVED:
             value = playouts.cost(step.trial, to_the_end=True)[0]
             if math.isfinite(value):
-                here = [job for job in now.instance.jobs if job.id in playouts.place]
-                bound = lower_bounds(replace(now.instance, jobs=tuple(here)), self.objective)[0]
+                bound = lower_bounds(now.instance.only(playouts.place), self.objective)[0]
                 plan_gap = max(0.0, value - bound.value) / (value - base) if value > base else 0.0
         return replace(step, lead=lead, plan_gap=plan_gap)
 
@@ -317,23 +351,22 @@ class Optsched:
         step.trial.carry_out()
         if self._unripe is not None:
             self._unripe.update(step.trial.started, step.trial.joined)
-        if step.decided is None:
-            return
-        seen, self._last = step.decided
-        solution = replace(self._last, notes=(*self._last.notes, *_notes(step)))
-        self.decided = seen, solution
-        self.rounds.append(
-            RoundRecord(
-                solution.now_s,
-                len(solution.jobs),
-                solution.value,
-                solution.bound,
-                solution.gap,
-                solution.wall_s or 0.0,
-                step.lead,
-                step.plan_gap,
+        trial, self.notes = step.trial, tuple(_notes(step))
+        here = len(trial.waiting) + len(trial.running) + len(trial.saving)
+        record = RoundRecord(trial.now_s, here, None, None, None, None, step.lead, step.plan_gap)
+        if step.decided is not None:
+            seen, self._last = step.decided
+            solution = replace(self._last, notes=(*self._last.notes, *self.notes))
+            self.decided = seen, solution
+            record = replace(
+                record,
+                jobs=len(solution.jobs),
+                value=solution.value,
+                bound=solution.bound,
+                gap=solution.gap,
+                wall_s=solution.wall_s or 0.0,
             )
-        )
+        self.rounds.append(record)
 
     def _preemptions_matter(self, world: World) -> bool:
         """Return whether saving and restoring take so long that prices alone are no guide."""
@@ -520,7 +553,11 @@ def _notes(step: Step) -> list[str]:
             if preempting
             else "looked ahead: preempting nobody costs least"
         )
-        notes.append("value, bound and gap are those of the starts beside what goes on")
+        notes.append(
+            "value, bound and gap are those of the starts beside what goes on"
+            if step.decided
+            else "nothing is proved of the starts by themselves: they are those of the plan"
+        )
     if step.plan_gap is not None:
         notes.append(
             f"of what the jobs that are here cost from now on in the plan that this leads to, "

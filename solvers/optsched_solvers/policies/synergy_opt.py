@@ -116,8 +116,10 @@ class SynergyOpt(SynergyTune):
             placed = {job_id: placements.take_back(job_id) for job_id in list(placements.of)}
             packed = pack(world, placements.room, {job_id: levels[job_id][0] for job_id in chosen})
             if packed is not None:
+                # those whose own places are still respected first: others may be packed there
+                placed = {job_id: packed[job_id] for job_id in (*left, *placed)}
                 left = []
-            for job_id, (option, placement) in (placed if packed is None else packed).items():
+            for job_id, (option, placement) in placed.items():
                 placements.put(job_id, option, placement)
         for job_id in left:
             self.give_share(placements, job_id, chosen)

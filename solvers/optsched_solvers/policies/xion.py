@@ -12,9 +12,9 @@ from optsched.driver.world import World
 from optsched.model.instance import Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
 
+from .parts.claiming import beside_claims, claim_what_they_leave
 from .parts.configuration_choice import solved
 from .parts.demand_queue import Entry, arrival_key
-from .parts.local_search import beside_claims, claim_what_they_leave
 from .parts.preemptive import Moment, Preemptive, gives_way
 from .srtf import Srtf
 

@@ -1,0 +1,115 @@
+"""The pages of published systems, made by their studies, and the overview of all verdicts.
+
+    python -m benchmarks.systems xion tiresias
+    python -m benchmarks.systems          # the overview alone, from the pages as they are
+
+Runs `optsched study instances/studies/systems/NAME.toml` in the root of the repository, which goes
+on where it stopped, and writes `docs/results/systems/NAME.md` (the study's tables without what a
+clock measured, so that the page can be made again) and its picture. The overview in
+`docs/results/systems.md` is made of the pages, between its markers.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+STUDIES = Path("instances/studies/systems")
+PAGES = ROOT / "docs" / "results" / "systems"
+OVERVIEW = ROOT / "docs" / "results" / "systems.md"
+MARKED = re.compile(r"(?<=<!-- overview -->\n)(.*?)(?=<!-- /overview -->)", re.S)
+BY_CLOCK = ("decision, ", "run s")
+"""How the heads of columns begin that differ from machine to machine."""
+CLAIM = re.compile(
+    r"^\| `(.+?)` against `(.+?)`, (.+?) \| (\S+ %)(?: \(.*?\))? \| (.+?) \| \*\*(.+?)\*\*: .* \|$",
+    re.M,
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A claim as a page tells it."""
+
+    method: str
+    against: str
+    column: str
+    published: str
+    seen: str
+    verdict: str
+
+    @property
+    def means(self) -> str:
+        """Return the mean changes over seeds, from the least instance to the largest."""
+        means = re.findall(r"([+-][\d.]+)(?: ± [\d.]+)? %(?:;|$)", self.seen)
+        ends = sorted({min(means, key=float), max(means, key=float)}, key=float) if means else ["-"]
+        return f"{' to '.join(ends)} %"
+
+
+def without_clock(tables: str) -> str:
+    """Return Markdown without the columns that a clock measured."""
+    lines: list[str] = []
+    kept: list[int] = []
+    for line in tables.splitlines():
+        cells = line.split("|")
+        if not line.startswith("|"):
+            kept = []
+        elif not kept:
+            kept = [i for i, cell in enumerate(cells) if not cell.strip().startswith(BY_CLOCK)]
+        lines.append("|".join(cells[i] for i in kept) if kept else line)
+    return "\n".join(lines) + "\n"
+
+
+def make_page(name: str, results: Path, workers: int) -> None:
+    """Run the study of a system and write its page and its picture."""
+    words = ["study", str(STUDIES / f"{name}.toml"), "-o", str(results), "--workers", str(workers)]
+    subprocess.run([sys.executable, "-m", "optsched", *words], cwd=ROOT, check=True)
+    head, _, tables = (ROOT / results / "table.md").read_text().partition("### ")
+    shutil.copyfile(ROOT / results / "figures" / "speedup.svg", PAGES / f"{name}.svg")
+    page = f"{head}![Speed-up of jobs]({name}.svg)\n\n### {without_clock(tables)}"
+    (PAGES / f"{name}.md").write_text(page)
+
+
+def row(name: str, page: str) -> str:
+    """Return the line of the overview that a page gives."""
+    claims = [Held(*match) for match in CLAIM.findall(page)]
+    methods, columns, verdicts = (
+        {getattr(claim, field) for claim in claims} for field in ("method", "column", "verdict")
+    )
+    seen = [
+        (f"`{claim.method}` " if len(methods) > 1 else "")
+        + (f"{claim.column} " if len(columns) > 1 else "")
+        + f"{claim.means} against `{claim.against}`"
+        for claim in claims
+    ]
+    published = "; ".join(dict.fromkeys(f"{claim.column} {claim.published}" for claim in claims))
+    verdict = verdicts.pop() if len(verdicts) == 1 else "shown in part"
+    title = page.removeprefix("# ").partition("\n")[0].partition(":")[0]
+    return f"| [{title}](systems/{name}.md) | {published} | {'; '.join(seen)} | {verdict} |"
+
+
+def overview() -> str:
+    """Return the table of all systems that have a page."""
+    heads = ["| system | published | seen | verdict |", "|---|---|---|---|"]
+    lines = [row(path.stem, path.read_text()) for path in sorted(PAGES.glob("*.md"))]
+    return "\n".join([*heads, *lines]) + "\n"
+
+
+def main() -> None:
+    """Make the pages that are named, and the overview of all."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time")
+    parser.add_argument("-o", type=Path, default=Path("build/systems"), help="folder for results")
+    args = parser.parse_args()
+    for name in args.names:
+        make_page(name, args.o / name, args.workers)
+    text = OVERVIEW.read_text()
+    OVERVIEW.write_text(MARKED.sub(lambda _: overview(), text))
+
+
+if __name__ == "__main__":
+    main()
