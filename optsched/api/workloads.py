@@ -172,7 +172,9 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
     from ..traces.generate import drawn, even
 
-    profiles = {name: given.pop(name) for name in ("locality", "variability") if name in given}
+    profiles: dict[str, Any] = {
+        name: given.pop(name) for name in ("locality", "variability") if name in given
+    }
     if "duty" in given:
         profiles["duty"] = drawn.read_duties(given.pop("duty"))
     cluster = _own_cluster(given, gpus)

@@ -113,9 +113,8 @@ from .parts.out import Out, answers
     type=click.FloatRange(0, 1, min_open=True),
 )
 @option(
-    "--variability SD",
-    "even: let nodes differ in speed: the standard deviation of the logarithm of a step's time, "
-    "for the jobs that feel it most.",
+    "--variability F",
+    "even: let nodes differ in speed, the more the larger F, such as 0.2 (docs/formats.md).",
     type=click.FloatRange(0, 1, min_open=True),
 )
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")

@@ -27,9 +27,9 @@ def with_drawn_profiles(
     variability: float | None = None,
 ) -> Instance:
     """Return the instance with drawn profiles, of what is given: `duty` evenly from a range;
-    `locality`, the rate of a gang over several nodes that fits on one; `variability`, the standard
-    deviation over nodes of the logarithm of the time of a step, for the jobs that feel it most.
-    Raises InputError for numbers out of range."""
+    `locality`, the rate of a gang over several nodes that fits on one; `variability`, the scale of
+    the logarithm of a step's time over nodes, for the jobs that feel it most. Raises InputError for
+    numbers out of range."""
     for name, share in (("--locality", locality), ("--variability", variability)):
         if share is not None and not 0 < share <= 1:
             raise InputError(f"{name} {share:g}: must be above 0, and 1 at most")
