@@ -145,10 +145,12 @@ def test_a_round_says_which_window_a_job_would_meet() -> None:
     )
 
 
-def test_solvers_of_whole_horizons_leave_windows_to_others() -> None:
+def test_solvers_of_whole_horizons_plan_beside_windows_or_leave_them_to_policies() -> None:
     plain = Job(id="plain", gpus=1, duration_s=150.0, preemptible=False)
-    solution = solve(one_node(plain), solver="cpsat", time_limit_s=5.0, isolate=False)
-    assert solution.value == 350.0 and "window on node n0" in str(solution.fallback)
+    solution = solve(one_node(plain), solver="milp", time_limit_s=5.0, isolate=False)
+    assert solution.value == 350.0 and "there are windows" in str(solution.fallback)
+    solution = solve(one_node(plain), solver="cpsat", time_limit_s=60.0, isolate=False)
+    assert (solution.value, solution.status, solution.fallback) == (350.0, "optimal", None)
 
 
 def test_files_name_nodes_as_lists_and_faults_are_told() -> None:
