@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Lt
 
 from ..driver.view import PolicyError
 from ..errors import InputError
+from ..model.cluster import POWER_CAP
 from ..model.instance import Instance
 from ..plugins import registry
 from ..plugins.options import Duration, Flag, declared_by, described, read_options
@@ -45,6 +46,7 @@ GOES_WITH = {
     "cores_per_gpu": (EVEN,),
     "nodes_per_rack": (EVEN,),
     "clocks": (EVEN,),
+    "power_cap": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
 
@@ -76,6 +78,7 @@ def generate(
     cores_per_gpu: Annotated[int | None, Ge(1)] = None,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
+    power_cap: Annotated[float | None, Gt(0)] = None,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -102,6 +105,7 @@ def generate(
         "cores_per_gpu": cores_per_gpu,
         "nodes_per_rack": nodes_per_rack,
         "clocks": clocks or None,
+        "power_cap": power_cap,
     }
     given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
     if like not in KINDS:
@@ -120,6 +124,7 @@ def generate(
     given.pop("uplinks", None)
     given.pop("checkpoint_s", None)
     given.pop("clocks", None)
+    given.pop("power_cap", None)
     if like == PLANTED:
         from ..traces.generate import planted
 
@@ -156,6 +161,9 @@ def generate(
         from ..traces.profiles.clocks import with_clocks
 
         instance = with_clocks(instance)
+    if power_cap is not None:
+        capped = replace(instance.cluster, resources={POWER_CAP: power_cap})
+        instance = replace(instance, cluster=capped)
     return instance
 
 

@@ -103,6 +103,11 @@ from .parts.out import Out, answers
 @flag_option(
     "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."
 )
+@option(
+    "--power-cap WATTS",
+    "even: what all GPUs at work may draw together.",
+    type=click.FloatRange(0, min_open=True),
+)
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
     "--fit PAGE",
