@@ -104,11 +104,11 @@ from .parts.out import Out, answers
     "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."
 )
 @option(
-<<<<<<< HEAD
     "--power-cap WATTS",
     "even: what all GPUs at work may draw together.",
     type=click.FloatRange(0, min_open=True),
-=======
+)
+@option(
     "--duty RANGE",
     "even: let jobs share GPUs, each busy for a share of its step drawn from this, such as 0.1-1.",
 )
@@ -121,7 +121,6 @@ from .parts.out import Out, answers
     "--variability F",
     "even: let nodes differ in speed, the more the larger F, such as 0.2 (docs/formats.md).",
     type=click.FloatRange(0, 1, min_open=True),
->>>>>>> main
 )
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
