@@ -106,7 +106,9 @@ class Workload:
     """From the number of jobs and the seed of drawn profiles, None for the trace's own physics."""
     load: float | None = None
     drawn: bool = False
-    """Whether anything is drawn by that seed."""
+    """Whether there are profiles to give its jobs."""
+    by_seed: bool = True
+    """Whether these depend on the seed: not where each job names its model."""
 
 
 def _synthetic(gpus: int, seed: int, like: Any, load: float, gpu_types: int = 3) -> Workload:
@@ -151,7 +153,7 @@ def _trace(name: str, path: str, most: int, every: int = 1, **options: Any) -> W
             found = replace(found, cluster=cluster, jobs=tuple(able))
         return found if seed is None or name in COSTED else attach(found, seed)
 
-    return Workload("test", make, LOAD, name not in COSTED)
+    return Workload("test", make, LOAD, name not in COSTED, by_seed=name != "muri")
 
 
 WORKLOADS: dict[str, Workload] = {
@@ -349,8 +351,10 @@ class Setting:
     sharing: bool
 
     def seeds(self, count: int) -> list[int | None]:
-        """Return the seeds of its runs: none where nothing is drawn."""
-        return [*range(1, count + 1)] if self.physics == "drawn" else [None]
+        """Return the seeds of its runs: none with the trace's own physics."""
+        if self.physics != "drawn":
+            return [None]
+        return [*range(1, count + 1 if WORKLOADS[self.workload].by_seed else 2)]
 
     def key(self, policy_name: str, seed: int | None) -> str:
         """Return the name under which a run is kept."""
