@@ -64,13 +64,16 @@ def without_clock(tables: str) -> str:
 
 
 def make_page(name: str, results: Path, workers: int) -> None:
-    """Run the study of a system and write its page and its picture."""
+    """Run the study of a system and write its page and its picture; a packing has none, as nobody
+    waits there."""
     words = ["study", str(STUDIES / f"{name}.toml"), "-o", str(results), "--workers", str(workers)]
     subprocess.run([sys.executable, "-m", "optsched", *words], cwd=ROOT, check=True)
     head, _, tables = (ROOT / results / "table.md").read_text().partition("### ")
-    shutil.copyfile(ROOT / results / "figures" / "speedup.svg", PAGES / f"{name}.svg")
-    page = f"{head}![Speed-up of jobs]({name}.svg)\n\n### {without_clock(tables)}"
-    (PAGES / f"{name}.md").write_text(page)
+    picture = ROOT / results / "figures" / "speedup.svg"
+    if picture.exists():
+        shutil.copyfile(picture, PAGES / f"{name}.svg")
+        head += f"![Speed-up of jobs]({name}.svg)\n\n"
+    (PAGES / f"{name}.md").write_text(f"{head}### {without_clock(tables)}")
 
 
 def row(name: str, page: str) -> str:
@@ -88,6 +91,8 @@ def row(name: str, page: str) -> str:
     published = "; ".join(dict.fromkeys(f"{claim.column} {claim.published}" for claim in claims))
     verdict = verdicts.pop() if len(verdicts) == 1 else "shown in part"
     title = page.removeprefix("# ").partition("\n")[0].partition(":")[0]
+    if not claims:
+        return f"| [{title}](systems/{name}.md) | no number | see the page | nothing to hold |"
     return f"| [{title}](systems/{name}.md) | {published} | {'; '.join(seen)} | {verdict} |"
 
 

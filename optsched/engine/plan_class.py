@@ -1,5 +1,7 @@
 """The plan class over which solvers plan and prove."""
 
+from dataclasses import replace
+
 from ..model.instance import Instance
 from ..model.plan import JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, gpus_by_type
@@ -31,6 +33,18 @@ def outside_class(instance: Instance, plan: Plan) -> str | None:
         if pieces > 1 + _saves_first(instance, entry):
             return f"job {entry.id} runs in {pieces} pieces; a plan preempts only jobs that run now, and once"  # noqa: E501
     return None
+
+
+def in_one_piece(instance: Instance) -> Instance:
+    """Return the instance, where there are windows with no waiting job to be preempted for one:
+    in the plan class such a job runs before or after it."""
+    if not instance.cluster.windows:
+        return instance
+    jobs = (
+        job if job.id in instance.running_job else replace(job, preemptible=False)
+        for job in instance.jobs
+    )
+    return replace(instance, jobs=tuple(jobs))
 
 
 def _goes_on(a: Segment, b: Segment) -> bool:

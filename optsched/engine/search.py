@@ -17,6 +17,7 @@ from ..plugins.options import NO_OPTIONS
 from ..plugins.solver import Constrain, Report, Request, Solver
 from .child import told
 from .incumbent import Incumbent
+from .plan_class import in_one_piece
 from .warm_start import offer_initial, offer_whole
 from .watchdog import Child
 
@@ -159,6 +160,7 @@ class Search:
         from ..simulate.run import simulate
 
         jobs = len(self.instance.jobs)
+        instance = self.instance if self.incumbent.any_plan else in_one_piece(self.instance)
         enough = 1 if jobs > VERY_MANY_JOBS else 2 if jobs > MANY_JOBS else len(policies)
         for tried, name in enumerate(policies):
             late = self.workers > 1 and self.elapsed_s() > HEURISTIC_SHARE * self.time_limit_s
@@ -168,7 +170,7 @@ class Search:
                 policy = registry.policy(
                     name, self.objective, self.options if self.incumbent.any_plan else None
                 )
-                reason = self.incumbent.offer(simulate(self.instance, policy), name)
+                reason = self.incumbent.offer(simulate(instance, policy), name)
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
             if reason is not None:

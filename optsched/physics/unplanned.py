@@ -19,10 +19,6 @@ def unplanned(instance: Instance) -> str | None:
         return f"{crowded}: its model does not know how that slows them down"
     if (job := fetching(instance)) is not None:
         return f"job {job} fetches its model: which nodes have it in their caches is not planned"
-    window = next((w for w in instance.cluster.windows if w.to_s > instance.now_s), None)
-    if window is not None:
-        where = f"on node {window.nodes[0]}" if window.nodes else "of less resources"
-        return f"there is a window {where}, which its model does not know"
     domains = Domains(instance.cluster, {}, 0.0)
     if (job := next((job.id for job in instance.jobs if domains.minds(job)), None)) is not None:
         return f"job {job} minds which others are near it, which its model does not know"

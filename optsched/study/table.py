@@ -86,6 +86,8 @@ COLUMNS = (
     Column("out of memory", "", 0, at("out_of_memory")),
     Column("lost GPU time", "h", 1, _lost_gpu_h),
     Column("GPUs held", "%", 1, at("use", "gpus", times=100), None),
+    Column("communication", "%", 1, at("communication_overhead", times=100)),
+    Column("top-1 accuracy", "%", 1, at("policy_facts", "top1_accuracy", times=100), max),
     Column("GPU utilisation", "%", 1, at("gpu_utilisation", times=100), max),
     Column("wait of CPU jobs", "h", 2, at("waiting_cpu_jobs_s", "mean", over=H)),
     Column("nodes powered", "h", 0, at("policy_facts", "powered_node_h")),

@@ -18,6 +18,10 @@ Running jobs may share GPUs in pairs: who of the pair is preempted fixes what bo
 when (`shared_stays`), so all of the above goes for them too. A plan names nodes, not GPUs; so where
 one of a pair is preempted and takes other GPUs of the same nodes while its partner is there, it
 does so a moment later, as it would read as going on.
+
+Windows are times in which a job finds nothing free on some nodes, or less of a resource: each job
+of a list then starts at the first instant from which all it needs is free to its end. Whether
+running jobs may go on in them, which is settled by who is preempted, the verifier says.
 """
 
 import math
@@ -40,7 +44,7 @@ from optsched.physics import (
     run_s,
     setup_s,
 )
-from optsched.verify import decision_now
+from optsched.verify import decision_now, verify
 
 from .stays import EPSILON_S, own_stay, shared_stays
 
@@ -353,7 +357,7 @@ def starts(
         earliest_s = max(from_s, task.release_s, done_s)
         for choice in task.choices:
             from_now_s = max(earliest_s, _soonest_s(search, task, choice))
-            start_s = first_fit(search, held, choice.holds, from_now_s)
+            start_s = first_fit(search, held, choice.holds, from_now_s, job, choice)
             if start_s == from_s and position[job.id] < last:
                 continue  # jobs that start together: one list of them is enough
             if _is_back_at_once(search.instance, task, choice, start_s):
@@ -387,18 +391,47 @@ def _is_back_at_once(instance: Instance, task: Task, choice: Choice, start_s: fl
     )
 
 
-def first_fit(search: Search, held: list[Held], wanted: dict[Thing, float], from_s: float) -> float:
+def first_fit(
+    search: Search,
+    held: list[Held],
+    wanted: dict[Thing, float],
+    from_s: float,
+    job: Job | None = None,
+    choice: Choice | None = None,
+) -> float:
     """Earliest instant from `from_s` on at which `wanted` is free; all of `held` has started by
-    then."""
-    for at_s in sorted({from_s, *(end_s for end_s, _ in held if end_s > from_s)}):
+    then. With windows it is free until `choice` of `job` is done."""
+    windows = search.instance.cluster.windows if job is not None else ()
+    changes = [end_s for end_s, _ in held] + [window.to_s for window in windows]
+    for at_s in sorted({from_s, *(change_s for change_s in changes if change_s > from_s)}):
+        done_s = at_s + (0.0 if choice is None else choice.length_s)
+        met = [w for w in windows if w.from_s < done_s - EPSILON_S and at_s < w.to_s - EPSILON_S]
+        if any(
+            slot.node in window.nodes
+            for window in met
+            if job is not None and choice is not None and window.bars(job.tenant, job.user)
+            for slot in choice.placement
+        ):
+            continue
         if all(
-            amount + sum(taken.get(what, 0.0) for end_s, taken in held if end_s > at_s + EPSILON_S)
-            <= search.capacity.get(what, math.inf) + EPSILON_S
+            amount
+            + sum(taken.get(what, 0.0) for end_s, taken in held if end_s > then_s + EPSILON_S)
+            <= _there_is(search, what, then_s) + EPSILON_S
+            for then_s in (at_s, *(max(at_s, window.from_s) for window in met))
             for what, amount in wanted.items()
             if amount
         ):
             return at_s
     raise AssertionError("a choice that fits the empty cluster fits once everything has ended")
+
+
+def _there_is(search: Search, what: Thing, at_s: float) -> float:
+    most = search.capacity.get(what, math.inf)
+    kind, name = what
+    for window in search.instance.cluster.windows:
+        if kind == "resource" and window.from_s <= at_s < window.to_s:
+            most = min(most, window.resources.get(name, math.inf))
+    return most
 
 
 def _value(search: Search, open_: list[Task]) -> tuple[float, ...]:
@@ -448,7 +481,6 @@ def _term(search: Search, n: int, k: int, term: Term, ends: dict[str, float]) ->
 
 
 def _keep(search: Search) -> None:
-    search.best, search.values = _value(search, []), _values(search, [])
     instance = search.instance
     entries = []
     for job in instance.jobs:
@@ -456,4 +488,8 @@ def _keep(search: Search) -> None:
         entries.append(
             JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments)
         )
-    search.plan = Plan(jobs=tuple(entries))
+    plan = Plan(jobs=tuple(entries))
+    if instance.cluster.windows and not verify(instance, plan, search.objective).ok:
+        return
+    search.best, search.values = _value(search, []), _values(search, [])
+    search.plan = plan

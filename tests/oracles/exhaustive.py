@@ -2,11 +2,16 @@
 the JSON itself and imports nothing of what it checks.
 
 It knows nodes with GPUs of a type in racks, gangs with rates by type and locality, releases,
-weights, deadlines, precedence, start-up, restore and checkpoints on demand, and jobs that run at
-time 0; no other field may be in the file. Every running job continues or is preempted at 0, every
-other one starts on every set of GPUs of one type, and the jobs are listed by start in every order;
-each starts at the first instant, not before the one listed before it, at which its GPUs are free.
-Costs grow with completion times, so one of these plans is best.
+weights, deadlines, precedence, start-up, restore and checkpoints on demand, resources, windows, and
+jobs that run at time 0; no other field may be in the file. Every running job continues or is
+preempted at 0, every other one starts on every set of GPUs of one type, and the jobs are listed by
+start in every order; each starts at the first instant, not before the one listed before it, at
+which its GPUs and resources are free and no window that bars it comes on its nodes before its end.
+Costs grow with completion times, so one of these plans is best: a job that could start earlier
+beside those listed before it could so beside all.
+
+A running job that cannot be preempted stays in a window, and so does any until it has saved, if it
+begins at once.
 """
 
 import json
@@ -19,15 +24,23 @@ from typing import Any
 
 FIELDS = {
     "file": {"format", "name", "cluster", "jobs", "running"},
-    "cluster": {"nodes"},
+    "cluster": {"nodes", "resources", "windows"},
+    "window": {"nodes", "from_s", "to_s", "users", "resources"},
     "node": {"name", "gpu_type", "gpus", "rack"},
-    "job": {"id", "submit_s", "weight", "deadline_s", "after", "gpus", "duration_s", "profile"},
+    "job": {
+        *("id", "submit_s", "weight", "deadline_s", "after", "gpus", "duration_s", "profile"),
+        *("user", "preemptible", "resources"),
+    },
     "profile": {"rate", "locality", "startup_s", "restore_s", "checkpoint_s"},
     "running": {"job", "mode", "placement", "started_s", "remaining_s"},
 }
 
 Gpus = dict[str, int]
 """GPUs on each node."""
+
+
+Held = tuple[float, Gpus, dict[str, float]]
+"""Until when something is held: GPUs, and resources."""
 
 
 @dataclass
@@ -46,7 +59,8 @@ class Search:
     goal: str
     nodes: dict[str, dict[str, Any]]
     jobs: dict[str, dict[str, Any]]
-    held: list[tuple[float, Gpus]] = field(default_factory=list)
+    cluster: dict[str, Any]
+    held: list[Held] = field(default_factory=list)
     ends_s: dict[str, float] = field(default_factory=dict)
     least: float = math.inf
 
@@ -71,11 +85,65 @@ class Search:
                 return math.fsum(weight[name] for name in late_s if late_s[name] > 1e-6)
         raise ValueError(self.goal)
 
-    def fits(self, gpus: Gpus, at_s: float) -> bool:
+    @property
+    def windows(self) -> list[dict[str, Any]]:
+        return [w for w in self.cluster.get("windows", []) if w["to_s"] > 0]
+
+    def bars(self, window: dict[str, Any], job: dict[str, Any], gpus: Gpus) -> bool:
+        """Return whether the job may not be on one of these nodes in a window."""
+        is_for = job.get("user") in window.get("users", ()) and "user" in job
+        return not is_for and bool(set(gpus) & set(window.get("nodes", ())))
+
+    def there_is(self, name: str, at_s: float) -> float:
+        return min(
+            [self.cluster.get("resources", {})[name]]
+            + [
+                window["resources"][name]
+                for window in self.windows
+                if window["from_s"] <= at_s < window["to_s"] and name in window.get("resources", {})
+            ]
+        )
+
+    def fits(self, job: dict[str, Any], gpus: Gpus, at_s: float, length_s: float) -> bool:
+        end_s = at_s + length_s
+        if any(
+            self.bars(window, job, gpus) and window["from_s"] < end_s and at_s < window["to_s"]
+            for window in self.windows
+        ):
+            return False
+        begins = [at_s, *(w["from_s"] for w in self.windows if at_s < w["from_s"] < end_s)]
         return all(
-            count + sum(held.get(node, 0) for end_s, held in self.held if end_s > at_s)
+            count + sum(held.get(node, 0) for until_s, held, _ in self.held if until_s > at_s)
             <= self.nodes[node]["gpus"]
             for node, count in gpus.items()
+        ) and all(
+            amount + sum(own.get(name, 0) for until_s, _, own in self.held if until_s > t)
+            <= self.there_is(name, t)
+            for name, amount in job.get("resources", {}).items()
+            for t in begins
+        )
+
+    def may_stay(self, job: dict[str, Any], gpus: Gpus, end_s: float) -> bool:
+        """Return whether a running job may go on until `end_s`."""
+        saved_s = job.get("profile", {}).get("checkpoint_s", 0.0)
+        return not job.get("preemptible", True) or not any(
+            self.bars(window, job, gpus)
+            and min(end_s, window["to_s"]) > max(window["from_s"], saved_s)
+            for window in self.windows
+        )
+
+    def is_overdrawn(self, caught_s: dict[int, float]) -> bool:
+        """Return whether running jobs hold more than a window leaves, and one of them had to have
+        saved: `caught_s` says until when each entry of `held` need not have."""
+        return any(
+            sum(own.get(name, 0) for until_s, _, own in self.held if until_s > t)
+            > self.there_is(name, t)
+            and any(
+                own.get(name) and until_s > t and until_s > caught_s[i]
+                for i, (until_s, _, own) in enumerate(self.held)
+            )
+            for name in self.cluster.get("resources", {})
+            for t in [0.0, *(w["from_s"] for w in self.windows if w["from_s"] > 0)]
         )
 
     def list_next(self, tasks: list[Task], from_s: float) -> None:
@@ -92,9 +160,10 @@ class Search:
             ready_s = max([from_s, task.ready_s, *(self.ends_s[name] for name in before)])
             others = [other for other in tasks if other is not task]
             for gpus, length_s in task.ways:
-                instants = [ready_s, *sorted(e for e, _ in self.held if e > ready_s)]
-                start_s = next(at_s for at_s in instants if self.fits(gpus, at_s))
-                self.held.append((start_s + length_s, gpus))
+                changes = [*(e for e, _, _ in self.held), *(w["to_s"] for w in self.windows)]
+                instants = [ready_s, *sorted(at_s for at_s in changes if at_s > ready_s)]
+                start_s = next(t for t in instants if self.fits(task.job, gpus, t, length_s))
+                self.held.append((start_s + length_s, gpus, task.job.get("resources", {})))
                 self.ends_s[task.job["id"]] = start_s + length_s
                 self.list_next(others, start_s)
                 del self.ends_s[task.job["id"]]
@@ -110,24 +179,31 @@ def least(path: Path, goal: str) -> float:
     running = data.get("running", [])
     best = math.inf
     for leaves in product((False, True), repeat=len(running)):
-        search = Search(goal, nodes, jobs, least=best)
+        search = Search(goal, nodes, jobs, data["cluster"], least=best)
         tasks = [
             Task(job, job.get("submit_s", 0.0), list(_ways(nodes, job)))
             for job in data["jobs"]
             if not any(entry["job"] == job["id"] for entry in running)
         ]
+        caught_s: dict[int, float] = {}
+        is_plan = True
         for entry, is_preempted in zip(running, leaves, strict=True):
             job, gpus = jobs[entry["job"]], {p["node"]: p["gpus"] for p in entry["placement"]}
             profile, left_s = job.get("profile", {}), entry["remaining_s"]
+            saved_s = profile.get("checkpoint_s", 0.0)
+            end_s = saved_s if is_preempted else left_s / _rate(nodes, profile, gpus)
+            stays = not job.get("preemptible", True)
+            caught_s[len(search.held)] = math.inf if stays else saved_s
+            search.held.append((end_s, gpus, job.get("resources", {})))
             if is_preempted:
-                saved_s = profile.get("checkpoint_s", 0.0)
-                search.held.append((saved_s, gpus))
+                is_plan = is_plan and not stays
                 set_up_s = profile.get("restore_s", 0.0)
                 tasks.append(Task(job, saved_s, list(_ways(nodes, job, left_s, set_up_s))))
             else:
-                end_s = left_s / _rate(nodes, profile, gpus)
-                search.held.append((end_s, gpus))
+                is_plan = is_plan and search.may_stay(job, gpus, end_s)
                 search.ends_s[job["id"]] = end_s
+        if not is_plan or search.is_overdrawn(caught_s):
+            continue
         search.list_next(tasks, 0.0)
         best = search.least
     return best
@@ -166,6 +242,7 @@ def _know(data: dict[str, Any]) -> None:
     for kind, objects in (
         ("file", [data]),
         ("cluster", [data["cluster"]]),
+        ("window", data["cluster"].get("windows", [])),
         ("node", data["cluster"]["nodes"]),
         ("job", data["jobs"]),
         ("profile", profiles),

@@ -81,20 +81,53 @@ def random_file(rng: random.Random) -> dict[str, Any]:
     return {"format": "optsched/1", "cluster": {"nodes": nodes}, "jobs": jobs, "running": running}
 
 
-def is_proved(seed: int, solver: str, folder: Path) -> bool:
+def with_windows(rng: random.Random, data: dict[str, Any]) -> dict[str, Any]:
+    """Add one to three windows, some for the user of some jobs, some of less of a resource that
+    some jobs hold; some jobs cannot be preempted."""
+    nodes = [node["name"] for node in data["cluster"]["nodes"]]
+    data["cluster"]["resources"] = {"licence": 2.0}
+    windows = data["cluster"]["windows"] = []
+    for _ in range(rng.randint(1, 3)):
+        from_s = rng.choice((-2.0, 0.0, 1.0, 3.0, 4.5, 8.0))
+        window = {
+            "nodes": rng.sample(nodes, rng.randint(0, len(nodes))),
+            "from_s": from_s,
+            "to_s": from_s + rng.choice((1.0, 2.5, 6.0)),
+            "users": rng.choice(([], [], ["keeper"])),
+            "resources": {"licence": rng.choice((0.0, 1.0))} if rng.random() < 0.4 else {},
+        }
+        windows += [window] if window["nodes"] or window["resources"] else []
+    free, runs = 2.0, {entry["job"]: entry for entry in data["running"]}
+    for job in data["jobs"]:
+        if rng.random() < 0.3:
+            job["user"] = "keeper"
+        if rng.random() < 0.3:
+            job["preemptible"] = False
+        if rng.random() < 0.4 and (free or job["id"] not in runs):
+            job["resources"] = {"licence": 1.0}
+            if job["id"] in runs:
+                runs[job["id"]]["mode"]["resources"] = {"licence": 1.0}
+                free -= 1
+    return data
+
+
+def is_proved(seed: int, solver: str, folder: Path, windows: bool = False) -> bool:
     """Return whether a solver proves its plan; check whatever it says of a random instance."""
     rng = random.Random(seed)
     path = folder / f"{seed}.json"
-    path.write_text(json.dumps(random_file(rng)), encoding="utf-8")
+    data = with_windows(rng, random_file(rng)) if windows else random_file(rng)
+    path.write_text(json.dumps(data), encoding="utf-8")
     goal, said = rng.choice(GOALS), path.read_text(encoding="utf-8")
     least = exhaustive.least(path, goal)
     slack = 1e-6 * (1 + abs(least))
     solution = solve(opt.read_instance(path), goal, solver=solver, time_limit_s=20, isolate=False)
+    for bound in opt.bound(opt.read_instance(path), objective=goal):
+        assert bound.value <= least + slack, (bound, said)
+    if windows and "jobs that cannot save in time hold more licence" in (solution.fallback or ""):
+        return False
     assert solution.value is not None and solution.bound is not None, said
     assert solution.bound - slack <= least <= solution.value + slack, said
     assert solution.status != "optimal" or solution.value <= least + slack, said
-    for bound in opt.bound(opt.read_instance(path), objective=goal):
-        assert bound.value <= least + slack, (bound, said)
     return solution.status == "optimal"
 
 
@@ -102,6 +135,16 @@ def is_proved(seed: int, solver: str, folder: Path) -> bool:
 def test_fifty_instances(solver: str, tmp_path: Path) -> None:
     seeds = range(50) if solver == "cpsat" else range(50, 100)
     assert sum(is_proved(seed, solver, tmp_path) for seed in seeds) >= 48
+
+
+def test_sixty_instances_with_windows(tmp_path: Path) -> None:
+    assert sum(is_proved(seed, "cpsat", tmp_path, windows=True) for seed in range(60)) >= 55
+
+
+@pytest.mark.slow
+def test_a_thousand_instances_with_windows(tmp_path: Path) -> None:
+    seeds = range(1000, 2000)
+    assert sum(is_proved(seed, "cpsat", tmp_path, windows=True) for seed in seeds) >= 950
 
 
 @pytest.mark.slow

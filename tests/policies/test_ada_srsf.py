@@ -117,6 +117,17 @@ def test_small_gangs_go_where_least_work_is_left() -> None:
     assert where(found["c"]) == [{"n0": 1}], "100 s are left there, 200 s on n1"
 
 
+def test_best_fit_fills_the_node_that_is_in_use() -> None:
+    found = plan_of(
+        "ada-srsf",
+        Job(id="a", gpus=1, duration_s=100.0),
+        Job(id="b", gpus=1, duration_s=200.0),
+        nodes=RACKS[:2],
+        options={"placement": "best-fit"},
+    )
+    assert where(found["a"]) == where(found["b"]) == [{"n0": 1}]
+
+
 def test_a_gang_stays_on_one_node_or_rack_if_it_can() -> None:
     nodes = (
         *(Node(name=f"a{i}", gpus=2, rack="r0") for i in range(2)),

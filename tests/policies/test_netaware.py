@@ -63,6 +63,14 @@ def test_it_learns_which_node_is_faster() -> None:
     assert times(found["j19"]) == [(5700, 5800)]
 
 
+def test_without_a_model_it_never_learns_which_node_is_faster() -> None:
+    jobs = tuple(
+        Job(id=f"j{i:02}", submit_s=300.0 * i, duration_s=100.0, profile=UNEVEN) for i in range(20)
+    )
+    _, facts = run(Instance(cluster=Cluster(nodes=TWO), jobs=jobs), model="none")
+    assert facts["top1_accuracy"] == facts["top1_accuracy_least_loaded"] == 0.0
+
+
 def test_before_it_has_learned_the_least_loaded_place_is_taken() -> None:
     jobs = [Job(id=name, duration_s=100.0, profile=UNEVEN) for name in "abc"]
     found = plan_of("netaware", *jobs, nodes=TWO)

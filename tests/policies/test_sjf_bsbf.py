@@ -126,6 +126,15 @@ def test_free_gpus_come_first_then_the_partner_with_the_earlier_mean() -> None:
     )  # it lost 12 - 10 s
 
 
+def test_first_fit_shares_where_waiting_would_be_better() -> None:
+    slow = Sharing(duty=1.0)
+    jobs = (job("a", 100.0, sharing=slow), job("b", 200.0, 1.0, sharing=slow))
+    one = (Node(name="n0", gpus=1, gpu_memory_gib=40.0),)
+    assert times(plan_of("sjf-bsbf", *jobs, nodes=one)["b"])[0][0] == 100
+    found = plan_of("sjf-bsbf", *jobs, nodes=one, options={"share": "first-fit"})
+    assert found["b"].segments[0].mode.share_with == "a"
+
+
 def test_jobs_that_the_memory_does_not_hold_wait() -> None:
     one = (Node(name="n0", gpus=1, gpu_memory_gib=40.0),)
     found = plan_of(

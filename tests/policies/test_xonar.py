@@ -64,6 +64,19 @@ def test_the_least_gpu_time_goes_first_and_the_fullest_set_is_run() -> None:
     assert found["idle"].segments[0].mode.share_with == "more"
 
 
+def test_who_has_waited_long_goes_first() -> None:
+    """A second of waiting counts as one of GPU time, unless the option says otherwise."""
+    jobs = (
+        job("first", 100.0, duty=1.0),
+        job("long", 60.0, 10.0, duty=1.0),
+        job("short", 20.0, 90.0, duty=1.0),
+    )
+    found = plan_of("xonar-style", *jobs, nodes=ONE)
+    assert found["long"].segments[0].start_s < found["short"].segments[0].start_s
+    found = plan_of("xonar-style", *jobs, nodes=ONE, options={"ageing": "0"})
+    assert found["long"].segments[0].start_s > found["short"].segments[0].start_s
+
+
 def test_memory_caps_the_sets() -> None:
     jobs = (job("a", 50.0, gib=6.0), job("b", 60.0, gib=9.0))
     assert plan_of("xonar-style", *jobs, nodes=ONE)["b"].segments[0].start_s == 0.0
@@ -90,7 +103,7 @@ def test_jobs_without_a_measured_share_run_alone() -> None:
         (
             "xonar-style",
             {"memory": "1"},
-            "policy xonar-style has no option memory; it has reserve_gib",
+            "policy xonar-style has no option memory; it has reserve_gib and ageing",
         ),
         (
             "fifo-corun",

@@ -381,6 +381,20 @@ def test_gpu_utilisation_is_what_the_work_takes_at_its_best_over_what_was_held()
     assert nobody["gpu_utilisation"] is None
 
 
+def test_communication_is_what_a_gang_works_longer_than_on_one_node() -> None:
+    nodes = (Node(name="m0", gpus=2), Node(name="m1", gpus=1), Node(name="m2", gpus=1))
+    spread = Profile(locality=Locality(rack=0.5, cluster=0.5), startup_s=4.0)
+    jobs = (
+        Job(id="near", gpus=2, duration_s=20.0, profile=spread),
+        Job(id="far", gpus=2, duration_s=20.0, profile=spread),
+        Job(id="single", duration_s=10.0, submit_s=50.0),
+    )
+    total = summary(run(Instance(cluster=Cluster(nodes=nodes), jobs=jobs)))
+    assert total["communication_overhead"] == pytest.approx((20 + 40) / (20 + 20) - 1)
+    alone = summary(run(Instance(cluster=Cluster(nodes=nodes), jobs=jobs[2:])))
+    assert alone["communication_overhead"] is None
+
+
 def test_shared_gpus_are_held_once() -> None:
     profile = Profile(sharing=Sharing(duty=0.5), power_w={"a": 100.0})
     jobs = tuple(Job(id=name, duration_s=10.0, profile=profile) for name in "ab")

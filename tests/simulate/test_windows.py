@@ -22,6 +22,7 @@ from optsched.plugins.registry import policy
 from optsched.round.decide import decide
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
+from tests.policies.test_looking_ahead import drawn
 
 from .windowed import windowed
 
@@ -123,6 +124,20 @@ def test_a_round_starts_nobody_who_would_meet_a_window(instance: Instance) -> No
     assert not [note for note in solution.notes if "rejected" in note]
 
 
+@pytest.mark.parametrize("seed", [3, 6, 14, 26])
+def test_a_batch_that_is_planned_ahead_obeys_windows(seed: int) -> None:
+    draw = random.Random(seed)
+    batch = drawn(seed, draw.choice([30.0, 300.0]), jobs=draw.randint(4, 14))
+    windows = []
+    for _ in range(draw.randint(1, 3)):
+        from_s = draw.choice([0.0, 60.0, 400.0, 1500.0])
+        nodes = tuple(draw.sample(["n0", "n1"], draw.randint(1, 2)))
+        to_s = from_s + draw.choice([80.0, 220.0, 1000.0])
+        windows.append(Window(nodes=nodes, from_s=from_s, to_s=to_s))
+    instance = replace(batch, cluster=replace(batch.cluster, windows=tuple(windows)))
+    assert verify(instance, simulate(instance, policy("optsched")), WCT).ok
+
+
 def test_the_verifier_tells_node_job_and_window() -> None:
     saves = Job(id="saves", gpus=1, duration_s=50.0)
     instance = one_node(saves)
@@ -145,10 +160,12 @@ def test_a_round_says_which_window_a_job_would_meet() -> None:
     )
 
 
-def test_solvers_of_whole_horizons_leave_windows_to_others() -> None:
+def test_solvers_of_whole_horizons_plan_beside_windows_or_leave_them_to_policies() -> None:
     plain = Job(id="plain", gpus=1, duration_s=150.0, preemptible=False)
-    solution = solve(one_node(plain), solver="cpsat", time_limit_s=5.0, isolate=False)
-    assert solution.value == 350.0 and "window on node n0" in str(solution.fallback)
+    solution = solve(one_node(plain), solver="milp", time_limit_s=5.0, isolate=False)
+    assert solution.value == 350.0 and "there are windows" in str(solution.fallback)
+    solution = solve(one_node(plain), solver="cpsat", time_limit_s=60.0, isolate=False)
+    assert (solution.value, solution.status, solution.fallback) == (350.0, "optimal", None)
 
 
 def test_files_name_nodes_as_lists_and_faults_are_told() -> None:

@@ -214,6 +214,7 @@ def test_one_number_is_energy_times_it() -> None:
 
 
 @given(st.sampled_from((350.0, ((0.0, 350.0), (10.0, 20.5)))))
+@settings(deadline=None)
 def test_grams_are_written_and_read(grams: object) -> None:
     instance = green_at(7.0)
     instance = replace(instance, cluster=replace(instance.cluster, carbon_g_per_kwh=grams))

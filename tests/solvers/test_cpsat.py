@@ -21,6 +21,7 @@ from optsched.plugins.solver import Report, Request
 from optsched.verify import verify
 from optsched_solvers.cpsat import SOLVER
 from tests.oracles import brute_force, edd, mcnaughton, moore_hodgson, smith, spt, tiny, unrelated
+from tests.simulate.windowed import windowed
 
 TOLERANCE = 2e-6
 """Relative; times off every common grid are rounded at a hundred-millionth of the horizon."""
@@ -114,6 +115,33 @@ def test_preempt_or_continue_equals_brute_force(instance: Instance) -> None:
     best = brute_force.optimum(instance, parse("wct"))
     if best is not None:
         assert_optimal(instance, "wct", best[0])
+
+
+def assert_optimal_beside_windows(instance: Instance, objective: str) -> None:
+    if SOLVER.supports(instance, parse(objective)) is None:
+        best = brute_force.optimum(instance, parse(objective))
+        if best is None:
+            assert solve(instance, objective).values is None
+        else:
+            assert_optimal(instance, objective, best[0])
+
+
+BESIDE_WINDOWS = ("wct", "makespan", "deadline,wct", "cost", "tail:0.5", "maxmin")
+
+
+@pytest.mark.parametrize("objective", BESIDE_WINDOWS)
+@given(instance=windowed(tiny.instances(most_jobs=4).filter(lambda i: i.jobs)))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+def test_windows_equal_brute_force(objective: str, instance: Instance) -> None:
+    assert_optimal_beside_windows(instance, objective)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", BESIDE_WINDOWS)
+@given(instance=windowed(tiny.instances(most_jobs=4, most_running=3).filter(lambda i: i.jobs)))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_many_windows_equal_brute_force(objective: str, instance: Instance) -> None:
+    assert_optimal_beside_windows(instance, objective)
 
 
 @pytest.mark.slow

@@ -41,9 +41,14 @@ def test_the_verdict_on_a_system_follows_from_what_is_published_of_its_study(pat
     study = read_study(path)
     methods = {method.name for method in study.all_methods}
     assert study.name == path.stem and study.name in methods and "optsched" in methods
-    assert len(study.seeds) >= FEWEST_SEEDS and methods & {"backfill", "srtf", "srsf"}
+    packs = all(method.command.startswith("pack ") for method in study.all_methods)
+    assert len(study.seeds) >= FEWEST_SEEDS
+    assert packs or methods & {"backfill", "srtf", "srsf"}  # a packing has no queue
     page = (systems.PAGES / f"{path.stem}.md").read_text()
-    assert study.introduction in page and f"]({path.stem}.svg)" in page
+    assert study.introduction in page
+    assert packs or (
+        f"]({path.stem}.svg)" in page and (systems.PAGES / f"{path.stem}.svg").exists()
+    )
     assert page == systems.without_clock(page)
     verdicts = set()
     for claim in study.claims:
@@ -65,7 +70,8 @@ def test_the_verdict_on_a_system_follows_from_what_is_published_of_its_study(pat
         for line in systems.OVERVIEW.read_text().splitlines()
         if f"](systems/{path.stem}.md)" in line
     ]
-    assert line.endswith(f"| {verdicts.pop() if len(verdicts) == 1 else 'shown in part'} |")
+    several = "shown in part" if study.claims else "nothing to hold"
+    assert line.endswith(f"| {verdicts.pop() if len(verdicts) == 1 else several} |")
 
 
 def test_the_overview_has_a_row_for_each_study_of_a_system() -> None:

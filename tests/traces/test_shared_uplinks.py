@@ -2,7 +2,7 @@
 
 import pytest
 
-from optsched import Cluster, Instance, Job, Node, Profile
+from optsched import Cluster, Instance, Job, Node, Profile, generate
 from optsched.model.job import Mode
 from optsched.model.profile import Locality
 from optsched.objectives import parse
@@ -39,6 +39,27 @@ def test_what_a_gang_loses_when_spread_is_when_it_communicates() -> None:
     assert (gang.network_gbps, gang.network_duty) == (GANG_GBPS, pytest.approx(0.4))
     assert single.network_gbps == unknown.network_gbps == 0
     assert rate(instance.jobs[0], Mode(gpus=8), "a", "cluster") == pytest.approx(0.6)
+
+
+def test_a_gang_that_never_fits_one_node_communicates_as_its_family_does() -> None:
+    """Its own rate has the spreading in it, so that its profile says nothing of locality."""
+    instance = generate(
+        "even",
+        jobs=40,
+        cluster="v100=8",
+        gpus_per_node=2,
+        gangs="2,4",
+        families="lstm,roberta-base",
+        uplinks=25.0,
+        seed=1,
+    )
+    duties = {
+        (job.profile.name, job.gpus): (job.profile.locality is None, job.profile.network_duty)
+        for job in instance.jobs
+    }
+    assert duties["lstm", 2] == (False, pytest.approx(1 - 0.23))
+    assert duties["lstm", 4] == (True, pytest.approx(1 - 0.301))
+    assert duties["roberta-base", 4] == (True, pytest.approx(1 - 0.96))
 
 
 def test_gangs_slow_each_other_down_where_their_uplink_is_too_narrow() -> None:

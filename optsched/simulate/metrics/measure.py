@@ -15,7 +15,7 @@ from .stays import Stays, by_job, positions, ready_s, stays
 from .steps import steps
 from .sums import counts, sums
 from .use import parts
-from .utilisation import gpu_utilisation
+from .utilisation import communication_overhead, gpu_utilisation
 from .waiting import REASONS, Waits, waits
 
 
@@ -62,6 +62,7 @@ class Metrics:
     energy_by_type_kwh: Floats
     failures_by_kind: dict[str, int]
     gpu_utilisation: float | None
+    communication_overhead: float | None
 
 
 def measure(record: Record) -> Metrics:
@@ -127,6 +128,7 @@ def measure(record: Record) -> Metrics:
         energy_by_type_kwh=sums(part.gpu_type, energy, len(instance.cluster.gpu_types)),
         failures_by_kind=kinds,
         gpu_utilisation=gpu_utilisation(rows, job_classes),
+        communication_overhead=communication_overhead(rows, job_classes),
     )
 
 

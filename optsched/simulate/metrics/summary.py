@@ -41,6 +41,7 @@ def summary(metrics: Metrics) -> dict[str, Any]:
         if submitted_s > instance.now_s
         else None,
         "gpu_utilisation": metrics.gpu_utilisation,
+        "communication_overhead": metrics.communication_overhead,
         "finish_time_fairness": _fairness(metrics.finish_time_fairness),
         "contention_slowdown": _fairness(metrics.contention_slowdown),
         "preemptions": int(metrics.preemptions.sum()),

@@ -1,4 +1,4 @@
-"""How well jobs use the GPUs that they hold."""
+"""How well jobs use the GPUs that they hold, and what gangs lose to the network."""
 
 import math
 
@@ -32,3 +32,25 @@ def gpu_utilisation(rows: Record, job_classes: Classes) -> float | None:
         needed.append(float(ideal_s))
         held.append(float(held_s[i]))
     return math.fsum(needed) / math.fsum(held) if math.fsum(held) > 0.0 else None
+
+
+def communication_overhead(rows: Record, job_classes: Classes) -> float | None:
+    """Return how much more GPU time gangs worked than the same work takes in the same mode at its
+    best place, as a share of that: what spreading and crowded channels took. Rows on shared GPUs
+    are left out; None where no gang worked.
+    """
+    best = {
+        (k, option.mode): max(other.rate for other in options if other.mode == option.mode)
+        for k, options in enumerate(job_classes.options)
+        for option in options
+    }
+    length_s = rows.end_s - rows.start_s
+    worked_s = rows.gpus * (length_s - np.clip(rows.overhead_s, 0.0, length_s))
+    of_row = job_classes.of_job[rows.job]
+    worked, needed = [], []
+    for i in np.flatnonzero((rows.gpus > 1) & (rows.partner < 0) & (rows.work_s > 0)).tolist():
+        rate = best.get((int(of_row[i]), rows.modes[rows.mode[i]]))
+        if rate:
+            worked.append(float(worked_s[i]))
+            needed.append(float(rows.gpus[i] * rows.work_s[i] / rate))
+    return max(0.0, math.fsum(worked) / math.fsum(needed) - 1.0) if needed else None

@@ -5,6 +5,8 @@ from dataclasses import replace
 from ...model.instance import Instance
 from ...model.job import Job, gang
 from ...model.profile import Profile
+from ..profiles.attach import spread_rate
+from ..profiles.measured import family_of
 
 GANG_GBPS = 25.0
 """What a gang over several racks sends through each uplink while it communicates: the ring enters
@@ -17,23 +19,33 @@ def with_shared_uplinks(instance: Instance, gbps: float) -> Instance:
     cross them.
 
     What a gang loses when it is spread over racks is taken for the time that it communicates: its
-    `network_duty` is the share of the step by which it is then longer. Gangs that lose nothing, or
-    of which that is not known, send nothing.
+    `network_duty` is the share of the step by which it is then longer. Of one that is always spread
+    over nodes, so that its own rate has that in it, it is what was measured of its family. Gangs
+    that lose nothing, or of which that is not known, send nothing.
     """
     uplinks = {node.rack: gbps for node in instance.cluster.nodes if node.rack is not None}
     cluster = replace(instance.cluster, rack_uplink_gbps=uplinks, uplinks="shared")
-    profiles: dict[Profile, Profile] = {}
+    profiles: dict[tuple[Profile, int], Profile] = {}
     return replace(
         instance, cluster=cluster, jobs=tuple(_job(job, profiles) for job in instance.jobs)
     )
 
 
-def _job(job: Job, known: dict[Profile, Profile]) -> Job:
-    if gang(job) < 2 or job.profile.locality is None or job.profile.locality.cluster is None:
+def _job(job: Job, known: dict[tuple[Profile, int], Profile]) -> Job:
+    gpus = gang(job)
+    if gpus < 2:
         return job
     own = job.profile
-    if own not in known:
-        spread = job.profile.locality.cluster / job.profile.locality.node
-        duty = round(max(0.0, 1.0 - spread), 4)
-        known[own] = replace(own, network_gbps=GANG_GBPS, network_duty=duty) if duty else own
-    return replace(job, profile=known[own])
+    if (own, gpus) not in known:
+        duty = round(max(0.0, 1.0 - _spread(own, gpus)), 4)
+        known[own, gpus] = replace(own, network_gbps=GANG_GBPS, network_duty=duty) if duty else own
+    return replace(job, profile=known[own, gpus])
+
+
+def _spread(profile: Profile, gpus: int) -> float:
+    """Return the rate of a gang over racks relative to one node; 1 where that is not known."""
+    locality = profile.locality
+    if locality is not None and locality.cluster is not None:
+        return locality.cluster / locality.node
+    family = family_of(profile.name)
+    return 1.0 if family is None else spread_rate(family, gpus)

@@ -209,7 +209,7 @@ class _Profiles:
         rates = _rates_by_gpus(family, gpus) if isinstance(gpus, Elastic) else {}
         spread = 1.0
         if not rates and most <= max(node.gpus for node in nodes):
-            spread = _spread(family, most)
+            spread = spread_rate(family, most)
         sharing = Sharing(duty=family.duty, partners=dict(family.partners))
         saves = own.checkpoint_s or own.restore_s or own.startup_s
         costs = own if saves else family
@@ -261,7 +261,7 @@ def _most(gpus: Gpus) -> int:
     return gpus.max if isinstance(gpus, Elastic) else gpus
 
 
-def _spread(family: Family, gpus: int) -> float:
+def spread_rate(family: Family, gpus: int) -> float:
     """Return the rate of a gang over several nodes, at the largest measured size that is not above
     its own, or the smallest."""
     if gpus < 2:

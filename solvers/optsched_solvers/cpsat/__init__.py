@@ -26,7 +26,9 @@ class CpSat:
     constrains = True
 
     def supports(self, instance: Instance, objective: Objective) -> str | None:
-        if (fault := unplanned(instance)) is not None:
+        from ..scheduling.windows import unplanned_window
+
+        if (fault := unplanned(instance) or unplanned_window(instance)) is not None:
             return fault
         for level in objective.levels:
             if (reason := unsupported(level)) is not None:

@@ -44,7 +44,7 @@ def solve_whole(
     is_least = True
     for k, level in enumerate(problem.objective.levels):
         expression = build(model, level, is_least)
-        if k in progress.proved and expression.exact:
+        if k in progress.proved and expression.exact and problem.windows.is_whole:
             least = expression.least(progress.proved[k])
             if least is not None:
                 model.cp.add(expression.expression >= least)
@@ -140,7 +140,7 @@ def realise(model: Model, value: Callable[[Any], Any]) -> Schedule | None:
     schedule = list(map(partial(canonical, problem), problem.activities, choices))
     if model.constrained:
         return schedule if schedule == choices or model.admits(schedule) else None
-    if complete and problem.tick.exact and model.exact_amounts:
+    if complete and problem.tick.exact and model.exact_amounts and problem.windows.is_whole:
         if not problem.partner:
             return schedule
         if not any(

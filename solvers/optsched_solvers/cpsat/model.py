@@ -9,14 +9,16 @@ split.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ortools.sat.python import cp_model
 
+from optsched.model.job import Job
 from optsched.plugins.solver import Constrain
 
 from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule
+from ..scheduling.windows import Span, merged
 from .pairs import add_pair, kept_literal
 
 SCALE = 1000.0
@@ -45,11 +47,13 @@ class Model:
         self.horizon = self._horizon()
         self.node_detail = self._types_in_detail(detailed)
         self.load: dict[tuple[str, Any], list[tuple[Any, Any]]] = defaultdict(list)
+        self._windows: dict[object, Mapping[frozenset[int], Sequence[Any]]] = {}
         for activity in problem.activities:
             self._add_activity(activity)
         for a, b in problem.couples():
             add_pair(self, a, b)
         self._add_precedence()
+        self._add_windows()
         self._add_capacity()
         self._add_budgets()
         if constrain is not None:
@@ -68,9 +72,13 @@ class Model:
 
     def _horizon(self) -> int:
         """Return the horizon: no active schedule is longer than all lengths in a row after the last
-        release and the last change of what use costs."""
+        release, the last change of what use costs and the last window."""
         ends = [a.release_up for a in self.problem.activities]
         ends += [self.problem.tick.ceil(change_s) for change_s in self.problem.changes_s]
+        windows = self.problem.windows
+        ends += [self.problem.tick.ceil(at_s) for at_s in windows.instants_s]
+        if not windows.is_whole:
+            ends.append(self.problem.tick.ceil(windows.reach_s))
         total = sum(
             max(alternative.up for alternative in a.alternatives) + (a.hold.up if a.hold else 0)
             for a in self.problem.activities
@@ -120,6 +128,12 @@ class Model:
             self._hold(activity, interval, alternative)
             return
         self._draw(interval, alternative.shared)
+        self._place(activity, a, interval)
+        self._keep_clear(activity, a, interval)
+
+    def _place(self, activity: Activity, a: int, interval: Any) -> None:
+        """Put an alternative on nodes, as far as they are told apart."""
+        alternative = activity.alternatives[a]
         types = {self.problem.node_types[n] for n, _ in alternative.rooms}
         for gpu_type in types if alternative.mode.gpus else ():
             self.load["type", gpu_type].append((interval, alternative.mode.gpus))
@@ -128,6 +142,48 @@ class Model:
                 self._add_one_node(activity, a, interval)
             else:
                 self._add_split(activity, a, interval)
+
+    def _keep_clear(self, activity: Activity, a: int, interval: Any) -> None:
+        """Keep an alternative apart from the windows of the nodes that it takes: where it takes one
+        of them, its interval overlaps none of theirs."""
+        cp, j, alternative = self.cp, activity.index, activity.alternatives[a]
+        for nodes, spans in self._closed(activity.job).items():
+            there = [n for n, _ in alternative.rooms if n in nodes]
+            literal, stay = self.chosen[j][a], interval
+            if not there:
+                continue
+            if len(there) < len(alternative.rooms):
+                on = [self.placing[j, a, n][0] for n in there if (j, a, n) in self.placing]
+                literal = cp.new_bool_var(f"meets_{j}_{a}")
+                cp.add_implication(literal, self.chosen[j][a])
+                for variable in on:
+                    cp.add(variable <= max(1, alternative.mode.gpus) * literal)
+                stay = self._interval(activity, a, literal, f"clear_{j}_{a}")
+            cp.add_no_overlap([stay, *spans])
+
+    def _closed(self, job: Job) -> Mapping[frozenset[int], Sequence[Any]]:
+        """Return the intervals of the windows that bar a job, by their nodes."""
+        who = job.tenant, job.user
+        if who not in self._windows:
+            spans: dict[frozenset[int], list[tuple[int, int]]] = defaultdict(list)
+            for closing in self.problem.windows.closings(job):
+                spans[closing.nodes].append(self._ticks_of(closing.span))
+            self._windows[who] = {
+                nodes: [self._fixed(*span) for span in merged(own)] for nodes, own in spans.items()
+            }
+        return self._windows[who]
+
+    def _ticks_of(self, span: Span) -> tuple[int, int]:
+        """Return a window in ticks: start and length rounded down, or outwards under side
+        constraints. One beyond reach ends where that does."""
+        tick, reach_s = self.problem.tick, self.problem.windows.reach_s
+        (from_s, to_s), begin = span, tick.floor(span[0])
+        if self.constrained:
+            return begin, min(tick.ceil(to_s), self.horizon)
+        return begin, begin + tick.floor(max(0.0, min(to_s, reach_s) - from_s))
+
+    def _fixed(self, begin: int, end: int) -> Any:
+        return self.cp.new_fixed_size_interval_var(begin, end - begin, "window")
 
     def _interval(self, activity: Activity, a: int, literal: Any, name: str) -> Any:
         length = self.ticks(activity.alternatives[a])
@@ -195,6 +251,25 @@ class Model:
         for activity in self.problem.activities:
             for i in activity.before:
                 self.cp.add(self.start[activity.index] >= self.end[i])
+
+    def _add_windows(self) -> None:
+        """Take resources for the time of a window, and the GPUs of nodes that are closed for all,
+        but for those on which jobs run."""
+        problem = self.problem
+        for dip in problem.windows.dips():
+            row = problem.table.resources[dip.resource]
+            interval = self._fixed(*self._ticks_of(dip.span))
+            self.load["row", row].append((interval, dip.amount))
+        spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for closing in problem.windows.for_all:
+            for n in closing.nodes:
+                spans[n].append(self._ticks_of(closing.span))
+        for n, own in spans.items():
+            gpus = problem.idle_gpus(n)
+            for span in merged(own) if gpus else ():
+                interval = self._fixed(*span)
+                self.load["row", problem.gpu_row[n]].append((interval, gpus))
+                self.load["type", problem.node_types[n]].append((interval, gpus))
 
     def _add_capacity(self) -> None:
         gpus: dict[object, int] = defaultdict(int)

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 def kept_literal(model: "Model", activity: Activity) -> Any:
     """Return the literal of a running job that continues: its first alternative, or of a pair one
-    more, without its partner."""
+    more, without its partner; none for one that makes way for a window."""
     literals = model.chosen[activity.index]
+    if activity.makes_way:
+        return model.cp.new_constant(0)
     if activity.index not in model.problem.partner:
         return literals[0]
     kept = model.cp.new_bool_var(f"kept_{activity.index}")

@@ -66,6 +66,8 @@ class MilpSolver:
             return f"running job {sharing} shares its GPUs, which this model does not know"
         if (fault := unplanned(instance)) is not None:
             return fault
+        if any(window.to_s > instance.now_s for window in instance.cluster.windows):
+            return "there are windows, which its model does not know"
         if objective.tariffs(instance.cluster):
             return "what use costs changes over time, and it starts each job as early as it can"
         ways = find_ways(Problem(instance, objective))

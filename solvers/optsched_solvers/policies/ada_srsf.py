@@ -98,10 +98,14 @@ class AdaSrsf(ListScheduling):
             Literal["adadual", "avoid", "accept"],
             "Ask AdaDUAL, never contend, or accept up to two on a contended uplink.",
         ] = "adadual"
+        placement: Annotated[
+            Literal["lwf", "best-fit"], "LWF-kappa, or best fit as of other policies."
+        ] = "lwf"
 
     def __init__(self, options: Options) -> None:
         super().__init__()
         self._kappa, self._gate, self._eta = options.kappa, options.gate, options.eta
+        self._by_load = options.placement == "lwf"
         self._contended = self._refused = 0
         self._loaded: LeastLoaded | None = None
 
@@ -121,7 +125,7 @@ class AdaSrsf(ListScheduling):
         if fitting is None:
             return None
         option, placement = fitting
-        if option.mode.gpus:
+        if option.mode.gpus and self._by_load:
             self._loaded = self._loaded or LeastLoaded(world, self._kappa)
             placement = self._loaded.place(job_id, option) or placement
         if not self._may_start(world, job_id, option, placement):

@@ -28,7 +28,6 @@ SAME = 1e-6
 
 Floats = NDArray[np.float64]
 
-MODELS = ("ridge", "forest")
 FEW = 10
 """Below so many samples nothing is predicted."""
 SHRINKAGE = 1.0
@@ -40,7 +39,7 @@ GROWN = 1.2
 
 class DurationModel:
     """Predicts log(run time / work) from features; `ridge` is a linear model, brought up to date
-    with each sample, `forest` a random forest of scikit-learn."""
+    with each sample, `forest` a random forest of scikit-learn, `none` never predicts."""
 
     def __init__(self, kind: str, features: int) -> None:
         self.kind = kind
@@ -59,7 +58,7 @@ class DurationModel:
         """Learn that one job is done: it ran `ratio` times as long as its work."""
         target = math.log(min(max(ratio, 1e-3), 1e3))
         self.samples += 1
-        if self.kind == "ridge":
+        if self.kind != "forest":
             self._gram += np.outer(features, features)
             self._moment += features * target
             self._weights = None
@@ -73,7 +72,7 @@ class DurationModel:
 
     def predict(self, features: Floats) -> Floats | None:
         """Return the logarithms for rows of features; None as long as too little was seen."""
-        if self.samples < FEW:
+        if self.samples < FEW or self.kind == "none":
             return None
         if self.kind == "forest":
             prediction: Floats = self._forest.predict(features)
@@ -115,7 +114,8 @@ class NetAware(ByScore):
     @declared_options
     class Options(PluginOptions):
         model: Annotated[
-            Literal["ridge", "forest"], "The regressor; forest needs scikit-learn."
+            Literal["ridge", "forest", "none"],
+            "The regressor; forest needs scikit-learn, none always takes the least loaded place.",
         ] = "ridge"
 
     def __init__(self, options: Options) -> None:

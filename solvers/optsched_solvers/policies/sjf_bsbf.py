@@ -1,8 +1,11 @@
 """SJF-BSBF: share GPUs where that lowers the mean finish of the pair."""
 
+from typing import Annotated, Literal
+
 from optsched.driver.world import World
 from optsched.physics import placed_rate
 from optsched.physics.modes import Option
+from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.pair_sharing import PairPolicy, fits_memory, slowdowns
 
@@ -32,14 +35,24 @@ class SjfBsbf(PairPolicy):
     With A and B the remaining times of the new and the running job alone and xi the slowdown of
     each beside the other, the pair finishes at A/2 + (1 - 1/(2 xi_A)) xi_B B on average where xi_A
     A >= xi_B B, and with the roles exchanged where not; one after the other at B + A/2. A job that
-    can do neither is skipped.
+    can do neither is skipped. With `share` "first-fit" (SJF-FFS, a rival in the paper) it joins
+    whom the GPU memory allows, whether or not that is earlier.
     """
 
     name = "sjf-bsbf"
     title = "shortest job first; shares GPUs where a pair finishes earlier on average than in turn"
 
-    def __init__(self) -> None:
+    @declared_options
+    class Options(PluginOptions):
+        share: Annotated[
+            Literal["benefit", "first-fit"],
+            "Share where the pair finishes earlier on average than in turn, or wherever the GPU "
+            "memory holds both.",
+        ] = "benefit"
+
+    def __init__(self, options: Options) -> None:
         super().__init__()
+        self._first_fit = options.share == "first-fit"
         self._seen: dict[str, int] = {}
         self._good: dict[str, tuple[tuple[str, int], ...]] = {}
 
@@ -94,4 +107,6 @@ class SjfBsbf(PairPolicy):
         new_s = world.expected_run_s(job_id, option, placement)
         running_s = world.expected_release_s(partner) - world.now_s
         shared_s = mean_finish_shared_s(new_s, running_s, *slower)
+        if self._first_fit:
+            return 0.0  # of equal ones, the first by id
         return shared_s if shared_s < mean_finish_in_turn_s(new_s, running_s) else None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
 from .problem import Activity, Alternative, Problem, Split
+from .windows import Ticks, merged, past
 
 EPSILON = 1e-9
 FAR = 2**62
@@ -104,6 +105,9 @@ class FreeCapacity:
             totals[gpu_type] += problem.rows[row].capacity
         self._pool = {gpu_type: Row(total) for gpu_type, total in totals.items()}
         self._type_of_row = dict(zip(problem.gpu_row, problem.node_types, strict=True))
+        for dip in problem.windows.dips():
+            begin, end = problem.tick.floor(dip.span[0]), problem.tick.ceil(dip.span[1])
+            self.rows[problem.table.resources[dip.resource]].take(begin, end, dip.amount)
 
     def copy(self) -> "FreeCapacity":
         """Return the same free capacity, to be taken on its own."""
@@ -119,6 +123,11 @@ class FreeCapacity:
                 self.rows[row].take(start, end, amount)
                 if row in self._type_of_row:
                     self._pool[self._type_of_row[row]].take(start, end, amount)
+
+    def closed(self, activity: Activity, split: Split) -> Ticks:
+        """Return when one of the nodes of a split is closed for a job."""
+        of_node = self.problem.windows.ticks(activity.job, self.problem.tick)
+        return merged(span for node, _ in split for span in of_node.get(node, ()))
 
     def earliest(
         self,
@@ -144,10 +153,23 @@ class FreeCapacity:
         return self._on_many_nodes(activity, chosen, rooms, not_before, before)
 
     def settle(
-        self, start: int, length: int, demands: Sequence[tuple[int, float]], latest: int = FAR
+        self,
+        start: int,
+        length: int,
+        demands: Sequence[tuple[int, float]],
+        latest: int = FAR,
+        closed: Ticks = (),
     ) -> int:
-        """Return the first start from which all `demands` are free together for `length`; anything
-        later than `latest` where there is none until then."""
+        """Return the first start from which all `demands` are free together for `length`, and it is
+        not `closed`; anything later than `latest` where there is none until then."""
+        start = past(closed, start, length)
+        while closed and start <= latest:
+            settled = self.settle(start, length, demands, latest)
+            start = past(closed, settled, length)
+            if start == settled:
+                return start
+        if closed:
+            return start
         if len(demands) == 1:
             return self.rows[demands[0][0]].earliest(start, length, demands[0][1], latest)
         agreed = 0
@@ -176,6 +198,7 @@ class FreeCapacity:
         best_start, best_node, best_rest = before, -1, (0.0, 0)
         if chosen.shared:
             not_before = self.settle(not_before, length, chosen.shared)
+        closed = self.problem.windows.ticks(activity.job, self.problem.tick)
         for node, most in rooms:
             if most < gpus:
                 continue
@@ -185,6 +208,7 @@ class FreeCapacity:
                 length,
                 [*demands, *chosen.shared] if chosen.shared else demands,
                 best_start,
+                closed.get(node, ()),
             )
             if start > best_start or (start == best_start and best_node < 0):
                 continue
@@ -212,6 +236,7 @@ class FreeCapacity:
             (node, most, self.problem.table.on_node(activity.job, chosen.mode, node, 1))
             for node, most in rooms
         ]
+        closed = self.problem.windows.ticks(activity.job, self.problem.tick)
         together = self._pool[self.problem.node_types[rooms[0][0]]]
         start = not_before
         while start < before:
@@ -220,10 +245,17 @@ class FreeCapacity:
                 start = self.settle(start, length, chosen.shared)
             if start >= before:
                 return None
-            split = self._fewest(chosen, gpus, self._rooms_now(needs, start, length))
+            there = needs
+            if closed:
+                there = [n for n in needs if past(closed.get(n[0], ()), start, length) == start]
+            split = self._fewest(chosen, gpus, self._rooms_now(there, start, length))
             if split is not None:
                 return start, split
-            later = together.next_change(start)
+            over = (end for node, _ in rooms for _, end in closed.get(node, ()) if end > start)
+            later = min(over, default=None)
+            change = together.next_change(start)
+            if later is None or (change is not None and change < later):
+                later = change
             if later is None:
                 return None
             start = later

@@ -65,12 +65,25 @@ class PriceBound:
             for t in dict.fromkeys(problem.node_types)
             if any(node.gpus for node in nodes if node.gpu_type == t)
         ]
-        self.capacity = np.array(
-            [sum(node.gpus for node in nodes if node.gpu_type == t) for t in self.types],
-            dtype=np.float64,
-        )
+        self.capacity = self._capacity()
         self._tabulate()
         self._choices: list[tuple[Ints, Floats]] = []
+
+    def _capacity(self) -> Floats:
+        """Return the GPUs of each type in each cell, without those that are free now on nodes that
+        a window closes for all throughout it."""
+        problem, grid_s = self.problem, self.grid_s
+        capacity = np.zeros((len(self.types), len(self.cells_s)))
+        for n, node in enumerate(problem.instance.cluster.nodes):
+            closed = np.zeros(len(self.cells_s), dtype=bool)
+            for own in problem.windows.for_all if node.gpus else ():
+                from_s, to_s = own.span
+                if n in own.nodes:
+                    closed |= (grid_s[:-1] >= from_s) & (grid_s[1:] <= to_s)
+            if node.gpus:
+                there = np.where(closed, node.gpus - problem.idle_gpus(n), node.gpus)
+                capacity[self.types.index(node.gpu_type)] += there
+        return capacity
 
     # -------------------------------------------------------------------------------------- the
     # dual function
@@ -196,7 +209,7 @@ class PriceBound:
             best[rows] += gpus * float(np.interp(seconds, self.grid_s, integral[kind]))
         cheapest = np.minimum.reduceat(best, self.first_row)
         chosen = self._chosen(best, cheapest)
-        value = float(cheapest.sum() - (self.capacity[:, None] * prices * self.cells_s).sum())
+        value = float(cheapest.sum() - (self.capacity * prices * self.cells_s).sum())
         self._choices.append((chosen, self.starts_s[chosen, column[chosen]]))
         del self._choices[:-MEMORY]
         return value, self._excess(chosen, column)
@@ -220,7 +233,7 @@ class PriceBound:
         for rows, kind, gpus, seconds in self._hold:
             if taken.intersection(rows.tolist()):
                 used[kind] += gpus * np.clip(np.minimum(seconds, high) - low, 0.0, None)
-        return used - self.capacity[:, None] * self.cells_s
+        return used - self.capacity * self.cells_s
 
     # -------------------------------------------------------------------------------------- the
     # ascent
@@ -251,7 +264,7 @@ class PriceBound:
             gpus = (area / length)[:, None] * running
             busy = gpus.sum(axis=0)
             served = np.divide((gpus * slope[:, None]).sum(axis=0), np.maximum(busy, 1e-9))
-            full = np.minimum(busy / self.capacity[kind], 1.0)
+            full = np.minimum(busy / np.maximum(self.capacity[kind], 1.0), 1.0)
             prices[kind] = np.cumsum((served * full * self.cells_s)[::-1])[::-1]
         return prices
 
@@ -335,5 +348,6 @@ def grid(problem: Problem, schedule: Schedule, cells: int) -> Floats:
     points = np.array(sorted(events))
     if len(points) > cells + 1:
         points = points[np.unique(np.linspace(0, len(points) - 1, cells + 1).round().astype(int))]
-    points = np.union1d(points, problem.changes_s)
+    windows_s = [at_s for at_s in problem.windows.instants_s if at_s < points[-1]]
+    points = np.union1d(points, [*problem.changes_s, *windows_s])
     return points if len(points) > 1 else np.array([0.0, 1.0])

@@ -106,6 +106,7 @@ class Orders:
             len(activities) > MOST_JOBS
             or problem.partner
             or problem.changes_s
+            or problem.windows
             or problem.instance.cluster.budgets
             or any(activity.before for activity in activities)
             or not all(isinstance(t, SumOfJobs) for _, t in problem.objective.levels[0])

@@ -20,6 +20,7 @@ from optsched.physics.modes import Option
 from .lengths import continue_s, fresh_s
 from .running_pairs import pairs, stay
 from .ticks import Tick, choose_tick
+from .windows import Windows, may_stay
 
 MAX_TICKS = 10**8
 """Resolution of the horizon where times are no multiples of a common tick."""
@@ -55,10 +56,10 @@ class Activity:
     """One job: when it may start (`wait_s` from now, in ticks its `release`), in which ways, after
     whom.
 
-    A running job's first alternative is to continue; those that are not `fixed` are open only where
-    `hold` is set: the checkpoint, for which its nodes stay taken if it is preempted now. Of a pair
-    that shares GPUs the first alternative is that both continue, an `alone` one that only this job
-    does.
+    A running job's first alternative is to continue, unless a window comes before its end; those
+    that are not `fixed` are open only where `hold` is set: the checkpoint, for which its nodes stay
+    taken if it is preempted now. Of a pair that shares GPUs the first alternative is that both
+    continue, an `alone` one that only this job does.
     """
 
     index: int
@@ -70,6 +71,11 @@ class Activity:
     before: tuple[int, ...]
     running: Running | None = None
     hold: Alternative | None = None
+
+    @property
+    def makes_way(self) -> bool:
+        """Return whether a running job has to be preempted, for a window."""
+        return self.running is not None and not any(a.fixed for a in self.alternatives)
 
     @property
     def shortest_s(self) -> float:
@@ -138,7 +144,7 @@ class Problem:
             }
         )
         """When it starts to matter otherwise what is held, in seconds from now."""
-        self.tick = self._choose_tick()
+        self.tick, self.windows = self._choose_tick()
         position = {job.id: i for i, job in enumerate(instance.jobs)}
         self.activities = [self._activity(i, job, position) for i, job in enumerate(instance.jobs)]
         self.partner = {position[a.job]: position[b.job] for a, b in self.pair_of.values()}
@@ -231,17 +237,30 @@ class Problem:
     def is_one_pool(self, members: set[int]) -> bool:
         """Return whether these nodes, of one GPU type, need not be told apart.
 
-        They need not be where every gang may be split at no loss (or has one GPU) and neither cores
-        nor memory of a node can run short: intervals on identical GPUs can always be coloured.
+        They need not be where every gang may be split at no loss (or has one GPU), neither cores
+        nor memory of a node can run short, and each window is of all of them or of none: intervals
+        on identical GPUs can always be coloured.
         """
         nodes = self.instance.cluster.nodes
         usage = [term for term in self.objective.terms if isinstance(term, Usage)]
+        if self.windows.splits(members):
+            return False
         return all(term.is_alike(nodes[n] for n in members) for term in usage) and all(
             activity.index not in self.partner
             and self._splits_at_no_loss(activity, alternative, members)
             for activity in self.activities
             for alternative in activity.alternatives
             if not members.isdisjoint(n for n, _ in alternative.rooms)
+        )
+
+    def idle_gpus(self, node: int) -> int:
+        """Return the GPUs of a node on which no job runs now."""
+        name = self.instance.cluster.nodes[node].name
+        return self.instance.cluster.nodes[node].gpus - sum(
+            slot.gpus
+            for entry in self.instance.running
+            for slot in entry.placement
+            if slot.node == name
         )
 
     def _splits_at_no_loss(
@@ -263,7 +282,7 @@ class Problem:
             )
         )
 
-    def _choose_tick(self) -> Tick:
+    def _choose_tick(self) -> tuple[Tick, Windows]:
         instance, seconds = self.instance, list(self.changes_s)
         latest_s, total_s = max(self.changes_s, default=0.0), 0.0
         has_rates = any(
@@ -280,11 +299,13 @@ class Problem:
                 seconds.append(hold_to_save_s(job))
             latest_s = max([latest_s, job.submit_s - instance.now_s])
             total_s += max([hold_to_save_s(job) + way[1] for way in ways], default=0.0)
-        return choose_tick(seconds, MAX_TICKS, latest_s + total_s, instance.now_s)
+        windows = Windows(instance, latest_s, total_s)
+        seconds.extend(windows.instants_s)
+        return choose_tick(seconds, MAX_TICKS, windows.reach_s, instance.now_s), windows
 
     def _ways(self, job: Job) -> list[tuple[Option | None, float]]:
         """Return every way to run what is left of a job with its length in seconds; None is to
-        continue."""
+        continue, where no window comes before its end."""
         instance = self.instance
         running = instance.running_job.get(job.id)
         ways: list[tuple[Option | None, float]] = []
@@ -294,8 +315,8 @@ class Problem:
                 ways.append((None, stay(instance, running, True, other, True).seconds))
                 if may_preempt(instance, other):
                     ways.append((None, stay(instance, running, True, other, False).seconds))
-            else:
-                ways.append((None, continue_s(instance, job)))
+            elif may_stay(instance, running, seconds := continue_s(instance, job)):
+                ways.append((None, seconds))
             if not may_preempt(instance, running):
                 return ways
         for option in self._worthwhile(job):

@@ -14,6 +14,7 @@ from optsched.physics.modes import WIDEST_FIRST
 
 from .free_capacity import EPSILON, FAR, FreeCapacity
 from .problem import Activity, Choice, Problem, Schedule
+from .windows import Dip
 
 
 def generate(
@@ -108,12 +109,14 @@ class Partial:
     """A schedule in the making: the choices `found` so far and what is free beside them."""
 
     def __init__(self, problem: Problem, preempted: frozenset[int]) -> None:
-        """Hold what running jobs hold from now on: all continue but those `preempted`."""
+        """Hold what running jobs hold from now on: all continue but those `preempted` and those
+        that make way for windows."""
         self._problem = problem
         self._capacity = FreeCapacity(problem)
         self._budget = dict(problem.instance.cluster.budgets)
         self.found: dict[int, Choice] = {}
         leaves = {i for i in preempted if problem.activities[i].hold is not None}
+        leaves |= {a.index for a in problem.activities if a.makes_way}
         for activity in problem.activities:
             hold = activity.hold
             if hold is not None and activity.index in leaves:
@@ -158,11 +161,27 @@ class Partial:
             self._budget[name] -= need
 
     def schedule(self) -> Schedule | None:
-        """Return the schedule; None where it is not complete."""
+        """Return the schedule; None where it is not complete, or who continues holds more than a
+        window leaves."""
         activities = self._problem.activities
         if len(self.found) < len(activities):
             return None
-        return self._problem.with_matching_alternatives([self.found[a.index] for a in activities])
+        choices = [self.found[a.index] for a in activities]
+        if any(self._is_overdrawn(dip, choices) for dip in self._problem.windows.dips()):
+            return None
+        return self._problem.with_matching_alternatives(choices)
+
+    def _is_overdrawn(self, dip: Dip, choices: Schedule) -> bool:
+        """Return whether running jobs hold more of a resource than a window leaves."""
+        problem, held = self._problem, 0.0
+        row = problem.table.resources[dip.resource]
+        for activity, choice in zip(problem.activities, choices, strict=True):
+            chosen = activity.alternatives[choice.alternative]
+            kept = chosen if chosen.fixed else activity.hold
+            if kept is not None and kept.up > problem.tick.floor(dip.span[0]):
+                held += sum(amount for which, amount in kept.shared if which == row)
+        capacity = problem.rows[row].capacity
+        return held > capacity - dip.amount + EPSILON * max(1.0, capacity)
 
     def _take_shared_gpus(self, pair: tuple[Activity, Activity]) -> None:
         """Hold the GPUs of a pair until both are done or saved."""
@@ -210,8 +229,10 @@ class Partial:
         chosen = activity.alternatives[wanted.alternative]
         demands = self._problem.demands(activity, chosen, wanted.split)
 
+        closed = self._capacity.closed(activity, wanted.split)
+
         def at(not_before: int) -> Choice:
-            start = self._capacity.settle(not_before, chosen.up, demands)
+            start = self._capacity.settle(not_before, chosen.up, demands, closed=closed)
             return Choice(wanted.alternative, start, wanted.split)
 
         waits = wanted.start if self._problem.changes_s else 0
@@ -266,6 +287,7 @@ def canonical(problem: Problem, activity: Activity, choice: Choice) -> Choice:
     chosen, hold = activity.alternatives[choice.alternative], activity.hold
     if (
         hold is not None
+        and not activity.makes_way
         and activity.index not in problem.partner
         and choice.start <= hold.up
         and choice.split == hold.rooms

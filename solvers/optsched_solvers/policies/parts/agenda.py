@@ -52,6 +52,8 @@ class Agenda:
         trial = Trial(world, pinned)
         trial.ends_s = self.ends_s
         for job_id in victims:
+            if not trial.may_preempt(job_id):
+                return None
             trial.preempt(job_id)
         for job_id, (start_s, mode, placement) in self.starts.items():
             if start_s > world.now_s + TIME_TOLERANCE_S or job_id not in trial.waiting:
@@ -96,7 +98,8 @@ def search(
     """Return the best plan that list search finds from some outlines in `limit_s` of counted work,
     and whom it preempts `now`; None where that knows no plans."""
     instance = now.instance.only({*world.waiting, *world.running})
-    if now.blocked or SOLVER.supports(instance, objective) is not None:
+    # Whom a window ends is the driver's to say, not a plan's.
+    if now.blocked or instance.cluster.windows or SOLVER.supports(instance, objective) is not None:
         return None
     problem = Problem(instance, objective)
     if problem.partner:
