@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.flagship import WORKLOADS, instance_of
+from optsched.driver.reservation import Reservation
 from optsched.driver.snapshot import snapshot
 from optsched.driver.world import World
 from optsched.estimates.errors import Belief, RunTimeErrors, kind_of
@@ -97,7 +98,7 @@ def run(instance: Instance) -> tuple[list[Asked], Watched]:
     """Simulate a trace and forecast."""
     calibration = Calibration()
     watched = Watched(calibration)
-    policy = registry.policy("optsched", parse("wct"), {})
+    policy: Any = registry.policy("optsched", parse("wct"), {})
     simulation = Simulation(instance, policy, estimates=watched)
     world, asked = simulation.world, list[Asked]()
     seen: set[str] = set()
@@ -114,20 +115,23 @@ def run(instance: Instance) -> tuple[list[Asked], Watched]:
             next_s = now_s + EVERY_S
             seen.update(new)
             calibration.late(now_s)
-            asked.extend(_asked(world, instance, watched, new))
+            asked.extend(_asked(world, instance, watched, new, policy.reservations.current))
         return False
 
     simulation.run(until=look)
     return asked, watched
 
 
-def _asked(world: World, instance: Instance, watched: Watched, new: list[str]) -> list[Asked]:
+def _asked(
+    world: World, instance: Instance, watched: Watched, new: list[str], kept: Reservation | None
+) -> list[Asked]:
     present, now_s, calibration = snapshot(world).instance, world.now_s, watched.calibration
     question = Question(
         instance=present,
         beliefs=watched.beliefs,
         errors=watched.ended.errors,
         to_come=to_come(instance.jobs, watched.beliefs, now_s),
+        kept=kept,
     )
     quantiles, easy = forecast(question), forecast(easy_question(present))
     asked = []

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from ..driver.view import PolicyError
 from ..errors import InputError
@@ -39,6 +39,9 @@ GOES_WITH = {
     "gangs": (EVEN,),
     "run_times": (EVEN,),
     "heavy_tail": (EVEN,),
+    "duty": (EVEN,),
+    "locality": (EVEN,),
+    "variability": (EVEN,),
     "families": (EVEN,),
     "elastic": (EVEN,),
     "cpu_jobs": (EVEN,),
@@ -70,6 +73,9 @@ def generate(
     gangs: str | None = None,
     run_times: str | None = None,
     heavy_tail: bool = False,
+    duty: str | None = None,
+    locality: Annotated[float | None, Gt(0), Le(1)] = None,
+    variability: Annotated[float | None, Gt(0), Le(1)] = None,
     families: str | None = None,
     elastic: bool = False,
     cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
@@ -96,6 +102,9 @@ def generate(
         "gangs": gangs,
         "run_times": run_times,
         "heavy_tail": heavy_tail or None,
+        "duty": duty,
+        "locality": locality,
+        "variability": variability,
         "families": families,
         "elastic": elastic or None,
         "cpu_jobs": cpu_jobs,
@@ -161,13 +170,20 @@ def generate(
 
 def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
-    from ..traces.generate import even
+    from ..traces.generate import drawn, even
 
+    profiles: dict[str, Any] = {
+        name: given.pop(name) for name in ("locality", "variability") if name in given
+    }
+    if "duty" in given:
+        profiles["duty"] = drawn.read_duties(given.pop("duty"))
     cluster = _own_cluster(given, gpus)
     if cluster is not None:
         if given.keys() & {"cores_per_gpu", "nodes_per_rack"}:
             raise InputError("--cores-per-gpu and --nodes-per-rack do not go with --cluster")
         given["cluster"], gpus = cluster, cluster.total_gpus
+    if "variability" in profiles and given.keys() & {"cluster", "families"}:
+        raise InputError("--variability does not go with --cluster and --families")
 
     if "gangs" in given:
         given["gangs"] = even.read_gangs(given["gangs"])
@@ -180,7 +196,8 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     if "families" in given:
         given["families"] = even.read_families(given["families"])
     given["heavy"] = given.pop("heavy_tail", False)
-    return even.generate(gpus=gpus or 0, **how, **given)
+    made = even.generate(gpus=gpus or 0, **how, **given)
+    return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made
 
 
 def _own_cluster(given: dict[str, Any], gpus: int | None) -> "Cluster | None":

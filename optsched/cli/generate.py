@@ -103,6 +103,20 @@ from .parts.out import Out, answers
 @flag_option(
     "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."
 )
+@option(
+    "--duty RANGE",
+    "even: let jobs share GPUs, each busy for a share of its step drawn from this, such as 0.1-1.",
+)
+@option(
+    "--locality RATE",
+    "even: rate of a gang spread over nodes that would fit on one.",
+    type=click.FloatRange(0, 1, min_open=True),
+)
+@option(
+    "--variability F",
+    "even: let nodes differ in speed, the more the larger F, such as 0.2 (docs/formats.md).",
+    type=click.FloatRange(0, 1, min_open=True),
+)
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
     "--fit PAGE",

@@ -291,6 +291,7 @@ def question_of(seen: Seen, instance: Instance) -> Question:
         policy=IN_PLACE_OF_ROUNDS if rounds else now.policy.name,
         options={} if rounds else now.policy.options,
         objective=now.objective,
+        kept=now.kept if rounds else None,
     )
 
 

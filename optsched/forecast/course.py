@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from statistics import fmean
-from typing import TypedDict
+from typing import Protocol, TypedDict, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..driver.reservation import Reservation
 from ..driver.snapshot import of_length, with_its_length
 from ..driver.state import Ending
+from ..driver.world import World
 from ..estimates.errors import Belief, RunTimeErrors
 from ..frozen import frozen, record
 from ..model.instance import Instance, Running
@@ -54,7 +56,7 @@ class ToCome:
 class Question:
     """What a forecast is of. Of each job of the `instance` there is a belief; what it has done is
     its work there less what is left. `policy` decides (a name and its options), by what is
-    believed."""
+    believed, and leaves a place that is `kept` for a job to that one."""
 
     instance: Instance
     beliefs: Mapping[str, Belief]
@@ -63,6 +65,7 @@ class Question:
     policy: str = "wspt"
     options: Mapping[str, object] = field(default_factory=dict)
     objective: str = "wct"
+    kept: Reservation | None = None
     draws: int = DRAWS
     horizon_s: float = HORIZON_S
     seed: int = 0
@@ -149,6 +152,8 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
         **spaced(instance),
     )
     world, until_s = simulation.world, now_s + question.horizon_s
+    if isinstance(policy, KeepsPlace) and (kept := _kept(question.kept, world)) is not None:
+        policy.keep_place(kept)
     with suppress(StalledError):  # who waits then never starts
         simulation.run(until=lambda: not believed.left or world.now_s > until_s)
     start_s, end_s = np.full(watched, math.inf), np.full(watched, math.inf)
@@ -165,6 +170,29 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
     start_s[start_s > until_s] = math.inf
     end_s[end_s > until_s] = math.inf
     return np.maximum(start_s - now_s, 0.0), end_s - now_s
+
+
+@runtime_checkable
+class KeepsPlace(Protocol):
+    """A policy that may be told to keep a place."""
+
+    def keep_place(self, kept: Reservation) -> None:
+        """Keep a place for a job that waits, until it starts."""
+        ...
+
+
+def _kept(kept: Reservation | None, world: World) -> Reservation | None:
+    """Return a reservation in the option of a job whose length is drawn; None where it has none."""
+    if kept is None or kept.job not in world.instance.job:
+        return None
+    if any(slot.node not in world.cluster.node for slot in kept.placement):
+        return None
+    own = kept.option
+    for option in world.options(kept.job):
+        alike = option.mode.size == own.mode.size and option.spread == own.spread
+        if alike and option.mode.gpu_type == own.mode.gpu_type:
+            return replace(kept, option=option)
+    return None
 
 
 class Spacing(TypedDict, total=False):

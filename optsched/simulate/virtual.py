@@ -178,7 +178,7 @@ class VirtualWorld(World):
             self._make_room()
         elif kind == Kind.WINDOW_OVER:
             self.free.set_time(self.now_s)
-            self._released.extend(self.cluster.windows[index].nodes or self.running)
+            self._released.extend(self.cluster.windows[index].nodes or self.free.layout.names)
         elif kind == Kind.WINDOW_AHEAD:
             self.free.set_time(self.now_s)
             self._make_room()

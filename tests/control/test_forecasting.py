@@ -21,6 +21,7 @@ from optsched.control.explain.explaining import explain_job
 from optsched.control.forecasting import FILE, Forecaster
 from optsched.control.journal.events import Cancelled
 from optsched.control.what_if.snapshot import snapshot
+from optsched.driver.reservation import earliest
 from optsched.errors import InputError
 from optsched.estimates.parse import parse
 
@@ -103,6 +104,25 @@ def test_every_job_has_its_times(lab: Lab, forecaster: Forecaster) -> None:
     assert told.sentences[-1].startswith("It is expected to start in ")
     lab.clock.at_s += 1e6
     assert shown(lab, "waits").start_p50_s == lab.clock.at_s, "what is overdue is expected now"
+
+
+def test_who_would_take_a_place_that_is_kept_waits(lab: Lab, forecaster: Forecaster) -> None:
+    lab.submit("runs", 4, 600.0, job={"preemptible": False})
+    lab.run(5)
+    lab.submit("gang", 8, 60.0)
+    lab.run(2)
+    driver = lab.controller.driver(lab.clock.at_s)
+    assert driver.policy is not None and driver._world is not None
+    kept = earliest(driver._world, "gang")
+    driver.policy.reservations.current = kept  # type: ignore[attr-defined]
+    assert kept is not None and snapshot(lab.controller).kept is kept
+    lab.submit("long", 1, 36000.0)
+    lab.run(2)
+    assert lab.controller.state.jobs["long"].live is None
+    assert forecaster.turn()
+    gang, long = shown(lab, "gang"), shown(lab, "long")
+    assert made(lab).fault is None
+    assert lab.clock.at_s < (gang.start_p50_s or 0) < (long.start_p50_s or 0)
 
 
 def test_forecasts_are_compared_with_what_came(

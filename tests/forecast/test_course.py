@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from optsched import Cluster, Instance, Job, Mode, Node, Running, Slot, Suspended
+from optsched.driver.reservation import Reservation
 from optsched.estimates.errors import Belief, RunTimeErrors
 from optsched.forecast.course import DRAWS, Question, ToCome, forecast
+from optsched.physics.catalogue import catalogue_of
 
 SURE = (None, 9)
 """A kind of belief that is always right."""
@@ -130,3 +132,30 @@ def test_the_same_question_has_the_same_answer_in_any_order() -> None:
 
 def test_none_for_nobody() -> None:
     assert forecast(question(instance(jobs=(), running=(), suspended=()))) == {}
+
+
+def test_places_that_are_kept_are_played() -> None:
+    """`a` runs for 100 s on one of two nodes; the other is kept with it for a gang that wants both.
+    What would still run when the gang may start waits for it, what is shorter does not."""
+    nodes = tuple(Node(name=name, gpu_type="x", gpus=4) for name in ("n", "m"))
+    jobs = (
+        Job(id="a", gpus=4, duration_s=100.0, submit_s=1000.0),
+        Job(id="gang", gpus=8, duration_s=30.0, submit_s=1000.0),
+        Job(id="long", gpus=1, duration_s=200.0, submit_s=1000.0),
+        Job(id="short", gpus=1, duration_s=50.0, submit_s=1000.0),
+    )
+    run = replace(instance().running[0], remaining_s=100.0)
+    whole = instance(
+        cluster=Cluster(nodes=nodes), jobs=jobs, running=(run,), suspended=(), now_s=1000.0
+    )
+    option = catalogue_of(whole).options(jobs[1])[0]
+    both = tuple(Slot(node=node.name, gpus=4) for node in nodes)
+    kept = Reservation("gang", option, both, due_s=1100.0)
+    free = forecast(question(whole))
+    assert free["long"].start_p90_s == 0.0 and free["gang"].start_p50_s >= 200.0
+    times = forecast(question(whole, kept=kept))
+    assert times["gang"].start_p90_s == pytest.approx(100.0)
+    assert times["long"].start_p50_s == pytest.approx(130.0) and times["short"].start_p90_s == 0.0
+    elsewhere = replace(kept, placement=(Slot(node="gone", gpus=8),))
+    for no_place in (elsewhere, replace(kept, job="nobody")):
+        assert forecast(question(whole, kept=no_place)) == free

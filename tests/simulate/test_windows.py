@@ -149,6 +149,18 @@ def test_the_verifier_tells_node_job_and_window() -> None:
     assert violation.rule == "window" and "from 100 to 200 s (maintenance)" in violation.message
 
 
+@pytest.mark.parametrize("name", ["wspt", "fifo", "srtf", "backfill", "optsched"])
+def test_the_end_of_a_window_of_less_of_a_resource_is_seen_where_nothing_runs(name: str) -> None:
+    cluster = Cluster(
+        nodes=(Node(name="n0", gpus=2),),
+        resources={"licence": 1.0},
+        windows=(Window(from_s=0.0, to_s=7.0, resources={"licence": 0.0}),),
+    )
+    job = Job(id="j", duration_s=5.0, resources={"licence": 1.0})
+    plan = simulate(Instance(cluster=cluster, jobs=(job,)), policy(name))
+    assert [segment.start_s for segment in plan.jobs[0].segments] == [7.0]
+
+
 def test_a_round_says_which_window_a_job_would_meet() -> None:
     plain = Job(id="plain", gpus=1, duration_s=150.0, preemptible=False)
     instance = one_node(plain)

@@ -109,7 +109,9 @@ def test_who_cannot_save_and_holds_more_than_a_window_leaves_is_said() -> None:
 
 
 def test_side_constraints_and_windows_hold_together() -> None:
-    closed = instance(Window(nodes=("a", "b"), from_s=12.0, to_s=100.0))
+    late = Window(nodes=("a",), from_s=1e6, to_s=2e6, resources={"kw": 0.0})
+    windows = (Window(nodes=("a", "b"), from_s=12.0, to_s=100.0), late)
+    closed = instance(cluster=Cluster(nodes=NODES, resources={"kw": 1.0}, windows=windows))
 
     def last(model: Any, variables: Any) -> None:
         for name in variables:

@@ -116,3 +116,46 @@ def test_a_cluster_of_several_types_gets_measured_rates() -> None:
     for more in ({"gpus": 12}, {"cores_per_gpu": 3}):
         with pytest.raises(InputError, match="--cluster"):
             generate("even", jobs=5, cluster="v100=8", **more)
+
+
+def test_profiles_are_drawn_as_asked_for() -> None:
+    plain = generate("even", jobs=300, gpus=40, gpus_per_node=4, seed=3, gangs="1,4,8")
+    made = generate(
+        "even",
+        jobs=300,
+        gpus=40,
+        gpus_per_node=4,
+        seed=3,
+        gangs="1,4,8",
+        duty="0.2-0.6",
+        locality=0.7,
+        variability=0.2,
+    )
+    same = [(job.submit_s, job.gpus, job.duration_s) for job in plain.jobs]
+    assert [(job.submit_s, job.gpus, job.duration_s) for job in made.jobs] == same
+    duties = [job.profile.sharing.duty for job in made.jobs if job.profile.sharing is not None]
+    assert len(duties) == 300 and 0.2 <= min(duties) < 0.21 and 0.59 < max(duties) <= 0.6
+    local = {gang(job): job.profile.locality for job in made.jobs}
+    assert local[1] is None and local[8] is None
+    assert local[4] is not None and local[4].cluster == local[4].rack == 0.7
+    types = [node.gpu_type for node in made.cluster.nodes]
+    assert all(types.count(speed) == 2 for speed in set(types)) and len(set(types)) == 5
+    slowest = {job.profile.rate["slowest"] for job in made.jobs}
+    assert slowest == {0.6839, 0.859, 0.9812}
+    assert all(job.profile.rate["median"] == 1.0 for job in made.jobs)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"duty": "0-1"}, "--duty 0-1: must be two shares"),
+        ({"duty": "nan"}, "--duty nan: must be two shares"),
+        ({"duty": "0.5-0.2"}, "must be two shares"),
+        ({"locality": float("nan")}, "--locality nan: must be above 0"),
+        ({"variability": 1.5}, "--variability 1.5: must be above 0, and 1 at most"),
+        ({"variability": 0.1, "families": "bert"}, "--variability does not go with"),
+    ],
+)
+def test_faults_of_drawn_profiles(asked: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        generate("even", jobs=2, gpus=8, seed=0, **asked)  # type: ignore[arg-type]

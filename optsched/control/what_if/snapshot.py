@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import field
 
+from ...driver.reservation import Reservation, Reservations
 from ...executors.base import AttemptKey, NodeStatus, Progress
 from ...frozen import frozen
 from ...model.cluster import Cluster, Tenant
@@ -28,7 +29,8 @@ class Snapshot:
     reason; `turns` are the jobs after which some come because of limits. `objective` and
     `preempt_unsaved` are those of the rounds, which `policy` decides. `said` is what the
     cluster manager says of attempts that it does not start yet, `short_of_disk` why
-    nothing at all is started, None where jobs are. `forecast` is the last one.
+    nothing at all is started, None where jobs are. `forecast` is the last one, `kept` the place
+    that is kept for a job.
     """
 
     state: State
@@ -50,6 +52,7 @@ class Snapshot:
     turns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     short_of_disk: str | None = None
     forecast: LiveForecast | None = None
+    kept: Reservation | None = None
 
 
 def snapshot(controller: Controller) -> Snapshot:
@@ -57,6 +60,8 @@ def snapshot(controller: Controller) -> Snapshot:
     O(jobs) and quick: for `Loop.ask`."""
     seen, now_s = controller.observed.items(), controller.clock.now_s()
     half_life_s = controller.settings.half_life_s
+    driver = controller.driver(now_s)
+    reservations = getattr(driver.policy, "reservations", None)
     return Snapshot(
         state=_copied(controller.state),
         cluster=controller.cluster,
@@ -66,7 +71,8 @@ def snapshot(controller: Controller) -> Snapshot:
         said={key: own.reason for key, own in seen if own.reason is not None},
         now_s=now_s,
         objective=controller.settings.objective,
-        policy=controller.driver(now_s).named,
+        policy=driver.named,
+        kept=reservations.current if isinstance(reservations, Reservations) else None,
         preempt_unsaved=controller.settings.preempt_unsaved,
         shares=shares_now(controller.state, controller.tenants, half_life_s, now_s),
         instance=controller.last_instance,

@@ -179,7 +179,7 @@ class Model:
         tick, reach_s = self.problem.tick, self.problem.windows.reach_s
         (from_s, to_s), begin = span, tick.floor(span[0])
         if self.constrained:
-            return begin, min(tick.ceil(to_s), self.horizon)
+            return begin, max(begin, min(tick.ceil(to_s), self.horizon))
         return begin, begin + tick.floor(max(0.0, min(to_s, reach_s) - from_s))
 
     def _fixed(self, begin: int, end: int) -> Any:

@@ -1,5 +1,6 @@
 """List scheduling: at each event start whatever fits, in the order of a rule."""
 
+from optsched.driver.reservation import Reservation, Reservations
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 
@@ -16,6 +17,12 @@ class ListScheduling:
 
     def __init__(self) -> None:
         self._queue = DemandQueue()
+        self._kept: Reservations | None = None
+
+    def keep_place(self, kept: Reservation) -> None:
+        """Keep a place for a job that waits, until it starts."""
+        self._kept = Reservations()
+        self._kept.current = kept
 
     def rank(self, world: World, job_id: str) -> float:
         """Lower starts first; must not change while the job waits. Arrival alone decides unless a
@@ -42,7 +49,7 @@ class ListScheduling:
 
     def find(self, world: World, job_id: str) -> Fit | None:
         """Return how and where a waiting job starts now; None where it goes on waiting."""
-        return world.fit(job_id)
+        return world.fit(job_id) if self._kept is None else self._kept.fit(world, job_id)
 
     def start(self, world: World, job_id: str) -> bool:
         """Start a waiting job if it finds a place; return whether it has."""
@@ -54,4 +61,17 @@ class ListScheduling:
     def decide(self, world: World) -> None:
         """Start every job that finds a place, in order."""
         self.enqueue(world)
+        if self._kept is not None:
+            self._start_kept(world, self._kept)
         self._queue.serve(lambda job_id: self.start(world, job_id))
+
+    def _start_kept(self, world: World, reservations: Reservations) -> None:
+        """Start the job for which a place is kept, if there is room for it."""
+        reservations.renew(world)
+        kept, place = reservations.current, reservations.place(world)
+        if kept is None or place is not None:
+            self._kept = None
+            self._queue.unblock()
+        if kept is not None and place is not None:
+            world.start(kept.job, *place)
+            self._queue.remove(kept.job, world.demand(kept.job))

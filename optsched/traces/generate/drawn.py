@@ -1,0 +1,78 @@
+"""Profiles that are drawn: how busy jobs keep their GPUs, what spreading costs them, and how fast
+they are on GPUs of one model that differ in speed."""
+
+import math
+import random
+from dataclasses import replace
+
+from ...errors import InputError
+from ...model.cluster import Cluster
+from ...model.instance import Instance
+from ...model.job import Job, gang
+from ...model.profile import Locality, Profile, Sharing
+
+SLOWNESS = {"fastest": -0.60, "fast": -0.35, "median": 0.0, "slow": 0.51, "slowest": 1.90}
+"""Classes of nodes, a fifth of all each, with the mean of an exponential deviate in each fifth less
+that in the third: far more GPUs of one model are slow outliers than fast ones."""
+SENSITIVITIES = (1.0, 0.4, 0.05)
+"""How much of a node's slow-down a job feels: one bound by compute, one by both, one by memory."""
+
+
+def with_drawn_profiles(
+    instance: Instance,
+    seed: int,
+    *,
+    duty: tuple[float, float] | None = None,
+    locality: float | None = None,
+    variability: float | None = None,
+) -> Instance:
+    """Return the instance with drawn profiles, of what is given: `duty` evenly from a range;
+    `locality`, the rate of a gang over several nodes that fits on one; `variability`, the scale of
+    the logarithm of a step's time over nodes, for the jobs that feel it most. Raises InputError for
+    numbers out of range."""
+    for name, share in (("--locality", locality), ("--variability", variability)):
+        if share is not None and not 0 < share <= 1:
+            raise InputError(f"{name} {share:g}: must be above 0, and 1 at most")
+    draw = random.Random(f"profiles {seed}")
+    cluster = instance.cluster if variability is None else _with_speeds(instance.cluster, draw)
+    largest = max(node.gpus for node in cluster.nodes)
+
+    def profile(job: Job) -> Profile:
+        own = job.profile
+        if not gang(job):
+            return own
+        if duty is not None:
+            own = replace(own, sharing=Sharing(duty=round(draw.uniform(*duty), 3)))
+        if locality is not None and 1 < gang(job) <= largest:
+            own = replace(own, locality=Locality(rack=locality, cluster=locality))
+        if variability is not None:
+            felt = variability * draw.choice(SENSITIVITIES)
+            rates = {name: round(math.exp(-felt * late), 4) for name, late in SLOWNESS.items()}
+            own = replace(own, rate=rates)
+        return own
+
+    jobs = tuple(replace(job, profile=profile(job)) for job in instance.jobs)
+    return replace(instance, cluster=cluster, jobs=jobs)
+
+
+def _with_speeds(cluster: Cluster, draw: random.Random) -> Cluster:
+    """Return the cluster with nodes of each speed, as many of each as far as they go."""
+    names = list(SLOWNESS)
+    speeds = [names[i % len(names)] for i in range(len(cluster.nodes))]
+    draw.shuffle(speeds)
+    nodes = tuple(
+        replace(node, gpu_type=speed) for node, speed in zip(cluster.nodes, speeds, strict=True)
+    )
+    return replace(cluster, nodes=nodes, reference_gpu="median")
+
+
+def read_duties(text: str) -> tuple[float, float]:
+    """Return the least and largest duty of a text as `0.1-1`. Raises InputError."""
+    low, _, high = text.partition("-")
+    try:
+        duties = float(low), float(high or low)
+    except ValueError:
+        duties = math.nan, math.nan
+    if not 0 < duties[0] <= duties[1] <= 1:
+        raise InputError(f"--duty {text}: must be two shares of a step, as 0.1-1")
+    return duties
