@@ -1,27 +1,36 @@
-"""The policy `optsched` against queue rules on the same workloads: mean and p99 completion time,
-cost of deciding.
+"""The policy `optsched` against other policies on the same workloads: completion times, makespan,
+slowdown, cost of deciding.
 
-    python benchmarks/flagship.py --workload gavel-osdi --estimates oracle
+    python benchmarks/flagship.py --workload gavel-single --estimates oracle
     python benchmarks/flagship.py --set tuning --jobs 300 --results /tmp/tuning.json
-    python benchmarks/flagship.py --set test --estimates oracle,history
+    python benchmarks/flagship.py --set test --physics own,drawn --estimates oracle,history
 
 `tuning` workloads are generated; constants of the policy were chosen on these alone. `test`
 workloads are public traces under OPTSCHED_DATA (default ../shared/data), their arrivals compressed
 or stretched to offer `load` times the work that the cluster can do meanwhile (a GPU type counted at
-the mean rate of the jobs, 0 for those it cannot run). Every run is a process of its own, every plan
-is verified, and results are kept in a JSON file, so that a study can be made in parts: what is
-there already is not run again. Times are CPU seconds of one core. Weights are 1, deadlines none,
-attempts that fail and lost nodes left out.
+the mean rate of the jobs, 0 for those it cannot run). `--physics own` is what the trace says of its
+jobs and nothing else; `drawn` gives them measured profiles (rates by GPU type and cores, sharing,
+locality, costs of saving and restoring), a line for the mean over the first `--seeds` seeds of that
+draw. Traces that say what saving costs (Gavel's) draw nothing.
+
+Every run is a process of its own, every plan is verified, and results are kept in a JSON file, so
+that a study can be made in parts: what is there already is not run again. Times are CPU seconds of
+one core. Weights are 1, priorities equal, deadlines none, attempts that fail and lost nodes left
+out. A slowdown is the time to completion over the run time alone, of which 10 s count at least.
+`srsf-migrating` is `srsf` that moves a running job to free GPUs on which it is done earlier.
 """
 
 import argparse
 import itertools
 import json
 import os
+import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +38,12 @@ from typing import Any
 import numpy as np
 
 from optsched.driver.state import Ending
+from optsched.driver.world import World
 from optsched.estimates.parse import parse as parse_estimates
 from optsched.model.instance import Instance
 from optsched.model.job import Elastic, Job
 from optsched.objectives import parse
+from optsched.physics import TIME_TOLERANCE_S, setup_s
 from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins import registry
@@ -41,16 +52,48 @@ from optsched.simulate.run import Simulation
 from optsched.traces.generate.synth import generate
 from optsched.traces.profiles.attach import attach
 from optsched.verify import verify
+from optsched_solvers.policies.srsf import Srsf
 
 DATA = Path(
     os.environ.get("OPTSCHED_DATA", Path(__file__).parent.parent.parent / "shared" / "data")
 )
+OWN = "optsched"
 RULES = ("fifo", "backfill", "srtf", "srsf", "las")
-POLICIES = (*RULES, "optsched")
+MIGRATING = "srsf-migrating"
+RIVALS = (*RULES, "sjf", MIGRATING, "xion", "a-srpt", "hadar", "sia", "pollux", "compass")
+POLICIES = (*RIVALS, OWN)
 LOAD = 0.9
 """Offered by every test workload."""
-SEED = 1
-"""Of the rule that attaches measured profiles."""
+COSTED = ("gavel",)
+"""Formats whose jobs come with what they cost; nothing is drawn for them."""
+SHORTEST_S = 10.0
+"""What counts at least as the run time of which a slowdown is a multiple."""
+
+
+class MigratingSrsf(Srsf):
+    """Shortest remaining service first, moving running jobs to GPUs that have come free."""
+
+    name = MIGRATING
+
+    def decide(self, world: World) -> None:
+        """Serve who waits; then move the first job that is done earlier elsewhere, with what that
+        costs."""
+        super().decide(world)
+        for job_id in sorted(world.running, key=lambda job_id: (self.rank(world, job_id), job_id)):
+            fit = world.fit(job_id) if world.may_preempt(job_id) else None
+            if fit is None:
+                continue
+            job = world.job(job_id)
+            done_s = world.now_s + job.profile.checkpoint_s + setup_s(job, True)
+            done_s += world.remaining_work_s(job_id) / fit[0].rate
+            if done_s < world.expected_release_s(job_id) - TIME_TOLERANCE_S:
+                world.preempt(job_id)
+                return
+
+
+def policy_of(name: str) -> Any:
+    """Return a fresh policy, the benchmark's own included."""
+    return MigratingSrsf() if name == MIGRATING else policy(name, objective=parse("wct"))
 
 
 @dataclass(frozen=True)
@@ -59,14 +102,19 @@ class Workload:
     is)."""
 
     kind: str
-    make: Callable[[int | None], Instance]
+    make: Callable[[int | None, int | None], Instance]
+    """From the number of jobs and the seed of drawn profiles, None for the trace's own physics."""
     load: float | None = None
+    drawn: bool = False
+    """Whether there are profiles to give its jobs."""
+    by_seed: bool = True
+    """Whether these depend on the seed: not where each job names its model."""
 
 
 def _synthetic(gpus: int, seed: int, like: Any, load: float, gpu_types: int = 3) -> Workload:
     return Workload(
         "tuning",
-        lambda jobs: generate(
+        lambda jobs, _: generate(
             jobs=jobs or 500,
             gpus=gpus,
             seed=seed,
@@ -79,7 +127,7 @@ def _synthetic(gpus: int, seed: int, like: Any, load: float, gpu_types: int = 3)
 
 
 def _fitted(kind: str, gpus: int, seed: int, load: float) -> Workload:
-    def make(jobs: int | None) -> Instance:
+    def make(jobs: int | None, _: int | None) -> Instance:
         from optsched.traces.generate.like import generate as generate_like
 
         return generate_like(
@@ -93,7 +141,7 @@ def _trace(name: str, path: str, most: int, every: int = 1, **options: Any) -> W
     """The first `most` jobs of a trace; `every` keeps each so-many-th node where it is of a far
     larger cluster."""
 
-    def make(jobs: int | None) -> Instance:
+    def make(jobs: int | None, seed: int | None) -> Instance:
         found = registry.importer(name).read(DATA / path, jobs=jobs or most, **options).instance
         if every > 1:
             cluster = replace(found.cluster, nodes=found.cluster.nodes[::every])
@@ -103,10 +151,9 @@ def _trace(name: str, path: str, most: int, every: int = 1, **options: Any) -> W
                 if why_never(Catalogue.of(cluster, found.tenants), job) is None
             )
             found = replace(found, cluster=cluster, jobs=tuple(able))
-        costs = any(job.profile.checkpoint_s or job.profile.restore_s for job in found.jobs)
-        return found if costs else attach(found, SEED)
+        return found if seed is None or name in COSTED else attach(found, seed)
 
-    return Workload("test", make, LOAD)
+    return Workload("test", make, LOAD, name not in COSTED, by_seed=name != "muri")
 
 
 WORKLOADS: dict[str, Workload] = {
@@ -145,11 +192,13 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 
-def instance_of(name: str, jobs: int | None, *, sharing: bool = True) -> Instance:
-    """The workload with its load, weights of 1, and nothing that fails; without `sharing` no
-    profile allows it."""
+def instance_of(
+    name: str, jobs: int | None, seed: int | None = None, *, sharing: bool = True
+) -> Instance:
+    """The workload with its load, weights of 1, equal priorities, and nothing that fails; without
+    `sharing` no profile allows it."""
     workload = WORKLOADS[name]
-    made = workload.make(jobs)
+    made = workload.make(jobs, seed)
     scale = 1.0 if workload.load is None else offered_load(made) / workload.load
     start_s = min(job.submit_s for job in made.jobs)
     alone = {id(job.profile): replace(job.profile, sharing=None) for job in made.jobs}
@@ -162,6 +211,7 @@ def instance_of(name: str, jobs: int | None, *, sharing: bool = True) -> Instanc
             replace(
                 job,
                 weight=1.0,
+                priority=0,
                 deadline_s=None,
                 submit_s=float(round(scale * (job.submit_s - start_s), 3)),
                 profile=job.profile if sharing else alone[id(job.profile)],
@@ -199,11 +249,17 @@ def offered_load(instance: Instance) -> float:
 
 
 def run(
-    name: str, policy_name: str, jobs: int | None, estimates: str, *, sharing: bool
+    name: str,
+    policy_name: str,
+    jobs: int | None,
+    estimates: str,
+    seed: int | None = None,
+    *,
+    sharing: bool,
 ) -> dict[str, Any]:
     """One simulation."""
-    instance = instance_of(name, jobs, sharing=sharing)
-    chosen = policy(policy_name, objective=parse("wct"))
+    instance = instance_of(name, jobs, seed, sharing=sharing)
+    chosen = policy_of(policy_name)
     began_s = time.process_time()
     simulation = Simulation(instance, chosen, estimates=parse_estimates(estimates))
     simulation.run()
@@ -212,7 +268,9 @@ def run(
     done = record.ending == Ending.COMPLETED
     jct_s = np.zeros(len(instance.jobs))
     jct_s[record.job[done]] = record.end_s[done]
+    makespan_s = float(jct_s.max()) - min(job.submit_s for job in instance.jobs)
     jct_s -= [job.submit_s for job in instance.jobs]
+    alone_s = np.maximum(SHORTEST_S, [job.work_s for job in instance.jobs])
     faults = (
         verify(instance, record.plan(), parse("wct")).violations
         if len(instance.jobs) <= 20_000
@@ -227,50 +285,137 @@ def run(
         "gpus": instance.cluster.total_gpus,
         "mean_s": float(jct_s.mean()),
         "p99_s": float(np.percentile(jct_s, 99)),
-        "max_s": float(jct_s.max()),
+        "makespan_s": makespan_s,
+        "slowdown": float(np.maximum(1.0, jct_s / alone_s).max()),
         "preemptions": int((record.ending == Ending.PREEMPTED).sum()),
         "decisions": len(record.decision_s),
         "cpu_s": cpu_s,
-        "faults": [str(one) for one in faults[:3]],
+        "faults": [str(fault) for fault in faults[:3]],
     }
     rounds = getattr(chosen, "rounds", None)
     if rounds:
-        gaps = np.array([one.gap for one in rounds])
+        gaps = np.array([round_.gap for round_ in rounds if round_.gap is not None])
         found |= {
             "rounds": len(gaps),
             "gap_median": float(np.median(gaps)),
             "gap_p99": float(np.percentile(gaps, 99)),
             "open": float((gaps > 0.01).mean()),
-            "active_mean": float(np.mean([one.jobs for one in rounds])),
+            "active_mean": float(np.mean([round_.jobs for round_ in rounds])),
         }
     return found
 
 
-def compared(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Compare `optsched` with each rule and the best of them on one workload, from the runs by
-    policy; `change` is relative to the best mean."""
-    best = min(RULES, key=lambda rule: runs[rule]["mean_s"])
-    own = runs["optsched"]
+def compared(runs: dict[str, list[dict[str, Any]]], setting: "Setting") -> dict[str, Any]:
+    """Compare `optsched` with each rival and the best of them on one workload, from the runs of
+    each policy over the seeds; `change` is relative to the best mean."""
+
+    def mean(name: str, key: str) -> float:
+        return statistics.fmean(run[key] for run in runs[name])
+
+    best = min((name for name in runs if name != OWN), key=lambda name: mean(name, "mean_s"))
+    rule = min((name for name in RULES if name in runs), key=lambda name: mean(name, "mean_s"))
+    both = {"": OWN, "best_": best}
     return {
-        "estimates": own["estimates"],
-        "workload": own["workload"],
-        "jobs": own["jobs"],
-        "gpus": own["gpus"],
-        **{f"{rule}_h": round(runs[rule]["mean_s"] / 3600, 2) for rule in POLICIES},
+        "estimates": setting.estimates,
+        "physics": setting.physics,
+        "workload": setting.workload,
+        "seeds": len(runs[OWN]),
+        "jobs": runs[OWN][0]["jobs"],
+        "gpus": runs[OWN][0]["gpus"],
+        **{f"{name}_h": round(mean(name, "mean_s") / 3600, 2) for name in runs},
         "best": best,
-        "change": round(own["mean_s"] / runs[best]["mean_s"] - 1, 4),
-        "best_p99_h": round(runs[best]["p99_s"] / 3600, 1),
-        "p99_h": round(own["p99_s"] / 3600, 1),
-        "preemptions": own["preemptions"],
-        "rounds": own["rounds"],
-        "gap_median": round(own["gap_median"], 6),
-        "gap_p99": round(own["gap_p99"], 6),
-        "cpu_s": round(own["cpu_s"]),
+        "best_h": round(mean(best, "mean_s") / 3600, 2),
+        "change": round(mean(OWN, "mean_s") / mean(best, "mean_s") - 1, 4),
+        "best_rule": rule,
+        "change_to_rule": round(mean(OWN, "mean_s") / mean(rule, "mean_s") - 1, 4),
+        **{f"{key}p99_h": round(mean(name, "p99_s") / 3600, 1) for key, name in both.items()},
+        **{
+            f"{key}makespan_h": round(mean(name, "makespan_s") / 3600, 1)
+            for key, name in both.items()
+        },
+        **{f"{key}slowdown": round(mean(name, "slowdown")) for key, name in both.items()},
+        **{key: round(mean(OWN, key)) for key in ("preemptions", "rounds", "cpu_s")},
+        "gap_median": round(mean(OWN, "gap_median"), 6),
+        "gap_p99": round(mean(OWN, "gap_p99"), 6),
     }
 
 
+@dataclass(frozen=True)
+class Setting:
+    """One line of output."""
+
+    workload: str
+    physics: str
+    estimates: str
+    jobs: int | None
+    sharing: bool
+
+    def seeds(self, count: int) -> list[int | None]:
+        """Return the seeds of its runs: none with the trace's own physics."""
+        if self.physics != "drawn":
+            return [None]
+        return [*range(1, count + 1 if WORKLOADS[self.workload].by_seed else 2)]
+
+    def key(self, policy_name: str, seed: int | None) -> str:
+        """Return the name under which a run is kept."""
+        size = f"{self.jobs or 'all'}{'' if self.sharing else '/alone'}"
+        physics = self.physics if seed is None else f"{self.physics}-{seed}"
+        return f"{self.workload}/{policy_name}/{physics}/{self.estimates}/{size}"
+
+    def command(self, policy_name: str, seed: int | None) -> list[str]:
+        """Return the command of a run."""
+        command = [sys.executable, __file__, "--run", "--workload", self.workload]
+        command += ["--policy", policy_name, "--estimates", self.estimates]
+        command += ["--jobs", str(self.jobs)] if self.jobs else []
+        command += [] if self.sharing else ["--no-sharing"]
+        return command + ([] if seed is None else ["--seed", str(seed)])
+
+
+class Runs:
+    """Outcomes of runs by key, kept in a JSON file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.known: dict[str, dict[str, Any]] = (
+            json.loads(path.read_text()) if path.exists() else {}
+        )
+        self.lock = threading.Lock()
+
+    def make(self, setting: Setting, policy_name: str, seed: int | None, limit_s: float) -> None:
+        """Run one simulation in a process of its own; a failure, or `limit_s` of CPU, is kept as
+        the reason."""
+        key = setting.key(policy_name, seed)
+        command = ["bash", "-c", f'ulimit -t {limit_s:.0f}; exec "$@"', "run"]
+        command += setting.command(policy_name, seed)
+        done = subprocess.run(command, capture_output=True, text=True)
+        said = (done.stderr.strip().splitlines() or [f"more than {limit_s:.0f} s of CPU"])[-1]
+        outcome = {"failed": said} if done.returncode else json.loads(done.stdout.splitlines()[-1])
+        with self.lock:
+            self.known[key] = outcome
+            self.path.write_text(json.dumps(self.known, indent=1))
+        print(key, said_of(outcome), file=sys.stderr, flush=True)
+
+    def of(self, setting: Setting, policies: list[str], seeds: int) -> dict[str, list[Any]]:
+        """Return the runs of each policy that has one for every seed."""
+        runs = {
+            name: [self.known.get(setting.key(name, seed), {}) for seed in setting.seeds(seeds)]
+            for name in policies
+        }
+        return {name: own for name, own in runs.items() if all("mean_s" in run for run in own)}
+
+
+def said_of(outcome: dict[str, Any]) -> str:
+    """Return a run in a line."""
+    if "failed" in outcome:
+        return f"does not run: {outcome['failed']}"
+    return (
+        f"mean {outcome['mean_s'] / 3600:.3f} h, p99 {outcome['p99_s'] / 3600:.2f} h, "
+        f"{outcome['preemptions']} preemptions, {outcome['cpu_s']:.1f} s {outcome['faults'] or ''}"
+    )
+
+
 def main() -> None:
-    """Run what is missing, one process each, then print a line of JSON for each workload."""
+    """Run what is missing, then print a line of JSON for each workload, physics and estimates."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -283,67 +428,47 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, help="only the first so many jobs")
     parser.add_argument("--estimates", default="oracle", help="several: oracle,history")
+    parser.add_argument("--physics", default="own", help="own, drawn or own,drawn")
+    parser.add_argument("--seeds", type=int, default=5, help="draws of profiles")
     parser.add_argument(
         "--no-sharing", dest="sharing", action="store_false", help="no two jobs on the same GPUs"
     )
+    parser.add_argument("--limit", type=float, default=600, help="CPU seconds of a run")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--results", type=Path, default=Path("flagship.json"))
-    parser.add_argument("--again", action="store_true", help="run even what is there")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--again", action="append", default=[], help="run this policy even so")
+    parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    names = given.workload or [name for name, one in WORKLOADS.items() if one.kind == given.kind]
+    names = given.workload or [name for name, own in WORKLOADS.items() if own.kind == given.kind]
     policies = given.policy or list(POLICIES)
-    if given.one:
-        print(
-            json.dumps(
-                run(names[0], policies[0], given.jobs, given.estimates, sharing=given.sharing)
-            )
+    if given.run:
+        made = run(
+            names[0], policies[0], given.jobs, given.estimates, given.seed, sharing=given.sharing
         )
+        print(json.dumps(made))
         return
-    known: dict[str, dict[str, Any]] = (
-        json.loads(given.results.read_text()) if given.results.exists() else {}
-    )
-
-    def setting_of(estimates: str) -> str:
-        return f"{estimates}/{given.jobs or 'all'}{'' if given.sharing else '/alone'}"
-
-    for estimates, name in itertools.product(given.estimates.split(","), names):
-        for rule in policies:
-            key = f"{name}/{rule}/{setting_of(estimates)}"
-            if key in known and not given.again:
-                continue
-            command = [
-                sys.executable,
-                __file__,
-                "--one",
-                "--workload",
-                name,
-                "--policy",
-                rule,
-                "--estimates",
-                estimates,
-                *(["--jobs", str(given.jobs)] if given.jobs else []),
-                *([] if given.sharing else ["--no-sharing"]),
-            ]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                print(f"{key}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-                continue
-            known[key] = json.loads(done.stdout.strip().splitlines()[-1])
-            given.results.write_text(json.dumps(known, indent=1))
-            one = known[key]
-            print(
-                f"{key}: mean {one['mean_s'] / 3600:.3f} h, p99 {one['p99_s'] / 3600:.2f} h, "
-                f"{one['preemptions']} preemptions, {one['cpu_s']:.1f} s {one['faults'] or ''}",
-                file=sys.stderr,
-            )
-    for name, estimates in itertools.product(names, given.estimates.split(",")):
-        runs = {
-            run["policy"]: run
-            for key, run in known.items()
-            if key.startswith(f"{name}/") and key.endswith(f"/{setting_of(estimates)}")
-        }
-        if set(POLICIES) <= set(runs):
-            print(json.dumps(compared(runs)), flush=True)
+    settings = [
+        Setting(name, physics, estimates, given.jobs, given.sharing)
+        for name, physics, estimates in itertools.product(
+            names, given.physics.split(","), given.estimates.split(",")
+        )
+        if physics == "own" or WORKLOADS[name].drawn
+    ]
+    runs = Runs(given.results)
+    missing = [
+        (setting, name, seed, given.limit)
+        for setting in settings
+        for name in policies
+        for seed in setting.seeds(given.seeds)
+        if name in given.again or setting.key(name, seed) not in runs.known
+    ]
+    with ThreadPoolExecutor(given.processes) as pool:
+        list(pool.map(lambda missed: runs.make(*missed), missing))
+    for setting in settings:
+        own = runs.of(setting, policies, given.seeds)
+        if OWN in own and len(own) > 1:
+            print(json.dumps(compared(own, setting)), flush=True)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def replay(
     total_s = time.process_time() - start_s
     events = jobs + 2 * record.rows
     kernel = min(before, kernel_us())
-    gaps = [entry.gap for entry in getattr(chosen, "rounds", ())]
+    gaps = [e.gap for e in getattr(chosen, "rounds", ()) if e.gap is not None]
     facts = getattr(chosen, "facts", dict)()
     return {
         "benchmark": "simulate",

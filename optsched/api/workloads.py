@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from ..driver.view import PolicyError
 from ..errors import InputError
+from ..model.cluster import POWER_CAP
 from ..model.instance import Instance
 from ..plugins import registry
 from ..plugins.options import Duration, Flag, declared_by, described, read_options
@@ -49,6 +50,7 @@ GOES_WITH = {
     "nodes_per_rack": (EVEN,),
     "clocks": (EVEN,),
     "copies": (EVEN,),
+    "power_cap": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
 
@@ -84,6 +86,7 @@ def generate(
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
     copies: Annotated[int | None, Ge(1)] = None,
+    power_cap: Annotated[float | None, Gt(0)] = None,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -114,6 +117,7 @@ def generate(
         "nodes_per_rack": nodes_per_rack,
         "clocks": clocks or None,
         "copies": copies,
+        "power_cap": power_cap,
     }
     given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
     if like not in KINDS:
@@ -132,6 +136,7 @@ def generate(
     given.pop("uplinks", None)
     given.pop("checkpoint_s", None)
     given.pop("clocks", None)
+    given.pop("power_cap", None)
     if like == PLANTED:
         from ..traces.generate import planted
 
@@ -172,6 +177,9 @@ def generate(
         from ..traces.profiles.clocks import with_clocks
 
         instance = with_clocks(instance)
+    if power_cap is not None:
+        capped = replace(instance.cluster, resources={POWER_CAP: power_cap})
+        instance = replace(instance, cluster=capped)
     return instance
 
 

@@ -111,6 +111,11 @@ from .parts.out import Out, answers
     most=1000,
 )
 @option(
+    "--power-cap WATTS",
+    "even: what all GPUs at work may draw together.",
+    type=click.FloatRange(0, min_open=True),
+)
+@option(
     "--duty RANGE",
     "even: let jobs share GPUs, each busy for a share of its step drawn from this, such as 0.1-1.",
 )

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Job, Node, Profile, Sharing
-from optsched_solvers.policies.crossover import Iteration, _matching, gain, period_s
+from optsched_solvers.policies.crossover import Iteration, gain, period_s
+from optsched_solvers.policies.parts.pair_sharing import heaviest_matching
 from tests.policies.verified import plan_of, times
 
 SECONDS = st.integers(1, 20)
@@ -57,7 +58,7 @@ def test_communication_hides_under_the_others_computation() -> None:
 @settings(max_examples=100, deadline=None)
 def test_the_matching_is_the_best_of_all(edges: list[tuple[int, int, int]]) -> None:
     weights = {(f"w{i}", f"r{j}"): float(weight) for i, j, weight in edges}
-    found = _matching(weights)
+    found = heaviest_matching(weights)
     assert len({one for one, _ in found}) == len({other for _, other in found}) == len(found)
     best = max(
         sum(weights.get((f"w{i}", f"r{j}"), 0.0) for i, j in enumerate(order))

@@ -70,7 +70,10 @@ def test_families_bring_measured_profiles_and_nodes_to_match() -> None:
 
 
 def test_a_lower_clock_slows_what_computes_and_saves_power() -> None:
-    made = generate("even", jobs=40, gpus=8, seed=1, families="resnet18,bert", clocks=True)
+    made = generate(
+        "even", jobs=40, gpus=8, seed=1, families="resnet18,bert", clocks=True, power_cap=1800.0
+    )
+    assert made.cluster.resources == {"power_w": 1800.0}
     clocks = {job.profile.name: job.profile.clocks for job in made.jobs}
     for mhz in CLOCKS_MHZ:
         busy, waiting = clocks["bert"][mhz], clocks["resnet18"][mhz]  # duties of 0.9 and 0.14

@@ -13,8 +13,8 @@ def gpu_utilisation(rows: Record, job_classes: Classes) -> float | None:
     """Return how many of the GPU-seconds held the same work takes at the best rate that its job has
     on as many GPUs of that type; None where nobody held any.
 
-    What is missing to 1: too few cores or a lower clock, a spread gang, contention, a partner on
-    the same GPUs, overheads. A gang on several types counts as it was.
+    What is missing to 1: too few cores or a lower clock, a spread gang, contention, overheads. More
+    than 1 is what jobs that share GPUs do together. A gang on several types counts as it was.
     """
     best: dict[tuple[int, int, int], float] = {}
     number = {name: k for k, name in enumerate(rows.instance.cluster.gpu_types)}

@@ -4,7 +4,14 @@ from typing import NamedTuple
 
 from optsched.driver.world import World
 
-from .parts.pair_sharing import PairPolicy, duty, fits_memory, kind_of, way_beside
+from .parts.pair_sharing import (
+    PairPolicy,
+    duty,
+    fits_memory,
+    heaviest_matching,
+    kind_of,
+    way_beside,
+)
 
 MOST_MATCHED = 32
 """So many waiting and so many running jobs are matched at once; exact matching takes time cubic in
@@ -92,7 +99,7 @@ class Crossover(PairPolicy):
             edge: weight for edge, weight in gaining.items() if way_beside(world, *edge) is not None
         }
         started = False
-        for job_id, partner in _matching(weights):
+        for job_id, partner in heaviest_matching(weights):
             # those before it may have taken the cores beside the partner
             if self._join(world, job_id, partner):
                 self._queue.remove(job_id, kind_of(world, job_id))
@@ -104,24 +111,3 @@ def _iteration(world: World, job_id: str) -> Iteration | None:
     """Return the job's iteration, in units of its length."""
     compute = duty(world, job_id)
     return None if compute is None else Iteration(compute, 1 - compute)
-
-
-def _matching(weights: dict[tuple[str, str], float]) -> list[tuple[str, str]]:
-    """Return pairs of the largest total weight, the waiting jobs in the order in which they
-    come."""
-    import networkx as nx
-
-    if len(weights) <= 1:
-        return list(weights)
-    graph = nx.Graph()
-    for (job_id, partner), weight in weights.items():
-        graph.add_edge((0, job_id), (1, partner), weight=weight)
-    mate: dict[str, str] = {}
-    for first, second in nx.max_weight_matching(graph):
-        (_, job_id), (_, partner) = sorted((first, second))
-        mate[job_id] = partner
-    return [
-        (job_id, mate[job_id])
-        for job_id in dict.fromkeys(job_id for job_id, _ in weights)
-        if job_id in mate
-    ]

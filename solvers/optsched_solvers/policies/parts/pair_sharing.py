@@ -142,6 +142,25 @@ def kind_of(world: World, job_id: str) -> Kind:
     return world.demand(job_id).number, profile.name, profile.sharing
 
 
+def heaviest_matching(weights: dict[tuple[str, str], float]) -> list[tuple[str, str]]:
+    """Return pairs of the largest total weight, with nothing in two of them; the first of each in
+    the order in which they come."""
+    import networkx as nx
+
+    if len(weights) <= 1:
+        return list(weights)
+    graph = nx.Graph()
+    for (left, right), weight in weights.items():
+        graph.add_edge((0, left), (1, right), weight=weight)
+    mate: dict[str, str] = {}
+    for first, second in nx.max_weight_matching(graph):
+        (_, left), (_, right) = sorted((first, second))
+        mate[left] = right
+    return [
+        (left, mate[left]) for left in dict.fromkeys(left for left, _ in weights) if left in mate
+    ]
+
+
 class PairPolicy:
     """Base of the policies that start waiting jobs on free GPUs and on those of jobs that run
     alone, kind by kind, in the order of a rank."""

@@ -25,11 +25,17 @@ class PlacedReallocation(Reallocation):
     preempted, those that share their GPUs, those that have not worked for half an interval in their
     stay, and those with periodic checkpoints before the first of it keep what they have. Between
     two intervals only jobs start that were given a place at the last.
+
+    With `moves_pairs` jobs that share may be moved where both may, and two jobs may be given one
+    place (`partners`): whoever comes second starts beside the other.
     """
+
+    moves_pairs = False
 
     def __init__(self, options: IntervalOption) -> None:
         super().__init__(options)
         self._pending: dict[str, Fit] = {}
+        self.partners: dict[str, str] = {}
 
     def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """Return the places of those of the `movable` jobs that are to run: they are the jobs that
@@ -45,9 +51,7 @@ class PlacedReallocation(Reallocation):
         outlook = Outlook(world)
         movable = []
         for job_id in in_order(world, (*world.waiting, *world.saving, *world.running)):
-            if job_id in world.running and (
-                world.hold(job_id).partner is not None or not self._may_move(world, job_id)
-            ):
+            if job_id in world.running and not self._is_movable(world, job_id):
                 continue
             if job_id not in world.waiting:
                 outlook.release(job_id)
@@ -62,6 +66,15 @@ class PlacedReallocation(Reallocation):
             if job_id in placements:
                 self._pending[job_id] = placements[job_id]
 
+    def _is_movable(self, world: World, job_id: str) -> bool:
+        partner = world.hold(job_id).partner
+        if partner is None:
+            return self._may_move(world, job_id)
+        pair = job_id, partner
+        return self.moves_pairs and all(
+            name in world.running and self._may_move(world, name) for name in pair
+        )
+
     def _may_move(self, world: World, job_id: str) -> bool:
         """Return whether a running job may be moved: it has worked for half an interval in its
         stay, or those whose set-up takes as long as the interval would be moved for ever."""
@@ -74,8 +87,16 @@ class PlacedReallocation(Reallocation):
     def _start(self, world: World) -> None:
         """Start whoever waits and finds its place free; where nothing runs, whatever fits."""
         for job_id, fit in list(self._pending.items()):
+            partner = self.partners.get(job_id)
             if is_free(world, job_id, fit):
                 self.start(world, job_id, fit)
+                del self._pending[job_id]
+            elif (
+                partner in world.running
+                and gpus_of(world.hold(partner).placement) == gpus_of(fit[1])
+                and world.may_share(job_id, fit[0], partner)
+            ):
+                world.start_sharing(job_id, fit[0], partner)
                 del self._pending[job_id]
         if not (world.running or world.saving):
             for job_id in start_what_fits(world):
@@ -88,6 +109,11 @@ def holds_place(world: World, job_id: str, fit: Fit) -> bool:
     option, placement = fit
     same_mode = isinstance(entry, Running) and entry.mode.size == option.mode.size
     return same_mode and world.hold(job_id).placement == placement
+
+
+def gpus_of(placement: Placement) -> dict[str, int]:
+    """Return the GPUs of a placement by node."""
+    return {slot.node: slot.gpus for slot in placement}
 
 
 def own_place(world: World, job_id: str, option: Option) -> Placement | None:
