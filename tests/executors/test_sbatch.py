@@ -38,7 +38,7 @@ ASKED: dict[str, tuple[int, int, float] | None] = {
 
 @pytest.fixture
 def place(holding: SlurmCluster) -> Iterator[HoldingPlace]:
-    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
+    with tempfile.TemporaryDirectory(prefix="optsched-place-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o777)
         made = HoldingPlace(Path(name), holding)
         yield made

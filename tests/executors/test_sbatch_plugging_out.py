@@ -32,7 +32,7 @@ heartbeat = "{cluster.heartbeat}"
 
 @pytest.fixture
 def place(holding: SlurmCluster) -> Iterator[HoldingPlace]:
-    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
+    with tempfile.TemporaryDirectory(prefix="optsched-place-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o777)
         made = HoldingPlace(Path(name), holding)
         yield made

@@ -30,7 +30,7 @@ RUN = "echo run >> runs; until test -e go; do sleep 0.05; done"
 
 @pytest.fixture
 def place(slurm: SlurmCluster) -> Iterator[SlurmPlace]:
-    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
+    with tempfile.TemporaryDirectory(prefix="optsched-place-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
         made = SlurmPlace(Path(name), slurm)
         yield made
@@ -373,7 +373,10 @@ def test_a_reservation(slurm: SlurmCluster, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_node_that_crashes() -> None:
-    with slurm_cluster(2) as cluster, tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
+    with (
+        slurm_cluster(2) as cluster,
+        tempfile.TemporaryDirectory(prefix="optsched-place-", ignore_cleanup_errors=True) as name,
+    ):
         place = SlurmPlace(Path(name), cluster)
         gone = place.shell("gone", "sleep 600", nodes=["n1", "n2"], environment={"PLACE": name})
         stays = place.shell("stays", "sleep 600", nodes=["n2"])

@@ -31,7 +31,7 @@ def slurm() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def place(slurm: SlurmCluster) -> Iterator[SlurmPlace]:
-    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
+    with tempfile.TemporaryDirectory(prefix="optsched-place-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
         made = SlurmPlace(Path(name), slurm)
         yield made

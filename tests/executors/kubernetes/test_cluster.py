@@ -30,7 +30,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 @pytest.fixture
 def place(kubernetes: KubernetesCluster) -> Iterator[KubernetesPlace]:
-    with tempfile.TemporaryDirectory(prefix="optsched-place-") as name:
+    with tempfile.TemporaryDirectory(prefix="optsched-place-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
         made = KubernetesPlace(Path(name), kubernetes)
         yield made
