@@ -52,7 +52,7 @@ def _job(
 
 def lower_resources(instance: Instance, plan: Plan, *, replay: bool) -> Iterator[Violation]:
     """Check that in a window jobs hold no more of a resource than there is then, those aside that
-    cannot save in time: beside them nobody holds any of what is short."""
+    cannot have saved yet: beside them nobody holds any of what is short."""
     for window in instance.cluster.windows:
         for name, most in window.resources.items():
             yield from _lower(instance, plan, window, name, most, replay)
@@ -72,14 +72,15 @@ def _lower(
                 saved_s = _saved_s(instance, instance.job[entry.id], entry, k, stretch, stays)
             for segment in stretch:
                 amount = segment.mode.resources.get(name, 0.0)
-                start_s, end_s = (
-                    max(segment.start_s, window.from_s),
-                    min(segment.end_s, window.to_s),
-                )
-                caught = end_s <= saved_s + moment_s
-                if amount and end_s - start_s > moment_s:
-                    events.append((start_s, 1, entry.id, amount, caught))
-                    events.append((end_s - moment_s, 0, entry.id, -amount, caught))
+                start_s = max(segment.start_s, window.from_s)
+                end_s = min(segment.end_s, window.to_s)
+                free_s = min(max(start_s, saved_s), end_s)
+                if end_s <= saved_s + moment_s:
+                    free_s = end_s
+                for from_s, to_s, caught in ((start_s, free_s, True), (free_s, end_s, False)):
+                    if amount and to_s - from_s > moment_s:
+                        events.append((from_s, 1, entry.id, amount, caught))
+                        events.append((to_s - moment_s, 0, entry.id, -amount, caught))
     limit, used, others, above = most + AMOUNT_TOLERANCE * max(1.0, most), 0.0, 0, False
     for time_s, starts, job_id, amount, caught in sorted(events):
         used += amount

@@ -244,6 +244,40 @@ def test_the_verifier_finds_who_holds_more_than_a_window_leaves() -> None:
     )
 
 
+def test_who_cannot_have_saved_yet_may_hold_more_than_a_window_leaves_until_then() -> None:
+    """`short` is done before either can have saved; from then on `long` holds no more than there is
+    left, and need not make way. Who does so at first is told by the verifier if another starts."""
+    dip = Window(from_s=0.0, to_s=9.0, resources={"power_w": 600.0})
+    profile = Profile(power_w={"a": 300.0})
+    jobs = tuple(
+        Job(id=name, gpus=gpus, duration_s=6.0, min_run_s=least_s, profile=profile)
+        for name, gpus, least_s in (("long", 2, 4.0), ("short", 1, 4.0), ("new", 1, 0.0))
+    )
+    held = tuple(
+        Running(
+            job=job.id,
+            mode=Mode(gpu_type="a", gpus=gpus, resources={"power_w": 300.0 * gpus}),
+            placement=(Slot(node="n0", gpus=gpus),),
+            remaining_s=left_s,
+        )
+        for job, gpus, left_s in ((jobs[0], 2, 6.0), (jobs[1], 1, 1.0))
+    )
+    cluster = Cluster(
+        nodes=(Node(name="n0", gpus=4, gpu_type="a"),),
+        resources={"power_w": 1500.0},
+        windows=(dip,),
+    )
+    instance = Instance(cluster=cluster, jobs=jobs, running=held)
+    check_instance(instance)
+    plan = simulate(instance, policy("fifo"))
+    assert verify(instance, plan, WCT, replay=True).ok
+    starts_s = {entry.id: entry.segments[0].start_s for entry in plan.jobs}
+    assert starts_s == {"long": 0.0, "short": 0.0, "new": 6.0}
+    bare = replace(instance, cluster=replace(cluster, windows=()))
+    faults = verify(instance, simulate(bare, policy("fifo")), WCT, replay=True).violations
+    assert faults[0].job == "new" and "and 600 are there until 9 s" in faults[0].message
+
+
 def test_a_lower_cap_is_of_a_resource_that_there_is() -> None:
     lower = Window(from_s=0.0, to_s=1.0, resources={"power_w": 1.0})
     with pytest.raises(FaultyFileError, match="the cluster has no 'power_w'"):
