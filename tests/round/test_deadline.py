@@ -1,9 +1,10 @@
 """With a tenth of a second every solver still gives a verified round, and large rounds take no
 longer than they may; benchmarks/round_deadline.py holds the clock."""
 
+import gc
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -39,10 +40,19 @@ def test_a_round_in_a_hurry_is_verified(solver: str, budget_s: float, examples: 
     check()
 
 
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Keep what other tests left in memory from being searched for garbage meanwhile."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 LATE = 1.3
 """A part of the budget that no round takes, on a machine that does other work beside."""
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize("slow", [1, 3])
 @pytest.mark.parametrize(
     ("make", "budget_s"),
