@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..executors.base import Arrivals, AttemptKey, Executor, NodeStatus, Observation, Progress
 from ..files import Texts
@@ -142,20 +142,21 @@ class ControllerCore:
 
     @property
     def cluster(self) -> Cluster:
-        """Return what all nodes share, with the windows that are not over: the same object as long
-        as nothing of it changes."""
-        if not (self.state.windows or self.settings.windows):
-            return self._shared
-        windows = windows_ahead(
-            self.state.windows.values(),
-            self.settings.windows,
-            {status.node.name: None for status in self.statuses},
-            {tenant.name for tenant in self.tenants},
-            self._shared.resources,
-            self.clock.now_s(),
-        )
-        if windows != self._known.windows:
-            self._known = replace(self._shared, windows=windows)
+        """Return what all nodes share, with the windows that are not over and the rates of the
+        next days: the same object as long as nothing of it changes."""
+        now_s = self.clock.now_s()
+        timed: dict[str, Any] = {"windows": (), **self.settings.rates(now_s)}
+        if self.state.windows or self.settings.windows:
+            timed["windows"] = windows_ahead(
+                self.state.windows.values(),
+                self.settings.windows,
+                {status.node.name: None for status in self.statuses},
+                {tenant.name for tenant in self.tenants},
+                self._shared.resources,
+                now_s,
+            )
+        if any(getattr(self._known, name) != value for name, value in timed.items()):
+            self._known = replace(self._shared, **timed)
         return self._known
 
     def drivers_of(self, settings: Settings) -> tuple[RoundDriver, RoundDriver | None]:

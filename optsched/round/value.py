@@ -13,8 +13,8 @@ complete.
 - Maxima and quantiles (makespan, lateness, tail, ftf, maxmin): value = u D (T* / T), where T* is
   the time to complete in the job's best option. A maximum is replaced by a sum of exponentials or
   of fourth powers, whose slopes are u.
-- Resources (energy, cost, carbon): value = (D / T) (what the job's dearest option uses, or what
-  the job would use if it waited, where that is less - what this one uses).
+- Resources (energy, cost, carbon, energy_cost): value = (D / T) (what the job's dearest option
+  uses, or what the job would use if it waited, where that is less - what this one uses).
 
 Where nothing starts between two rounds, GPUs of a job that completes stay idle until the next:
 `refill` False replaces D / T by min(1, D / T).
