@@ -131,8 +131,8 @@ def assert_true(instance: Instance, objective: str, optimum: tuple[float, ...]) 
 @pytest.mark.parametrize(
     "objective",
     [
-        *("carbon", "wct,carbon", "carbon+0.01*wct", "tardiness2,carbon", "carbon,wct"),
-        *("energy_cost", "cost+energy_cost+0.01*carbon", "wct+9000*energy_cost"),
+        *("carbon", "wct,energy_cost", "9000*energy_cost+wct", "tardiness2,carbon", "carbon,wct"),
+        "cost+energy_cost+0.01*carbon",
     ],
 )
 def test_what_is_said_of_rates_over_time_is_true(objective: str) -> None:
@@ -192,8 +192,8 @@ RATES = pytest.mark.parametrize(
 )
 
 
-@RATES
-def test_a_plan_waits_for_green_energy(objective: str, field: str) -> None:
+def test_a_plan_waits_for_green_energy() -> None:
+    objective = "energy_cost"
     found = solve(green_at(7.0), objective, solver="cpsat", time_limit_s=5, workers=1)
     assert found.plan is not None and found.status == "optimal"
     assert 7.0 <= found.plan.jobs[0].segments[0].start_s <= 8.0
@@ -214,6 +214,41 @@ def test_a_round_waits_for_green_energy_and_the_simulator_with_it(
     policy = registry.policy("optsched", parse(objective))
     [held] = simulate(green_at(700.0), policy).jobs[0].segments
     assert held.start_s >= 700.0
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 9)), min_size=1, max_size=4),
+    st.integers(1, 20),
+    st.floats(0.01, 10.0),
+)
+def test_a_round_waits_exactly_where_the_best_plan_of_a_job_does(
+    steps: list[tuple[int, int]], seconds: int, factor: float
+) -> None:
+    instance = green_at(7.0, weight=factor)
+    rates = tuple((float(at_s), float(rate)) for at_s, rate in sorted(dict(steps).items()))
+    cluster = replace(instance.cluster, energy_price_per_kwh=rates)
+    [job] = instance.jobs
+    instance = replace(instance, cluster=cluster, jobs=(replace(job, duration_s=float(seconds)),))
+    goal, mode = parse("wct+1000*energy_cost"), Mode(gpu_type="a", gpus=1)
+
+    def cost(start_s: float) -> float:
+        segment = Segment(
+            start_s=start_s, end_s=start_s + seconds, mode=mode, placement=(Slot(node="a", gpus=1),)
+        )
+        plan = Plan(jobs=(JobPlan(id="j", decision="wait", segments=(segment,)),))
+        return values(goal, instance, plan)[0]
+
+    now, later = cost(0.0), min(map(cost, range(1, 61)))
+    assume(abs(now - later) > 1e-6 * now)
+    waits = decide(instance, "wct+1000*energy_cost").jobs[0].mode is None
+    assert waits == (later < now)
+
+
+def test_the_first_objective_says_whether_a_job_waits() -> None:
+    for objective, waits in (("energy_cost,wct", True), ("wct,energy_cost", False)):
+        assert (decide(green_at(7.0), objective).jobs[0].mode is None) == waits
+        assert decide(green_at(-5.0), objective).jobs[0].mode is not None
 
 
 @RATES
