@@ -93,9 +93,7 @@ class ControllerCore:
         self.executor = executor
         self.journal = journal
         self.clock = clock
-        self.state = State(settings.half_life_s)
-        for entry in journal.entries():
-            self.state.apply(entry.at_s, entry.event)
+        self.state = self._read(settings.half_life_s)
         self.statuses: tuple[NodeStatus, ...] = ()
         self.observed: dict[AttemptKey, Observation] = {}
         self.last_round: RoundSolution | None = None
@@ -134,6 +132,13 @@ class ControllerCore:
         self.bug: Callable[[str, Exception], None] = lambda what, error: None
         self._suspects: dict[str, tuple[float, str]] = {}
         self._failing: dict[str, Failing] = {}
+
+    def _read(self, half_life_s: float | None) -> State:
+        """Return the state that the journal says, with use that halves in this time."""
+        state = State(half_life_s)
+        for entry in self.journal.entries():
+            state.apply(entry.at_s, entry.event)
+        return state
 
     def _configure(self, settings: Settings) -> None:
         self.settings = settings
@@ -183,6 +188,8 @@ class ControllerCore:
         same = ("policy", "policy_options", "objective", "solver", "length", "budget")
         if any(getattr(settings, name) != getattr(self.settings, name) for name in same):
             self.rounds, self.policy = drivers
+        if settings.half_life_s != self.settings.half_life_s:
+            self.state.use = self._read(settings.half_life_s).use
         self._configure(settings)
         if executor is not self.executor:
             self.use(executor)
