@@ -24,6 +24,7 @@ from .journal.events import (
     Changed,
     Event,
     Held,
+    ManagerReserved,
     NodeSeen,
     Noted,
     Released,
@@ -64,6 +65,7 @@ TURNING = (
     NodeSeen,
     WindowSet,
     WindowLifted,
+    ManagerReserved,
 )
 """Events after which a new round is due."""
 
@@ -116,6 +118,7 @@ class ControllerCore:
         self._answered_s = clock.now_s()
         self._looked_s = float("inf")
         self._silence_noted = False
+        self._reservations_silent = False
         self._forgotten: set[AttemptKey] = set()
         self._strangers: set[AttemptKey] = set()
         self._checked = Sound()
@@ -144,10 +147,11 @@ class ControllerCore:
     def cluster(self) -> Cluster:
         """Return what all nodes share, with the windows that are not over: the same object as long
         as nothing of it changes."""
-        if not (self.state.windows or self.settings.windows):
+        state = self.state
+        if not (state.windows or state.reserved or self.settings.windows):
             return self._shared
         windows = windows_ahead(
-            self.state.windows.values(),
+            (*state.windows.values(), *state.reserved),
             self.settings.windows,
             {status.node.name: None for status in self.statuses},
             {tenant.name for tenant in self.tenants},
