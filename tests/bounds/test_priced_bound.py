@@ -401,8 +401,13 @@ def limited(count: int = 12) -> Instance:
 
 
 @pytest.mark.parametrize("name", ["wct", "makespan", "ftf"])
-def test_quotas_and_failures_count(name: str) -> None:
+@pytest.mark.parametrize("is_above", [False, True])
+def test_quotas_and_failures_count(name: str, is_above: bool) -> None:
     instance, goal = limited(), parse(name)
+    if is_above:
+        group = Tenant(name="group", gpu_quota=2)
+        below = (Tenant(name="t", parent="group"), Tenant(name="u", gpu_quota=1))
+        instance = replace(instance, tenants=(*below, group))
     free = replace(instance, tenants=(), jobs=tuple(replace(j, tenant=None) for j in instance.jobs))
     for replay in (False, True):
         own, other = (priced_bound(i, goal, 20, replay)[1] for i in (instance, free))

@@ -105,7 +105,7 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(
         assert all(
             0 <= left_s <= world.job(job_id).work_s * (1 + 1e-9) for job_id, left_s in left.items()
         )
-    assert before == 0 and left_of(world.free, "quota") == instance.gpu_cap
+    assert before == 0 and left_of(world.free, "quota") == instance.quotas.limits
     assert left_of(world.free, "resource") == pytest.approx(instance.cluster.resources)
     assert not any(world.free.domains.gbps.values())
     plan = world.rows.record(instance).plan()

@@ -101,7 +101,7 @@ def test_what_a_heedless_policy_lets_happen_is_sound_and_adds_up(
     lost = sum(instance.cluster.node[name].gpus for name in world.lost)
     assert (
         sum(world.free.layout.gpus) - lost == sum(world.free._gpus)
-        and left_of(world.free, "quota") == instance.gpu_cap
+        and left_of(world.free, "quota") == instance.quotas.limits
     )
     work_s = [0.0] * len(instance.jobs)
     for row in range(record.rows):
