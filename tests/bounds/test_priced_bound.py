@@ -60,8 +60,11 @@ def amounts_held(
 ) -> Iterator[tuple[float, float, int, float]]:
     """From when to when, in seconds after now, a job holds how much of which row: half of the GPUs
     that it shares, but all of them of quotas."""
-    types, tenant = instance.cluster.gpu_types, instance.job[entry.id].tenant
-    names = (tenant, None) if tenant is not None and tenant in made.tenants else ()
+    types, name = instance.cluster.gpu_types, instance.job[entry.id].tenant
+    names = set[str | None]()
+    while name is not None:
+        names |= {name, None} if name in made.tenants else set()
+        name = instance.tenant[name].parent
     quotas = [k for k, name in enumerate(made.tenants) if name in names]
     for segment in entry.segments:
         start_s, end_s = segment.start_s - instance.now_s, segment.end_s - instance.now_s
