@@ -16,6 +16,7 @@ from ..physics.catalogue import Catalogue
 from ..physics.unschedulable import why_never
 from ..round.plan import RoundSolution
 from .arrivals import Intake
+from .budgets import Meter
 from .calendar import windows_ahead
 from .clock import Clock
 from .journal.events import (
@@ -112,7 +113,11 @@ class ControllerCore:
         self.learning: Learning | None = None
         self.notices: Notices | None = None
         self.forecast: LiveForecast | None = None
-        self.listeners: list[Callable[[float, Event], None]] = [self.measures.heard]
+        self.meter = Meter(self.state, journal)
+        self.listeners: list[Callable[[float, Event], None]] = [
+            self.measures.heard,
+            self.meter.heard,
+        ]
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
@@ -131,6 +136,8 @@ class ControllerCore:
         """Jobs that the last round was decided without, each with the reason."""
         self.withheld: dict[str, str] = {}
         """Waiting jobs that limits kept from the last round, each with the reason."""
+        self.over_budget: frozenset[str] = frozenset()
+        """Those of them that wait for a period in which their budget is not used up."""
         self.blocked: tuple[Placement, ...] = ()
         """What the last round could not give away."""
         self.retention = Retention(settings.retention)

@@ -14,6 +14,7 @@ from ..model.cluster import Cluster, Node, Tenant, Window
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, Mode
 from ..model.profile import Profile
+from ..model.quotas import Quotas
 from ..model.shares import Shares
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, memory_gib, setup_s
 from .journal.state import Attempt, LiveJob, State
@@ -279,8 +280,10 @@ def _left(cluster: Cluster, aside: Sequence[LiveJob]) -> dict[str, float]:
 def _less(tenants: tuple[Tenant, ...], aside: Sequence[LiveJob]) -> tuple[Tenant, ...]:
     """Return the tenants with what the jobs of `aside` leave of their quotas."""
     held: Counter[str | None] = Counter()
+    over = Quotas.of(tenants).over if aside else {}
     for job in aside:
-        held[job.submission.job.tenant] += 0 if job.live is None else job.live.mode.gpus
+        for name in over.get(job.submission.job.tenant or "", ()):
+            held[name] += 0 if job.live is None else job.live.mode.gpus
     return tuple(
         tenant
         if tenant.gpu_quota is None or not held[tenant.name]

@@ -112,6 +112,13 @@ class Attempt:
             self.ended_s if self.ended is None or self.ended.ended_s is None else self.ended.ended_s
         )
 
+    def span_s(self, submit_s: float, now_s: float) -> tuple[float, float]:
+        """Return from when to when it has run: whatever a node's clock says, between the submission
+        of its job and the news of its end."""
+        known_s = now_s if self.ended_s is None else self.ended_s
+        begin_s = min(known_s, max(submit_s, self.started_s or 0.0))
+        return begin_s, known_s if self.end_s is None else max(begin_s, min(known_s, self.end_s))
+
     def ran_s(self, now_s: float) -> float:
         """Return for how long it has run."""
         if self.started_s is None:
