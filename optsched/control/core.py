@@ -16,6 +16,7 @@ from ..physics.catalogue import Catalogue
 from ..physics.unschedulable import why_never
 from ..round.plan import RoundSolution
 from .arrivals import Intake
+from .budgets import Meter
 from .calendar import windows_ahead
 from .clock import Clock
 from .journal.events import (
@@ -24,6 +25,7 @@ from .journal.events import (
     Changed,
     Event,
     Held,
+    ManagerReserved,
     NodeSeen,
     Noted,
     Released,
@@ -64,6 +66,7 @@ TURNING = (
     NodeSeen,
     WindowSet,
     WindowLifted,
+    ManagerReserved,
 )
 """Events after which a new round is due."""
 
@@ -108,12 +111,17 @@ class ControllerCore:
         self.learning: Learning | None = None
         self.notices: Notices | None = None
         self.forecast: LiveForecast | None = None
-        self.listeners: list[Callable[[float, Event], None]] = [self.measures.heard]
+        self.meter = Meter(self.state, journal)
+        self.listeners: list[Callable[[float, Event], None]] = [
+            self.measures.heard,
+            self.meter.heard,
+        ]
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
         self._looked_s = float("inf")
         self._silence_noted = False
+        self._reservations_silent = False
         self._forgotten: set[AttemptKey] = set()
         self._strangers: set[AttemptKey] = set()
         self._checked = Sound()
@@ -126,6 +134,8 @@ class ControllerCore:
         """Jobs that the last round was decided without, each with the reason."""
         self.withheld: dict[str, str] = {}
         """Waiting jobs that limits kept from the last round, each with the reason."""
+        self.over_budget: frozenset[str] = frozenset()
+        """Those of them that wait for a period in which their budget is not used up."""
         self.blocked: tuple[Placement, ...] = ()
         """What the last round could not give away."""
         self.retention = Retention(settings.retention)
@@ -151,9 +161,10 @@ class ControllerCore:
         next days: the same object as long as nothing of it changes."""
         now_s = self.clock.now_s()
         timed: dict[str, Any] = {"windows": (), **self.settings.rates(now_s)}
-        if self.state.windows or self.settings.windows:
+        state = self.state
+        if state.windows or state.reserved or self.settings.windows:
             timed["windows"] = windows_ahead(
-                self.state.windows.values(),
+                (*state.windows.values(), *state.reserved),
                 self.settings.windows,
                 {status.node.name: None for status in self.statuses},
                 {tenant.name for tenant in self.tenants},

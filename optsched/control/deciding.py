@@ -142,8 +142,10 @@ class Deciding(Acting):
         progress, strangers = self._progress(), self.strangers()
         shares = shares_now(self.state, self.tenants, self.settings.half_life_s, now_s)
         cluster = self.cluster
-        limited = withheld(self.settings, self.state, now_s, self.able())
-        self.withheld = limited.jobs
+        limited = withheld(
+            self.settings, self.state, now_s, self.able(), lambda s: self.meter.spent(s, now_s)
+        )
+        self.withheld, self.over_budget = limited.jobs, limited.over_budget
         return pose(
             lambda without: present(
                 self.state,

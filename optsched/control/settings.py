@@ -76,6 +76,8 @@ MostPriority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
 
 
 MostJobs = Annotated[int, Field(ge=0, le=10**9)]
+Period = Literal["day", "week", "month", "year", "forever"]
+GpuHours = Annotated[float, Field(ge=0, le=1e12)]
 
 
 def _time_limit(text: str | float) -> float:
@@ -89,8 +91,9 @@ TimeLimit = Annotated[str | float, AfterValidator(_time_limit)]
 
 
 class JobLimits(Part):
-    """The most that jobs may ask for, and how many of them may wait and run; None: as others, or
-    any number. `time_limit` is that of jobs which name none, `max_time_limit` the longest."""
+    """The most that jobs may ask for, how many of them may wait and run, and the GPU-hours that
+    they may use in a period; None: as others, or any number. `time_limit` is that of jobs which
+    name none, `max_time_limit` the longest."""
 
     time_limit: TimeLimit | None = None
     max_time_limit: TimeLimit | None = None
@@ -98,6 +101,7 @@ class JobLimits(Part):
     max_priority: MostPriority | None = None
     max_queued: MostJobs | None = None
     max_running: MostJobs | None = None
+    max_gpu_hours: GpuHours | None = None
 
 
 class UserLimits(JobLimits):
@@ -109,7 +113,8 @@ class UserLimits(JobLimits):
 class TenantSettings(JobLimits):
     """A tenant: its quota, and who belongs to it (user names; without any, everybody may name it).
     `max_weight` and `max_priority` are the most that its jobs may ask for, where that is not what
-    `[limits]` says; `max_queued` and `max_running` are of all its jobs together."""
+    `[limits]` says; `max_queued` and `max_running` are of all its jobs together, `max_gpu_hours` of
+    those of the tenants below it, too."""
 
     name: str
     parent: str | None = None
@@ -142,8 +147,9 @@ class TierSettings(Part):
 
 class LimitSettings(Part):
     """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
-    otherwise, and how many jobs each user may have waiting and running, and GPUs held, at once.
-    Root, the controller's own user and `api.administrators` may go beyond what may be asked for and
+    otherwise, how many jobs each user may have waiting and running, and GPUs held, at once, and
+    how many GPU-hours he may use in a period, which runs by the calendar in UTC. Root, the
+    controller's own user and `api.administrators` may go beyond what may be asked for and
     `max_queued`."""
 
     time_limit: TimeLimit | None = None
@@ -153,6 +159,8 @@ class LimitSettings(Part):
     max_queued: MostJobs | None = None
     max_running: MostJobs | None = None
     max_gpus: MostJobs | None = None
+    max_gpu_hours: GpuHours | None = None
+    gpu_hours_per: Period = "month"
     users: dict[str, UserLimits] = Field(default_factory=dict)
 
 

@@ -12,12 +12,12 @@ from ..model.cluster import Cluster, Tenant
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.profile import Locality
+from ..model.quotas import MOST_LEVELS
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 
 MAX_PRIORITY = 10**9
 REMAINING_TOLERANCE = 1e-9
-MOST_LEVELS = 16
 """Relative excess of remaining work over the whole that counts as rounding."""
 
 
@@ -188,14 +188,6 @@ def _tree(instance: Instance) -> Iterator[Fault]:
             if above[-1].parent is not None:
                 problem = f"tenant {tenant.name} is more than {MOST_LEVELS} levels down"
                 yield Fault(path, problem, "make the tree flatter")
-    parents = {tenant.parent for tenant in instance.tenants}
-    for i, tenant in enumerate(instance.tenants):
-        if tenant.gpu_quota is not None and tenant.name in parents:
-            yield Fault(
-                f"tenants[{i}].gpu_quota",
-                f"tenant {tenant.name} has tenants below it, whom its quota would not limit",
-                "give them quotas of their own",
-            )
     if instance.shares is not None:
         for i, use in enumerate(instance.shares.used):
             if use.tenant is not None and use.tenant not in instance.tenant:

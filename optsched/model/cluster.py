@@ -50,7 +50,8 @@ class Node(Value):
 
 @frozen
 class Tenant(Value):
-    """A payer for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
+    """A payer for jobs. `gpu_quota` caps the GPUs that its jobs and those of all tenants below it
+    hold at once; `None` is no cap.
 
     `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas
     idle. `weight` is its share beside the others of its `parent` (see `shares`).
@@ -95,27 +96,6 @@ class Window(Value):
     def bars(self, tenant: str | None, user: str | None) -> bool:
         """Return whether jobs of this tenant and user may not be there."""
         return tenant not in self.tenants and user not in self.users
-
-
-def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
-    """Return all quotas together, which bound what their tenants hold together; None where nobody
-    borrows, so that each quota alone says as much."""
-    if not any(tenant.borrow_gpus for tenant in tenants):
-        return None
-    return sum(tenant.gpu_quota or 0 for tenant in tenants)
-
-
-def gpu_caps(tenants: tuple[Tenant, ...]) -> dict[str, int]:
-    """Return for each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones
-    included."""
-    pool = quota_pool(tenants)
-    return {
-        tenant.name: tenant.gpu_quota
-        if pool is None
-        else min(tenant.gpu_quota + tenant.borrow_gpus, pool)
-        for tenant in tenants
-        if tenant.gpu_quota is not None
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

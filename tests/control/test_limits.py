@@ -183,6 +183,106 @@ def test_turns_of_gpus(lab: Limited) -> None:
     assert seen.turns == {two: (wide,), one: (narrow,)}
 
 
+DAY_S = 86400.0
+GROUP = (
+    TenantSettings(name="group", max_gpu_hours=0.5),
+    TenantSettings(name="a", parent="group"),
+    TenantSettings(name="b", parent="a"),
+)
+
+
+def budgeted(**more: Any) -> Settings:
+    limits = LimitSettings(**{"max_gpu_hours": 0.1, "gpu_hours_per": "day", **more})
+    return cluster_settings().model_copy(update={"limits": limits, "tenants": GROUP})
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.sampled_from(["ann", "bob"]),
+                st.sampled_from([None, "a", "b", "group"]),
+                st.sampled_from([1, 2, 4]),
+                st.integers(1, 400),
+            ),
+            st.integers(1, 200),
+        ),
+        max_size=15,
+    )
+)
+@settings(max_examples=12, deadline=None)
+def test_no_budget_is_gone_beyond(events: list[Any]) -> None:
+    """With run times that are believed as they are; what fits is let through."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        lab = Limited(Path(folder), budgeted(max_gpu_hours=0.3, users={"bob": UserLimits()}))
+        lab.clock.at_s = 20_000 * DAY_S
+        for event in events:
+            if isinstance(event, int):
+                lab.run(event)
+            else:
+                user, tenant, gpus, seconds = event
+                lab.job(user, float(seconds), tenant=tenant, gpus=gpus)
+        lab.run(2500, turn_s=5.0)
+        now_s, state = lab.clock.at_s, lab.controller.state
+        assert now_s < 20_001 * DAY_S and not lab.bugs
+        used = lab.controller.meter.spent(20_000 * DAY_S, now_s)
+        assert not any(job.live for job in state.open.values())
+        of_ann, of_bob = (
+            sum(gpu_s for (user, _), gpu_s in used.items() if user == name)
+            for name in ("ann", "bob")
+        )
+        of_group = sum(gpu_s for (_, tenant), gpu_s in used.items() if tenant)
+        slack = 8 * 5.0  # GPUs times how late an end may be seen
+        assert max(of_ann, of_bob) <= 0.3 * 3600 + slack and of_group <= 0.5 * 3600 + slack
+        for job in state.open.values():
+            noun = job.submission.job
+            needs = job.left_s * noun.gpus  # type: ignore[operator]
+            spent = of_ann if noun.user == "ann" else of_bob
+            over = spent + needs > 0.3 * 3600
+            assert over or (noun.tenant is not None and of_group + needs > 0.5 * 3600)
+        lab.controller.journal.close()
+
+
+def test_a_budget_keeps_jobs_waiting_until_the_next_period(lab: Limited) -> None:
+    lab.limit(budgeted())
+    lab.clock.at_s = 20_000 * DAY_S
+    first, late = lab.job(seconds=200.0), lab.job(seconds=200.0)
+    small, other = lab.job(seconds=100.0), lab.job("bob", seconds=200.0)
+    lab.run(3)
+    state = lab.controller.state
+    assert all(state.jobs[name].live is not None for name in (first, small, other))
+    assert lab.why(late) == (
+        "ann may use 0.1 GPU-hours a day (max_gpu_hours in cluster.toml): 0 are used, 0.1 are "
+        "expected of jobs that run or come before it, and 0.1 of it"
+    )
+    seen = outlook(snapshot(lab.controller))
+    assert "max_gpu_hours" in seen.left_out[late] and not snapshot(lab.controller).turns
+    lab.run(300)
+    assert state.jobs[small].finished == "completed" and state.jobs[late].live is None
+    lab.clock.at_s = 20_001 * DAY_S
+    lab.run(70)
+    assert state.jobs[late].live is not None and not lab.bugs
+
+
+def test_what_runs_beyond_a_budget_goes_on_and_a_larger_one_is_used_at_once(lab: Limited) -> None:
+    lab.limit(budgeted(max_gpu_hours=None))
+    running, late = lab.job(tenant="b", seconds=1700.0), lab.job(tenant="a", seconds=200.0)
+    lab.run(3)
+    state = lab.controller.state
+    assert state.jobs[running].live is not None and state.jobs[late].live is None
+    assert lab.why(late).startswith("tenant group may use 0.5 GPU-hours a day")
+    lab.limit(budgeted(max_gpu_hours=0.0))
+    lab.controller._due = True
+    third = lab.job()
+    lab.run(3)
+    assert state.jobs[running].live is not None and "ann may use 0 GPU-hours" in lab.why(third)
+    group = (TenantSettings(name="group", max_gpu_hours=1.0), *GROUP[1:])
+    lab.limit(budgeted(max_gpu_hours=None).model_copy(update={"tenants": group}))
+    lab.controller._due = True
+    lab.run(3)
+    assert state.jobs[late].live is not None and state.jobs[third].live is not None
+
+
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=12))
 def test_in_turn_no_limit_is_passed(jobs: list[tuple[int, bool]]) -> None:
     """Whoever starts as soon as those it comes after have ended, in whatever order they end."""

@@ -131,11 +131,16 @@ def instances(
     names = [f"j{k}" for k in range(draw(st.integers(1, most_jobs)))]
     jobs = [draw(_jobs(name, tuple(names[:k]))) for k, name in enumerate(names)]
     quota = draw(st.sampled_from((None, 2, 3)))
+    above = draw(st.sampled_from((None, None, "t", "all")))
     tenants = (
         Tenant(
-            name="t", gpu_quota=quota, borrow_gpus=draw(st.sampled_from((0, 1))) if quota else 0
+            name="t",
+            parent="all" if above == "all" else None,
+            gpu_quota=quota,
+            borrow_gpus=draw(st.sampled_from((0, 1))) if quota else 0,
         ),
-        Tenant(name="u", gpu_quota=draw(st.sampled_from((None, 1, 2)))),
+        Tenant(name="u", parent=above, gpu_quota=draw(st.sampled_from((None, 1, 2)))),
+        Tenant(name="all", gpu_quota=draw(st.sampled_from((2, 3))) if above == "all" else None),
     )
     found = Instance(cluster=cluster, tenants=tenants)
     for job in jobs:  # keep what fits, one by one

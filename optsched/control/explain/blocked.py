@@ -122,10 +122,11 @@ class Obstacles:
 
     def _lacking(self, job: Job, facts: dict[str, Any] | None) -> Obstacle | None:
         """Return what the cluster lacks for a job."""
-        quota = self._table.quotas.get(job.tenant or "")
-        if quota is not None and facts is not None:
-            cap, used = self._table.rows[quota].capacity, int(self._held[quota])
-            facts["quota"] = {"tenant": job.tenant, "gpus": cap, "used": used}
+        quotas = [row for row in self._table.quotas_of(job) if self._table.rows[row].of is not None]
+        if quotas and facts is not None:
+            quota = min(quotas, key=lambda row: self._table.rows[row].capacity - self._held[row])
+            own, used = self._table.rows[quota], int(self._held[quota])
+            facts["quota"] = {"tenant": own.of, "gpus": own.capacity, "used": used}
         if not self._cluster.nodes:
             return None
         never = why_never(Catalogue.of(self._hardware, self._tenants), job)
@@ -170,7 +171,8 @@ def _short(job: Job, row: Row, held: float, need: float) -> str:
     if row.of is None:
         who = f"all tenants with a quota may hold {cap} together and hold"
     else:
-        who = f"its tenant {job.tenant} may hold {cap} and holds"
+        below = "" if row.of == job.tenant else f", of which {job.tenant} is part,"
+        who = f"its tenant {row.of}{below} may hold {cap} and holds"
     return f"{who} {int(held)}, which leaves too few for the {int(need)} it needs"
 
 

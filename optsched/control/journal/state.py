@@ -29,6 +29,7 @@ from .events import (
     Event,
     Held,
     KillIntended,
+    ManagerReserved,
     NodeSeen,
     OfAttempt,
     Pruned,
@@ -110,6 +111,13 @@ class Attempt:
         return (
             self.ended_s if self.ended is None or self.ended.ended_s is None else self.ended.ended_s
         )
+
+    def span_s(self, submit_s: float, now_s: float) -> tuple[float, float]:
+        """Return from when to when it has run: whatever a node's clock says, between the submission
+        of its job and the news of its end."""
+        known_s = now_s if self.ended_s is None else self.ended_s
+        begin_s = min(known_s, max(submit_s, self.started_s or 0.0))
+        return begin_s, known_s if self.end_s is None else max(begin_s, min(known_s, self.end_s))
 
     def ran_s(self, now_s: float) -> float:
         """Return for how long it has run."""
@@ -209,6 +217,7 @@ class State:
         self.round = 0
         self.nodes: dict[str, NodeSeen] = {}
         self.windows: dict[str, Window] = {}
+        self.reserved: tuple[Window, ...] = ()
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
         self.totals: Counter[str] = Counter()
@@ -369,6 +378,8 @@ class State:
                 self.windows = known | {window.name: window}
             case WindowLifted(name=name):
                 self.windows = {n: own for n, own in self.windows.items() if n != name}
+            case ManagerReserved(windows=windows):
+                self.reserved = windows
             case NodeSeen(node=name):
                 self.nodes[name] = event
             case OfAttempt():
