@@ -15,6 +15,7 @@ from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
 from .journal.events import Claim
 from .journal.state import Attempt, LiveJob, State
+from .present import ASKED_S
 
 Entry = TypeVar("Entry", Running, Suspended)
 SAME = 1e-6
@@ -161,6 +162,11 @@ class LiveWorld(World):
         self.lost |= dict.fromkeys(name for name in closed if name not in self.lost)
         if self.cluster.windows:
             self._keep_windows()
+
+    def _saves_s(self, state: JobState) -> float:
+        """Return when a running job must be asked to save, the way of the request included."""
+        saves_s = super()._saves_s(state) - ASKED_S
+        return max(self.now_s, saves_s, self.preemptible_at_s(state.job.id))
 
     def _keep_windows(self) -> None:
         """Ask those to save who must now, for windows ahead, and see to it that it is looked again

@@ -1,6 +1,7 @@
 """The present of the cluster as an instance: what a live round decides, and what is written down of
 it."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -9,19 +10,21 @@ from types import MappingProxyType
 from ..driver.blocked import Amounts, amounts, beneath, blocked_places
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..frozen import record
-from ..model.cluster import Cluster, Node, Tenant
+from ..model.cluster import Cluster, Node, Tenant, Window
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, Mode
 from ..model.profile import Profile
 from ..model.quotas import Quotas
 from ..model.shares import Shares
-from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
+from ..physics import TIME_TOLERANCE_S, hold_to_save_s, memory_gib, setup_s
 from .journal.state import Attempt, LiveJob, State
 from .learned import NEVER_S, learned
 from .work_left import work_left_s
 
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 20.0
 MOST_DOUBLINGS = 30.0
+ASKED_S = 2.0
+"""So long it may take until a job hears that it is to save."""
 LEAST_WORK_S, MOST_WORK_S = 0.001, 1e9
 """No job that runs has less to do, and none is believed to have more (30 years)."""
 MOST_WEIGHT = 1e9
@@ -84,7 +87,7 @@ def present(
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
                 job = _no_larger(guarded(job, live_job, preempt_unsaved), live_job, most_gpus)
                 if job.preemptible and any(slot.node in closed for slot in attempt.placement):
-                    job = live_job.form(job, preemptible=False)  # nobody could have its place
+                    job = _staying(live_job, job, entry, cluster.windows)
                 jobs.append(job)
                 running.append(entry)
             else:
@@ -120,6 +123,24 @@ def present(
         suspended=tuple(suspended),
     )
     return Present(instance, blocked_places(taken, order))
+
+
+def _staying(live_job: LiveJob, job: Job, entry: Running, windows: Sequence[Window]) -> Job:
+    """Return a job on a node that takes no jobs, not to be preempted, as nobody could have its
+    place, before it must be for a window."""
+    begins_s = min(
+        (
+            window.from_s
+            for window in windows
+            if window.bars(job.tenant, job.user)
+            and any(slot.node in window.nodes for slot in entry.placement)
+        ),
+        default=math.inf,
+    )
+    if begins_s == math.inf:
+        return live_job.form(job, preemptible=False)
+    stays_s = begins_s - hold_to_save_s(job) - ASKED_S - entry.started_s
+    return live_job.form(job, min_run_s=max(job.min_run_s, stays_s))
 
 
 def shares_now(

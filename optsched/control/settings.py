@@ -25,6 +25,7 @@ from ..model.quantity import Amount
 from ..objectives import wanted
 from ..plugins import registry
 from ..plugins.options import PluginOptions, read_table
+from .rates import TIME_OF_DAY, Rates, known
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
@@ -264,7 +265,7 @@ class SharesSettings(Part):
 
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-TimeOfDay = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+TimeOfDay = Annotated[str, Field(pattern=TIME_OF_DAY)]
 
 
 class WindowSettings(Part):
@@ -334,6 +335,8 @@ class Settings(Part):
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
+    energy_price_per_kwh: Rates | None = None
+    carbon_g_per_kwh: Rates | None = None
     tiers: tuple[TierSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
     windows: tuple[WindowSettings, ...] = ()
@@ -359,6 +362,13 @@ class Settings(Part):
         """Return the folder in which jobs report and save, which every node sees under this
         name."""
         return self.shared or self.state
+
+    def rates(self, now_s: float) -> dict[str, Any]:
+        """Return what is known of what a kWh costs and emits, by the fields of a cluster."""
+        return {
+            "energy_price_per_kwh": known(self.energy_price_per_kwh, now_s),
+            "carbon_g_per_kwh": known(self.carbon_g_per_kwh, now_s),
+        }
 
     @property
     def cluster(self) -> Cluster:
@@ -468,7 +478,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
 
 def _plugin_faults(settings: Settings) -> Iterator[Fault]:
     try:
-        objective = wanted(settings.objective, Cluster(nodes=()))
+        objective = wanted(settings.objective, Cluster(**settings.rates(0.0)))
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
     else:

@@ -29,6 +29,7 @@ from .events import (
     Event,
     Held,
     KillIntended,
+    ManagerReserved,
     NodeSeen,
     OfAttempt,
     Pruned,
@@ -220,6 +221,7 @@ class State:
         self.round = 0
         self.nodes: dict[str, NodeSeen] = {}
         self.windows: dict[str, Window] = {}
+        self.reserved: tuple[Window, ...] = ()
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
         self.totals: Counter[str] = Counter()
@@ -380,6 +382,8 @@ class State:
                 self.windows = known | {window.name: window}
             case WindowLifted(name=name):
                 self.windows = {n: own for n, own in self.windows.items() if n != name}
+            case ManagerReserved(windows=windows):
+                self.reserved = windows
             case NodeSeen(node=name):
                 self.nodes[name] = event
             case OfAttempt():

@@ -10,6 +10,7 @@ from ..attempts.attempt import AGAIN_S
 from ..base import SAVED_AND_STOPPED, NoAnswerError, NodeStatus, RefusedError
 from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S, Declining
+from ..slurm.nodes import number
 from ..slurm.site import Site
 from .attempt import SbatchAttempt
 from .hints import hints_of
@@ -63,6 +64,7 @@ class Teller:
             return  # it is on its way; or Slurm has forgotten it, which `look` finds out
         if job.released or not attempt.mine(job):
             memory_mib = attempt.record["memory_mib"]
+            shortened = attempt.record.get("shortened")
             self.tell(
                 "scontrol",
                 "update",
@@ -72,6 +74,7 @@ class Teller:
                 *([f"Comment={unsaid(job)}"] if SAID.search(_comment(job)) else []),
                 f"AdminComment=optsched {job.token} {attempt.key}",
                 *([] if memory_mib is None else [f"MinMemoryNode={memory_mib}"]),
+                *([f"TimeLimit={shortened[0]}"] if shortened else []),
             )
         try:
             attempt.write(release=True, released_s=attempt.record.get("released_s") or time.time())
@@ -82,6 +85,17 @@ class Teller:
             raise NoAnswerError(
                 f"that {attempt.key} is started cannot be recorded: {error.strerror}"
             ) from error
+
+    def lengthen(self, attempt: SbatchAttempt, job: HeldJob) -> None:
+        """Give a job the time limit back without which Slurm would not have started it, once it
+        runs or is not to start any more."""
+        shortened = attempt.record.get("shortened")
+        if not shortened or job.completing or job.over or not attempt.mine(job):
+            return
+        starts = job.waits and attempt.stop is None and job.restarts == attempt.record["restarts"]
+        if not starts and number(job.entry.get("time_limit")) == shortened[0]:
+            with suppress(NoAnswerError, RefusedError):
+                self.tell("scontrol", "update", f"jobid={job.target}", f"TimeLimit={shortened[1]}")
 
     def foretell(self, jobs: Iterable[HeldJob], starts: Mapping[str, str]) -> None:
         """Say in the comments of jobs when they start, by origin; of others nothing any more."""
