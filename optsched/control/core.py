@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..executors.base import Arrivals, AttemptKey, Executor, NodeStatus, Observation, Progress
 from ..files import Texts
@@ -96,9 +96,7 @@ class ControllerCore:
         self.executor = executor
         self.journal = journal
         self.clock = clock
-        self.state = State(settings.half_life_s)
-        for entry in journal.entries():
-            self.state.apply(entry.at_s, entry.event)
+        self.state = self._read(settings.half_life_s)
         self.statuses: tuple[NodeStatus, ...] = ()
         self.observed: dict[AttemptKey, Observation] = {}
         self.last_round: RoundSolution | None = None
@@ -145,6 +143,13 @@ class ControllerCore:
         self._suspects: dict[str, tuple[float, str]] = {}
         self._failing: dict[str, Failing] = {}
 
+    def _read(self, half_life_s: float | None) -> State:
+        """Return the state that the journal says, with use that halves in this time."""
+        state = State(half_life_s)
+        for entry in self.journal.entries():
+            state.apply(entry.at_s, entry.event)
+        return state
+
     def _configure(self, settings: Settings) -> None:
         self.settings = settings
         self._shared = self._known = settings.cluster
@@ -152,21 +157,22 @@ class ControllerCore:
 
     @property
     def cluster(self) -> Cluster:
-        """Return what all nodes share, with the windows that are not over: the same object as long
-        as nothing of it changes."""
+        """Return what all nodes share, with the windows that are not over and the rates of the
+        next days: the same object as long as nothing of it changes."""
+        now_s = self.clock.now_s()
+        timed: dict[str, Any] = {"windows": (), **self.settings.rates(now_s)}
         state = self.state
-        if not (state.windows or state.reserved or self.settings.windows):
-            return self._shared
-        windows = windows_ahead(
-            (*state.windows.values(), *state.reserved),
-            self.settings.windows,
-            {status.node.name: None for status in self.statuses},
-            {tenant.name for tenant in self.tenants},
-            self._shared.resources,
-            self.clock.now_s(),
-        )
-        if windows != self._known.windows:
-            self._known = replace(self._shared, windows=windows)
+        if state.windows or state.reserved or self.settings.windows:
+            timed["windows"] = windows_ahead(
+                (*state.windows.values(), *state.reserved),
+                self.settings.windows,
+                {status.node.name: None for status in self.statuses},
+                {tenant.name for tenant in self.tenants},
+                self._shared.resources,
+                now_s,
+            )
+        if any(getattr(self._known, name) != value for name, value in timed.items()):
+            self._known = replace(self._shared, **timed)
         return self._known
 
     def drivers_of(self, settings: Settings) -> tuple[RoundDriver, RoundDriver | None]:
@@ -193,6 +199,8 @@ class ControllerCore:
         same = ("policy", "policy_options", "objective", "solver", "length", "budget")
         if any(getattr(settings, name) != getattr(self.settings, name) for name in same):
             self.rounds, self.policy = drivers
+        if settings.half_life_s != self.settings.half_life_s:
+            self.state.use = self._read(settings.half_life_s).use
         self._configure(settings)
         if executor is not self.executor:
             self.use(executor)

@@ -25,6 +25,7 @@ from ..model.quantity import Amount
 from ..objectives import wanted
 from ..plugins import registry
 from ..plugins.options import PluginOptions, read_table
+from .rates import TIME_OF_DAY, Rates, known
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
@@ -144,6 +145,15 @@ class TierSettings(Part):
         return Tier(name=self.name, priority=self.priority, preempts=self.preempts)
 
 
+class LabelLimits(Part):
+    """How many GPUs the jobs of each user may hold at once on nodes with a label, `users` (by name)
+    where that is not `max_gpus`, and those of `tenants` with all below them."""
+
+    max_gpus: MostJobs | None = None
+    users: dict[str, MostJobs] = Field(default_factory=dict)
+    tenants: dict[str, MostJobs] = Field(default_factory=dict)
+
+
 class LimitSettings(Part):
     """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
     otherwise, how many jobs each user may have waiting and running, and GPUs held, at once, and
@@ -161,6 +171,7 @@ class LimitSettings(Part):
     max_gpu_hours: GpuHours | None = None
     gpu_hours_per: Period = "month"
     users: dict[str, UserLimits] = Field(default_factory=dict)
+    labels: dict[Label, LabelLimits] = Field(default_factory=dict)
 
 
 class ApiSettings(Part):
@@ -254,7 +265,7 @@ class SharesSettings(Part):
 
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-TimeOfDay = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+TimeOfDay = Annotated[str, Field(pattern=TIME_OF_DAY)]
 
 
 class WindowSettings(Part):
@@ -324,6 +335,8 @@ class Settings(Part):
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
+    energy_price_per_kwh: Rates | None = None
+    carbon_g_per_kwh: Rates | None = None
     tiers: tuple[TierSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
     windows: tuple[WindowSettings, ...] = ()
@@ -349,6 +362,13 @@ class Settings(Part):
         """Return the folder in which jobs report and save, which every node sees under this
         name."""
         return self.shared or self.state
+
+    def rates(self, now_s: float) -> dict[str, Any]:
+        """Return what is known of what a kWh costs and emits, by the fields of a cluster."""
+        return {
+            "energy_price_per_kwh": known(self.energy_price_per_kwh, now_s),
+            "carbon_g_per_kwh": known(self.carbon_g_per_kwh, now_s),
+        }
 
     @property
     def cluster(self) -> Cluster:
@@ -448,6 +468,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
     for what, every in (("nodes", names), ("tenants", tenants), ("tiers", tiers)):
         for name in (name for name, count in Counter(every).items() if count > 1):
             yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
+    yield from _label_faults(settings, tenants)
     yield from _tier_faults(settings, tenants)
     for what in ("every", "length", "budget", "runs"):
         if not float(getattr(settings, what)) > 0:
@@ -457,7 +478,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
 
 def _plugin_faults(settings: Settings) -> Iterator[Fault]:
     try:
-        objective = wanted(settings.objective, Cluster(nodes=()))
+        objective = wanted(settings.objective, Cluster(**settings.rates(0.0)))
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
     else:
@@ -474,6 +495,15 @@ def _plugin_faults(settings: Settings) -> Iterator[Fault]:
         if name not in known:
             remedy = f"choose from {', '.join(known)}"
             yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", remedy)
+
+
+def _label_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
+    for label, limits in settings.limits.labels.items():
+        for name in limits.tenants:
+            if name not in tenants:
+                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
+                path = f"limits.labels.{label}.tenants"
+                yield Fault(path, says, "name one of [[tenants]]")
 
 
 def _tier_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:

@@ -130,15 +130,16 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
                 "a shared uplink of 0 lets nobody make progress",
                 "give it more than 0, or reserve uplinks",
             )
-    steps = instance.cluster.carbon_g_per_kwh
-    if isinstance(steps, tuple) and not (
-        steps and all(earlier[0] < later[0] for earlier, later in pairwise(steps))
-    ):
-        yield Fault(
-            "cluster.carbon_g_per_kwh",
-            "steps must be in order of time, and at least one",
-            "write [[0, 350], [3600, 120]], or one number",
-        )
+    for name in ("carbon_g_per_kwh", "energy_price_per_kwh"):
+        steps = getattr(instance.cluster, name)
+        if isinstance(steps, tuple) and not (
+            steps and all(earlier[0] < later[0] for earlier, later in pairwise(steps))
+        ):
+            yield Fault(
+                f"cluster.{name}",
+                "steps must be in order of time, and at least one",
+                "write [[0, 350], [3600, 120]], or one number",
+            )
     for i, node in enumerate(instance.cluster.nodes):
         if node.memory_gbps == 0:
             yield Fault(

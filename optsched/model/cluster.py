@@ -108,9 +108,9 @@ class Cluster(Value):
     of a rack it does not name never binds. With `uplinks` "reserved" gangs that do not fit on an
     uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
     `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
-    `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on. `windows` are
-    the times in which nodes are not there for all. `tiers` name priorities; jobs of one that has no
-    name preempt `any`.
+    `carbon_g_per_kwh` is what a kWh emits and `energy_price_per_kwh` what it costs, always or from
+    each of some instants on. `windows` are the times in which nodes are not there for all. `tiers`
+    name priorities; jobs of one that has no name preempt `any`.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -120,6 +120,7 @@ class Cluster(Value):
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
     carbon_g_per_kwh: Amount | Steps | None = None
+    energy_price_per_kwh: Amount | Steps | None = None
     tiers: tuple[Tier, ...] = ()
     windows: tuple[Window, ...] = ()
 

@@ -43,6 +43,7 @@ def clusters(draw: DrawFn, most_nodes: int = 3, uplinks: bool = False) -> Cluste
         resources=resources,
         rack_uplink_gbps=limits,
         carbon_g_per_kwh=draw(st.sampled_from((100.0, ((-1.0, 300.0), (2.0, 50.0), (4.0, 200.0))))),
+        energy_price_per_kwh=((0.0, 0.25), (3.0, 0.5)),
     )
 
 

@@ -55,6 +55,7 @@ def clusters(draw: Any, most_nodes: int = 5, sizes: tuple[int, ...] = SIZES) -> 
         carbon_g_per_kwh=draw(
             st.sampled_from([100.0, ((0.0, 300.0), (40.0, 50.0), (1.7e9 + 30.0, 200.0))])
         ),
+        energy_price_per_kwh=((0.0, 0.5), (60.0, 0.1), (1.7e9 + 90.0, 0.3)),
     )
 
 

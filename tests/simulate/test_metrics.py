@@ -607,6 +607,7 @@ def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
     record, incidents = case
     instance, found = record.instance, measure(record)
     total = summary(found)
+    assert total["carbon_g"] is total["energy_cost"] is None and np.isnan(found.carbon_g).all()
     before_s = found.release_s - found.submit_s
     parts_s = before_s + found.blocked_s + found.waiting_s + found.held_s
     assert found.jct_s == pytest.approx(parts_s, abs=1e-5)
@@ -640,6 +641,12 @@ def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
         pytest.approx(energy),
         pytest.approx(energy),
     )
+    rates = ((instance.now_s + 2.0, 0.5), (instance.now_s + 9.0, 0.0), (instance.now_s + 20.0, 2.0))
+    cluster = replace(instance.cluster, carbon_g_per_kwh=300.0, energy_price_per_kwh=rates)
+    timed = replace(record, instance=replace(instance, cluster=cluster))
+    grams, price = values(parse("carbon,energy_cost"), timed.instance, plan)
+    assert summary(measure(timed))["carbon_g"] == pytest.approx(grams)
+    assert measure(timed).energy_cost.sum() == pytest.approx(price)
     assert total["makespan_s"] == pytest.approx(makespan)
     assert (total["jct_s"]["p99"], total["jct_s"]["median"]) == (
         pytest.approx(tail),
