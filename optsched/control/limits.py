@@ -6,12 +6,13 @@ import os
 import pwd
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf, isfinite
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..frozen import record
+from ..model.cluster import Node
 from ..model.job import Job
 from ..physics import count_rate, gang_sizes
 from .budgets import Spent, period_s
@@ -108,6 +109,52 @@ def caps_of(settings: Settings, user: str, tenant: str | None) -> tuple[Cap, ...
     )
 
 
+def caps_on_labels(
+    settings: Settings, user: str, tenant: str | None, labels: Iterable[str]
+) -> Iterator[Cap]:
+    """Yield the caps on what the jobs of a user in a tenant hold on nodes with these labels."""
+    for label in sorted(settings.limits.labels.keys() & labels):
+        limits, where = settings.limits.labels[label], f", on nodes with label {label},"
+        most = limits.users.get(user, limits.max_gpus)
+        if most is not None:
+            yield Cap(user + where, None, None, most)
+        for named in upwards(settings, tenant):
+            if named.name in limits.tenants:
+                whose = f"tenant {named.name}{where}"
+                yield Cap(whose, None, None, limits.tenants[named.name])
+
+
+def look_at_labels(settings: Settings, state: State, nodes: Iterable[Node]) -> None:
+    """Note on each job which labels it is kept off, and on which it counts.
+
+    Who has a limit on nodes with a label gets them for jobs that require the label, which are held
+    to the limit; his others stay off, as nobody knows beforehand on which nodes they come to be.
+    Those that run there already go on, and count.
+    """
+    known = settings.limits.labels
+    if not known:
+        for job in state.open.values():
+            if job.kept_off or job.counted_on:
+                job.kept_off = job.counted_on = frozenset()
+        return
+    labels = {node.name: known.keys() & node.labels for node in nodes}
+    limited: dict[tuple[str | None, ...], bool] = {}
+    for job in state.open.values():
+        noun, on = job.submission.job, set[str]()
+        required = {name for name, wanted in noun.node_labels.items() if wanted == "required"}
+        held = job.live or state.claims.get(job.id)
+        if held is not None:
+            on = set().union(*(labels.get(slot.node, set()) for slot in held.placement))
+        off = set()
+        for label in known.keys() - noun.node_labels.keys() - on:
+            key = noun.user, noun.tenant, label
+            if key not in limited:
+                limited[key] = any(caps_on_labels(settings, noun.user or "", noun.tenant, [label]))
+            if limited[key]:
+                off.add(label)
+        job.kept_off, job.counted_on = frozenset(off), frozenset(on | (required & known.keys()))
+
+
 def upwards(settings: Settings, tenant: str | None) -> Iterator[TenantSettings]:
     """Yield a tenant and those that it is part of."""
     known = {own.name: own for own in settings.tenants}
@@ -122,7 +169,9 @@ def why_refused(
     settings: Settings, state: State, job: Job, *, privileged: bool, jobs: int = 1
 ) -> str | None:
     """Return why so many jobs as this one are not taken in; None where they are."""
-    for cap in caps_of(settings, job.user or "", job.tenant):
+    required = [name for name, wanted in job.node_labels.items() if wanted == "required"]
+    on_labels = caps_on_labels(settings, job.user or "", job.tenant, required)
+    for cap in (*caps_of(settings, job.user or "", job.tenant), *on_labels):
         if cap.gpus is not None and least_gpus(job) > cap.gpus:
             return (
                 f"it needs {least_gpus(job)} GPUs, and {cap.whose} may hold {cap.gpus} at once "
@@ -211,14 +260,16 @@ class _Held:
         self._settings, self._budgets = settings, budgets
         self._running: Counter[str] = Counter()
         self._gpus: Counter[str] = Counter()
-        self._caps: dict[tuple[str | None, ...], tuple[Cap, ...]] = {}
+        self._caps: dict[object, tuple[Cap, ...]] = {}
 
     def caps_on(self, live_job: LiveJob) -> tuple[Cap, ...]:
         """Return the caps on a job."""
         job, array = live_job.submission.job, live_job.submission.array
-        key = job.user, job.tenant, array
+        key = job.user, job.tenant, array, live_job.counted_on
         if key not in self._caps:
-            caps = caps_of(self._settings, job.user or "", job.tenant)
+            user, on = job.user or "", live_job.counted_on
+            caps = caps_of(self._settings, user, job.tenant)
+            caps = (*caps, *caps_on_labels(self._settings, user, job.tenant, on))
             if live_job.submission.at_once is not None:
                 of_array = Cap(f"array {array}", None, live_job.submission.at_once, where="")
                 caps = (*caps, of_array)
@@ -387,6 +438,8 @@ def _limits_what_runs(settings: Settings, state: State) -> bool:
     if any(job.submission.at_once is not None for job in state.open.values()):
         return True
     limits = settings.limits
+    if limits.labels:
+        return True
     users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
     return any((own.max_running, own.max_gpus) != (None, None) for own in users) or any(
         own.max_running is not None for own in settings.tenants

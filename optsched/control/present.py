@@ -261,6 +261,9 @@ def _known(live_job: LiveJob, left_s: float, profile: Profile) -> Job:
     if profile.sharing is not None:
         profile = replace(profile, sharing=None)
     work_s = max(_within(left_s), job.work_s)
+    if live_job.kept_off:
+        off = dict.fromkeys(sorted(live_job.kept_off), "forbidden")
+        job = live_job.form(job, node_labels={**job.node_labels, **off})
     return live_job.form(
         job, after=(), duration_s=work_s, profile=profile, submit_s=live_job.submit_s
     )

@@ -145,6 +145,15 @@ class TierSettings(Part):
         return Tier(name=self.name, priority=self.priority, preempts=self.preempts)
 
 
+class LabelLimits(Part):
+    """How many GPUs the jobs of each user may hold at once on nodes with a label, `users` (by name)
+    where that is not `max_gpus`, and those of `tenants` with all below them."""
+
+    max_gpus: MostJobs | None = None
+    users: dict[str, MostJobs] = Field(default_factory=dict)
+    tenants: dict[str, MostJobs] = Field(default_factory=dict)
+
+
 class LimitSettings(Part):
     """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
     otherwise, how many jobs each user may have waiting and running, and GPUs held, at once, and
@@ -162,6 +171,7 @@ class LimitSettings(Part):
     max_gpu_hours: GpuHours | None = None
     gpu_hours_per: Period = "month"
     users: dict[str, UserLimits] = Field(default_factory=dict)
+    labels: dict[Label, LabelLimits] = Field(default_factory=dict)
 
 
 class ApiSettings(Part):
@@ -458,6 +468,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
     for what, every in (("nodes", names), ("tenants", tenants), ("tiers", tiers)):
         for name in (name for name, count in Counter(every).items() if count > 1):
             yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
+    yield from _label_faults(settings, tenants)
     yield from _tier_faults(settings, tenants)
     for what in ("every", "length", "budget", "runs"):
         if not float(getattr(settings, what)) > 0:
@@ -484,6 +495,15 @@ def _plugin_faults(settings: Settings) -> Iterator[Fault]:
         if name not in known:
             remedy = f"choose from {', '.join(known)}"
             yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", remedy)
+
+
+def _label_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
+    for label, limits in settings.limits.labels.items():
+        for name in limits.tenants:
+            if name not in tenants:
+                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
+                path = f"limits.labels.{label}.tenants"
+                yield Fault(path, says, "name one of [[tenants]]")
 
 
 def _tier_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:

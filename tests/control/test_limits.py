@@ -2,6 +2,7 @@
 accepted, kept waiting where it starts."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ from optsched import Elastic, Job, Profile
 from optsched.control.api.views import job_view
 from optsched.control.journal.events import Cancelled
 from optsched.control.limits import Cap, _last_in_the_way, why_refused
-from optsched.control.settings import LimitSettings, Settings, TenantSettings, UserLimits
+from optsched.control.settings import (
+    LabelLimits,
+    LimitSettings,
+    Settings,
+    TenantSettings,
+    UserLimits,
+)
 from optsched.control.what_if.future import outlook
 from optsched.control.what_if.snapshot import snapshot
 
@@ -281,6 +288,121 @@ def test_what_runs_beyond_a_budget_goes_on_and_a_larger_one_is_used_at_once(lab:
     lab.controller._due = True
     lab.run(3)
     assert state.jobs[late].live is not None and state.jobs[third].live is not None
+
+
+def labelled(**more: Any) -> Settings:
+    """The second node has the label fast."""
+    limits = LimitSettings(labels={"fast": LabelLimits(**more)})
+    return cluster_settings().model_copy(update={"limits": limits, "tenants": GROUP})
+
+
+class Labelled(Limited):
+    """A lab whose second node has the label fast."""
+
+    def __init__(self, folder: Path, how: Settings) -> None:
+        super().__init__(folder, how)
+        self.executor.nodes = tuple(
+            replace(node, labels=("fast",)) if node.name == "n1" else node
+            for node in self.executor.nodes
+        )
+
+    def on_fast(self, **whose: str) -> int:
+        """GPUs held on the second node by jobs of a user, or of a tenant."""
+        (what, name), *_ = whose.items()
+        jobs = self.controller.state.jobs
+        return sum(
+            slot.gpus
+            for attempt in self.controller.state.live_attempts()
+            for slot in attempt.placement
+            if slot.node == "n1" and getattr(jobs[attempt.key.job].submission.job, what) == name
+        )
+
+
+FAST = {"node_labels": {"fast": "required"}}
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.fixed_dictionaries(
+                    {
+                        "gpus": st.one_of(st.integers(1, 4), st.just(Elastic(min=1, max=4))),
+                        "node_labels": st.sampled_from([{}, {"fast": "required"}]),
+                        "max_nodes": st.sampled_from([None, 2]),
+                        "tenant": st.sampled_from([None, "a", "b"]),
+                        "user": st.sampled_from(["ann", "bob", "cyd"]),
+                    }
+                ),
+                st.integers(1, 60),
+            ),
+            st.integers(1, 20),
+        ),
+        min_size=4,
+        max_size=16,
+    )
+)
+@settings(max_examples=15, deadline=None)
+def test_limits_on_labelled_nodes_hold(events: list[Any]) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        how = labelled(max_gpus=2, users={"bob": 3}, tenants={"a": 2})
+        lab = Labelled(Path(folder), how)
+        for event in events:
+            if isinstance(event, int):
+                for _ in range(event):
+                    lab.run(0)
+                    assert lab.on_fast(user="ann") <= 2 and lab.on_fast(user="bob") <= 3
+                    assert lab.on_fast(tenant="a") + lab.on_fast(tenant="b") <= 2
+                    lab.clock.at_s += 1.0
+            else:
+                demands, seconds = event
+                lab.submit({**demands, "duration_s": float(seconds)}, float(seconds), 1.0, 0, None)
+        lab.run(1000, turn_s=2.0)
+        for job in lab.controller.state.open.values():
+            assert job.submission.job.node_labels and "may hold" in lab.why(job.id)
+        assert not lab.bugs
+        lab.controller.journal.close()
+
+
+def test_who_is_limited_on_nodes_asks_for_them(tmp_path: Path) -> None:
+    lab = Labelled(tmp_path, labelled(users={"ann": 2}))
+    lab.run(2)
+    first, late = lab.job(gpus=2, **FAST), lab.job(**FAST)
+    anywhere, wide = lab.job(gpus=4), lab.job(gpus=8, max_nodes=2)
+    free = lab.job("bob", gpus=2)
+    lab.run(3)
+    state = lab.controller.state
+    assert lab.on_fast(user="ann") == 2 and lab.on_fast(user="bob") == 2
+    assert state.jobs[first].live is not None and state.jobs[free].live is not None
+    assert state.jobs[anywhere].live.placement[0].node == "n0"  # type: ignore[union-attr]
+    assert lab.why(late).startswith(
+        "ann, on nodes with label fast, may hold 2 GPUs at once (max_gpus in cluster.toml), and 2"
+    )
+    assert lab.why(wide).startswith("it could only run on nodes with label fast, where there are")
+    assert snapshot(lab.controller).turns[late] == (first,)
+    large = Job(id="new", user="ann", gpus=3, duration_s=1.0, **FAST)  # type: ignore[arg-type]
+    refused = why_refused(lab.controller.settings, state, large, privileged=False)
+    assert refused is not None and "it needs 3 GPUs, and ann, on nodes" in refused
+    lab.limit(labelled())
+    lab.controller._due = True
+    lab.run(2)
+    assert not state.jobs[late].kept_off and not state.jobs[wide].kept_off
+
+
+def test_who_runs_on_nodes_that_are_limited_later_goes_on_and_counts(tmp_path: Path) -> None:
+    lab = Labelled(tmp_path, labelled())
+    lab.run(2)
+    names = [lab.job(gpus=4, seconds=300.0) for _ in range(2)]
+    lab.run(3)
+    lab.limit(labelled(max_gpus=2))
+    lab.controller._due = True
+    lab.run(5)
+    state = lab.controller.state
+    assert all(state.jobs[name].live is not None for name in names) and not lab.bugs
+    assert lab.on_fast(user="ann") == 4
+    late = lab.job(**FAST)
+    lab.run(3)
+    assert lab.why(late).startswith("ann, on nodes with label fast, may hold 2 GPUs at once")
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=12))

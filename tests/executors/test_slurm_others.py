@@ -3,16 +3,18 @@ again."""
 
 import json
 import math
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from optsched.executors.base import NoAnswerError, NodeStatus, RefusedError
+from optsched.executors.base import AttemptKey, NoAnswerError, NodeStatus, RefusedError
 from optsched.executors.slurm import declining as module
 from optsched.executors.slurm.declining import Declining
 from optsched.executors.slurm.executor import SlurmExecutor
-from optsched.executors.slurm.jobs import limit_min
+from optsched.executors.slurm.jobs import SlurmJob, limit_min
 from optsched.executors.slurm.others import (
     Part,
     Reservation,
@@ -214,6 +216,41 @@ def test_a_slurm_that_does_not_tell_its_reservations(
         client.reservations = "No reservations in the system\n"
         executor.inventory()
         assert executor.reserved_windows() == ()
+    finally:
+        executor.close()
+
+
+def test_a_time_limit_that_ends_before_a_reservation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is lowered again while Slurm is late, and given back to a job that runs, by root."""
+    client = Told()
+    executor = SlurmExecutor(tmp_path, client, Site(), {})  # type: ignore[arg-type]
+    told: list[str] = []
+    monkeypatch.setattr(executor, "_set_limit", lambda _, limit: told.append(limit))
+    now_s = time.time()
+    try:
+        attempt = executor.follow(AttemptKey("a", 1))
+        attempt.folder.path.mkdir(parents=True)
+        monkeypatch.setattr(type(attempt), "names", ["n1"])
+        attempt.submitted(0, 7)
+        attempt.keep_limit(0, ("UNLIMITED", 5))
+        for uid, state, left_s in (
+            (0, "PENDING", 304.0),
+            (0, "PENDING", 200.0),
+            (0, "PENDING", 30.0),
+            (1, "RUNNING", 30.0),
+            (0, "RUNNING", 30.0),
+            (0, "RUNNING", 30.0),
+        ):
+            monkeypatch.setattr(os, "geteuid", lambda who=uid: who)
+            executor.reservations = [
+                Reservation("m", now_s + left_s, now_s + 1e6, frozenset({"n1"}))
+            ]
+            job = SlurmJob(7, state, 0, "", "", "", "Reserved", attempt.key)
+            executor._see_to_limits(attempt, [job])
+            assert executor.follow(attempt.key).limits == attempt.limits  # it is on disk
+        assert told == ["3", "UNLIMITED"]
     finally:
         executor.close()
 

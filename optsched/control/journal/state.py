@@ -132,7 +132,9 @@ class LiveJob:
     as its attempts have measured it. `waited_s` are its waits that are over, `waits_from_s` is
     since when it waits now. `requeued`: what runs of it is to stop
     and run again; its time limit counts from attempt `limited_from` on, and `gone_s` is for how
-    long it had finished before it was requeued. `forms` are the job as rounds have last seen it."""
+    long it had finished before it was requeued. Limits keep it off nodes with the labels
+    `kept_off`, and count what it holds on those with the labels `counted_on` (see `limits`).
+    `forms` are the job as rounds have last seen it."""
 
     submission: Submission
     submit_s: float
@@ -154,6 +156,8 @@ class LiveJob:
     gone_s: float = 0.0
     waited_s: float = 0.0
     waits_from_s: float | None = None
+    kept_off: frozenset[str] = frozenset()
+    counted_on: frozenset[str] = frozenset()
     forms: dict[frozenset[str], tuple[object, Job]] = field(
         default_factory=dict, compare=False, repr=False
     )

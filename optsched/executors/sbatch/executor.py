@@ -114,7 +114,8 @@ class SbatchExecutor(SlurmExecutor):
 
     def _look_at_release(self, attempt: SbatchAttempt, job: HeldJob | None) -> Observation:
         if attempt.ended is None and job is not None:
-            self._teller.lengthen(attempt, job)
+            minutes = minutes_before(self.reservations, attempt.names, time.time())
+            self._teller.see_to_limit(attempt, job, minutes)
             self._teller.see_to(attempt, job, self._statuses)
             if self._teller.puts_back(attempt, job):
                 return attempt.running()

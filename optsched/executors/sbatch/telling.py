@@ -10,7 +10,6 @@ from ..attempts.attempt import AGAIN_S
 from ..base import SAVED_AND_STOPPED, NoAnswerError, NodeStatus, RefusedError
 from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S, Declining
-from ..slurm.nodes import number
 from ..slurm.site import Site
 from .attempt import SbatchAttempt
 from .hints import hints_of
@@ -86,16 +85,22 @@ class Teller:
                 f"that {attempt.key} is started cannot be recorded: {error.strerror}"
             ) from error
 
-    def lengthen(self, attempt: SbatchAttempt, job: HeldJob) -> None:
-        """Give a job the time limit back without which Slurm would not have started it, once it
-        runs or is not to start any more."""
+    def see_to_limit(self, attempt: SbatchAttempt, job: HeldJob, minutes: int | None) -> None:
+        """Lower the time limit again of a job that Slurm was late to start before a reservation,
+        which leaves it `minutes`, and give it its own back once it runs or is not to start any
+        more. Raises OSError."""
         shortened = attempt.record.get("shortened")
         if not shortened or job.completing or job.over or not attempt.mine(job):
             return
-        starts = job.waits and attempt.stop is None and job.restarts == attempt.record["restarts"]
-        if not starts and number(job.entry.get("time_limit")) == shortened[0]:
-            with suppress(NoAnswerError, RefusedError):
-                self.tell("scontrol", "update", f"jobid={job.target}", f"TimeLimit={shortened[1]}")
+        own, after = shortened[1], None
+        if job.waits and attempt.stop is None and job.restarts == attempt.record["restarts"]:
+            if not minutes or minutes >= shortened[0]:
+                return
+            after = [minutes, own]
+        with suppress(NoAnswerError, RefusedError):
+            limit = minutes if after else own
+            self.tell("scontrol", "update", f"jobid={job.target}", f"TimeLimit={limit}")
+            attempt.write(shortened=after)
 
     def foretell(self, jobs: Iterable[HeldJob], starts: Mapping[str, str]) -> None:
         """Say in the comments of jobs when they start, by origin; of others nothing any more."""

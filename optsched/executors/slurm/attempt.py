@@ -37,10 +37,12 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
         self.job_ids: dict[int, int] = {
             int(part): int(number) for part, number in record.get("jobs", {}).items()
         }
-        self.limits: dict[int, str] = {
-            int(part): str(limit) for part, limit in record.get("limits", {}).items()
+        self.limits: dict[int, tuple[str, int]] = {
+            int(part): (limit, minutes)
+            for part, (limit, minutes) in record.get("limits", {}).items()
         }
-        """Time limits that jobs get back when they have begun, by part."""
+        """Time limits that jobs get back when they have begun, by part, and their minutes until
+        then."""
         self.tried_s = time.monotonic()  # when it was last submitted, as far as this process knows
         self._over_memory = False
 
@@ -66,8 +68,9 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
         self.job_ids[part] = job_id
         self._write()
 
-    def keep_limit(self, part: int, limit: str | None) -> None:
-        """Keep which time limit its job is to get back, None for none. Raises OSError."""
+    def keep_limit(self, part: int, limit: tuple[str, int] | None) -> None:
+        """Keep which time limit its job is to get back and what it has until then, None for
+        nothing. Raises OSError."""
         self.limits.pop(part, None)
         if limit is not None:
             self.limits[part] = limit

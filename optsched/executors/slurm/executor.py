@@ -253,17 +253,22 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         with suppress(NoAnswerError, RefusedError):
             limit = self.client.ask("squeue", "-h", f"--jobs={target}", "-o", "%l").strip()
             if limit_min(limit) > minutes:
-                attempt.keep_limit(part, limit)
+                attempt.keep_limit(part, (limit, minutes))
                 self._set_limit(target, str(max(1, minutes)))
 
-    def _lengthen(self, attempt: SlurmAttempt, jobs: Iterable[SlurmJob]) -> None:
-        """Give jobs that have begun their time limits back, which only root may: they are asked to
-        save before the reservation."""
-        runs = {job.id for job in jobs if job.state == "RUNNING"}
-        for part, limit in [*attempt.limits.items()]:
-            if attempt.job_ids.get(part) in runs and os.geteuid() == 0:
-                with suppress(NoAnswerError, RefusedError, OSError):
-                    self._set_limit(str(attempt.job_ids[part]), limit)
+    def _see_to_limits(self, attempt: SlurmAttempt, jobs: Iterable[SlurmJob]) -> None:
+        """Lower the time limit again of a job that Slurm was late to start, and give those that
+        have begun their own back, which only root may: they are asked to save in time."""
+        states = {job.id: job for job in jobs}
+        for part, (limit, before) in [*attempt.limits.items()]:
+            job = states.get(attempt.job_ids.get(part, 0))
+            minutes = minutes_before(self.reservations, attempt.names, time.time())
+            with suppress(NoAnswerError, RefusedError, OSError):
+                if job is not None and job.waits and minutes and minutes < before:
+                    self._set_limit(str(job.id), str(minutes))
+                    attempt.keep_limit(part, (limit, minutes))
+                elif job is not None and job.state == "RUNNING" and os.geteuid() == 0:
+                    self._set_limit(str(job.id), limit)
                     attempt.keep_limit(part, None)
 
     def _set_limit(self, target: str, limit: str) -> None:
@@ -288,7 +293,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
     def see_to(self, attempt: SlurmAttempt, seen: Observation) -> None:
         """End what Slurm should not have any more."""
         own = [job for job in self._own(attempt) if not job.over]
-        self._lengthen(attempt, own)
+        self._see_to_limits(attempt, own)
         unwanted = own
         if attempt.ended is None and attempt.overdue_s() <= OVERTIME_S:
             wanted = attempt.job_ids.values()

@@ -145,18 +145,17 @@ def ask_reservations(client: SlurmClient, but: str | None) -> list[Reservation]:
 
 
 LINE = re.compile(
-    r"^ReservationName=(.+?) StartTime=(\S+) EndTime=(\S+) Duration=.*?\bNodes=(\S*)(.*)",
+    r"^ReservationName=((?:.|\n)+?) StartTime=(\S+) EndTime=(\S+) Duration=.*?\bNodes=(\S*)(.*)",
     re.MULTILINE,
 )
-"""A reservation in one line, which all releases print; names may hold blanks and commas."""
+"""A reservation in one line, which all releases print; its name may hold any character."""
 
 
 def read_reservations(text: str) -> list[Reservation]:
     """Return reservations in what scontrol prints, its times in seconds since the epoch: one
     without a time has begun, or has no end. Raises NoAnswerError where it is something else."""
-    lines = [line for line in text.splitlines() if line.startswith("ReservationName=")]
-    matches = [match for match in map(LINE.match, lines) if match is not None]
-    if len(matches) < len(lines):
+    matches = [*LINE.finditer(text)]
+    if len(matches) < len(re.findall("^ReservationName=", text, re.MULTILINE)):
         raise NoAnswerError("scontrol's list of reservations is not understood")
     return [
         Reservation(
@@ -176,7 +175,7 @@ def _instant_s(text: str, unknown_s: float) -> float:
 
 def _names(hosts: str) -> frozenset[str]:
     try:
-        return frozenset(split_nodes(hosts))
+        return frozenset(split_nodes(hosts or "(null)"))
     except (ValueError, InputError) as error:
         raise NoAnswerError(f"scontrol's list of reservations is not understood: {error}") from None
 
