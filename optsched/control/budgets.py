@@ -10,7 +10,8 @@ from .journal.journal import Journal
 from .journal.state import Attempt, LiveJob, State
 from .settings import Period
 
-LAST_DAY = 10**9
+LAST_DAY, LAST_S = 10**9, 2.5e11
+"""No day is later, and no clock that has a date."""
 EPOCH = date(1970, 1, 1).toordinal()
 Spent = dict[tuple[str, str], float]
 """GPU-seconds by user and tenant; "" is nobody, or no tenant."""
@@ -20,7 +21,7 @@ def period_s(period: Period, now_s: float) -> tuple[float, float]:
     """Return when the period that runs at a Unix time began and ends: a calendar's, in UTC."""
     if period == "forever":
         return 0.0, inf
-    today = datetime.fromtimestamp(now_s, UTC).date()
+    today = datetime.fromtimestamp(min(max(0.0, now_s), LAST_S), UTC).date()
     if period == "day":
         first, after = today.toordinal(), today.toordinal() + 1
     elif period == "week":

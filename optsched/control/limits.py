@@ -132,13 +132,18 @@ def look_at_labels(settings: Settings, state: State, nodes: Iterable[Node]) -> N
     Those that run there already go on, and count.
     """
     known = settings.limits.labels
-    labels = {node.name: known.keys() & node.labels for node in nodes} if known else {}
+    if not known:
+        for job in state.open.values():
+            if job.kept_off or job.counted_on:
+                job.kept_off = job.counted_on = frozenset()
+        return
+    labels = {node.name: known.keys() & node.labels for node in nodes}
     limited: dict[tuple[str | None, ...], bool] = {}
     for job in state.open.values():
         noun, on = job.submission.job, set[str]()
         required = {name for name, wanted in noun.node_labels.items() if wanted == "required"}
         held = job.live or state.claims.get(job.id)
-        if known and held is not None:
+        if held is not None:
             on = set().union(*(labels.get(slot.node, set()) for slot in held.placement))
         off = set()
         for label in known.keys() - noun.node_labels.keys() - on:

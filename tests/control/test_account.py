@@ -296,3 +296,6 @@ def test_periods_are_those_of_the_calendar(period: Any, first: str, after: str) 
     assert period_s(period, begin_s) == (begin_s, end_s) and period_s(period, end_s)[0] == end_s
     assert period_s(period, end_s - 0.001)[1] == end_s
     assert period_s("forever", seen_s) == (0.0, math.inf)
+    for odd_s in (-1e9, 1e15):  # clocks may say anything
+        begin_s, end_s = period_s(period, odd_s)
+        assert -7 * DAY_S < begin_s < end_s

@@ -186,8 +186,9 @@ def _short(job: Job, row: Row, held: float, need: float) -> str:
     if row.of is None:
         who = f"all tenants with a quota may hold {cap} together and hold"
     else:
-        below = "" if row.of == job.tenant else f", of which {job.tenant} is part,"
-        who = f"its tenant {row.of}{below} may hold {cap} and holds"
+        is_own = row.of == job.tenant
+        whose = f"its tenant {row.of}" if is_own else f"tenant {row.of}, with all below it,"
+        who = f"{whose} may hold {cap} and holds"
     return f"{who} {int(held)}, which leaves too few for the {int(need)} it needs"
 
 
