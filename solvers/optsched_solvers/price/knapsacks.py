@@ -22,15 +22,14 @@ TURNS = 12
 """Most packings of a choice."""
 TICKS = 120
 """Parts of the memory or the cores of a node in a knapsack, in which takings are rounded up."""
-RISE = 0.1
-"""What a unit costs more after the turn in which its like lost most, as a part."""
-
-Item = tuple[int, int, float, int]
-"""GPUs, ticks, what a unit is worth, and how many units there are."""
-
+RISE = 0.3
+"""Most that a unit is worth more in the next turn, as a part."""
 
 NOWHERE = -2
 """The rack of gangs that no rack may hold."""
+
+Item = tuple[int, int, float, int]
+"""GPUs, ticks, what a unit is worth, and how many units there are."""
 
 
 @dataclass(frozen=True, slots=True)
