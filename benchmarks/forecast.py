@@ -3,6 +3,7 @@ the policy `optsched` with `history` estimates.
 
     python -m benchmarks.forecast --trace lublin --jobs 300
     python -m benchmarks.forecast --refresh 1000
+    python -m benchmarks.forecast --what-if 490
 
 Once a minute of virtual time a forecast is made of all jobs that are here. That of a job which was
 submitted since the last one and waits is kept, and compared with when it starts and ends.
@@ -13,7 +14,10 @@ EASY backfilling gives the job when it goes on from the same state with the same
 other job comes, `ratio` the one by the other.
 
 `--refresh N` makes one forecast of N jobs that wait on 400 GPUs: `ratio` is its processor time as a
-multiple of that of a million steps of a fixed loop (see `reference`). Each prints one line of JSON.
+multiple of that of a million steps of a fixed loop (see `reference`). `--what-if N` asks what would
+be with 8 GPUs more: `ratio` is the processor time of the longer one of the two courses, which are
+played at once in two processes, as such a multiple, `share` what that is of both together. Each
+prints one line of JSON.
 """
 
 import argparse
@@ -22,11 +26,15 @@ import math
 import pickle
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.flagship import WORKLOADS, instance_of
+from benchmarks.reference import kernel_us
+from optsched.control.what_if.future import Outlook
+from optsched.control.what_if.simulated import ROUNDS, Change, courses_of, seen_of
 from optsched.driver.reservation import Reservation
 from optsched.driver.snapshot import snapshot
 from optsched.driver.world import World
@@ -204,19 +212,44 @@ def compared(asked: list[Asked], watched: Watched) -> dict[str, Any]:
 
 def refresh(jobs: int) -> dict[str, Any]:
     """Return what one forecast of jobs that all wait takes."""
-    from benchmarks.reference import kernel_us
-
     made = generate(jobs=jobs, gpus=400, seed=1, like="mixed", gpu_types=1)
     beliefs = {job.id: Belief(job.work_s) for job in made.jobs}
     came = to_come(made.jobs, beliefs, max(job.submit_s for job in made.jobs))
-    waiting = tuple(replace(job, submit_s=0.0) for job in made.jobs)
     question = Question(
-        instance=replace(made, jobs=waiting), beliefs=beliefs, errors=RunTimeErrors(), to_come=came
+        instance=all_waiting(made), beliefs=beliefs, errors=RunTimeErrors(), to_come=came
     )
-    begun_s = time.process_time()
-    forecast(question)
-    cpu_s = time.process_time() - begun_s
+    cpu_s = taken_s(lambda: forecast(question))
     return {"jobs": jobs, "cpu_s": round(cpu_s, 2), "ratio": round(cpu_s / kernel_us(), 2)}
+
+
+def changed(jobs: int) -> dict[str, Any]:
+    """Return what the two courses of one change take where all jobs wait."""
+    present = all_waiting(generate(jobs=jobs, gpus=400, seed=1, like="mixed", gpu_types=1))
+    ahead = Outlook(present, {job.id: 0.0 for job in present.jobs}, {}, ())
+    seen_of(ahead, Change(job=present.jobs[0].id), "wct", ROUNDS, math.inf)  # modules are imported
+    cpu_s = [
+        taken_s(lambda change=change: seen_of(ahead, change, "wct", ROUNDS, math.inf))
+        for change in courses_of(Change(gpus=8))
+    ]
+    longer_s = max(cpu_s)
+    return {
+        "jobs": jobs,
+        "cpu_s": round(longer_s, 2),
+        "ratio": round(longer_s / kernel_us(), 2),
+        "share": round(longer_s / sum(cpu_s), 2),
+    }
+
+
+def all_waiting(made: Instance) -> Instance:
+    """Return an instance of which all jobs wait since its beginning."""
+    return replace(made, jobs=tuple(replace(job, submit_s=0.0) for job in made.jobs))
+
+
+def taken_s(call: Callable[[], Any]) -> float:
+    """Return the processor time that a call takes."""
+    begun_s = time.process_time()
+    call()
+    return time.process_time() - begun_s
 
 
 def main() -> None:
@@ -227,10 +260,12 @@ def main() -> None:
     parser.add_argument("--trace", choices=WORKLOADS)
     parser.add_argument("--jobs", type=int, help="only the first so many jobs")
     parser.add_argument("--refresh", type=int, metavar="N")
+    parser.add_argument("--what-if", type=int, metavar="N")
     parser.add_argument("--keep", type=Path, help="a file for all that was asked (pickle)")
     given = parser.parse_args()
-    if given.refresh:
-        print(json.dumps({"benchmark": "forecast", **refresh(given.refresh)}))
+    if given.refresh or given.what_if:
+        taken = refresh(given.refresh) if given.refresh else changed(given.what_if)
+        print(json.dumps({"benchmark": "forecast", **taken}))
         return
     asked, watched = run(instance_of(given.trace, given.jobs, sharing=False))
     if given.keep:

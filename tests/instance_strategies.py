@@ -246,11 +246,16 @@ def instances(draw: st.DrawFn) -> Instance:
         borrow_gpus=draw(st.integers(0, 3)) if quota else 0,
         weight=draw(amounts(3.0)),
     )
+    red = Tenant(
+        name="red",
+        parent=draw(st.sampled_from([None, "blue"])),
+        gpu_quota=draw(maybe(st.integers(0, 9))),
+    )
     return Instance(
         name=draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=5)),
         now_s=now_s,
         cluster=cluster,
-        tenants=(blue, Tenant(name="red", gpu_quota=draw(maybe(st.integers(0, 9))))),
+        tenants=(blue, red),
         jobs=tuple(found),
         running=running,
         suspended=suspended,

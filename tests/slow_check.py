@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from optsched import Instance, Job, Mode, Node, Plan, Running, Segment
+from optsched import Instance, Job, Mode, Node, Plan, Running, Segment, Tenant
 
 STEP_S = 0.5
 EPS = 1e-6
@@ -105,6 +105,14 @@ def fetching(instance: Instance, rows: dict[str, dict[int, Segment]]) -> dict[st
 
 def job_named(instance: Instance, name: str) -> Job:
     return next(job for job in instance.jobs if job.id == name)
+
+
+def quotas_over(instance: Instance, name: str | None) -> list[Tenant]:
+    """The tenants whose quotas limit the jobs of a tenant."""
+    if name is None:
+        return []
+    own = next(tenant for tenant in instance.tenants if tenant.name == name)
+    return [own] * (own.gpu_quota is not None) + quotas_over(instance, own.parent)
 
 
 def node_named(instance: Instance, name: str) -> Node:
@@ -245,17 +253,19 @@ def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
         need(
             sum(s.mode.resources.get(name, 0) for s in held.values()) <= capacity + EPS, "resource"
         )
-    with_quota = 0
+    top = [own for own in instance.tenants if quotas_over(instance, own.name) == [own]]
+    of_all = 0
     for tenant in instance.tenants:
         if tenant.gpu_quota is not None:
             mine = [
                 s.mode.gpus
                 for name, s in held.items()
-                if job_named(instance, name).tenant == tenant.name
+                if tenant in quotas_over(instance, job_named(instance, name).tenant)
             ]
             need(sum(mine) <= tenant.gpu_quota + tenant.borrow_gpus, "quota")
-            with_quota += sum(mine)
-    need(with_quota <= sum(tenant.gpu_quota or 0 for tenant in instance.tenants), "all quotas")
+            of_all += sum(mine) if tenant in top else 0
+    if any(own.borrow_gpus for own in top):
+        need(of_all <= sum(own.gpu_quota or 0 for own in top), "all quotas")
     for rack, gbps in instance.cluster.rack_uplink_gbps.items():
         traffic = widest = 0.0
         for name, segment in held.items():

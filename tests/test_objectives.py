@@ -37,6 +37,7 @@ CLUSTER = Cluster(
         Node(name="w", gpus=4, gpu_type="v100", gpu_price_per_h=0.9),
     ),
     carbon_g_per_kwh=((900.0, 100.0), (1100.0, 300.0)),
+    energy_price_per_kwh=((900.0, 0.5), (1100.0, 0.25)),
 )
 BOTH = Profile(
     rate={"a100": 1.0, "v100": 0.5}, power_w={"a100": 400.0, "v100": 300.0}, startup_s=10.0
@@ -126,6 +127,10 @@ def test_the_plan_is_valid() -> None:
         # x: 4 x 400 W for 110 s, y: 2 x 300 W for 210 s; z and c were not measured
         ("energy", (4 * 400 * 110 + 2 * 300 * 210) / 3.6e6),
         ("carbon", (4 * 400 * (100 * 100 + 10 * 300) + 2 * 300 * (100 * 100 + 110 * 300)) / 3.6e6),
+        (
+            "energy_cost",
+            (4 * 400 * (100 * 0.5 + 10 * 0.25) + 2 * 300 * (100 * 0.5 + 110 * 0.25)) / 3.6e6,
+        ),
         ("tardiness2", 2 * 10**2),
         ("cost", (4 * 3.6 * 110 + 2 * 0.9 * 210 + 1 * 3.6 * 50) / 3600),
     ],

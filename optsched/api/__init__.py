@@ -182,7 +182,8 @@ def simulate(
 ) -> "Simulated":
     """Simulate what a policy does until every job is done: its plan, checked, and the metrics, with
     `timing` also how long decisions took, with `curves` also distributions and use over time. With
-    `rigid` elastic jobs run on the GPUs that they asked for, those at which their rate is 1.
+    `rigid` elastic jobs run on the GPUs that they asked for, those at which their rate is 1, and
+    jobs with listed modes in the first.
 
     See `optsched.simulate.run.Simulation` for what the options mean. Raises StalledError where the
     policy leaves jobs waiting for ever, PolicyError where it breaks a rule.

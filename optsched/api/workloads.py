@@ -45,6 +45,7 @@ GOES_WITH = {
     "variability": (EVEN,),
     "families": (EVEN,),
     "elastic": (EVEN,),
+    "plans": (EVEN,),
     "cpu_jobs": (EVEN,),
     "cores_per_gpu": (EVEN,),
     "nodes_per_rack": (EVEN,),
@@ -81,6 +82,7 @@ def generate(
     variability: Annotated[float | None, Gt(0), Le(1)] = None,
     families: str | None = None,
     elastic: bool = False,
+    plans: Literal["random", "best"] | None = None,
     cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
     cores_per_gpu: Annotated[int | None, Ge(1)] = None,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
@@ -112,6 +114,7 @@ def generate(
         "variability": variability,
         "families": families,
         "elastic": elastic or None,
+        "plans": plans,
         "cpu_jobs": cpu_jobs,
         "cores_per_gpu": cores_per_gpu,
         "nodes_per_rack": nodes_per_rack,
@@ -186,6 +189,7 @@ def generate(
 def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
     from ..traces.generate import drawn, even
+    from ..traces.generate.plans import with_plans
 
     profiles: dict[str, Any] = {
         name: given.pop(name) for name in ("locality", "variability") if name in given
@@ -212,8 +216,15 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
         given["families"] = even.read_families(given["families"])
     if "elastic" in given and "copies" in given:
         raise InputError("--elastic and --copies are two ways to be elastic; leave one out")
+    plans = given.pop("plans", None)
+    if plans is not None and given.keys() & {"elastic", "copies", "families", "cpu_jobs"}:
+        raise InputError(
+            "--plans says how jobs run; leave --elastic, --copies, --families and --cpu-jobs out"
+        )
     given["heavy"] = given.pop("heavy_tail", False)
     made = even.generate(gpus=gpus or 0, **how, **given)
+    if plans is not None:
+        made = with_plans(made, how["seed"], plans)
     return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made
 
 

@@ -188,19 +188,24 @@ def _speeds(modes: ModeTable, needs: Flags) -> Floats:
 
 
 def _quotas(instance: Instance, table: Capacity, modes: ModeTable) -> Iterator[Family]:
-    """Yield each tenant's quota of GPUs and all quotas together; a shared GPU counts fully for both
-    jobs."""
-    rows = [row for number in table.quotas.values() if (row := table.rows[number]).capacity]
-    if not rows or not modes.empty.types:
+    """Yield families of quotas that limit no job twice: those that no other limits, then those
+    below them, level by level; a shared GPU counts fully for both jobs."""
+    if not modes.empty.types:
         return
-    index = {row.of: i for i, row in enumerate(rows, start=1)}
-    owner = np.array([index.get(job.tenant or "", 0) for job in instance.jobs])
+    over = [table.quotas_of(job)[::-1] for job in instance.jobs]
     density = modes.gpu_density(np.ones(len(modes.empty.types)), halved=False)
-    machines = (
-        _machine(f"the {row.name}", modes, float(row.capacity), density, owner == i)
-        for i, row in enumerate(rows, start=1)
-    )
-    yield Family("quotas", tuple(machines))
-    if table.pool is not None and (pool := table.rows[table.pool]).capacity:
-        together = _machine(pool.name, modes, float(pool.capacity), density, owner > 0)
-        yield Family(pool.name, (together,))
+    for level in range(max(map(len, over), default=0)):
+        owner = np.array([rows[min(level, len(rows) - 1)] if rows else -1 for rows in over])
+        machines = tuple(
+            _machine(
+                f"the {row.name}" if row.of else row.name,
+                modes,
+                float(row.capacity),
+                density,
+                owner == number,
+            )
+            for number in np.unique(owner[owner >= 0]).tolist()
+            if (row := table.rows[number]).capacity
+        )
+        if machines:
+            yield Family("quotas", machines)

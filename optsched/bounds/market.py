@@ -76,21 +76,18 @@ def market(instance: Instance, replay: bool = False) -> Market:
     modes = tabulate(instance, preemptive=True, replay=replay)
     outlook = look(instance, modes)
     types = len(modes.empty.types)
-    quota = instance.gpu_cap
-    quotas: dict[str | None, float] = dict(quota.items())
-    if instance.quota_pool is not None:
-        quotas[None] = instance.quota_pool
-    row = {tenant: types + k for k, tenant in enumerate(quotas)}
+    quotas = instance.quotas
+    row = {tenant: types + k for k, tenant in enumerate(quotas.limits)}
     ends = np.append(modes.first[1:], len(modes.job)).tolist()
     buyers, offset = [], 0.0
     for j, job in enumerate(instance.jobs):
         offset += job.weight * (instance.now_s - job.submit_s)
-        limits = [row[name] for name in (job.tenant, None) if job.tenant in quota and name in row]
+        limits = [row[name] for name in quotas.over.get(job.tenant or "", ())]
         delay_s, work_s, own = _alternatives(modes, range(int(modes.first[j]), ends[j]), limits)
         head_s, alone_s = float(outlook.heads_s[j]) + delay_s, float(outlook.seconds[j])
         buyers.append(Buyer(job.weight, head_s, work_s, own, alone_s))
-    capacity = (*map(float, modes.empty.capacity), *map(float, quotas.values()))
-    return Market(tuple(buyers), capacity, types, tuple(quotas), offset)
+    capacity = (*map(float, modes.empty.capacity), *map(float, quotas.limits.values()))
+    return Market(tuple(buyers), capacity, types, tuple(quotas.limits), offset)
 
 
 def _alternatives(

@@ -25,7 +25,6 @@ from ..physics import (
     remaining_after_preemption_s,
     setup_s,
 )
-from ..physics.catalogue import catalogue_of
 from ..physics.modes import demands
 from .empty_cluster import EmptyCluster, forgiven
 from .relaxed_modes import (
@@ -125,14 +124,13 @@ def tabulate(instance: Instance, preemptive: bool, replay: bool = False) -> Mode
 
     Raises InputError for a job that fits nowhere.
     """
-    empty, table = EmptyCluster.of(instance), catalogue_of(instance).capacity
+    empty = EmptyCluster.of(instance)
     may_mix, mixes = preemptive and len(empty.types) > 1, False
     known: dict[object, int] = {}
     groups: list[list[RelaxedMode]] = []
     group_of: list[int] = []
     for job in instance.jobs:
-        row = table.quotas.get(job.tenant or "")
-        quota = None if row is None else int(table.rows[row].capacity)
+        quota = instance.quotas.least(job.tenant)
         key = quota, demands(job)
         if key not in known:
             modes = relaxed_modes(empty, job, quota, mixes=may_mix)

@@ -96,6 +96,12 @@ from .parts.out import Out, answers
 )
 @flag_option("--elastic", "even: let gangs run on fewer GPUs, too.")
 @option(
+    "--plans ASKED",
+    "even: let jobs train large models with any execution plan (docs/formats.md); users ask for a "
+    "random or the best one.",
+    type=click.Choice(["random", "best"]),
+)
+@option(
     "--cpu-jobs F",
     "even: share of jobs that need 1 to 8 cores and no GPU.",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),

@@ -63,7 +63,11 @@ from .parts.progress import completed_jobs
     "Weigh jobs by the decayed use of their tenants and users; after TIME use counts half.",
     "half_life_s",
 )
-@flag_option("--rigid", "Run elastic jobs on the GPUs that they asked for, where their rate is 1.")
+@flag_option(
+    "--rigid",
+    "Run elastic jobs on the GPUs that they asked for, where their rate is 1, and jobs with listed "
+    "modes in the first.",
+)
 @pairs_option("policy")
 @flag_option(
     "--price-of-priorities",

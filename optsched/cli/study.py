@@ -107,7 +107,7 @@ def command(
     parquet = long_parquet(long)
     if parquet is not None:
         files.write_bytes(results.folder / "long.parquet", parquet)
-    words = ["optsched", "study", str(study), "-o", str(results.folder)]
+    words = ["optsched", "study", str(study)]
     words += ["--limit", str(limit)] if limit else []
     words += [word for setting in settings for word in ("--set", setting)]
     again = shlex.join(words)

@@ -201,7 +201,7 @@ def undrain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
 @answers
 @asks_controller
 def command(client: Client, lift: tuple[str, ...], out: Out) -> int:
-    """List maintenance, reservations and drained nodes, those of cluster.toml too."""
+    """List maintenance, reservations and drained nodes, those of cluster.toml and Slurm too."""
     for name in lift:
         client.post("/v1/windows/lift", {"name": name})
     return _told(out, client.get("/v1/windows"))

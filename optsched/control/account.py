@@ -58,10 +58,7 @@ def _of_attempt(job: LiveJob, attempt: Attempt, now_s: float) -> Iterator[tuple[
     """Yield the GPU time of an attempt by cause and day; cores of one without GPUs."""
     gpus = sum(slot.gpus for slot in attempt.placement)
     cores = 0 if gpus else sum(slot.cpus for slot in attempt.placement)
-    # Whatever a node's clock says, it ran between its submission and the news of its end.
-    known_s = now_s if attempt.ended_s is None else attempt.ended_s
-    begin_s = min(known_s, max(job.submit_s, attempt.started_s or 0.0))
-    end_s = known_s if attempt.end_s is None else max(begin_s, min(known_s, attempt.end_s))
+    begin_s, end_s = attempt.span_s(job.submit_s, now_s)
     course = course_of(attempt, job, begin_s, end_s)
     spans = (
         (begin_s, course.ready_s, "setup"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ..executors.base import AttemptState, DeclinedError, NoAnswerError, Order, RefusedError
 from ..model.instance import Slot
+from ..physics.windows import leaves_saved
 from .core import AGAIN_S, said_of
 from .journal.events import (
     KillIntended,
@@ -18,7 +19,7 @@ from .journal.events import (
 from .journal.state import Attempt, LiveJob
 from .launchable import Launchable, launchable
 from .looking import Looking
-from .present import memory_of, start_setup_s
+from .present import as_waiting, memory_of, start_setup_s
 from .warning import number_of, warning_of
 
 OVERTIME_S = 15.0
@@ -188,7 +189,8 @@ class Acting(Looking):
                 )
 
     def _order(self, attempt: Attempt) -> Order:
-        submission = self.state.jobs[attempt.key.job].submission
+        job = self.state.jobs[attempt.key.job]
+        submission = job.submission
         environment = dict(submission.environment)
         if submission.array is not None:
             environment["OPTSCHED_ARRAY"] = submission.array
@@ -206,6 +208,7 @@ class Acting(Looking):
             origin=submission.origin,
             output_bytes=round(self.settings.output_gib * 2**30),
             image=submission.image,
+            leaves_saved=leaves_saved(as_waiting(job), job.preemptions),
         )
 
     def checkpoints(self, job: str) -> Path:

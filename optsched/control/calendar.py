@@ -1,4 +1,5 @@
-"""Windows of the live cluster: those that administrators set, and those of cluster.toml."""
+"""Windows of the live cluster: those that administrators set, those that the cluster manager has
+reserved, and those of cluster.toml."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ AHEAD = 4
 
 
 def windows_ahead(
-    set_by_hand: Iterable[Window],
+    known: Iterable[Window],
     recurring: Iterable[WindowSettings],
     nodes: Collection[str],
     tenants: Collection[str],
@@ -21,7 +22,7 @@ def windows_ahead(
 ) -> tuple[Window, ...]:
     """Return the windows that are not over, of the `nodes` and `resources` that there are, in order
     of time."""
-    windows = [*set_by_hand]
+    windows = [*known]
     for stated in recurring:
         windows += occurrences(stated, nodes, now_s)
     there = (

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..executors.base import Arrivals, AttemptKey, Executor, NodeStatus, Observation, Progress
 from ..files import Texts
@@ -16,6 +16,7 @@ from ..physics.catalogue import Catalogue
 from ..physics.unschedulable import why_never
 from ..round.plan import RoundSolution
 from .arrivals import Intake
+from .budgets import Meter
 from .calendar import windows_ahead
 from .clock import Clock
 from .journal.events import (
@@ -24,6 +25,7 @@ from .journal.events import (
     Changed,
     Event,
     Held,
+    ManagerReserved,
     NodeSeen,
     Noted,
     Released,
@@ -64,6 +66,7 @@ TURNING = (
     NodeSeen,
     WindowSet,
     WindowLifted,
+    ManagerReserved,
 )
 """Events after which a new round is due."""
 
@@ -93,9 +96,7 @@ class ControllerCore:
         self.executor = executor
         self.journal = journal
         self.clock = clock
-        self.state = State(settings.half_life_s)
-        for entry in journal.entries():
-            self.state.apply(entry.at_s, entry.event)
+        self.state = self._read(settings.half_life_s)
         self.statuses: tuple[NodeStatus, ...] = ()
         self.observed: dict[AttemptKey, Observation] = {}
         self.last_round: RoundSolution | None = None
@@ -110,12 +111,17 @@ class ControllerCore:
         self.learning: Learning | None = None
         self.notices: Notices | None = None
         self.forecast: LiveForecast | None = None
-        self.listeners: list[Callable[[float, Event], None]] = [self.measures.heard]
+        self.meter = Meter(self.state, journal)
+        self.listeners: list[Callable[[float, Event], None]] = [
+            self.measures.heard,
+            self.meter.heard,
+        ]
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._asked_s: dict[AttemptKey, float] = {}
         self._answered_s = clock.now_s()
         self._looked_s = float("inf")
         self._silence_noted = False
+        self._reservations_silent = False
         self._forgotten: set[AttemptKey] = set()
         self._strangers: set[AttemptKey] = set()
         self._checked = Sound()
@@ -128,12 +134,21 @@ class ControllerCore:
         """Jobs that the last round was decided without, each with the reason."""
         self.withheld: dict[str, str] = {}
         """Waiting jobs that limits kept from the last round, each with the reason."""
+        self.over_budget: frozenset[str] = frozenset()
+        """Those of them that wait for a period in which their budget is not used up."""
         self.blocked: tuple[Placement, ...] = ()
         """What the last round could not give away."""
         self.retention = Retention(settings.retention)
         self.bug: Callable[[str, Exception], None] = lambda what, error: None
         self._suspects: dict[str, tuple[float, str]] = {}
         self._failing: dict[str, Failing] = {}
+
+    def _read(self, half_life_s: float | None) -> State:
+        """Return the state that the journal says, with use that halves in this time."""
+        state = State(half_life_s)
+        for entry in self.journal.entries():
+            state.apply(entry.at_s, entry.event)
+        return state
 
     def _configure(self, settings: Settings) -> None:
         self.settings = settings
@@ -142,20 +157,22 @@ class ControllerCore:
 
     @property
     def cluster(self) -> Cluster:
-        """Return what all nodes share, with the windows that are not over: the same object as long
-        as nothing of it changes."""
-        if not (self.state.windows or self.settings.windows):
-            return self._shared
-        windows = windows_ahead(
-            self.state.windows.values(),
-            self.settings.windows,
-            {status.node.name: None for status in self.statuses},
-            {tenant.name for tenant in self.tenants},
-            self._shared.resources,
-            self.clock.now_s(),
-        )
-        if windows != self._known.windows:
-            self._known = replace(self._shared, windows=windows)
+        """Return what all nodes share, with the windows that are not over and the rates of the
+        next days: the same object as long as nothing of it changes."""
+        now_s = self.clock.now_s()
+        timed: dict[str, Any] = {"windows": (), **self.settings.rates(now_s)}
+        state = self.state
+        if state.windows or state.reserved or self.settings.windows:
+            timed["windows"] = windows_ahead(
+                (*state.windows.values(), *state.reserved),
+                self.settings.windows,
+                {status.node.name: None for status in self.statuses},
+                {tenant.name for tenant in self.tenants},
+                self._shared.resources,
+                now_s,
+            )
+        if any(getattr(self._known, name) != value for name, value in timed.items()):
+            self._known = replace(self._shared, **timed)
         return self._known
 
     def drivers_of(self, settings: Settings) -> tuple[RoundDriver, RoundDriver | None]:
@@ -182,6 +199,8 @@ class ControllerCore:
         same = ("policy", "policy_options", "objective", "solver", "length", "budget")
         if any(getattr(settings, name) != getattr(self.settings, name) for name in same):
             self.rounds, self.policy = drivers
+        if settings.half_life_s != self.settings.half_life_s:
+            self.state.use = self._read(settings.half_life_s).use
         self._configure(settings)
         if executor is not self.executor:
             self.use(executor)

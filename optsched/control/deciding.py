@@ -13,7 +13,7 @@ from .acting import Acting
 from .core import said_of
 from .journal.events import Cancelled, Held, Noted, RoundDecided
 from .journal.journal import RoundEntry
-from .limits import withheld
+from .limits import look_at_labels, withheld
 from .posing import Posed, at_fault, pose, stubborn
 from .present import may_start, present, shares_now
 from .round_driver import PAUSE_S, Commands, PolicyOvertimeError, RoundDriver, rounds_of
@@ -142,8 +142,11 @@ class Deciding(Acting):
         progress, strangers = self._progress(), self.strangers()
         shares = shares_now(self.state, self.tenants, self.settings.half_life_s, now_s)
         cluster = self.cluster
-        limited = withheld(self.settings, self.state, now_s, self.able())
-        self.withheld = limited.jobs
+        look_at_labels(self.settings, self.state, (status.node for status in self.statuses))
+        limited = withheld(
+            self.settings, self.state, now_s, self.able(), lambda s: self.meter.spent(s, now_s)
+        )
+        self.withheld, self.over_budget = limited.jobs, limited.over_budget
         return pose(
             lambda without: present(
                 self.state,

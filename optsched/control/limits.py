@@ -1,22 +1,27 @@
-"""What the jobs of a user may ask for at most, and how many of them may wait and run, whichever way
-they come."""
+"""What the jobs of a user may ask for at most, how many of them may wait and run, and what they may
+use of budgets, whichever way they come."""
 
 import grp
 import os
 import pwd
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable
-from math import inf
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from math import inf, isfinite
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..frozen import record
+from ..model.cluster import Node
 from ..model.job import Job
-from ..physics import gang_sizes
-from .journal.state import LiveJob, State
+from ..physics import count_rate, gang_sizes
+from .budgets import Spent, period_s
+from .journal.state import Attempt, LiveJob, State
 from .present import may_start
-from .settings import LimitSettings, Settings, TierSettings, UserLimits
+from .settings import LimitSettings, Settings, TenantSettings, TierSettings, UserLimits
+
+LEAST_GPU_S = 1.0
+"""What a job is expected to use at least, so that nothing starts on a budget that is used up."""
 
 
 class Limits(NamedTuple):
@@ -73,12 +78,13 @@ def groups_of(user: str) -> set[str]:
 @record
 class Cap:
     """How many jobs `whose`, a user's or a tenant's, or tasks of an array, may wait and run, and
-    GPUs be held, at once; None: any number."""
+    GPUs be held, at once, and GPU-hours be used in a period; None: any number."""
 
     whose: str
     queued: int | None
     running: int | None
     gpus: int | None = None
+    gpu_hours: float | None = None
     where: str = " (max_running in cluster.toml)"
 
 
@@ -86,24 +92,86 @@ def caps_of(settings: Settings, user: str, tenant: str | None) -> tuple[Cap, ...
     """Return the caps on the jobs of a user in a tenant, those that limit nothing left out."""
     limits, theirs = settings.limits, settings.limits.users.get(user)
 
-    def own(name: str) -> int | None:
-        said: int | None = None if theirs is None else getattr(theirs, name)
+    def own(name: str) -> Any:
+        said = None if theirs is None else getattr(theirs, name)
         return getattr(limits, name) if said is None else said
 
-    caps = [Cap(user, own("max_queued"), own("max_running"), own("max_gpus"))]
-    caps += [
-        Cap(f"tenant {named.name}", named.max_queued, named.max_running)
-        for named in settings.tenants
-        if named.name == tenant
-    ]
-    return tuple(cap for cap in caps if (cap.queued, cap.running, cap.gpus) != (None,) * 3)
+    caps = [Cap(user, own("max_queued"), own("max_running"), own("max_gpus"), own("max_gpu_hours"))]
+    for named in upwards(settings, tenant):
+        whose, hours = f"tenant {named.name}", named.max_gpu_hours
+        if named.name == tenant:
+            caps.append(Cap(whose, named.max_queued, named.max_running, gpu_hours=hours))
+        else:
+            caps.append(Cap(whose, None, None, gpu_hours=hours))
+    nothing = (None,) * 4
+    return tuple(
+        cap for cap in caps if (cap.queued, cap.running, cap.gpus, cap.gpu_hours) != nothing
+    )
+
+
+def caps_on_labels(
+    settings: Settings, user: str, tenant: str | None, labels: Iterable[str]
+) -> Iterator[Cap]:
+    """Yield the caps on what the jobs of a user in a tenant hold on nodes with these labels."""
+    for label in sorted(settings.limits.labels.keys() & labels):
+        limits, where = settings.limits.labels[label], f", on nodes with label {label},"
+        most = limits.users.get(user, limits.max_gpus)
+        if most is not None:
+            yield Cap(user + where, None, None, most)
+        for named in upwards(settings, tenant):
+            if named.name in limits.tenants:
+                whose = f"tenant {named.name}{where}"
+                yield Cap(whose, None, None, limits.tenants[named.name])
+
+
+def look_at_labels(settings: Settings, state: State, nodes: Iterable[Node]) -> None:
+    """Note on each job which labels it is kept off, and on which it counts.
+
+    Who has a limit on nodes with a label gets them for jobs that require the label, which are held
+    to the limit; his others stay off, as nobody knows beforehand on which nodes they come to be.
+    Those that run there already go on, and count.
+    """
+    known = settings.limits.labels
+    if not known:
+        for job in state.open.values():
+            if job.kept_off or job.counted_on:
+                job.kept_off = job.counted_on = frozenset()
+        return
+    labels = {node.name: known.keys() & node.labels for node in nodes}
+    limited: dict[tuple[str | None, ...], bool] = {}
+    for job in state.open.values():
+        noun, on = job.submission.job, set[str]()
+        required = {name for name, wanted in noun.node_labels.items() if wanted == "required"}
+        held = job.live or state.claims.get(job.id)
+        if held is not None:
+            on = set().union(*(labels.get(slot.node, set()) for slot in held.placement))
+        off = set()
+        for label in known.keys() - noun.node_labels.keys() - on:
+            key = noun.user, noun.tenant, label
+            if key not in limited:
+                limited[key] = any(caps_on_labels(settings, noun.user or "", noun.tenant, [label]))
+            if limited[key]:
+                off.add(label)
+        job.kept_off, job.counted_on = frozenset(off), frozenset(on | (required & known.keys()))
+
+
+def upwards(settings: Settings, tenant: str | None) -> Iterator[TenantSettings]:
+    """Yield a tenant and those that it is part of."""
+    known = {own.name: own for own in settings.tenants}
+    for _ in settings.tenants:
+        if tenant not in known:
+            return
+        yield known[tenant]
+        tenant = known[tenant].parent
 
 
 def why_refused(
     settings: Settings, state: State, job: Job, *, privileged: bool, jobs: int = 1
 ) -> str | None:
     """Return why so many jobs as this one are not taken in; None where they are."""
-    for cap in caps_of(settings, job.user or "", job.tenant):
+    required = [name for name, wanted in job.node_labels.items() if wanted == "required"]
+    on_labels = caps_on_labels(settings, job.user or "", job.tenant, required)
+    for cap in (*caps_of(settings, job.user or "", job.tenant), *on_labels):
         if cap.gpus is not None and least_gpus(job) > cap.gpus:
             return (
                 f"it needs {least_gpus(job)} GPUs, and {cap.whose} may hold {cap.gpus} at once "
@@ -131,27 +199,77 @@ def least_gpus(job: Job) -> int:
 @record
 class Withheld:
     """Waiting jobs that limits keep from starting, each with the reason, and the most GPUs that
-    elastic ones may have."""
+    elastic ones may have; those `over_budget` wait for another period."""
 
     jobs: dict[str, str]
     most_gpus: dict[str, int]
+    over_budget: frozenset[str] = frozenset()
+
+
+class _Budgets:
+    """What jobs are expected to use of budgets until the period ends, beside what was used."""
+
+    def __init__(self, settings: Settings, spent: Callable[[float], Spent], now_s: float) -> None:
+        from_s, self._until_s = period_s(settings.limits.gpu_hours_per, now_s)
+        per = settings.limits.gpu_hours_per
+        self._when = "in all" if per == "forever" else f"a {per}"
+        self._now_s = now_s
+        self._spent_gpu_s: defaultdict[str, float] = defaultdict(float)
+        self._due_gpu_s: defaultdict[str, float] = defaultdict(float)
+        for (user, tenant), gpu_s in spent(from_s).items():
+            self._spent_gpu_s[user] += gpu_s
+            for named in upwards(settings, tenant):
+                self._spent_gpu_s[f"tenant {named.name}"] += gpu_s
+
+    def take(self, caps: tuple[Cap, ...], job: LiveJob, gpus: int) -> None:
+        """Count what a job is expected to use."""
+        for cap in caps:
+            self._due_gpu_s[cap.whose] += self._expected_gpu_s(job, gpus)
+
+    def why_not(self, caps: tuple[Cap, ...], job: LiveJob, gpus: int) -> str | None:
+        """Return which budget a start would go beyond."""
+        for cap in caps if gpus else ():
+            if cap.gpu_hours is None:
+                continue
+            spent, due = self._spent_gpu_s[cap.whose], self._due_gpu_s[cap.whose]
+            expected = self._expected_gpu_s(job, gpus)
+            if spent + due + max(expected, LEAST_GPU_S) > cap.gpu_hours * 3600:
+                return (
+                    f"{cap.whose} may use {_hours(cap.gpu_hours * 3600)} GPU-hours {self._when} "
+                    f"(max_gpu_hours in cluster.toml): {_hours(spent)} are used, {_hours(due)} are "
+                    "expected of jobs that run or come before it, and "
+                    f"{_hours(expected)} of it"
+                )
+        return None
+
+    def _expected_gpu_s(self, job: LiveJob, gpus: int) -> float:
+        """Return the GPU-seconds that a job is believed to use yet in this period."""
+        if job.live is not None:
+            left_s = _end_s(job.live) - self._now_s
+        else:
+            rate = count_rate(job.submission.job, gpus)
+            left_s = job.left_s / rate if rate else inf
+        left_s = min(left_s, job.limit_left_s(self._now_s), self._until_s - self._now_s)
+        return gpus * max(0.0, left_s) if isfinite(left_s) else 0.0
 
 
 class _Held:
     """What the jobs of each user and tenant hold together."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, budgets: _Budgets | None = None) -> None:
+        self._settings, self._budgets = settings, budgets
         self._running: Counter[str] = Counter()
         self._gpus: Counter[str] = Counter()
-        self._caps: dict[tuple[str | None, ...], tuple[Cap, ...]] = {}
+        self._caps: dict[object, tuple[Cap, ...]] = {}
 
     def caps_on(self, live_job: LiveJob) -> tuple[Cap, ...]:
         """Return the caps on a job."""
         job, array = live_job.submission.job, live_job.submission.array
-        key = job.user, job.tenant, array
+        key = job.user, job.tenant, array, live_job.counted_on
         if key not in self._caps:
-            caps = caps_of(self._settings, job.user or "", job.tenant)
+            user, on = job.user or "", live_job.counted_on
+            caps = caps_of(self._settings, user, job.tenant)
+            caps = (*caps, *caps_on_labels(self._settings, user, job.tenant, on))
             if live_job.submission.at_once is not None:
                 of_array = Cap(f"array {array}", None, live_job.submission.at_once, where="")
                 caps = (*caps, of_array)
@@ -163,6 +281,8 @@ class _Held:
         for cap in self.caps_on(job):
             self._running[cap.whose] += jobs
             self._gpus[cap.whose] += gpus
+        if self._budgets is not None and jobs:
+            self._budgets.take(self.caps_on(job), job, gpus)
 
     def room(self, job: LiveJob) -> int | None:
         """Return how many GPUs are left to a job; None: any number."""
@@ -187,23 +307,34 @@ class _Held:
                 )
         return None
 
+    def why_over_budget(self, job: LiveJob) -> str | None:
+        """Return which budget a start would go beyond."""
+        if self._budgets is None:
+            return None
+        return self._budgets.why_not(self.caps_on(job), job, least_gpus(job.submission.job))
+
 
 Able = Callable[[LiveJob], bool]
 """Whether nodes that take jobs now could run a job if nothing else did: one that they could not
 keeps nobody else from his turn."""
 
 
-def withheld(settings: Settings, state: State, now_s: float, able: Able) -> Withheld:
-    """Return which jobs are not to start beside those that run.
+def withheld(
+    settings: Settings, state: State, now_s: float, able: Able, spent: Callable[[float], Spent]
+) -> Withheld:
+    """Return which jobs are not to start beside those that run, where `spent` is the GPU time that
+    was used since an instant.
 
     The waiting jobs of a user are let through by priority, then in the order of their submission
     and, in an array, of their index, past those that do not fit. What is let through fits all at
     once, so that no decision goes beyond a limit. Running jobs go on where a limit was lowered, and
     elastic ones grow into what waiting ones leave.
     """
-    if not _limits_what_runs(settings, state):
+    has_budgets = _has_budgets(settings)
+    if not (has_budgets or _limits_what_runs(settings, state)):
         return Withheld({}, {})
-    held = _Held(settings)
+    held = _Held(settings, _Budgets(settings, spent, now_s) if has_budgets else None)
+    over_budget = set()
     why_not: dict[str, str] = {}
     most_gpus: dict[str, int] = {}
     holders, waiting = _in_order(state, now_s, able)
@@ -212,6 +343,8 @@ def withheld(settings: Settings, state: State, now_s: float, able: Able) -> With
     for live_job in waiting:
         job = live_job.submission.job
         why, left, gpus = held.why_not(live_job), held.room(live_job), least_gpus(job)
+        if why is None and (why := held.why_over_budget(live_job)) is not None:
+            over_budget.add(job.id)
         if why is not None:
             why_not[job.id] = why
             continue
@@ -224,7 +357,7 @@ def withheld(settings: Settings, state: State, now_s: float, able: Able) -> With
         if left is not None:
             most = most_gpus[job.id] = _size_within(job, gpus + left, gpus)
             held.take(live_job, most - gpus, jobs=0)
-    return Withheld(why_not, most_gpus)
+    return Withheld(why_not, most_gpus, frozenset(over_budget))
 
 
 def turns(settings: Settings, state: State, now_s: float, able: Able) -> dict[str, tuple[str, ...]]:
@@ -272,8 +405,7 @@ def _in_order(
     for live_job in state.open.values():
         job, live = live_job.submission.job, live_job.live
         if live is not None:
-            end_s = live.intended_s + live.setup_s + live.work_s / live.rate if live.rate else inf
-            holders.append((end_s, live_job, live.mode.gpus))
+            holders.append((_end_s(live), live_job, live.mode.gpus))
         elif job.id in state.claims:
             holders.append((inf, live_job, state.claims[job.id].mode.gpus))
         elif may_start(state, live_job, now_s) and able(live_job):
@@ -282,6 +414,15 @@ def _in_order(
     holders.sort(key=itemgetter(0))
     waiting.sort(key=itemgetter(0, 1, 2, 3))
     return [(job, gpus) for _, job, gpus in holders], [entry[-1] for entry in waiting]
+
+
+def _end_s(live: Attempt) -> float:
+    """Return when an attempt is believed to end."""
+    return live.intended_s + live.setup_s + live.work_s / live.rate if live.rate else inf
+
+
+def _hours(gpu_s: float) -> str:
+    return f"{gpu_s / 3600:.1f}".removesuffix(".0")
 
 
 def _size_within(job: Job, most: int, least: int) -> int:
@@ -297,7 +438,15 @@ def _limits_what_runs(settings: Settings, state: State) -> bool:
     if any(job.submission.at_once is not None for job in state.open.values()):
         return True
     limits = settings.limits
+    if limits.labels:
+        return True
     users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
     return any((own.max_running, own.max_gpus) != (None, None) for own in users) or any(
         own.max_running is not None for own in settings.tenants
     )
+
+
+def _has_budgets(settings: Settings) -> bool:
+    limits = settings.limits
+    users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
+    return any(own.max_gpu_hours is not None for own in (*users, *settings.tenants))

@@ -15,6 +15,7 @@ from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
 from .journal.events import Claim
 from .journal.state import Attempt, LiveJob, State
+from .present import asked_s
 
 Entry = TypeVar("Entry", Running, Suspended)
 SAME = 1e-6
@@ -146,6 +147,7 @@ class LiveWorld(World):
                     self._launched.append(job.id)
             else:
                 self._goes_on(known, entry)
+        self._wait_for_claims()
         for name in [*self.waiting]:
             if (
                 name not in instance.job
@@ -161,6 +163,21 @@ class LiveWorld(World):
         self.lost |= dict.fromkeys(name for name in closed if name not in self.lost)
         if self.cluster.windows:
             self._keep_windows()
+
+    def _wait_for_claims(self) -> None:
+        """Have jobs that move wait for their places as soon as they have saved."""
+        for name in self.claims:
+            state, live = self._state[name], self._live.open.get(name)
+            if state.run is None and live is not None and live.live is None:
+                state.work_s, state.preemptions = live.left_s, live.preemptions
+                if name not in self.waiting:
+                    state.ran_before = state.released = True
+                    self._wait(state)
+
+    def _saves_s(self, state: JobState) -> float:
+        """Return when a running job must be asked to save, the way of the request included."""
+        saves_s = super()._saves_s(state) - asked_s(len(self.running) + len(self.saving))
+        return max(self.now_s, saves_s, self.preemptible_at_s(state.job.id))
 
     def _keep_windows(self) -> None:
         """Ask those to save who must now, for windows ahead, and see to it that it is looked again

@@ -3,11 +3,11 @@
 from contextlib import suppress
 from functools import partial
 
-from ..executors.base import AttemptKey, AttemptState, NoAnswerError, Observation
+from ..executors.base import AttemptKey, AttemptState, NoAnswerError, Observation, Reserves
 from ..model.instance import Placement, Slot
 from .core import AGAIN_S, ControllerCore
 from .disk import short_of_disk
-from .journal.events import AttemptLost, Event, Noted
+from .journal.events import AttemptLost, Event, ManagerReserved, Noted
 from .journal.journal import JournalError
 from .journal.state import Attempt
 from .posing import sound
@@ -51,6 +51,7 @@ class Looking(ControllerCore):
             self.observed = {
                 observation.key: observation for observation in self.executor.observe()
             }
+            self._take_reservations()
             self._take_arrivals()
         except (NoAnswerError, OSError) as error:
             self._silent(str(error))
@@ -88,6 +89,26 @@ class Looking(ControllerCore):
         if len(self._asked_s) > 2 * len(self.observed) + MOST_ASKED:
             live = {attempt.key for attempt in self.state.live_attempts()} | self.observed.keys()
             self._asked_s = {key: at_s for key, at_s in self._asked_s.items() if key in live}
+
+    def _take_reservations(self) -> None:
+        """Take in what the cluster manager has reserved for others; what was known before holds
+        where it does not tell."""
+        source = self.executor
+        try:
+            windows = source.reserved_windows() if isinstance(source, Reserves) else ()
+        except NoAnswerError as error:
+            if not self._reservations_silent:
+                self._reservations_silent = True
+                self.record(
+                    Noted(
+                        text="reservations of the cluster manager are not told, and the last known "
+                        f"hold: {error}"
+                    )
+                )
+            return
+        self._reservations_silent = False
+        if windows != self.state.reserved:
+            self.record(ManagerReserved(windows=windows))
 
     def _take_arrivals(self) -> None:
         """Take in jobs that were given to the cluster manager itself; a bug about one of them keeps

@@ -1,6 +1,7 @@
 """The present of the cluster as an instance: what a live round decides, and what is written down of
 it."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -9,18 +10,22 @@ from types import MappingProxyType
 from ..driver.blocked import Amounts, amounts, beneath, blocked_places
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..frozen import record
-from ..model.cluster import Cluster, Node, Tenant
+from ..model.cluster import Cluster, Node, Tenant, Window
 from ..model.instance import Instance, Placement, Running, Slot, Suspended
 from ..model.job import Job, Mode
 from ..model.profile import Profile
+from ..model.quotas import Quotas
 from ..model.shares import Shares
-from ..physics import TIME_TOLERANCE_S, memory_gib, setup_s
+from ..physics import TIME_TOLERANCE_S, hold_to_save_s, memory_gib, setup_s
 from .journal.state import Attempt, LiveJob, State
 from .learned import NEVER_S, learned
 from .work_left import work_left_s
 
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 20.0
 MOST_DOUBLINGS = 30.0
+ASKED_S, ASKED_EACH_S = 2.0, 0.05
+"""So long it may take until a job hears that it is to save, and for each that runs: they are asked
+one after the other."""
 LEAST_WORK_S, MOST_WORK_S = 0.001, 1e9
 """No job that runs has less to do, and none is believed to have more (30 years)."""
 MOST_WEIGHT = 1e9
@@ -74,6 +79,7 @@ def present(
     taken: Amounts = {}
     aside: list[LiveJob] = []
     closed = {status.node.name for status in statuses if not status.usable}
+    early_s = asked_s(sum(1 for _ in state.live_attempts()))
     for live_job in state.open.values():
         attempt = live_job.live
         if attempt is not None:
@@ -83,7 +89,7 @@ def present(
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
                 job = _no_larger(guarded(job, live_job, preempt_unsaved), live_job, most_gpus)
                 if job.preemptible and any(slot.node in closed for slot in attempt.placement):
-                    job = live_job.form(job, preemptible=False)  # nobody could have its place
+                    job = _staying(live_job, job, entry, cluster.windows, early_s)
                 jobs.append(job)
                 running.append(entry)
             else:
@@ -119,6 +125,31 @@ def present(
         suspended=tuple(suspended),
     )
     return Present(instance, blocked_places(taken, order))
+
+
+def asked_s(jobs: int) -> float:
+    """Return how long it may take until each of so many jobs hears that it is to save."""
+    return ASKED_S + ASKED_EACH_S * jobs
+
+
+def _staying(
+    live_job: LiveJob, job: Job, entry: Running, windows: Sequence[Window], early_s: float
+) -> Job:
+    """Return a job on a node that takes no jobs, not to be preempted, as nobody could have its
+    place, before it must be for a window: asked so much before it has to save."""
+    begins_s = min(
+        (
+            window.from_s
+            for window in windows
+            if window.bars(job.tenant, job.user)
+            and any(slot.node in window.nodes for slot in entry.placement)
+        ),
+        default=math.inf,
+    )
+    if begins_s == math.inf:
+        return live_job.form(job, preemptible=False)
+    stays_s = begins_s - hold_to_save_s(job) - early_s - entry.started_s
+    return live_job.form(job, min_run_s=max(job.min_run_s, stays_s))
 
 
 def shares_now(
@@ -239,6 +270,9 @@ def _known(live_job: LiveJob, left_s: float, profile: Profile) -> Job:
     if profile.sharing is not None:
         profile = replace(profile, sharing=None)
     work_s = max(_within(left_s), job.work_s)
+    if live_job.kept_off:
+        off = dict.fromkeys(sorted(live_job.kept_off), "forbidden")
+        job = live_job.form(job, node_labels={**job.node_labels, **off})
     return live_job.form(
         job, after=(), duration_s=work_s, profile=profile, submit_s=live_job.submit_s
     )
@@ -258,8 +292,10 @@ def _left(cluster: Cluster, aside: Sequence[LiveJob]) -> dict[str, float]:
 def _less(tenants: tuple[Tenant, ...], aside: Sequence[LiveJob]) -> tuple[Tenant, ...]:
     """Return the tenants with what the jobs of `aside` leave of their quotas."""
     held: Counter[str | None] = Counter()
+    over = Quotas.of(tenants).over if aside else {}
     for job in aside:
-        held[job.submission.job.tenant] += 0 if job.live is None else job.live.mode.gpus
+        for name in over.get(job.submission.job.tenant or "", ()):
+            held[name] += 0 if job.live is None else job.live.mode.gpus
     return tuple(
         tenant
         if tenant.gpu_quota is None or not held[tenant.name]

@@ -19,7 +19,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .controller import Controller
 
-FIXED = ("state", "shared", "outputs", "executor", "kueue", "shares")
+FIXED = ("state", "shared", "outputs", "executor", "kueue")
 """What a controller keeps from its start to its end."""
 OF_EXECUTOR = ("nodes", "grace")
 """What the executor is told when it is opened, besides its own table."""

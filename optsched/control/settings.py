@@ -25,6 +25,7 @@ from ..model.quantity import Amount
 from ..objectives import wanted
 from ..plugins import registry
 from ..plugins.options import PluginOptions, read_table
+from .rates import TIME_OF_DAY, Rates, known
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
@@ -75,6 +76,8 @@ MostPriority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
 
 
 MostJobs = Annotated[int, Field(ge=0, le=10**9)]
+Period = Literal["day", "week", "month", "year", "forever"]
+GpuHours = Annotated[float, Field(ge=0, le=1e12)]
 
 
 def _time_limit(text: str | float) -> float:
@@ -88,8 +91,9 @@ TimeLimit = Annotated[str | float, AfterValidator(_time_limit)]
 
 
 class JobLimits(Part):
-    """The most that jobs may ask for, and how many of them may wait and run; None: as others, or
-    any number. `time_limit` is that of jobs which name none, `max_time_limit` the longest."""
+    """The most that jobs may ask for, how many of them may wait and run, and the GPU-hours that
+    they may use in a period; None: as others, or any number. `time_limit` is that of jobs which
+    name none, `max_time_limit` the longest."""
 
     time_limit: TimeLimit | None = None
     max_time_limit: TimeLimit | None = None
@@ -97,6 +101,7 @@ class JobLimits(Part):
     max_priority: MostPriority | None = None
     max_queued: MostJobs | None = None
     max_running: MostJobs | None = None
+    max_gpu_hours: GpuHours | None = None
 
 
 class UserLimits(JobLimits):
@@ -108,7 +113,8 @@ class UserLimits(JobLimits):
 class TenantSettings(JobLimits):
     """A tenant: its quota, and who belongs to it (user names; without any, everybody may name it).
     `max_weight` and `max_priority` are the most that its jobs may ask for, where that is not what
-    `[limits]` says; `max_queued` and `max_running` are of all its jobs together."""
+    `[limits]` says; `max_queued` and `max_running` are of all its jobs together, `max_gpu_hours` of
+    those of the tenants below it, too."""
 
     name: str
     parent: str | None = None
@@ -139,10 +145,20 @@ class TierSettings(Part):
         return Tier(name=self.name, priority=self.priority, preempts=self.preempts)
 
 
+class LabelLimits(Part):
+    """How many GPUs the jobs of each user may hold at once on nodes with a label, `users` (by name)
+    where that is not `max_gpus`, and those of `tenants` with all below them."""
+
+    max_gpus: MostJobs | None = None
+    users: dict[str, MostJobs] = Field(default_factory=dict)
+    tenants: dict[str, MostJobs] = Field(default_factory=dict)
+
+
 class LimitSettings(Part):
     """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
-    otherwise, and how many jobs each user may have waiting and running, and GPUs held, at once.
-    Root, the controller's own user and `api.administrators` may go beyond what may be asked for and
+    otherwise, how many jobs each user may have waiting and running, and GPUs held, at once, and
+    how many GPU-hours he may use in a period, which runs by the calendar in UTC. Root, the
+    controller's own user and `api.administrators` may go beyond what may be asked for and
     `max_queued`."""
 
     time_limit: TimeLimit | None = None
@@ -152,7 +168,10 @@ class LimitSettings(Part):
     max_queued: MostJobs | None = None
     max_running: MostJobs | None = None
     max_gpus: MostJobs | None = None
+    max_gpu_hours: GpuHours | None = None
+    gpu_hours_per: Period = "month"
     users: dict[str, UserLimits] = Field(default_factory=dict)
+    labels: dict[Label, LabelLimits] = Field(default_factory=dict)
 
 
 class ApiSettings(Part):
@@ -246,7 +265,7 @@ class SharesSettings(Part):
 
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-TimeOfDay = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+TimeOfDay = Annotated[str, Field(pattern=TIME_OF_DAY)]
 
 
 class WindowSettings(Part):
@@ -316,6 +335,8 @@ class Settings(Part):
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
     resources: dict[str, float] = Field(default_factory=dict)
+    energy_price_per_kwh: Rates | None = None
+    carbon_g_per_kwh: Rates | None = None
     tiers: tuple[TierSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
     windows: tuple[WindowSettings, ...] = ()
@@ -341,6 +362,13 @@ class Settings(Part):
         """Return the folder in which jobs report and save, which every node sees under this
         name."""
         return self.shared or self.state
+
+    def rates(self, now_s: float) -> dict[str, Any]:
+        """Return what is known of what a kWh costs and emits, by the fields of a cluster."""
+        return {
+            "energy_price_per_kwh": known(self.energy_price_per_kwh, now_s),
+            "carbon_g_per_kwh": known(self.carbon_g_per_kwh, now_s),
+        }
 
     @property
     def cluster(self) -> Cluster:
@@ -440,6 +468,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
     for what, every in (("nodes", names), ("tenants", tenants), ("tiers", tiers)):
         for name in (name for name, count in Counter(every).items() if count > 1):
             yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
+    yield from _label_faults(settings, tenants)
     yield from _tier_faults(settings, tenants)
     for what in ("every", "length", "budget", "runs"):
         if not float(getattr(settings, what)) > 0:
@@ -449,7 +478,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
 
 def _plugin_faults(settings: Settings) -> Iterator[Fault]:
     try:
-        objective = wanted(settings.objective, Cluster(nodes=()))
+        objective = wanted(settings.objective, Cluster(**settings.rates(0.0)))
     except InputError as error:
         yield Fault("objective", str(error), "see `optsched list objectives`")
     else:
@@ -466,6 +495,15 @@ def _plugin_faults(settings: Settings) -> Iterator[Fault]:
         if name not in known:
             remedy = f"choose from {', '.join(known)}"
             yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", remedy)
+
+
+def _label_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
+    for label, limits in settings.limits.labels.items():
+        for name in limits.tenants:
+            if name not in tenants:
+                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
+                path = f"limits.labels.{label}.tenants"
+                yield Fault(path, says, "name one of [[tenants]]")
 
 
 def _tier_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:

@@ -120,7 +120,7 @@ class Demands:
             )
         )
         signature = (
-            self._layout.table.quotas.get(job.tenant or ""),
+            self._layout.table.quotas_of(job),
             asks(job),
             self._layout.domains.ties(job),
             job.min_nodes,

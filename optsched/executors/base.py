@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..errors import OptschedError
 from ..frozen import frozen
-from ..model.cluster import Node
+from ..model.cluster import Node, Window
 from ..model.instance import Placement
 from ..model.job import Job
 
@@ -57,7 +57,8 @@ class Order:
     the user id whose process it is, None for that of the executor. `image` is the container image
     to run it in, None for the site's; an executor without containers refuses one. `origin` is that
     of a job which the manager has already (`Arrival`): then that job runs, as it was given to the
-    manager, and no command or environment of this order.
+    manager, and no command or environment of this order. `leaves_saved` says that it is asked to
+    save, and does, before a window begins.
     """
 
     key: AttemptKey
@@ -71,6 +72,7 @@ class Order:
     user: int | None = None
     image: str | None = None
     origin: str | None = None
+    leaves_saved: bool = False
 
     @property
     def nodes(self) -> list[str]:
@@ -339,6 +341,16 @@ class Foretells(Protocol):
     def foretell(self, starts: Mapping[str, str]) -> None:
         """Have the manager tell when the jobs of these origins are expected to start, the first
         first, and nothing of others any more. Called beside all else."""
+        ...
+
+
+@runtime_checkable
+class Reserves(Protocol):
+    """What an executor is besides, whose manager reserves nodes for others at known times."""
+
+    def reserved_windows(self) -> tuple[Window, ...]:
+        """Return the windows in which nodes are reserved, as of the last `inventory`. Raises
+        NoAnswerError where the manager did not tell."""
         ...
 
 

@@ -12,12 +12,12 @@ from ..model.cluster import Cluster, Tenant
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.profile import Locality
+from ..model.quotas import MOST_LEVELS
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 
 MAX_PRIORITY = 10**9
 REMAINING_TOLERANCE = 1e-9
-MOST_LEVELS = 16
 """Relative excess of remaining work over the whole that counts as rounding."""
 
 
@@ -130,15 +130,16 @@ def _cluster(instance: Instance) -> Iterator[Fault]:
                 "a shared uplink of 0 lets nobody make progress",
                 "give it more than 0, or reserve uplinks",
             )
-    steps = instance.cluster.carbon_g_per_kwh
-    if isinstance(steps, tuple) and not (
-        steps and all(earlier[0] < later[0] for earlier, later in pairwise(steps))
-    ):
-        yield Fault(
-            "cluster.carbon_g_per_kwh",
-            "steps must be in order of time, and at least one",
-            "write [[0, 350], [3600, 120]], or one number",
-        )
+    for name in ("carbon_g_per_kwh", "energy_price_per_kwh"):
+        steps = getattr(instance.cluster, name)
+        if isinstance(steps, tuple) and not (
+            steps and all(earlier[0] < later[0] for earlier, later in pairwise(steps))
+        ):
+            yield Fault(
+                f"cluster.{name}",
+                "steps must be in order of time, and at least one",
+                "write [[0, 350], [3600, 120]], or one number",
+            )
     for i, node in enumerate(instance.cluster.nodes):
         if node.memory_gbps == 0:
             yield Fault(
@@ -187,14 +188,6 @@ def _tree(instance: Instance) -> Iterator[Fault]:
             if above[-1].parent is not None:
                 problem = f"tenant {tenant.name} is more than {MOST_LEVELS} levels down"
                 yield Fault(path, problem, "make the tree flatter")
-    parents = {tenant.parent for tenant in instance.tenants}
-    for i, tenant in enumerate(instance.tenants):
-        if tenant.gpu_quota is not None and tenant.name in parents:
-            yield Fault(
-                f"tenants[{i}].gpu_quota",
-                f"tenant {tenant.name} has tenants below it, whom its quota would not limit",
-                "give them quotas of their own",
-            )
     if instance.shares is not None:
         for i, use in enumerate(instance.shares.used):
             if use.tenant is not None and use.tenant not in instance.tenant:

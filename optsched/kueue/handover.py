@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 from ..errors import InputError
 from ..files import check_instance
 from ..frozen import frozen
+from ..model.cluster import Cluster
 from ..model.instance import Instance
-from ..objectives import parse
+from ..objectives import parse, wanted
 from ..round.decide import decide
 from ..round.plan import RoundSolution
 from .instance import Site, view
@@ -55,6 +56,7 @@ class Handover:
     def __init__(self, settings: "Settings", kueue: Kueue) -> None:
         if settings.policy is not None:
             raise InputError("policy: Kueue is handed the order of rounds; leave the policy out")
+        wanted(settings.objective, Cluster())  # Workloads have no power: no rate matters to them
         self._settings, self._kueue = settings, kueue
         self._last: RoundSolution | None = None
 

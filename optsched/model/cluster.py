@@ -50,7 +50,8 @@ class Node(Value):
 
 @frozen
 class Tenant(Value):
-    """A payer for jobs. `gpu_quota` caps the GPUs its jobs hold at once; `None` is no cap.
+    """A payer for jobs. `gpu_quota` caps the GPUs that its jobs and those of all tenants below it
+    hold at once; `None` is no cap.
 
     `borrow_gpus` is how many more they may hold while other tenants leave as many of their quotas
     idle. `weight` is its share beside the others of its `parent` (see `shares`).
@@ -97,27 +98,6 @@ class Window(Value):
         return tenant not in self.tenants and user not in self.users
 
 
-def quota_pool(tenants: tuple[Tenant, ...]) -> int | None:
-    """Return all quotas together, which bound what their tenants hold together; None where nobody
-    borrows, so that each quota alone says as much."""
-    if not any(tenant.borrow_gpus for tenant in tenants):
-        return None
-    return sum(tenant.gpu_quota or 0 for tenant in tenants)
-
-
-def gpu_caps(tenants: tuple[Tenant, ...]) -> dict[str, int]:
-    """Return for each tenant with a quota the most GPUs its jobs may hold at once, borrowed ones
-    included."""
-    pool = quota_pool(tenants)
-    return {
-        tenant.name: tenant.gpu_quota
-        if pool is None
-        else min(tenant.gpu_quota + tenant.borrow_gpus, pool)
-        for tenant in tenants
-        if tenant.gpu_quota is not None
-    }
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cluster(Value):
     """All nodes, plus what is shared by all of them.
@@ -128,9 +108,9 @@ class Cluster(Value):
     of a rack it does not name never binds. With `uplinks` "reserved" gangs that do not fit on an
     uplink together do not run together; "shared" lets them, and slows them down (see `contention`).
     `reference_gpu` is the GPU type on which `duration_s` was measured; it is a label.
-    `carbon_g_per_kwh` is what a kWh emits, always or from each of some instants on. `windows` are
-    the times in which nodes are not there for all. `tiers` name priorities; jobs of one that has no
-    name preempt `any`.
+    `carbon_g_per_kwh` is what a kWh emits and `energy_price_per_kwh` what it costs, always or from
+    each of some instants on. `windows` are the times in which nodes are not there for all. `tiers`
+    name priorities; jobs of one that has no name preempt `any`.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -140,6 +120,7 @@ class Cluster(Value):
     uplinks: Literal["reserved", "shared"] = "reserved"
     reference_gpu: str | None = None
     carbon_g_per_kwh: Amount | Steps | None = None
+    energy_price_per_kwh: Amount | Steps | None = None
     tiers: tuple[Tier, ...] = ()
     windows: tuple[Window, ...] = ()
 

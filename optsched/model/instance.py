@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from ..frozen import frozen
-from .cluster import Cluster, Tenant, gpu_caps, quota_pool
+from .cluster import Cluster, Tenant
 from .job import Job, Mode
 from .quantity import Count, Duration, Instant, Seconds
+from .quotas import Quotas
 from .shares import Shares
 from .value import Value
 
@@ -127,16 +128,9 @@ class Instance(Value):
         return {tenant.name: tenant for tenant in self.tenants}
 
     @cached_property
-    def gpu_cap(self) -> dict[str, int]:
-        """Return for each tenant with a quota the most GPUs its jobs may hold at once, borrowed
-        ones included."""
-        return gpu_caps(self.tenants)
-
-    @cached_property
-    def quota_pool(self) -> int | None:
-        """Return the most GPUs that all tenants with a quota may hold together; None where nobody
-        borrows."""
-        return quota_pool(self.tenants)
+    def quotas(self) -> Quotas:
+        """Return the quotas of the tenants, and whose jobs count against each."""
+        return Quotas.of(self.tenants)
 
     @cached_property
     def attempts(self) -> dict[str, tuple[Failure, ...]]:

@@ -126,7 +126,7 @@ def wanted(objective: str | Objective, cluster: Cluster) -> Objective:
 
 
 def _weighted(piece: str) -> tuple[float, Term]:
-    match = re.fullmatch(r"\s*(?:([0-9.eE+-]+)\s*\*)?\s*([a-z][a-z0-9]*)(?::([0-9.]+))?\s*", piece)
+    match = re.fullmatch(r"\s*(?:([0-9.eE+-]+)\s*\*)?\s*([a-z][a-z0-9_]*)(?::([0-9.]+))?\s*", piece)
     where = f"objective {piece.strip()!r}"
     if match is None or match[2] not in TERMS:
         near = perhaps(re.sub(r"^.*\*|:.*$", "", piece).strip(), TERMS)

@@ -2,10 +2,11 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ..model.cluster import Steps
 from .costs import Numbers
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ class Tariff:
 
     rates: tuple[float, ...] = (1.0,)
     times_s: tuple[float, ...] = (0.0,)
+
+    @staticmethod
+    @cache
+    def of(rates: float | Steps) -> "Tariff":
+        """Return the tariff of a rate that always holds, or of one from each instant on."""
+        if not isinstance(rates, tuple):
+            return Tariff((rates,))
+        times_s, amounts = zip(*rates, strict=True)
+        return Tariff(amounts, times_s)
 
     @property
     def is_constant(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Literal, assert_never
 
+from ..errors import InputError
 from ..model.cluster import Cluster, Node
 from ..model.instance import Instance
 from ..model.job import Job, Mode
@@ -121,11 +122,13 @@ class RankOfJobs(_OfJobs):
 
 
 class Usage(_Base):
-    """The power of GPUs (in W) or their cost (in price per hour), divided by `per`, times a
-    tariff."""
+    """The power of GPUs (in W) or their cost (in price per hour), divided by `per`, times what a
+    unit costs at the time: the field of the cluster that `over_time` names; without one always 1.
+    """
 
     meter: ClassVar[Literal["power", "price"]]
     per: ClassVar[float]
+    over_time: ClassVar[Literal["carbon_g_per_kwh", "energy_price_per_kwh"] | None] = None
 
     def combine(self, costs: Sequence[float]) -> float:
         """Return the value that what jobs use makes together."""
@@ -133,7 +136,15 @@ class Usage(_Base):
 
     def tariff(self, cluster: Cluster) -> Tariff:
         """Return what a unit costs over time. Raises InputError where the cluster does not say."""
-        return Tariff()
+        if self.over_time is None:
+            return Tariff()
+        rates = getattr(cluster, self.over_time)
+        if rates is None:
+            raise InputError(
+                f"objective {self.name} needs cluster.{self.over_time}, a number or "
+                "[[instant, number], ...]"
+            )
+        return Tariff.of(rates)
 
     def changes(self, cluster: Cluster) -> bool:
         """Return whether it matters when something is held."""

@@ -10,8 +10,9 @@ from math import inf
 from typing import Literal
 
 from ..frozen import record
-from ..model.cluster import Cluster, Node, Tenant, gpu_caps, quota_pool
+from ..model.cluster import Cluster, Node, Tenant
 from ..model.job import Job, Mode
+from ..model.quotas import Quotas
 from . import Span, cpus, fits_type, memory_gib
 
 Kind = Literal["resource", "quota", "budget", "GPUs", "cores", "memory"]
@@ -68,15 +69,17 @@ def gpus_that_fit(
 class Capacity:
     """All rows of a cluster and its tenants: first the `shared` ones that belong to no node, then
     those of nodes. `gpus`, `cores` and `memory` have the row of each node, None where it does not
-    bind; the others have the row by name. `borrowers` are the tenants whose row may be more than
-    their quota."""
+    bind; the others have the row by name. `quotas_over` has the rows of the quotas that the jobs of
+    a tenant count against; `borrowers` are the tenants whose row may be more than their quota."""
 
     def __init__(self, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
         self.rows: list[Row] = []
         self.resources = self._add("resource", cluster.resources)
-        self.quotas = self._add("quota", gpu_caps(tenants))
-        pool = quota_pool(tenants)
-        self.pool = None if pool is None else self._row("quota", None, pool)
+        quotas = Quotas.of(tenants)
+        rows = {of: self._row("quota", of, most) for of, most in quotas.limits.items()}
+        self.quotas_over = {
+            name: tuple(rows[of] for of in over) for name, over in quotas.over.items()
+        }
         self.borrowers = frozenset(tenant.name for tenant in tenants if tenant.borrow_gpus)
         self.budgets = self._add("budget", cluster.budgets)
         self.shared = len(self.rows)
@@ -112,11 +115,13 @@ class Capacity:
             for name, amount in mode.resources.items()
             if amount and name in self.resources
         ]
-        if mode.gpus and job.tenant in self.quotas:
-            held.append((self.quotas[job.tenant], mode.gpus))
-            if self.pool is not None:
-                held.append((self.pool, mode.gpus))
+        if mode.gpus:
+            held.extend((row, mode.gpus) for row in self.quotas_of(job))
         return held
+
+    def quotas_of(self, job: Job) -> tuple[int, ...]:
+        """Return the rows of the quotas that a job counts against."""
+        return self.quotas_over.get(job.tenant or "", ())
 
     def used_up(self, mode: Mode) -> Demand:
         """Return what a job that completes in `mode` uses of budgets."""

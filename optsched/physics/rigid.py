@@ -1,4 +1,4 @@
-"""Elastic jobs as gangs of the GPUs that their users asked for."""
+"""Jobs as their users asked for them: elastic ones as gangs, of listed modes the first."""
 
 from dataclasses import replace
 
@@ -8,9 +8,18 @@ from . import interpolate
 
 
 def rigid(instance: Instance) -> Instance:
-    """Return the instance whose elastic jobs run on one number of GPUs: that at which their run
-    time was told, where their rate is 1."""
-    return replace(instance, jobs=tuple(map(_rigid, instance.jobs)))
+    """Return the instance whose elastic jobs run on one number of GPUs, that at which their run
+    time was told, where their rate is 1, and whose jobs with listed modes have the first alone,
+    unless they run already."""
+    return replace(
+        instance,
+        jobs=tuple(
+            replace(job, modes=job.modes[:1])
+            if job.modes and job.id not in instance.running_job
+            else _rigid(job)
+            for job in instance.jobs
+        ),
+    )
 
 
 def _rigid(job: Job) -> Job:

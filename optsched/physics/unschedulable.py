@@ -34,11 +34,9 @@ def _why_never(catalogue: Catalogue, job: Job) -> str | None:
     if not catalogue.fits_somewhere(job):
         return _nothing_fits(catalogue, job)
     table = catalogue.capacity
-    quota = table.quotas.get(job.tenant or "")
+    most = min((table.rows[row].capacity for row in table.quotas_of(job)), default=None)
     uses = job.modes or job.resources or job.budgets or POWER_CAP in table.resources
-    if not uses and (
-        quota is None or (isinstance(job.gpus, int) and job.gpus <= table.rows[quota].capacity)
-    ):
+    if not uses and (most is None or (isinstance(job.gpus, int) and job.gpus <= most)):
         return None
     return _beyond_shares(table, job, catalogue.options(job))
 
@@ -57,10 +55,9 @@ def _beyond_shares(table: Capacity, job: Job, fitting: tuple[Option, ...]) -> st
                 continue
             if kind != "quota":
                 return f"it needs {need:.12g} of {row.of}, there is {row.capacity:.12g}"
-            loans = " with what it may borrow" if job.tenant in table.borrowers else ""
-            return (
-                f"it needs {_gpus(int(need))}, the quota of {job.tenant} is {row.capacity}{loans}"
-            )
+            loans = " with what it may borrow" if row.of in table.borrowers else ""
+            whose = "all quotas together are" if row.of is None else f"the quota of {row.of} is"
+            return f"it needs {_gpus(int(need))}, {whose} {row.capacity}{loans}"
     return "each of its modes needs more of some resource, budget or quota than there is"
 
 

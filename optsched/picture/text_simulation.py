@@ -107,4 +107,8 @@ def _use(total: dict[str, Any]) -> Iterator[str]:
             )
         if total["energy_kwh"]["total"]:
             parts.append(f"{total['energy_kwh']['total']:,.4g} kWh")
+        if total["energy_cost"]:
+            parts.append(f"price of energy {total['energy_cost']:,.4g}")
+        if total["carbon_g"]:
+            parts.append(f"{total['carbon_g']:,.4g} g CO2")
         yield ", ".join(parts)

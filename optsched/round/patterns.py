@@ -261,8 +261,7 @@ def alternatives_of(catalogue: Catalogue, job: Job, needs: Needs | None = None) 
     classes by `needs`; none where it can never run."""
 
     def of_demand() -> Alternatives:
-        quota = job.tenant if job.tenant in catalogue.capacity.quotas else None
-        key = "alternatives", needs, demands(job), quota
+        key = "alternatives", needs, demands(job), catalogue.capacity.quotas_of(job)
         return catalogue.once(key, lambda: Alternatives(tuple(_patterns(catalogue, job, needs))))
 
     return catalogue.once(("alternatives of", needs, job), of_demand)

@@ -13,8 +13,10 @@ complete.
 - Maxima and quantiles (makespan, lateness, tail, ftf, maxmin): value = u D (T* / T), where T* is
   the time to complete in the job's best option. A maximum is replaced by a sum of exponentials or
   of fourth powers, whose slopes are u.
-- Resources (energy, cost, carbon): value = (D / T) (what the job's dearest option uses, or what
-  the job would use if it waited, where that is less - what this one uses).
+- Resources (energy, cost, carbon, energy_cost): value = (D / T) (what the job's dearest option
+  uses, or what the job would use if it waited, where that is less - what this one uses). Where
+  waiting saves: value = - (D / T) what each second of it saves at best, so that beside wct a job
+  waits exactly where its waiting costs less.
 
 Where nothing starts between two rounds, GPUs of a job that completes stay idle until the next:
 `refill` False replaces D / T by min(1, D / T).
@@ -106,8 +108,11 @@ class Valuation:
         if len(objective.levels) == 1:
             return self.level(objective.levels[0], IDLE)
         total = np.zeros(len(self.options.job))
+        waits = np.zeros(len(total), dtype=bool)
         for k, level in enumerate((*objective.levels, ((1.0, TERMS["wct"]),))):
-            values = self.level(level, 0.0)
+            signed = self._signed(level, 0.0)
+            waits |= (signed < 0.0) & (total == 0.0)
+            values = np.where(waits, 0.0, np.maximum(signed, 0.0))
             mean = float(values.mean())
             total += values * (LATER_LEVEL**k / mean if mean > 0 else 0.0)
         return total
@@ -115,21 +120,26 @@ class Valuation:
     def level(self, level: Level, idle: float) -> Floats:
         """Return the values under a weighted sum of terms; `idle` is the weight of running a job at
         all where a term sees no worth in it."""
+        return np.maximum(self._signed(level, idle), 0.0)
+
+    def _signed(self, level: Level, idle: float) -> Floats:
+        """Return the values, below 0 where the job had better wait."""
         values = np.zeros(len(self.options.job))
         for weight, term in level:
             values += weight * self._term(term, idle)
-        return np.maximum(values, 0.0)
+        return values
 
     def _term(self, term: Term, idle: float) -> Floats:
         job, pace = self.options.job, self.pace
         least = idle * (self.weight / (float(self.weight.mean()) or 1.0))[job] * pace
         match term:
             case Usage():
-                used, later = self._used(term)
+                used, later, saved_per_s = self._used(term)
                 most = np.maximum.reduceat(used, self.options.first[:-1])
-                spared = np.minimum(most, later)[job] - used
+                spared = np.minimum(most[job], later) - used
                 spared[np.abs(spared) < SAME * most[job]] = 0.0
-                return pace * spared + least * (float(used.mean()) or 1.0)
+                worth = pace * spared + least * (float(used.mean()) or 1.0)
+                return np.where(spared < 0, -pace * saved_per_s, worth)
             case SumOfJobs() if term.shape is Linear:
                 return _floored(self._urgency(term))[job] * self._with_second_best()
             case SumOfJobs():
@@ -151,19 +161,24 @@ class Valuation:
         behind = (options.swap_s - best_s) / self.longest_s
         return np.asarray(np.maximum(self.pace, best * (1.0 - behind)), dtype=float)
 
-    def _used(self, term: Usage) -> tuple[Floats, Floats]:
-        """Return what every option uses until completion, and the least that each job would use if
-        it waited until a better time."""
+    def _used(self, term: Usage) -> tuple[Floats, Floats, Floats]:
+        """Return what every option uses until completion, the least that its job would use if it
+        waited until a better time, and the most that a second of such waiting saves."""
         per_s = term.per_s(self.power_w, self.price_per_h)
         now_s, finish_s = self.instance.now_s, self.options.finish_s
         tariff = term.tariff(self.instance.cluster)
-        later = np.full(len(finish_s), np.inf)
+        used = per_s * tariff.integral(now_s + 0.0 * finish_s, finish_s)
+        later, saved_per_s = np.full(len(used), np.inf), np.zeros(len(used))
+        job, first = self.options.job, self.options.first[:-1]
         for change_s in tariff.changes_s(now_s):
             for start_s in (change_s + 0.0 * finish_s, change_s - finish_s):
                 cost = per_s * tariff.integral(now_s + start_s, finish_s)
-                later = np.where(start_s > 0, np.minimum(later, cost), later)
-        least_later = np.minimum.reduceat(later, self.options.first[:-1])
-        return per_s * tariff.integral(now_s + 0.0 * finish_s, finish_s), least_later
+                cost = np.minimum.reduceat(np.where(start_s > 0, cost, np.inf), first)[job]
+                wait_s = np.maximum.reduceat(np.maximum(start_s, 0.0), first)[job]
+                saved = np.where(cost < used, used - cost, 0.0)
+                later = np.minimum(later, cost)
+                saved_per_s = np.maximum(saved_per_s, saved / np.where(wait_s > 0, wait_s, 1.0))
+        return used, later, saved_per_s
 
     def _urgency(self, term: SumOfJobs | RankOfJobs) -> Floats:
         """Return the cost of delaying the completion of each job by one second, at `now + best_s`;

@@ -95,6 +95,8 @@ COLUMNS = (
     Column("nodes powered", "h", 0, at("policy_facts", "powered_node_h")),
     Column("use of powered nodes", "%", 1, at("policy_facts", "powered_use", times=100), max),
     Column("energy", "kWh", 0, at("energy_kwh", "total")),
+    Column("price of energy", "", 2, at("energy_cost")),
+    Column("CO2", "kg", 1, at("carbon_g", over=1000.0)),
     Column("decision, mean", "ms", 2, at("decision_wall_s", "mean", over=1e-3), None),
     Column("decision, p99", "ms", 2, at("decision_wall_s", "p99", over=1e-3), None),
     Column("GPUs allocated", "%", 2, at("allocated_percent"), max),

@@ -4,6 +4,7 @@ GPUs shared by pairs."""
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
+from ..model.cluster import Tenant
 from ..model.instance import Instance, Slot
 from ..model.job import Job, Mode
 from ..model.plan import JobPlan, Plan, Segment
@@ -278,27 +279,40 @@ def _too_far(
 
 
 def quotas(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Check that each tenant with a quota holds no more than that and what it may borrow; together
-    no more than all quotas."""
-    limited = {own.name: own for own in instance.tenants if own.gpu_quota is not None}
-    if not limited:
+    """Check that each tenant with a quota holds no more than that and what it may borrow, together
+    with all tenants below it; and those that are below no other quota no more than all of
+    theirs."""
+    over = {own.name: _quotas_over(instance, own) for own in instance.tenants}
+    if not any(over.values()):
         return
-
     held = _pieces(
         instance,
         plan,
-        lambda job, own: [(job.tenant, own.mode.gpus)] if job.tenant in limited else [],
+        lambda job, own: [(name, own.mode.gpus) for name in over.get(job.tenant or "", ())],
     )
     for name, pieces in sorted(held.items()):
-        borrows = limited[name].borrow_gpus
-        limit = (limited[name].gpu_quota or 0) + borrows
+        borrows = instance.tenant[name].borrow_gpus
+        limit = (instance.tenant[name].gpu_quota or 0) + borrows
         unit = "GPUs of its quota and loans" if borrows else "GPUs of its quota"
         yield from _overfull(pieces, limit, "quota", unit, f"tenant {name}")
-    if any(limited[name].borrow_gpus for name in held):
-        together = [piece for pieces in held.values() for piece in pieces]
-        every = sum(own.gpu_quota or 0 for own in limited.values())
+    topmost = [instance.tenant[name] for name, names in over.items() if names == [name]]
+    if any(own.borrow_gpus for own in topmost):
+        together = [piece for own in topmost for piece in held.get(own.name, ())]
+        every = sum(own.gpu_quota or 0 for own in topmost)
         unit, where = "GPUs of all quotas", "the tenants with a quota"
         yield from _overfull(together, every, "borrowing", unit, where)
+
+
+def _quotas_over(instance: Instance, own: Tenant) -> list[str]:
+    """Return the tenants whose quotas limit the jobs of a tenant: it and those above it."""
+    names = []
+    for _ in instance.tenants:
+        if own.gpu_quota is not None:
+            names.append(own.name)
+        if own.parent not in instance.tenant:
+            break
+        own = instance.tenant[own.parent]
+    return names
 
 
 def sharing(instance: Instance, plan: Plan, *, replay: bool = False) -> Iterator[Violation]:

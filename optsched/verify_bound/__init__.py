@@ -16,6 +16,7 @@ from ..files.certificate import Certificate
 from ..model.instance import Instance
 from .jobs import FitsNowhereError, Task, isolated_s, tasks
 from .prices import Tariff, bound, refutes
+from .quotas import limits
 from .site import Site
 
 TOLERANCE = 1e-9
@@ -86,19 +87,6 @@ def _proved(instance: Instance, certificate: Certificate) -> float | None:
     ):
         return value
     return None
-
-
-def limits(instance: Instance) -> dict[str | None, int]:
-    """Return the most GPUs that the jobs of each tenant may hold at once, and (None) those of all
-    tenants with a quota, where one may borrow."""
-    limited = [tenant for tenant in instance.tenants if tenant.gpu_quota is not None]
-    most: dict[str | None, int] = {
-        tenant.name: (tenant.gpu_quota or 0) + tenant.borrow_gpus for tenant in limited
-    }
-    if not any(tenant.borrow_gpus for tenant in limited):
-        return most
-    every = sum(tenant.gpu_quota or 0 for tenant in limited)
-    return {name: min(own, every) for name, own in most.items()} | {None: every}
 
 
 def _due_s(

@@ -27,6 +27,7 @@ from ..model.cluster import POWER_CAP
 from ..model.instance import Instance, Running
 from ..model.job import Elastic, Job, Mode
 from ..model.profile import Locality, Profile
+from .quotas import counts_against, limits
 from .site import Counts, Site
 
 NO_GPU = -1
@@ -66,7 +67,17 @@ def tasks(instance: Instance, site: Site, replay: bool = False) -> list[Task]:
     in_vain_s: dict[str, float] = defaultdict(float)
     for failure in instance.failures if replay else ():
         in_vain_s[failure.job] += failure.work_s - failure.kept_s
-    alone = {job.id: _alone(instance, site, job, in_vain_s[job.id]) for job in instance.jobs}
+    most, against = limits(instance), counts_against(instance)
+    alone = {
+        job.id: _alone(
+            instance,
+            site,
+            job,
+            in_vain_s[job.id],
+            {name: most[name] for name in against[job.tenant]},
+        )
+        for job in instance.jobs
+    }
     before = {job.id: job.after for job in instance.jobs}
     ready_s: dict[str, float] = {}
     for name in TopologicalSorter(before).static_order():
@@ -77,13 +88,15 @@ def tasks(instance: Instance, site: Site, replay: bool = False) -> list[Task]:
     return [replace(task, head_s=ready_s[name] + task.head_s) for name, task in alone.items()]
 
 
-def _alone(instance: Instance, site: Site, job: Job, in_vain_s: float) -> Task:
-    """Return the task of a job that is ready now. With one place and size alone the set-up is work
-    like any other, as all its GPUs are held for it; else it only delays the first work, as nobody
-    knows where it is paid."""
+def _alone(
+    instance: Instance, site: Site, job: Job, in_vain_s: float, quotas: Mapping[str | None, int]
+) -> Task:
+    """Return the task of a job that is ready now and counts against these quotas. With one place
+    and size alone the set-up is work like any other, as all its GPUs are held for it; else it only
+    delays the first work, as nobody knows where it is paid."""
     entry, waits = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
     setup_s = job.profile.startup_s + (job.profile.restore_s if entry or waits else 0.0)
-    quota = None if job.tenant is None else instance.gpu_cap.get(job.tenant)
+    quota = min(quotas.values(), default=None)
     gangs = list(_gangs(site, job, quota)) if entry is None or _may_leave(job, entry) else []
     stays = _stay(site, job, entry) if entry else []
     if not gangs and not stays:
@@ -106,8 +119,7 @@ def _alone(instance: Instance, site: Site, job: Job, in_vain_s: float) -> Task:
     alternatives = tuple(sorted({*starts, *goes_on}))
     if len(alternatives) == 1 and not beside and len({gang.gpus for gang in (*gangs, *stays)}) == 1:
         rest, delay_s = delay_s * alternatives[0].rate, 0.0
-    quotas = () if quota is None else (job.tenant, None)
-    return Task(job.weight, delay_s, work + rest, alternatives, min(lengths_s), quotas)
+    return Task(job.weight, delay_s, work + rest, alternatives, min(lengths_s), tuple(quotas))
 
 
 def _shared(gangs: Iterable[Alternative], beside: float) -> Iterator[Alternative]:

@@ -249,10 +249,12 @@ def test_large_gangs_run_one_after_the_other() -> None:
     assert value_of(instance, "wct") == 60
 
 
-@pytest.mark.parametrize("what", ["licence", "quota", "cores", "power", "loans"])
+@pytest.mark.parametrize(
+    "what", ["licence", "quota", "cores", "power", "loans", "of all below", "loans within"]
+)
 def test_whatever_is_scarce(what: str) -> None:
-    """Six jobs of 10 s, two at a time for want of licences, of quota, of cores, of power or of idle
-    quotas."""
+    """Six jobs of 10 s, two at a time for want of licences, of quota, of cores, of power, of idle
+    quotas, or of the quota of a tenant further up."""
     node = Node(name="n", gpu_type="a", gpus=8, cpus=2 if what == "cores" else None)
     jobs = tuple(
         Job(
@@ -272,6 +274,15 @@ def test_whatever_is_scarce(what: str) -> None:
     tenants = {
         "quota": (Tenant(name="t", gpu_quota=2),),
         "loans": (Tenant(name="t", gpu_quota=1, borrow_gpus=4), Tenant(name="u", gpu_quota=1)),
+        "of all below": (
+            Tenant(name="t", parent="group"),
+            Tenant(name="group", parent="all", gpu_quota=5),
+            Tenant(name="all", gpu_quota=2),
+        ),
+        "loans within": (
+            Tenant(name="t", parent="all", gpu_quota=1, borrow_gpus=4),
+            Tenant(name="all", gpu_quota=2),
+        ),
     }
     instance = Instance(cluster=cluster, tenants=tenants.get(what, (Tenant(name="t"),)), jobs=jobs)
     assert value_of(instance, "makespan") == 30

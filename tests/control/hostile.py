@@ -168,7 +168,7 @@ def settings(edit: str = "") -> Settings:
         if edit == "tenants"
         else [
             TenantSettings(name="a", gpu_quota=quota, borrow_gpus=2),
-            TenantSettings(name="b", gpu_quota=quota),
+            TenantSettings(name="b", parent="a" if edit == "quota" else None, gpu_quota=quota),
         ]
     )
     licences = (

@@ -17,6 +17,7 @@ from optsched.control.account import AMOUNTS, CAUSES, bill_of, day_of
 from optsched.control.api.accounting import account
 from optsched.control.api.bodies import AccountQuery
 from optsched.control.api.peer import Caller
+from optsched.control.budgets import Meter, Spent, period_s
 from optsched.control.journal.events import Held, Pruned, Released
 from optsched.control.journal.journal import Journal, JournalError
 from optsched.control.journal.ledger import Key
@@ -102,12 +103,23 @@ def test_sums_agree_with_what_ran_whatever_was_dropped(events: list[tuple[Any, .
                 Retention(SHORT).drop(lab.controller)
                 continue
             lab.do(what, *rest)
+            metered(lab)
             if what == "submit":
                 job = rest[0]
                 submitted[job["user"]] += 1
                 lab.owners[lab.names[-1]] = job["user"], job["tenant"]  # type: ignore[attr-defined]
         lab.run(2)
         answer, expected = rows(lab), recounted(lab)
+        of_accounts: Counter[tuple[str, str]] = Counter()
+        for who, gpu_s in expected.items():
+            of_accounts[who.user, who.tenant] += gpu_s
+        for spent in (
+            metered(lab),
+            metered(lab, Meter(lab.controller.state, lab.controller.journal)),
+        ):
+            assert {
+                who: pytest.approx(gpu_s) for who, gpu_s in spent.items() if gpu_s
+            } == of_accounts
         told = {
             (row.day, row.user, row.tenant): 3600 * row.gpu_h for row in answer.rows if row.gpu_h
         }
@@ -123,6 +135,11 @@ def test_sums_agree_with_what_ran_whatever_was_dropped(events: list[tuple[Any, .
             answer.total.gpu_h, math.fsum(row.gpu_h for row in rows(lab, "job").rows), abs_tol=1e-9
         )
         lab.controller.journal.close()
+
+
+def metered(lab: Hostile, meter: Meter | None = None) -> Spent:
+    """What budgets are measured by, counted as it was used or from what is left of it."""
+    return (meter or lab.controller.meter).spent(0.0, lab.controller.clock.now_s())
 
 
 def np_day(day: int) -> str:
@@ -257,3 +274,28 @@ def test_a_bill_has_no_other_amounts(tmp_path: Path) -> None:
     state = lab.controller.state
     bill = bill_of(state, state.jobs.values(), lab.clock.at_s)
     assert {name for sums in bill.values() for name in sums} <= set(AMOUNTS)
+
+
+@pytest.mark.parametrize(
+    ("period", "first", "after"),
+    [
+        ("day", "2028-02-29", "2028-03-01"),
+        ("week", "2028-02-28", "2028-03-06"),
+        ("month", "2028-02-01", "2028-03-01"),
+        ("year", "2028-01-01", "2029-01-01"),
+    ],
+)
+def test_periods_are_those_of_the_calendar(period: Any, first: str, after: str) -> None:
+    from datetime import UTC, datetime
+
+    begin_s, end_s = (
+        datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() for day in (first, after)
+    )
+    seen_s = datetime(2028, 2, 29, 13, tzinfo=UTC).timestamp()
+    assert period_s(period, seen_s) == (begin_s, end_s)
+    assert period_s(period, begin_s) == (begin_s, end_s) and period_s(period, end_s)[0] == end_s
+    assert period_s(period, end_s - 0.001)[1] == end_s
+    assert period_s("forever", seen_s) == (0.0, math.inf)
+    for odd_s in (-1e9, 1e15):  # clocks may say anything
+        begin_s, end_s = period_s(period, odd_s)
+        assert -7 * DAY_S < begin_s < end_s

@@ -12,6 +12,7 @@ from optsched.control.journal.events import WindowLifted, WindowSet
 from optsched.control.learned import NEVER_S
 from optsched.control.settings import WindowSettings, read_settings
 from optsched.errors import InputError
+from optsched.executors.base import NoAnswerError
 from optsched.model.cluster import FOR_EVER_S, Window
 
 from . import test_controller
@@ -72,6 +73,48 @@ def test_a_drained_node_runs_empty_and_nobody_is_killed(tmp_path: Path) -> None:
     lab.controller.record(WindowLifted(name="drain", by="root"))
     lab.run(20)
     assert lab.status()["saves"] == "running" and set(where.values()) == {"n0", "n1"}
+
+
+def test_what_the_manager_reserves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a window as any other, holds while the manager is silent, and is gone with it there."""
+    lab = Lab(tmp_path)
+    now_s, silent = lab.clock.now_s(), False
+    nodes = ("n0", "n1", "n9")
+    maint = Window(nodes=nodes, from_s=now_s + 100, to_s=FOR_EVER_S, name="Slurm's m")
+    there: tuple[Window, ...] = (maint,)
+
+    def told() -> tuple[Window, ...]:
+        if silent:
+            raise NoAnswerError("scontrol did not answer within 10 s")
+        return there
+
+    monkeypatch.setattr(lab.executor, "reserved_windows", told, raising=False)
+    lab.submit("plain", 4, 300.0, profile=PLAIN)
+    lab.submit("saves", 4, 300.0, profile=Profile(checkpoint_s=5.0))
+    lab.run(50)
+    assert lab.status() == {"plain": "waiting", "saves": "running"}
+    reason = job_view(lab.controller, lab.controller.state.jobs["plain"], lab.clock.now_s()).reason
+    assert reason is not None and "first Slurm's m of n" in reason
+    silent = True
+    lab.executor.drained = {"n0", "n1"}  # nobody else can start there any more
+    lab.crash()
+    notes: list[str] = []
+    lab.controller.listeners.append(lambda _, event: notes.append(getattr(event, "text", "")))
+    lab.run(40)
+    assert lab.status() == {"plain": "waiting", "saves": "running"}
+    lab.run(10)
+    assert lab.status() == {"plain": "waiting", "saves": "waiting"}
+    saves = lab.controller.state.jobs["saves"]
+    assert saves.attempts[0].ended_s is not None and saves.attempts[0].ended_s < now_s + 100
+    assert [note for note in notes if note] == [
+        "reservations of the cluster manager are not told, and the last known hold: "
+        "scontrol did not answer within 10 s"
+    ]
+    assert [own.nodes for own in lab.controller.cluster.windows] == [("n0", "n1")]
+    silent, there, lab.executor.drained = False, (), set()
+    lab.run(20)
+    assert lab.controller.cluster.windows == ()
+    assert lab.status() == {"plain": "running", "saves": "running"}
 
 
 def drawn_w(lab: Lab) -> float:

@@ -261,7 +261,11 @@ def test_who_keeps_apart_says_from_whom_and_who_needs_another_near_whom(lab: Lab
 
 
 def test_a_quota_that_is_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tenants = (TenantSettings(name="vision", gpu_quota=4),)
+    tenants = (
+        TenantSettings(name="vision", parent="group", gpu_quota=4),
+        TenantSettings(name="speech", parent="group"),
+        TenantSettings(name="group", gpu_quota=4),
+    )
     monkeypatch.setattr(
         test_controller, "SETTINGS", SETTINGS.model_copy(update={"tenants": tenants})
     )
@@ -270,7 +274,13 @@ def test_a_quota_that_is_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     lab.run(3)
     lab.submit("b", 2, 5.0, job={"tenant": "vision"})
     lab.run(3)
-    assert lab.status() == {"a": "running", "b": "waiting"}
+    lab.submit("c", 2, 5.0, job={"tenant": "speech"})
+    lab.run(3)
+    assert lab.status() == {"a": "running", "b": "waiting", "c": "waiting"}
+    assert (
+        "Tenant group, with all below it, may hold 4 GPUs and holds 3, which leaves too few for "
+        "the 2 it needs." in said(lab, "c")
+    )
     assert (
         "Its tenant vision may hold 4 GPUs and holds 3, which leaves too few for the 2 it needs."
         in said(lab, "b")

@@ -2,6 +2,7 @@
 accepted, kept waiting where it starts."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ from optsched import Elastic, Job, Profile
 from optsched.control.api.views import job_view
 from optsched.control.journal.events import Cancelled
 from optsched.control.limits import Cap, _last_in_the_way, why_refused
-from optsched.control.settings import LimitSettings, Settings, TenantSettings, UserLimits
+from optsched.control.settings import (
+    LabelLimits,
+    LimitSettings,
+    Settings,
+    TenantSettings,
+    UserLimits,
+)
 from optsched.control.what_if.future import outlook
 from optsched.control.what_if.snapshot import snapshot
 
@@ -181,6 +188,221 @@ def test_turns_of_gpus(lab: Limited) -> None:
     two, one = lab.job(gpus=2), lab.job(gpus=2)
     seen = snapshot(lab.controller)
     assert seen.turns == {two: (wide,), one: (narrow,)}
+
+
+DAY_S = 86400.0
+GROUP = (
+    TenantSettings(name="group", max_gpu_hours=0.5),
+    TenantSettings(name="a", parent="group"),
+    TenantSettings(name="b", parent="a"),
+)
+
+
+def budgeted(**more: Any) -> Settings:
+    limits = LimitSettings(**{"max_gpu_hours": 0.1, "gpu_hours_per": "day", **more})
+    return cluster_settings().model_copy(update={"limits": limits, "tenants": GROUP})
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.sampled_from(["ann", "bob"]),
+                st.sampled_from([None, "a", "b", "group"]),
+                st.sampled_from([1, 2, 4]),
+                st.integers(1, 400),
+            ),
+            st.integers(1, 200),
+        ),
+        max_size=15,
+    )
+)
+@settings(max_examples=12, deadline=None)
+def test_no_budget_is_gone_beyond(events: list[Any]) -> None:
+    """With run times that are believed as they are; what fits is let through."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        lab = Limited(Path(folder), budgeted(max_gpu_hours=0.3, users={"bob": UserLimits()}))
+        lab.clock.at_s = 20_000 * DAY_S
+        for event in events:
+            if isinstance(event, int):
+                lab.run(event)
+            else:
+                user, tenant, gpus, seconds = event
+                lab.job(user, float(seconds), tenant=tenant, gpus=gpus)
+        lab.run(2500, turn_s=5.0)
+        now_s, state = lab.clock.at_s, lab.controller.state
+        assert now_s < 20_001 * DAY_S and not lab.bugs
+        used = lab.controller.meter.spent(20_000 * DAY_S, now_s)
+        assert not any(job.live for job in state.open.values())
+        of_ann, of_bob = (
+            sum(gpu_s for (user, _), gpu_s in used.items() if user == name)
+            for name in ("ann", "bob")
+        )
+        of_group = sum(gpu_s for (_, tenant), gpu_s in used.items() if tenant)
+        slack = 8 * 5.0  # GPUs times how late an end may be seen
+        assert max(of_ann, of_bob) <= 0.3 * 3600 + slack and of_group <= 0.5 * 3600 + slack
+        for job in state.open.values():
+            noun = job.submission.job
+            needs = job.left_s * noun.gpus  # type: ignore[operator]
+            spent = of_ann if noun.user == "ann" else of_bob
+            over = spent + needs > 0.3 * 3600
+            assert over or (noun.tenant is not None and of_group + needs > 0.5 * 3600)
+        lab.controller.journal.close()
+
+
+def test_a_budget_keeps_jobs_waiting_until_the_next_period(lab: Limited) -> None:
+    lab.limit(budgeted())
+    lab.clock.at_s = 20_000 * DAY_S
+    first, late = lab.job(seconds=200.0), lab.job(seconds=200.0)
+    small, other = lab.job(seconds=100.0), lab.job("bob", seconds=200.0)
+    lab.run(3)
+    state = lab.controller.state
+    assert all(state.jobs[name].live is not None for name in (first, small, other))
+    assert lab.why(late) == (
+        "ann may use 0.1 GPU-hours a day (max_gpu_hours in cluster.toml): 0 are used, 0.1 are "
+        "expected of jobs that run or come before it, and 0.1 of it"
+    )
+    seen = outlook(snapshot(lab.controller))
+    assert "max_gpu_hours" in seen.left_out[late] and not snapshot(lab.controller).turns
+    lab.run(300)
+    assert state.jobs[small].finished == "completed" and state.jobs[late].live is None
+    lab.clock.at_s = 20_001 * DAY_S
+    lab.run(70)
+    assert state.jobs[late].live is not None and not lab.bugs
+
+
+def test_what_runs_beyond_a_budget_goes_on_and_a_larger_one_is_used_at_once(lab: Limited) -> None:
+    lab.limit(budgeted(max_gpu_hours=None))
+    running, late = lab.job(tenant="b", seconds=1700.0), lab.job(tenant="a", seconds=200.0)
+    lab.run(3)
+    state = lab.controller.state
+    assert state.jobs[running].live is not None and state.jobs[late].live is None
+    assert lab.why(late).startswith("tenant group may use 0.5 GPU-hours a day")
+    lab.limit(budgeted(max_gpu_hours=0.0))
+    lab.controller._due = True
+    third = lab.job()
+    lab.run(3)
+    assert state.jobs[running].live is not None and "ann may use 0 GPU-hours" in lab.why(third)
+    group = (TenantSettings(name="group", max_gpu_hours=1.0), *GROUP[1:])
+    lab.limit(budgeted(max_gpu_hours=None).model_copy(update={"tenants": group}))
+    lab.controller._due = True
+    lab.run(3)
+    assert state.jobs[late].live is not None and state.jobs[third].live is not None
+
+
+def labelled(**more: Any) -> Settings:
+    """The second node has the label fast."""
+    limits = LimitSettings(labels={"fast": LabelLimits(**more)})
+    return cluster_settings().model_copy(update={"limits": limits, "tenants": GROUP})
+
+
+class Labelled(Limited):
+    """A lab whose second node has the label fast."""
+
+    def __init__(self, folder: Path, how: Settings) -> None:
+        super().__init__(folder, how)
+        self.executor.nodes = tuple(
+            replace(node, labels=("fast",)) if node.name == "n1" else node
+            for node in self.executor.nodes
+        )
+
+    def on_fast(self, **whose: str) -> int:
+        """GPUs held on the second node by jobs of a user, or of a tenant."""
+        (what, name), *_ = whose.items()
+        jobs = self.controller.state.jobs
+        return sum(
+            slot.gpus
+            for attempt in self.controller.state.live_attempts()
+            for slot in attempt.placement
+            if slot.node == "n1" and getattr(jobs[attempt.key.job].submission.job, what) == name
+        )
+
+
+FAST = {"node_labels": {"fast": "required"}}
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.fixed_dictionaries(
+                    {
+                        "gpus": st.one_of(st.integers(1, 4), st.just(Elastic(min=1, max=4))),
+                        "node_labels": st.sampled_from([{}, {"fast": "required"}]),
+                        "max_nodes": st.sampled_from([None, 2]),
+                        "tenant": st.sampled_from([None, "a", "b"]),
+                        "user": st.sampled_from(["ann", "bob", "cyd"]),
+                    }
+                ),
+                st.integers(1, 60),
+            ),
+            st.integers(1, 20),
+        ),
+        min_size=4,
+        max_size=16,
+    )
+)
+@settings(max_examples=15, deadline=None)
+def test_limits_on_labelled_nodes_hold(events: list[Any]) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        how = labelled(max_gpus=2, users={"bob": 3}, tenants={"a": 2})
+        lab = Labelled(Path(folder), how)
+        for event in events:
+            if isinstance(event, int):
+                for _ in range(event):
+                    lab.run(0)
+                    assert lab.on_fast(user="ann") <= 2 and lab.on_fast(user="bob") <= 3
+                    assert lab.on_fast(tenant="a") + lab.on_fast(tenant="b") <= 2
+                    lab.clock.at_s += 1.0
+            else:
+                demands, seconds = event
+                lab.submit({**demands, "duration_s": float(seconds)}, float(seconds), 1.0, 0, None)
+        lab.run(1000, turn_s=2.0)
+        for job in lab.controller.state.open.values():
+            assert job.submission.job.node_labels and "may hold" in lab.why(job.id)
+        assert not lab.bugs
+        lab.controller.journal.close()
+
+
+def test_who_is_limited_on_nodes_asks_for_them(tmp_path: Path) -> None:
+    lab = Labelled(tmp_path, labelled(users={"ann": 2}))
+    lab.run(2)
+    first, late = lab.job(gpus=2, **FAST), lab.job(**FAST)
+    anywhere, wide = lab.job(gpus=4), lab.job(gpus=8, max_nodes=2)
+    free = lab.job("bob", gpus=2)
+    lab.run(3)
+    state = lab.controller.state
+    assert lab.on_fast(user="ann") == 2 and lab.on_fast(user="bob") == 2
+    assert state.jobs[first].live is not None and state.jobs[free].live is not None
+    assert state.jobs[anywhere].live.placement[0].node == "n0"  # type: ignore[union-attr]
+    assert lab.why(late).startswith(
+        "ann, on nodes with label fast, may hold 2 GPUs at once (max_gpus in cluster.toml), and 2"
+    )
+    assert lab.why(wide).startswith("it could only run on nodes with label fast, where there are")
+    assert snapshot(lab.controller).turns[late] == (first,)
+    large = Job(id="new", user="ann", gpus=3, duration_s=1.0, **FAST)  # type: ignore[arg-type]
+    refused = why_refused(lab.controller.settings, state, large, privileged=False)
+    assert refused is not None and "it needs 3 GPUs, and ann, on nodes" in refused
+    lab.limit(labelled())
+    lab.controller._due = True
+    lab.run(2)
+    assert not state.jobs[late].kept_off and not state.jobs[wide].kept_off
+
+
+def test_who_runs_on_nodes_that_are_limited_later_goes_on_and_counts(tmp_path: Path) -> None:
+    lab = Labelled(tmp_path, labelled())
+    lab.run(2)
+    names = [lab.job(gpus=4, seconds=300.0) for _ in range(2)]
+    lab.run(3)
+    lab.limit(labelled(max_gpus=2))
+    lab.controller._due = True
+    lab.run(5)
+    state = lab.controller.state
+    assert all(state.jobs[name].live is not None for name in names) and not lab.bugs
+    assert lab.on_fast(user="ann") == 4
+    late = lab.job(**FAST)
+    lab.run(3)
+    assert lab.why(late).startswith("ann, on nodes with label fast, may hold 2 GPUs at once")
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=12))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.control.api.views import job_view
+from optsched.control.journal.state import State
 from optsched.control.reloading import reload
 from optsched.control.settings import Settings, read_settings
 from optsched.errors import InputError
@@ -99,6 +100,28 @@ def test_what_changes_is_taken_over_and_what_runs_goes_on(lab: Reloaded) -> None
     lab.run(5)
     assert lab.controller.state.jobs[name].live is before and not lab.bugs
     assert lab.reload().changed == () and len(lab.opened) == 1
+
+
+def test_shares_are_taken_over_as_by_a_restart(lab: Reloaded) -> None:
+    lab.submit({"gpus": 4, "duration_s": 40.0, "tenant": "a"}, 40.0, 0.0, 0, None)
+    lab.run(60)
+    lab.submit({"gpus": 2, "duration_s": 500.0, "tenant": "b"}, 500.0, 0.0, 0, None)
+    lab.run(40)
+    controller = lab.controller
+    assert controller.state.used(lab.clock.at_s) == ()
+    for half_life in ("365d", "2m", "1h"):
+        assert lab.reload(f'{FILE}[shares]\nhalf_life = "{half_life}"\n').changed == ("shares",)
+        restarted = State(controller.settings.half_life_s)
+        for entry in controller.journal.entries():
+            restarted.apply(entry.at_s, entry.event)
+        used = controller.state.used(lab.clock.at_s)
+        assert used == restarted.used(lab.clock.at_s)
+        lab.run(1)
+        if half_life == "365d":
+            assert [use.gpu_s for use in used] == pytest.approx([4 * 40.0, 2 * 40.0], rel=0.1)
+    assert lab.reload(FILE).changed == ("shares",) and controller.state.use is None
+    lab.run(1)
+    assert not lab.bugs
 
 
 @pytest.mark.parametrize(

@@ -204,3 +204,29 @@ def test_what_does_not_go_with_what_was_known_begins_anew(lab: Lab) -> None:
     lab.run(30)
     assert driver._world is not before and lab.status() == {"a": "running", "b": "completed"}
     assert not notes(lab)
+
+
+def test_who_moves_waits_for_its_place_when_it_has_saved(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another round may be decided before who is there has saved, too."""
+
+    def also(world: World) -> None:
+        assert {*world.claims} <= {*world.waiting, *world.running, *world.saving}
+        if rule.decisions == 3:
+            place = world.hold("stays").placement
+            world.preempt("stays")
+            world.preempt("moves")
+            world.claim("moves", world.options("moves")[0], place)
+        world.start_claimed()
+
+    lab.submit("stays", 4, 300.0, saves_s=9.0, profile=Profile(checkpoint_s=9.0, restore_s=1.0))
+    lab.submit("moves", 4, 300.0)
+    rule = driven(lab, monkeypatch, also)
+    for i in range(12):
+        lab.submit(f"more-{i}", 8, 1.0)
+        lab.run(2)
+    stays, moves = (lab.controller.state.jobs[name] for name in ("stays", "moves"))
+    assert notes(lab) == []
+    assert [attempt.killed for attempt in moves.attempts] == [None, None]
+    assert moves.attempts[1].placement == stays.attempts[0].placement

@@ -122,6 +122,8 @@ name = "vision"
 name = "urgent"
 priority = 5
 tenants = ["visoin"]
+[limits.labels.fast]
+tenants = {visio = 3}
 [[tiers]]
 name = "urgent"
 priority = 5
@@ -129,6 +131,8 @@ priority = 5
     )
     assert found == [
         "tiers: 'urgent' appears more than once; rename or remove one",
+        "limits.labels.fast.tenants: there is no tenant 'visio' (did you mean vision?); name one "
+        "of [[tenants]]",
         "tiers[0].priority: 5 is the priority of more than one tier; give each its own",
         "tiers[0].tenants: there is no tenant 'visoin' (did you mean vision?); name one of "
         "[[tenants]]",

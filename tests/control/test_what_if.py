@@ -2,6 +2,8 @@
 touched."""
 
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from click.testing import CliRunner
 from optsched import Job, Profile
 from optsched.cli.explain import command as explain_command
 from optsched.cli.what_if import command as what_if_command
+from optsched.control.beside import NoForecastError
 from optsched.control.journal.events import Cancelled, Held
+from optsched.control.what_if import process
 from optsched.control.what_if.future import Outlook, outlook
 from optsched.control.what_if.process import foretell
 from optsched.control.what_if.simulated import Answer, Change, changed_instance, what_if
@@ -228,6 +232,8 @@ def test_in_a_process_of_its_own_and_when_time_is_up(lab: Lab) -> None:
     assert there == here
     with pytest.raises(InputError, match="node 'zz' is not there"):
         foretell(view, Change(down="zz"), objective="wct")
+    with pytest.raises(InputError, match="duration"):
+        foretell(view, Change(submit=Job(id="x", gpus=1, duration_s=-1.0)), objective="wct")
     cut = what_if(view, Change(gpus=8), time_limit_s=1e-6)
     assert "the time was up: only the present was looked at" in cut.notes and means(cut) == (
         None,
@@ -241,6 +247,32 @@ def many(lab: Lab, jobs: int) -> None:
     for i in range(jobs):
         lab.submit(f"j{i}", (1, 2, 4, 8)[i % 4], 50.0 + 37.0 * (i % 11), profile=FREE)
     lab.run(2)
+
+
+def test_both_courses_at_once_say_what_they_say_one_after_the_other(lab: Lab) -> None:
+    many(lab, 12)
+    view, job = ahead(lab), Job(id="x", gpus=4, duration_s=60.0)
+    for change in (Change(gpus=8, without="j1", submit=job), Change(down="n0", job="j7")):
+        here = told(what_if(view, change, time_limit_s=120.0), view.instance.now_s)
+        there = foretell(view, change, objective="wct", time_limit_s=120.0)
+        assert repr(there) == repr(here)
+
+
+def test_a_process_that_hangs_or_dies_ends_with_its_answer(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    firm(lab)
+    view = ahead(lab)
+    whole = foretell(view, Change(gpus=8), objective="wct")
+    hanging = process._idle[-1][0].call(60.0, os.getpid)
+    os.kill(hanging, signal.SIGSTOP)
+    with monkeypatch.context() as patched:
+        patched.setattr(process, "START_S", 0.3)
+        with pytest.raises(NoForecastError, match="no answer within"):
+            foretell(view, Change(gpus=8), objective="wct", time_limit_s=0.1)
+    dying = process._idle[-1][1].call(60.0, os.getpid)
+    os.kill(dying, signal.SIGKILL)
+    assert foretell(view, Change(gpus=8), objective="wct") == whole
 
 
 class Passing:

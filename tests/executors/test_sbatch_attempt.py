@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from optsched.executors.base import AttemptKey, AttemptState
+from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError
 from optsched.executors.sbatch import attempt as module
 from optsched.executors.sbatch.attempt import ROLLED_BACK, SbatchAttempt
 from optsched.executors.sbatch.jobs_json import HeldJob, read_held_jobs
@@ -250,3 +250,35 @@ def test_comments_say_when_jobs_start() -> None:
         (*update, "Comment=mine [not started: Resources]"),
         (*update, "Comment= "),
     ]
+
+
+def test_a_time_limit_that_ends_before_a_reservation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is lowered again while Slurm is late, and its own comes back however it goes on, also
+    where Slurm did not answer."""
+    told: list[str] = []
+    teller = Teller(SlurmClient.__new__(SlurmClient), Site(), Declining())
+    monkeypatch.setattr(teller, "tell", lambda *words: told.append(words[-1]))
+    waits, runs = slurm("PENDING"), slurm("RUNNING")
+    attempt = started(tmp_path, shortened=[9, "UNLIMITED"])
+    for job, minutes in ((waits, 9), (waits, None), (waits, 0), (waits, 8), (runs, 8), (runs, 7)):
+        teller.see_to_limit(attempt, job, minutes)
+    assert told == ["TimeLimit=8", "TimeLimit=UNLIMITED"]
+    for record, job in (({"stop": STOP}, waits), ({}, slurm("PENDING", restarts=1))):
+        told.clear()
+        attempt = started(tmp_path, shortened=[9, 9], **record)
+        with monkeypatch.context() as silent:
+            silent.setattr(teller, "tell", _no_answer)
+            teller.see_to_limit(attempt, job, 5)
+        for _ in range(2):
+            teller.see_to_limit(attempt, job, 5)
+        assert told == ["TimeLimit=9"]
+    attempt = started(tmp_path, shortened=[9, 20])
+    for job in (slurm("COMPLETED"), slurm("RUNNING", mark="optsched 17.000000001")):
+        teller.see_to_limit(attempt, job, 5)
+    assert told == ["TimeLimit=9"]
+
+
+def _no_answer(*words: str) -> None:
+    raise NoAnswerError("scontrol did not answer")

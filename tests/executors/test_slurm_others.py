@@ -2,24 +2,32 @@
 again."""
 
 import json
+import math
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from optsched.executors.base import NoAnswerError, NodeStatus
+from optsched.executors.base import AttemptKey, NoAnswerError, NodeStatus, RefusedError
 from optsched.executors.slurm import declining as module
 from optsched.executors.slurm.declining import Declining
+from optsched.executors.slurm.executor import SlurmExecutor
+from optsched.executors.slurm.jobs import SlurmJob, limit_min
 from optsched.executors.slurm.others import (
     Part,
     Reservation,
+    minutes_before,
     read_holdings,
     read_reservations,
     reserved,
     together,
+    windows_of,
     without,
 )
 from optsched.executors.slurm.site import Site
-from optsched.model.cluster import Node
+from optsched.model.cluster import FOR_EVER_S, Node
 
 OLD: dict[str, Any] = {
     "job_id": 7,
@@ -116,9 +124,135 @@ def test_reservations() -> None:
     assert [one.nodes for one in found[1:]] == [frozenset()]
     assert read_reservations("No reservations in the system\n") == []
     assert reserved(NODE, found, 0.0).usable
-    assert reserved(NODE, found, 800.0).reason == "is reserved in 3 min (maint)"
+    assert reserved(NODE, found, 930.0).usable
+    assert reserved(NODE, found, 940.0).reason == "is reserved in 1 min (maint)"
     assert reserved(NODE, found, 1500.0).reason == "is reserved (maint)"
+    assert reserved(NODE, found, 2000.0).usable
     assert reserved(NodeStatus(node=Node(name="n3")), found, 1500.0).usable
+
+
+ODD = """\
+ReservationName=odd name=1, StartTime=5 EndTime=6 StartTime=1000 EndTime=Unknown Duration=365-00:00:00 Nodes=n[1-2],zz9 NodeCnt=3 CoreCnt=2 \
+Features=(null) PartitionName=(null) Flags=MAINT,DAILY,SPEC_NODES NodeName=n1 CoreIDs=0-1 TRES=cpu=2,gres/gpu=1 Users=root State=INACTIVE
+ReservationName=float StartTime=1100 EndTime=2000 Duration=00:15:00 Nodes=n2 NodeCnt=1 CoreCnt=32 Flags=TIME_FLOAT,SPEC_NODES State=INACTIVE
+ReservationName=backwards StartTime=Unknown EndTime=0 Duration=00:00:00 Nodes=n2 NodeCnt=1 CoreCnt=32 Flags= State=INACTIVE
+ReservationName=others StartTime=900 EndTime=2000 Duration=00:18:20 Nodes=m[0-3] NodeCnt=4 CoreCnt=32 Flags= State=INACTIVE
+"""  # noqa: E501
+
+
+def test_reservations_are_windows() -> None:
+    """Whatever they are called, of the nodes that are ours."""
+    found = read_reservations(ODD)
+    assert [own.end_s for own in found] == [FOR_EVER_S, 2000.0, 0.0, 2000.0]
+    (window,) = windows_of(found, ["n3", "n2", "n1"], 60.0)
+    assert (window.nodes, window.from_s, window.to_s) == (("n2", "n1"), 940.0, FOR_EVER_S)
+    assert window.name == "Slurm's odd name=1, StartTime=5 EndTime=6"
+    assert windows_of([], ["n1"], 0.0) == ()
+    endless = found[0].__class__("x" * 300, 1000.0, FOR_EVER_S, frozenset({"n1"}))
+    (window,) = windows_of([endless], ["n1"], 60.0)
+    assert (window.from_s, window.to_s, len(window.name)) == (940.0, FOR_EVER_S, 48)
+    for wrong in (
+        "ReservationName=x",
+        "ReservationName=x StartTime=1 EndTime=2 Duration=1 Nodes=n[",
+    ):
+        with pytest.raises(NoAnswerError, match="is not understood"):
+            read_reservations(wrong)
+
+
+def test_the_longest_time_limit_before_a_reservation() -> None:
+    found = read_reservations(RESERVATIONS + ODD.splitlines()[1])
+    for nodes, now_s, minutes in (
+        ({"n1"}, 0.0, 16),
+        ({"n1", "x"}, 938.0, 0),
+        ({"n1"}, 937.0, 1),
+        ({"n2"}, 1500.0, 0),
+        ({"n1"}, 2000.0, None),
+        ({"n3"}, 0.0, None),
+    ):
+        assert minutes_before(found, nodes, now_s) == minutes
+    texts = ("1-02:03:30", "10:00", "2:00:00", "UNLIMITED", "NOT_SET")
+    assert [*map(limit_min, texts)] == [1563.5, 10.0, 120.0, math.inf, math.inf]
+
+
+class Told:
+    """A client of a Slurm with one node, which tells `reservations`, or why it does not."""
+
+    def __init__(self) -> None:
+        self.reservations: str | Exception = "No reservations in the system\n"
+        self.asked = 0
+
+    def ask(self, program: str, *words: str, **_: Any) -> str:
+        if words[-1] == "reservation":
+            self.asked += 1
+            if isinstance(self.reservations, Exception):
+                raise self.reservations
+            return self.reservations
+        if words == ("--version",):
+            return "slurm-wlm 22.05.8"
+        node = {"name": "n1", "state": "idle", "gres": "gpu:h100:4", "partitions": ["a"]}
+        return json.dumps({"nodes": [node]}) if program == "sinfo" else ""
+
+
+def test_a_slurm_that_does_not_tell_its_reservations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last known hold, nodes are seen all the same, and it is not asked at every look."""
+    client = Told()
+    executor = SlurmExecutor(tmp_path, client, Site(poll_s=1e-9), {})  # type: ignore[arg-type]
+    try:
+        line = RESERVATIONS.splitlines()[0].replace("=1000 ", "=8000000000 ")
+        client.reservations = line.replace("EndTime=2000", "EndTime=9000000000")
+        assert [status.usable for status in executor.inventory()] == [True]
+        (window,) = executor.reserved_windows()
+        assert (window.name, window.nodes, window.to_s) == ("Slurm's maint", ("n1",), 9e9)
+        for fault in (NoAnswerError("it is slow"), RefusedError("it is slow")):
+            client.reservations, client.asked = fault, 0
+            for _ in range(3):
+                assert [status.usable for status in executor.inventory()] == [True]
+            assert client.asked == 1 and len(executor.reservations) == 1
+            with pytest.raises(NoAnswerError, match="it is slow"):
+                executor.reserved_windows()
+            monkeypatch.setattr(executor, "_reservations_s", -math.inf)
+        client.reservations = "No reservations in the system\n"
+        executor.inventory()
+        assert executor.reserved_windows() == ()
+    finally:
+        executor.close()
+
+
+def test_a_time_limit_that_ends_before_a_reservation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is lowered again while Slurm is late, and given back to a job that runs, by root."""
+    client = Told()
+    executor = SlurmExecutor(tmp_path, client, Site(), {})  # type: ignore[arg-type]
+    told: list[str] = []
+    monkeypatch.setattr(executor, "_set_limit", lambda _, limit: told.append(limit))
+    now_s = time.time()
+    try:
+        attempt = executor.follow(AttemptKey("a", 1))
+        attempt.folder.path.mkdir(parents=True)
+        monkeypatch.setattr(type(attempt), "names", ["n1"])
+        attempt.submitted(0, 7)
+        attempt.keep_limit(0, ("UNLIMITED", 5))
+        for uid, state, left_s in (
+            (0, "PENDING", 304.0),
+            (0, "PENDING", 200.0),
+            (0, "PENDING", 30.0),
+            (1, "RUNNING", 30.0),
+            (0, "RUNNING", 30.0),
+            (0, "RUNNING", 30.0),
+        ):
+            monkeypatch.setattr(os, "geteuid", lambda who=uid: who)
+            executor.reservations = [
+                Reservation("m", now_s + left_s, now_s + 1e6, frozenset({"n1"}))
+            ]
+            job = SlurmJob(7, state, 0, "", "", "", "Reserved", attempt.key)
+            executor._see_to_limits(attempt, [job])
+            assert executor.follow(attempt.key).limits == attempt.limits  # it is on disk
+        assert told == ["3", "UNLIMITED"]
+    finally:
+        executor.close()
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.sbatch.heartbeat import Heartbeat
 from optsched.executors.sbatch.jobs_json import WHAT_CHANGES
 from optsched.executors.slurm.client import PROGRAMS
+from optsched.model.cluster import Window
 from optsched.model.instance import Slot
 from optsched.testing.executors import COUNTING_JOB
 
@@ -439,3 +440,37 @@ def test_round_trips(cluster: SlurmCluster) -> None:
             {f"{what}, ms": round(1000 * statistics.median(all_s)) for what, all_s in found.items()}
         )
     )
+
+
+def reserve(cluster: SlurmCluster, name: str, start: str, *more: str) -> None:
+    words = (f"reservationname={name}", "users=root", f"starttime={start}", *more)
+    cluster.slurm("scontrol", "create", "reservation", *words)
+
+
+def windows(here: Lab) -> list[Window]:
+    return [*here.controller.cluster.windows]
+
+
+def test_reservations_are_read(cluster: SlurmCluster) -> None:
+    """Whatever their names, until Slurm has them no more."""
+    with lab(cluster) as here:
+        reserve(cluster, "odd, name=1", "now+30minutes", "nodes=n1", "duration=UNLIMITED")
+        reserve(cluster, "daily", "now+1hour", "nodes=n[1-2]", "duration=60", "flags=daily,overlap")
+        cores = ("nodes=n2", "corecnt=2", "duration=60", "flags=overlap")
+        reserve(cluster, "cores", "now+2hours", *cores)
+        floats = ("nodes=n2", "duration=60", "flags=time_float,overlap")
+        reserve(cluster, "float", "now+3hours", *floats)
+        here.until(lambda: len(windows(here)) == 3)
+        assert [(own.name, own.nodes) for own in windows(here)] == [
+            ("Slurm's odd, name=1", ("n1",)),
+            ("Slurm's daily", ("n1", "n2")),
+            ("Slurm's cores", ("n2",)),
+        ]
+        starts_s = [own.from_s - time.time() for own in windows(here)]
+        assert all(
+            abs(start_s - hours * 3600) < 300
+            for start_s, hours in zip(starts_s, (0.5, 1, 2), strict=True)
+        )
+        for name in ("odd, name=1", "daily", "cores", "float"):
+            cluster.slurm("scontrol", "delete", f"reservationname={name}")
+        here.until(lambda: not windows(here))

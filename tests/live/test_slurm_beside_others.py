@@ -121,12 +121,11 @@ def reserve(cluster: SlurmCluster, name: str, nodes: set[str], start: str, *more
 
 
 def test_reservations(cluster: SlurmCluster) -> None:
-    """Nobody is stopped for one who could not start there; who would run into one starts
-    elsewhere."""
+    """Who cannot save stays where one begins; who would run into one starts elsewhere."""
     names = {f"n{number}" for number in range(1, 5)}
     try:
         with lab(cluster) as here:
-            kept = start(here, "kept", "--time=600", "--comment=optsched: save=1s")
+            kept = start(here, "kept", "--time=600")
             here.until(lambda: here.status(kept) == "running")
             rest = sorted(names - {*nodes_of(here, kept)})
             reserve(cluster, "now", {rest[0], *nodes_of(here, kept)}, "now", "flags=ignore_jobs")

@@ -175,6 +175,7 @@ OTHER_CLUSTER: dict[str, object] = {
     "rack_uplink_gbps": {"r0": 1.0},
     "uplinks": "shared",
     "carbon_g_per_kwh": 300.0,
+    "energy_price_per_kwh": ((0.0, 0.25), (9.0, 0.125)),
     "reference_gpu": "a",
     "tiers": (Tier(name="urgent", priority=5),),
     "windows": (Window(nodes=("a0",), from_s=5.0, to_s=9.0),),

@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from optsched.model.cluster import Tenant
 from optsched.model.instance import Instance, Placement, Running, Slot
 from optsched.model.job import Job, Mode
 from optsched.model.plan import JobPlan, Plan, Segment
@@ -130,8 +131,18 @@ def capacities(instance: Instance) -> dict[Thing, float]:
     for tenant in instance.tenants:
         if tenant.gpu_quota is not None:
             found["quota", tenant.name] = tenant.gpu_quota + tenant.borrow_gpus
-    found["all quotas", ""] = sum(tenant.gpu_quota or 0 for tenant in instance.tenants)
+    top = [own for own in instance.tenants if quotas_over(instance, own.name) == [own]]
+    if any(own.borrow_gpus for own in top):
+        found["all quotas", ""] = sum(own.gpu_quota or 0 for own in top)
     return found
+
+
+def quotas_over(instance: Instance, name: str | None) -> list[Tenant]:
+    """The tenants whose quotas limit the jobs of a tenant."""
+    if name is None:
+        return []
+    own = instance.tenant[name]
+    return [own] * (own.gpu_quota is not None) + quotas_over(instance, own.parent)
 
 
 def holds(instance: Instance, job: Job, mode: Mode, placement: Placement) -> dict[Thing, float]:
@@ -143,10 +154,8 @@ def holds(instance: Instance, job: Job, mode: Mode, placement: Placement) -> dic
         found["memory", slot.node] = memory_gib(job, mode, slot.gpus)
     for name, amount in mode.resources.items():
         found["resource", name] = amount
-    if job.tenant is not None:
-        found["quota", job.tenant] = mode.gpus
-        if instance.tenant[job.tenant].gpu_quota is not None:
-            found["all quotas", ""] = mode.gpus
+    for tenant in quotas_over(instance, job.tenant):
+        found["quota", tenant.name] = found["all quotas", ""] = mode.gpus
     racks = [instance.cluster.node[slot.node].rack for slot in placement]
     if len(racks) > 1 and (None in racks or len(set(racks)) > 1):
         found.update(

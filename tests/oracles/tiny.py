@@ -43,6 +43,7 @@ def clusters(draw: DrawFn, most_nodes: int = 3, uplinks: bool = False) -> Cluste
         resources=resources,
         rack_uplink_gbps=limits,
         carbon_g_per_kwh=draw(st.sampled_from((100.0, ((-1.0, 300.0), (2.0, 50.0), (4.0, 200.0))))),
+        energy_price_per_kwh=((0.0, 0.25), (3.0, 0.5)),
     )
 
 
@@ -130,11 +131,16 @@ def instances(
     names = [f"j{k}" for k in range(draw(st.integers(1, most_jobs)))]
     jobs = [draw(_jobs(name, tuple(names[:k]))) for k, name in enumerate(names)]
     quota = draw(st.sampled_from((None, 2, 3)))
+    above = draw(st.sampled_from((None, None, "t", "all")))
     tenants = (
         Tenant(
-            name="t", gpu_quota=quota, borrow_gpus=draw(st.sampled_from((0, 1))) if quota else 0
+            name="t",
+            parent="all" if above == "all" else None,
+            gpu_quota=quota,
+            borrow_gpus=draw(st.sampled_from((0, 1))) if quota else 0,
         ),
-        Tenant(name="u", gpu_quota=draw(st.sampled_from((None, 1, 2)))),
+        Tenant(name="u", parent=above, gpu_quota=draw(st.sampled_from((None, 1, 2)))),
+        Tenant(name="all", gpu_quota=draw(st.sampled_from((2, 3))) if above == "all" else None),
     )
     found = Instance(cluster=cluster, tenants=tenants)
     for job in jobs:  # keep what fits, one by one

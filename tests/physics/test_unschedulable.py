@@ -57,6 +57,7 @@ TENANTS = (
     Tenant(name="red", gpu_quota=4),
     Tenant(name="blue", gpu_quota=2, borrow_gpus=1),
     Tenant(name="free"),
+    Tenant(name="team", parent="red", gpu_quota=6),
 )
 
 
@@ -139,6 +140,7 @@ def job(gpus: Any = 1, tenant: str | None = None, **more: Any) -> Job:
             "those with the memory a0 has most cores, 96",
         ),
         (job(5, "red"), "it needs 5 GPUs, the quota of red is 4"),
+        (job(5, "team"), "it needs 5 GPUs, the quota of red is 4"),
         (job(4, "blue"), "it needs 4 GPUs, the quota of blue is 3 with what it may borrow"),
         (job(resources={"licence": 3.0}), "it needs 3 of licence, there is 2"),
         (job(budgets={"money": 51.0}), "it needs 51 of money, there is 50"),
@@ -232,7 +234,7 @@ def demands(draw: Any) -> tuple[Cluster, tuple[Tenant, ...], Job]:
         Tenant(
             name="t", gpu_quota=draw(st.integers(0, 6)), borrow_gpus=draw(st.sampled_from([0, 1]))
         ),
-        Tenant(name="u"),
+        Tenant(name="u", parent=draw(st.sampled_from([None, "t"]))),
     )
     return cluster, tenants, found
 

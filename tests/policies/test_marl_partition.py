@@ -71,14 +71,14 @@ def test_only_the_last_observations_count() -> None:
 
 
 NODES = (
-    Node(name="a", gpus=8, rack="r0", memory_gbps=10.0),
-    Node(name="b", gpus=4, rack="r1", memory_gbps=10.0),
+    Node(name="a", gpus=4, rack="r0", memory_gbps=10.0),
+    Node(name="b", gpus=8, rack="r1", memory_gbps=10.0),
 )
 HEAVY = Profile(memory_gbps=9.0)
 
 
 def crowded() -> Instance:
-    """Memory of `a` is nearly taken, though it has more GPUs left."""
+    """Memory of `a` is nearly taken, and it has the fewest GPUs left."""
     running = Running(
         job="old", mode=Mode(gpus=1), placement=(Slot(node="a", gpus=1),), remaining_s=50.0
     )
@@ -96,7 +96,7 @@ def test_a_job_goes_where_least_slow_down_is_predicted(model: InterferenceModel,
     simulation = Simulation(crowded(), rule)
     simulation.run()
     plan = {entry.id: entry for entry in simulation.record().plan().jobs}
-    assert where(plan["new"]) == [{node: 1}], "untaught, it goes where most GPUs are left"
+    assert where(plan["new"]) == [{node: 1}], "untaught, it goes where the fewest GPUs are left"
 
 
 def test_features_by_hand() -> None:
@@ -104,7 +104,7 @@ def test_features_by_hand() -> None:
     world = simulation.world
     world.advance()
     there = features(world, "new", Mode(gpus=1), (Slot(node="a", gpus=1),), holds=False)
-    assert there == pytest.approx((1.0, 0.0, 0.0, 1.8, 0.8, 0.0, 0.0, 1 / 8))
+    assert there == pytest.approx((1.0, 0.0, 0.0, 1.8, 0.8, 0.0, 0.0, 1 / 4))
     held = features(world, "old", Mode(gpus=1), (Slot(node="a", gpus=1),), holds=True)
     assert held == pytest.approx((1.0, 0.0, 0.0, 0.9, 0.0, 0.0, 0.0, 0.0))
 

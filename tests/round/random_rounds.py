@@ -55,6 +55,7 @@ def clusters(draw: Any, most_nodes: int = 5, sizes: tuple[int, ...] = SIZES) -> 
         carbon_g_per_kwh=draw(
             st.sampled_from([100.0, ((0.0, 300.0), (40.0, 50.0), (1.7e9 + 30.0, 200.0))])
         ),
+        energy_price_per_kwh=((0.0, 0.5), (60.0, 0.1), (1.7e9 + 90.0, 0.3)),
     )
 
 
@@ -70,15 +71,17 @@ def rounds(
     suspended."""
     cluster = draw(clusters(most_nodes, sizes))
     now_s = draw(st.sampled_from([0.0, 0.0, 1.7e9]))
+    above = draw(st.sampled_from([None, None, "t"]))
     tenants = (
         Tenant(
             name="t",
             gpu_quota=draw(st.integers(1, 8)),
             borrow_gpus=draw(st.sampled_from([0, 0, 2])),
         ),
-        Tenant(name="u"),
+        Tenant(name="u", parent=above, gpu_quota=draw(st.sampled_from([None, None, 2]))),
         Tenant(
             name="v",
+            parent=above,
             gpu_quota=draw(st.integers(1, 3)),
             borrow_gpus=draw(st.sampled_from([0, 1, 3])),
         ),

@@ -278,6 +278,15 @@ MUTATIONS = (
         both(with_tenant("t", gpu_quota=1), with_tenant("u", gpu_quota=3)),
         ("tenant t", "3 GPUs", "quota and loans of 2"),
     ),
+    Mutation(
+        "quota",
+        "loans",
+        both(
+            with_tenant("u", gpu_quota=3),
+            with_tenant("t", gpu_quota=None, parent="u", borrow_gpus=0),
+        ),
+        ("tenant u", "4 GPUs", "quota of 3"),
+    ),
     Mutation("borrowing", "loans", with_tenant("u", gpu_quota=1), ("4 GPUs of all quotas of 3",)),
     Mutation("sharing", "shared", drop("q"), ("job p", "shares GPUs with q")),
     Mutation("sharing", "shared", on("q", "n1:2g0c"), ("job p", "same GPUs")),

@@ -187,11 +187,13 @@ def instances(draw: Any, max_jobs: int = 9, held: bool = True) -> Instance:
     """Sound instances; with `held`, some jobs run or are suspended at the start."""
     cluster = draw(clusters())
     now_s = draw(st.sampled_from([0.0, 0.0, 1.7e9]))
+    above = draw(st.sampled_from([None, None, "t"]))
     tenants = (
         Tenant(name="t", gpu_quota=4, borrow_gpus=draw(st.sampled_from([0, 0, 2]))),
-        Tenant(name="u"),
+        Tenant(name="u", parent=above, gpu_quota=draw(st.sampled_from([None, None, 2]))),
         Tenant(
             name="v",
+            parent=above,
             gpu_quota=draw(st.integers(1, 3)),
             borrow_gpus=draw(st.sampled_from([0, 1, 3])),
         ),

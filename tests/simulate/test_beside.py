@@ -29,7 +29,7 @@ from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 
-from .free_rows import left_of
+from .free_rows import left_of, own_quotas
 from .random_instances import instances
 from .sharing_policy import StartsBeside
 
@@ -105,7 +105,7 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(
         assert all(
             0 <= left_s <= world.job(job_id).work_s * (1 + 1e-9) for job_id, left_s in left.items()
         )
-    assert before == 0 and left_of(world.free, "quota") == instance.gpu_cap
+    assert before == 0 and left_of(world.free, "quota") == own_quotas(instance)
     assert left_of(world.free, "resource") == pytest.approx(instance.cluster.resources)
     assert not any(world.free.domains.gbps.values())
     plan = world.rows.record(instance).plan()
@@ -308,7 +308,7 @@ def test_shared_gpus_count_for_both_jobs_of_a_tenant() -> None:
     assert left_of(world.free, "quota") == {"t": 0}
     _, world = case()
     table = world.free.layout.table
-    world.free.left[table.quotas["t"]] = 1
+    world.free.left[table.quotas_over["t"][0]] = 1
     assert not world.may_share("b", world.options("b")[0], "a")
 
 

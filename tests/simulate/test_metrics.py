@@ -511,6 +511,14 @@ def simulations(draw: Any) -> tuple[Record, bool]:
     return simulation.record(), incidents
 
 
+def quotas_over(instance: Instance, tenant: str | None) -> tuple[Tenant, ...]:
+    """Return the tenants whose quotas limit the jobs of a tenant, the closest first."""
+    if tenant is None:
+        return ()
+    own = instance.tenant[tenant]
+    return ((own,) if own.gpu_quota is not None else ()) + quotas_over(instance, own.parent)
+
+
 def reason_at(record: Record, job: Job, at_s: float) -> str:
     """What a job that waits and has been looked at waits for at an instant, by the definitions."""
     instance = record.instance
@@ -522,16 +530,19 @@ def reason_at(record: Record, job: Job, at_s: float) -> str:
             smallest[option.mode.gpu_type] = min(
                 option.mode.gpus, smallest.get(option.mode.gpu_type, 10**9)
             )
-    if smallest and job.tenant in instance.gpu_cap:
+    if smallest and (over := quotas_over(instance, job.tenant)):
         held = {
-            tenant: sum(
-                record.gpus[i] for i in holds if instance.jobs[record.job[i]].tenant == tenant
+            tenant.name: sum(
+                record.gpus[i]
+                for i in holds
+                if tenant in quotas_over(instance, instance.jobs[record.job[i]].tenant)
             )
-            for tenant in instance.gpu_cap
+            for tenant in instance.tenants
         }
-        room = instance.gpu_cap[job.tenant] - held[job.tenant]
-        if instance.quota_pool is not None:
-            room = min(room, instance.quota_pool - sum(held.values()))
+        room = min((own.gpu_quota or 0) + own.borrow_gpus - held[own.name] for own in over)
+        top = {quotas_over(instance, own.name)[-1:] for own in instance.tenants} - {()}
+        if any(own.borrow_gpus for (own,) in top):
+            room = min(room, sum((own.gpu_quota or 0) - held[own.name] for (own,) in top))
         if room < min(smallest.values()):
             return "fair_share"
     for gpu_type, gang in smallest.items():
@@ -596,6 +607,7 @@ def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
     record, incidents = case
     instance, found = record.instance, measure(record)
     total = summary(found)
+    assert total["carbon_g"] is total["energy_cost"] is None and np.isnan(found.carbon_g).all()
     before_s = found.release_s - found.submit_s
     parts_s = before_s + found.blocked_s + found.waiting_s + found.held_s
     assert found.jct_s == pytest.approx(parts_s, abs=1e-5)
@@ -629,6 +641,12 @@ def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
         pytest.approx(energy),
         pytest.approx(energy),
     )
+    rates = ((instance.now_s + 2.0, 0.5), (instance.now_s + 9.0, 0.0), (instance.now_s + 20.0, 2.0))
+    cluster = replace(instance.cluster, carbon_g_per_kwh=300.0, energy_price_per_kwh=rates)
+    timed = replace(record, instance=replace(instance, cluster=cluster))
+    grams, price = values(parse("carbon,energy_cost"), timed.instance, plan)
+    assert summary(measure(timed))["carbon_g"] == pytest.approx(grams)
+    assert measure(timed).energy_cost.sum() == pytest.approx(price)
     assert total["makespan_s"] == pytest.approx(makespan)
     assert (total["jct_s"]["p99"], total["jct_s"]["median"]) == (
         pytest.approx(tail),

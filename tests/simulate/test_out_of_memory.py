@@ -19,7 +19,7 @@ from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 
-from .free_rows import left_of
+from .free_rows import left_of, own_quotas
 from .sharing_policy import StartsBeside
 from .test_beside import Scripted, begin, gpu_s, sharing_instances
 
@@ -99,10 +99,9 @@ def test_what_a_heedless_policy_lets_happen_is_sound_and_adds_up(
             max(least_s, 1.0), abs=1e-4
         ) or least_s < setup_s(job, True)
     lost = sum(instance.cluster.node[name].gpus for name in world.lost)
-    assert (
-        sum(world.free.layout.gpus) - lost == sum(world.free._gpus)
-        and left_of(world.free, "quota") == instance.gpu_cap
-    )
+    assert sum(world.free.layout.gpus) - lost == sum(world.free._gpus) and left_of(
+        world.free, "quota"
+    ) == own_quotas(instance)
     work_s = [0.0] * len(instance.jobs)
     for row in range(record.rows):
         work_s[record.job[row]] += float(record.work_s[row] - record.lost_s[row])

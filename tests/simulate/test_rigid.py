@@ -4,8 +4,8 @@ import pytest
 
 import optsched as opt
 from optsched.model.cluster import Cluster, Node
-from optsched.model.instance import Instance
-from optsched.model.job import Elastic, Job
+from optsched.model.instance import Instance, Running, Slot
+from optsched.model.job import Elastic, Job, Mode
 from optsched.model.profile import Profile
 from optsched.verify import verify
 
@@ -30,3 +30,17 @@ def test_elastic_jobs_run_on_the_gpus_that_they_asked_for(
     assert {round(segment.end_s - segment.start_s) for segment in segments} == {100}
     assert verify(instance, done.solution.plan, done.setting.objective).ok
     assert "elastic jobs run on the GPUs that they asked for" in done.setting.words
+
+
+def test_jobs_with_listed_modes_run_in_the_first_but_go_on_in_that_in_which_they_run() -> None:
+    modes = Mode(gpus=2, duration_s=100.0), Mode(gpus=1, duration_s=20.0)
+    jobs = tuple(Job(id=name, modes=modes) for name in "ab")
+    running = Running(job="b", mode=modes[1], placement=(Slot(node="n", gpus=1),), remaining_s=50.0)
+    cluster = Cluster(nodes=(Node(name="n", gpus=3),))
+    instance = Instance(cluster=cluster, jobs=jobs, running=(running,))
+    done = opt.simulate(instance, "srtf", rigid=True)
+    assert verify(instance, done.solution.plan, done.setting.objective).ok
+    gpus = {
+        job.id: [segment.mode.gpus for segment in job.segments] for job in done.solution.plan.jobs
+    }
+    assert gpus == {"a": [2], "b": [1]}

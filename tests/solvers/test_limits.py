@@ -127,6 +127,26 @@ def test_what_may_be_borrowed_and_what_not(name: str, borrow: int, ends: list[fl
     )
 
 
+@pytest.mark.parametrize(
+    ("quota", "ends"), [(4, [10.0, 10.0, 20.0, 20.0]), (5, [10.0, 10.0, 10.0, 20.0])]
+)
+def test_a_quota_limits_all_tenants_below_it(name: str, quota: int, ends: list[float]) -> None:
+    tenants = (
+        Tenant(name="group", gpu_quota=quota),
+        Tenant(name="blue", parent="group", gpu_quota=2, borrow_gpus=2),
+        Tenant(name="sub", parent="group"),
+        Tenant(name="red", parent="sub"),
+    )
+    asked = [(2, "blue"), (2, "blue"), (2, "red"), (1, "group")]
+    jobs = tuple(
+        Job(id=f"j{i}", gpus=gpus, duration_s=10.0, tenant=tenant)
+        for i, (gpus, tenant) in enumerate(asked)
+    )
+    instance = Instance(cluster=Cluster(nodes=(replace(NODE, gpus=8),)), tenants=tenants, jobs=jobs)
+    _, plan = optimal(name, "wct", instance)
+    assert sorted(entry.completion_s for entry in plan.jobs) == ends
+
+
 def test_uplinks_are_refused_only_where_a_job_may_use_one(name: str) -> None:
     nodes = tuple(Node(name=f"n{i}", gpu_type="a", gpus=2, rack=f"r{i}") for i in range(2))
     job = Job(id="wide", gpus=3, duration_s=10.0, profile=Profile(network_gbps=4.0))

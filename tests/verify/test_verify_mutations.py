@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import optsched.verify
-from optsched import Clock, Instance, JobPlan, Mode, Node, Plan, Segment
+from optsched import Clock, Instance, JobPlan, Mode, Node, Plan, Segment, Tenant
 from optsched.model.cluster import Window
 from optsched.objectives import parse
 from optsched.verify import verify
@@ -870,6 +870,24 @@ MUTATIONS = (
         time_s=0,
         instance=lambda instance: replace(
             instance, tenants=(replace(instance.tenants[0], borrow_gpus=1), *instance.tenants[1:])
+        ),
+    ),
+    Mutation(
+        "quota",
+        "loans",
+        "more",
+        None,
+        ("0 s", "tenant all", "4 GPUs of its quota of 3"),
+        time_s=0,
+        instance=lambda instance: replace(
+            instance,
+            tenants=(
+                replace(instance.tenants[0], parent="group"),
+                replace(instance.tenants[1], parent="all"),
+                Tenant(name="all", gpu_quota=3),
+                Tenant(name="group", parent="all"),
+                instance.tenants[2],
+            ),
         ),
     ),
     Mutation(

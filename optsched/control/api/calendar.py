@@ -35,6 +35,8 @@ def lift_window(service: Service, caller: Caller, body: LiftBody) -> Windows:
         if body.name not in controller.state.windows:
             stated = any(own.name == body.name for own in controller.settings.windows)
             why = "is one of cluster.toml: change it there" if stated else "is none that was set"
+            if any(own.name == body.name for own in controller.state.reserved):
+                why = "is reserved in the cluster manager: change it there"
             raise HttpError(404, f"{body.name!r} {why}")
         controller.record(WindowLifted(name=body.name, by=caller.name))
         return _windows(controller, caller)
@@ -61,6 +63,7 @@ def _set(controller: Controller, caller: Caller, body: WindowBody) -> Windows:
     if absent:
         raise HttpError(422, f"resources: the cluster has no {min(absent)!r}")
     taken = {*controller.state.windows, *(own.name for own in controller.settings.windows)}
+    taken |= {own.name for own in controller.state.reserved}
     name = body.name or next(own for i in count(1) if (own := f"{body.kind}-{i}") not in taken)
     if name in taken:
         raise HttpError(409, f"there is a window named {name!r}; choose another name")

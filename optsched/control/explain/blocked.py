@@ -104,7 +104,7 @@ class Obstacles:
             yield Obstacle("claim", f"its place on {', '.join(nodes[:MOST_NAMES])} is being freed")
         if self._known.short_of_disk is not None:
             yield Obstacle("short", self._known.short_of_disk)
-        lacking = self._lacking(as_waiting(job), facts)
+        lacking = self._kept_off(job) or self._lacking(as_waiting(job), facts)
         if lacking is not None:
             yield lacking
         elif self._cluster.windows and (ahead := self._window(job, now_s)) is not None:
@@ -120,12 +120,28 @@ class Obstacles:
         )
         return window_ahead(instance, known)
 
+    def _kept_off(self, live_job: LiveJob) -> Obstacle | None:
+        """Return that limits keep a job off all nodes on which it could run."""
+        if not live_job.kept_off:
+            return None
+        job, hardware = as_waiting(live_job), Catalogue.of(self._hardware, self._tenants)
+        anywhere = replace(job, node_labels=live_job.submission.job.node_labels)
+        if why_never(hardware, job) is None or why_never(hardware, anywhere) is not None:
+            return None
+        labels = ", ".join(sorted(live_job.kept_off))
+        return Obstacle(
+            "limit",
+            f"it could only run on nodes with label {labels}, where there are limits, and does not "
+            f"ask for them (--node-label {min(live_job.kept_off)})",
+        )
+
     def _lacking(self, job: Job, facts: dict[str, Any] | None) -> Obstacle | None:
         """Return what the cluster lacks for a job."""
-        quota = self._table.quotas.get(job.tenant or "")
-        if quota is not None and facts is not None:
-            cap, used = self._table.rows[quota].capacity, int(self._held[quota])
-            facts["quota"] = {"tenant": job.tenant, "gpus": cap, "used": used}
+        quotas = [row for row in self._table.quotas_of(job) if self._table.rows[row].of is not None]
+        if quotas and facts is not None:
+            quota = min(quotas, key=lambda row: self._table.rows[row].capacity - self._held[row])
+            own, used = self._table.rows[quota], int(self._held[quota])
+            facts["quota"] = {"tenant": own.of, "gpus": own.capacity, "used": used}
         if not self._cluster.nodes:
             return None
         never = why_never(Catalogue.of(self._hardware, self._tenants), job)
@@ -170,7 +186,9 @@ def _short(job: Job, row: Row, held: float, need: float) -> str:
     if row.of is None:
         who = f"all tenants with a quota may hold {cap} together and hold"
     else:
-        who = f"its tenant {job.tenant} may hold {cap} and holds"
+        is_own = row.of == job.tenant
+        whose = f"its tenant {row.of}" if is_own else f"tenant {row.of}, with all below it,"
+        who = f"{whose} may hold {cap} and holds"
     return f"{who} {int(held)}, which leaves too few for the {int(need)} it needs"
 
 

@@ -256,6 +256,14 @@ class WindowLifted:
 
 
 @frozen
+class ManagerReserved:
+    """These are all windows in which the cluster manager has reserved nodes for others, in place of
+    those before."""
+
+    windows: tuple[Window, ...]
+
+
+@frozen
 class Noted:
     """What somebody who asks why should find: a clock that jumped, an attempt of unknown origin."""
 
@@ -285,6 +293,7 @@ Event = (
     | Pruned
     | WindowSet
     | WindowLifted
+    | ManagerReserved
     | Noted
 )
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}

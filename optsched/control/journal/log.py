@@ -13,6 +13,7 @@ from .events import (
     Cancelled,
     Event,
     Held,
+    ManagerReserved,
     NodeSeen,
     RoundDecided,
     StartIntended,
@@ -100,6 +101,9 @@ def sentence(event: Event) -> str | None:
             return f"{event.job}: attempt {event.number} {_end(event)}"
         case NodeSeen():
             return _node(event)
+        case ManagerReserved(windows=windows):
+            names = ", ".join(f"{own.name} ({', '.join(own.nodes)})" for own in windows)
+            return f"reserved in the cluster manager: {names or 'nothing any more'}"
         case WindowSet(window=window):
             whose = ", ".join((*window.tenants, *window.users))
             kept = f"kept for {whose}" if whose else "without jobs"

@@ -29,6 +29,7 @@ from .events import (
     Event,
     Held,
     KillIntended,
+    ManagerReserved,
     NodeSeen,
     OfAttempt,
     Pruned,
@@ -111,6 +112,13 @@ class Attempt:
             self.ended_s if self.ended is None or self.ended.ended_s is None else self.ended.ended_s
         )
 
+    def span_s(self, submit_s: float, now_s: float) -> tuple[float, float]:
+        """Return from when to when it has run: whatever a node's clock says, between the submission
+        of its job and the news of its end."""
+        known_s = now_s if self.ended_s is None else self.ended_s
+        begin_s = min(known_s, max(submit_s, self.started_s or 0.0))
+        return begin_s, known_s if self.end_s is None else max(begin_s, min(known_s, self.end_s))
+
     def ran_s(self, now_s: float) -> float:
         """Return for how long it has run."""
         if self.started_s is None:
@@ -124,7 +132,9 @@ class LiveJob:
     as its attempts have measured it. `waited_s` are its waits that are over, `waits_from_s` is
     since when it waits now. `requeued`: what runs of it is to stop
     and run again; its time limit counts from attempt `limited_from` on, and `gone_s` is for how
-    long it had finished before it was requeued. `forms` are the job as rounds have last seen it."""
+    long it had finished before it was requeued. Limits keep it off nodes with the labels
+    `kept_off`, and count what it holds on those with the labels `counted_on` (see `limits`).
+    `forms` are the job as rounds have last seen it."""
 
     submission: Submission
     submit_s: float
@@ -146,6 +156,8 @@ class LiveJob:
     gone_s: float = 0.0
     waited_s: float = 0.0
     waits_from_s: float | None = None
+    kept_off: frozenset[str] = frozenset()
+    counted_on: frozenset[str] = frozenset()
     forms: dict[frozenset[str], tuple[object, Job]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -209,6 +221,7 @@ class State:
         self.round = 0
         self.nodes: dict[str, NodeSeen] = {}
         self.windows: dict[str, Window] = {}
+        self.reserved: tuple[Window, ...] = ()
         self.now_s = 0.0
         self.barred: dict[str, str] = {}
         self.totals: Counter[str] = Counter()
@@ -369,6 +382,8 @@ class State:
                 self.windows = known | {window.name: window}
             case WindowLifted(name=name):
                 self.windows = {n: own for n, own in self.windows.items() if n != name}
+            case ManagerReserved(windows=windows):
+                self.reserved = windows
             case NodeSeen(node=name):
                 self.nodes[name] = event
             case OfAttempt():

@@ -110,7 +110,8 @@ def _notes(snapshot: Snapshot, lost: int, left_out: int) -> Iterator[str]:
         yield f"nodes that take no jobs now never do: {', '.join(closed)}"
     if left_out:
         many = f"{left_out} job{'s' * (left_out != 1)}"
-        yield f"left out: {many} on hold, being cancelled, left out of rounds, or after such a one"
+        why = "on hold, being cancelled, left out of rounds, over a budget, or after such a one"
+        yield f"left out: {many} {why}"
 
 
 def _pausing(job: LiveJob) -> Job:

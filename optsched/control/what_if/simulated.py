@@ -94,6 +94,21 @@ class Answer:
     notes: tuple[str, ...]
 
 
+@record
+class Seen:
+    """What a simulation saw of `jobs` jobs on `gpus` GPUs in `reached_s`, infinite where that was
+    all: (job, begin, end, GPUs, how it ended) of each stay, times in seconds from now. `added` is
+    the name of the job that was added."""
+
+    jobs: int
+    gpus: int
+    reached_s: float
+    in_time: bool
+    stays: list[tuple[str, float, float, int, int]]
+    never: dict[str, str]
+    added: str | None = None
+
+
 def what_if(
     ahead: Outlook,
     change: Change,
@@ -102,28 +117,67 @@ def what_if(
     policy: NamedPolicy = ROUNDS,
     time_limit_s: float = 20.0,
 ) -> Answer:
-    """Simulate the present jobs to their end under `policy`, as things are and as they would be.
+    """Simulate the present jobs to their end under `policy`, as things are and as they would be,
+    one after the other in this process.
 
     After `time_limit_s` of wall clock it answers with what was reached. Raises InputError for a
     job, node or GPU type that is not there.
     """
-    changed, renamed = changed_instance(ahead.instance, change)
-    asked = renamed or change.job
-    if asked is not None and asked not in changed.job and asked not in ahead.instance.job:
-        reason = ahead.left_out.get(asked)
+    refuse(ahead, change)
+    asked = courses_of(change)
+    limit_s = time_limit_s / len(asked)
+    return compared(
+        ahead, change, [seen_of(ahead, own, objective, policy, limit_s) for own in asked], policy
+    )
+
+
+def refuse(ahead: Outlook, change: Change) -> None:
+    """Raise InputError for what names something that is not there."""
+    instance, job = ahead.instance, change.job
+    if change.gpus < 0:
+        raise InputError(f"{change.gpus} more GPUs: to take GPUs away name a node that is down")
+    if change.gpu_type is not None and not change.gpus:
+        raise InputError("a GPU type goes with a number of GPUs, as --gpus 8 --type a100")
+    if change.gpus and not _alike(instance, change.gpu_type):
+        types = [kind or "GPUs of no named type" for kind in instance.cluster.gpu_types]
+        have = ", ".join(types) or "none"
+        raise InputError(f"no node has GPUs of type {change.gpu_type!r}; there are: {have}")
+    if change.without is not None and change.without not in instance.job:
         raise InputError(
-            f"job {asked}: {reason}" if reason else f"job {asked!r} neither waits nor runs"
+            f"job {change.without!r} neither waits nor runs, so all is as if it were not there"
+        )
+    if change.down is not None and change.down not in instance.cluster.node:
+        raise InputError(
+            f"node {change.down!r} is not there, or nothing runs on it and it takes no jobs already"
+        )
+    if change.down is not None and len(instance.cluster.nodes) == 1 and not change.gpus:
+        raise InputError(f"without {change.down} there is no node left")
+    if job is not None and change.submit is None and job not in instance.job:
+        reason = ahead.left_out.get(job)
+        raise InputError(
+            f"job {job}: {reason}" if reason else f"job {job!r} neither waits nor runs"
         )
 
-    def simulated(instance: Instance, end_s: float, stop_at: str | None) -> _Seen:
-        return _simulated(instance, _in_virtual_time(policy, instance), objective, end_s, stop_at)
 
+def courses_of(change: Change) -> list[Change]:
+    """Return what is to be otherwise in each course that an answer needs."""
+    return [Change(), change] if change.changes else [change]
+
+
+def seen_of(
+    ahead: Outlook, change: Change, objective: str, policy: NamedPolicy, time_limit_s: float
+) -> Seen:
+    """Return what a simulation of the present jobs with the change sees; without one only until the
+    job that is asked about has ended."""
     until_s = time.monotonic() + time_limit_s
-    if change.changes:
-        first = simulated(ahead.instance, until_s - time_limit_s / 2, None)
-        seen = [first, simulated(changed, until_s, None)]
-    else:
-        seen = [simulated(ahead.instance, until_s, asked)]
+    instance, added = changed_instance(ahead.instance, change)
+    stop_at = None if change.changes else change.job
+    policy = _in_virtual_time(policy, instance)
+    return replace(_simulated(instance, policy, objective, until_s, stop_at), added=added)
+
+
+def compared(ahead: Outlook, change: Change, seen: list[Seen], policy: NamedPolicy) -> Answer:
+    """Return the answer that what was seen of the courses of a change gives."""
     reached_s = min(own.reached_s for own in seen)
     courses = [_read(own, reached_s) for own in seen]
     both = [name for name in ahead.submit_s if all(name in course.end_s for course in courses)]
@@ -138,14 +192,14 @@ def what_if(
     if not all(own.in_time for own in seen):
         far = f"the next {human(reached_s)}" if reached_s >= 1 else "the present"
         notes.append(f"the time was up: only {far} was looked at")
-    rough = policy.name == ROUNDS.name and any(_is_rough(own.instance) for own in seen)
+    rough = policy.name == ROUNDS.name and any(_is_rough(own.jobs) for own in seen)
     if rough:
         notes.append(
             "the farther ahead, the rougher: of so many jobs rounds are decided at ever longer "
             "intervals"
         )
     return Answer(
-        change=change if renamed is None else replace(change, job=renamed),
+        change=replace(change, job=seen[-1].added or change.job),
         before=before,
         after=others[0] if others else None,
         jobs=len(both),
@@ -156,15 +210,13 @@ def what_if(
 
 def changed_instance(instance: Instance, change: Change) -> tuple[Instance, str | None]:
     """Return the instance with the change, and the name of the job that was added. Raises
-    InputError."""
+    InputError where that is no sound instance."""
     added = None
     if change.gpus:
         added_nodes = _more_nodes(instance, change.gpus, change.gpu_type)
         instance = _on(instance, (*instance.cluster.nodes, *added_nodes))
-    elif change.gpu_type is not None:
-        raise InputError("a GPU type goes with a number of GPUs, as --gpus 8 --type a100")
     if change.without is not None:
-        instance = _without(instance, change.without)
+        instance = instance.only(instance.job.keys() - {change.without})
     if change.down is not None:
         instance = _down(instance, change.down)
     if change.submit is not None:
@@ -188,15 +240,7 @@ def _on(instance: Instance, nodes: tuple[Node, ...]) -> Instance:
 def _more_nodes(instance: Instance, gpus: int, gpu_type: str | None) -> Iterator[Node]:
     """Yield nodes like the largest there are; the last one smaller where that does not come out
     even."""
-    if gpus < 0:
-        raise InputError(f"{gpus} more GPUs: to take GPUs away name a node that is down")
-    nodes = [
-        node for node in instance.cluster.nodes if node.gpus and gpu_type in (None, node.gpu_type)
-    ]
-    if not nodes:
-        types = [kind or "GPUs of no named type" for kind in instance.cluster.gpu_types]
-        have = ", ".join(types) or "none"
-        raise InputError(f"no node has GPUs of type {gpu_type!r}; there are: {have}")
+    nodes = _alike(instance, gpu_type)
     like = max(nodes, key=lambda node: node.gpus)
     for number, left in enumerate(range(gpus, 0, -like.gpus), 1):
         count = min(left, like.gpus)
@@ -210,21 +254,16 @@ def _more_nodes(instance: Instance, gpus: int, gpu_type: str | None) -> Iterator
         )
 
 
-def _without(instance: Instance, name: str) -> Instance:
-    if name not in instance.job:
-        raise InputError(f"job {name!r} neither waits nor runs, so all is as if it were not there")
-    return instance.only(instance.job.keys() - {name})
+def _alike(instance: Instance, gpu_type: str | None) -> list[Node]:
+    """Return the nodes with GPUs of a type, None: of any."""
+    return [
+        node for node in instance.cluster.nodes if node.gpus and gpu_type in (None, node.gpu_type)
+    ]
 
 
 def _down(instance: Instance, name: str) -> Instance:
     """Return the instance without a node: what ran on it lost the work since it last saved, or
     since it began, and waits again."""
-    if name not in instance.cluster.node:
-        raise InputError(
-            f"node {name!r} is not there, or nothing runs on it and it takes no jobs already"
-        )
-    if len(instance.cluster.nodes) == 1:
-        raise InputError(f"without {name} there is no node left")
     hit = [run for run in instance.running if any(slot.node == name for slot in run.placement)]
     back = (
         Suspended(
@@ -264,20 +303,8 @@ def able(instance: Instance) -> tuple[Instance, dict[str, str]]:
     return instance.only(jobs.keys()) if never else instance, never
 
 
-@record
-class _Seen:
-    """What a simulation saw of an instance in `reached_s`, infinite where that was all: (job,
-    begin, end, GPUs, how it ended) of each stay, times in seconds from now."""
-
-    instance: Instance
-    reached_s: float
-    in_time: bool
-    stays: list[tuple[str, float, float, int, int]]
-    never: dict[str, str]
-
-
-def _is_rough(instance: Instance) -> bool:
-    return len(instance.jobs) > FEW_JOBS
+def _is_rough(jobs: int) -> bool:
+    return jobs > FEW_JOBS
 
 
 def _in_virtual_time(policy: NamedPolicy, instance: Instance) -> NamedPolicy:
@@ -285,12 +312,14 @@ def _in_virtual_time(policy: NamedPolicy, instance: Instance) -> NamedPolicy:
     if policy.name != ROUNDS.name:
         return policy
     options = {name: value for name, value in policy.options.items() if name not in OF_THE_CLOCK}
-    return NamedPolicy(policy.name, options | ({"pace": PACE} if _is_rough(instance) else {}))
+    return NamedPolicy(
+        policy.name, options | ({"pace": PACE} if _is_rough(len(instance.jobs)) else {})
+    )
 
 
 def _simulated(
     instance: Instance, named: NamedPolicy, objective: str, until_s: float, stop_at: str | None
-) -> _Seen:
+) -> Seen:
     """Simulate; with `stop_at` only until that job has ended."""
     from ...driver.state import Ending
     from ...forecast.course import spaced
@@ -299,7 +328,7 @@ def _simulated(
 
     instance, never = able(instance)
     policy = registry.policy(named.name, parse(objective), named.options)
-    rough = named.name == ROUNDS.name and _is_rough(instance)
+    rough = named.name == ROUNDS.name and _is_rough(len(instance.jobs))
     simulation = Simulation(instance, policy, **spaced(instance) if rough else {})
     world = simulation.world
     rows, place = (
@@ -329,10 +358,17 @@ def _simulated(
             (name, max(0.0, entry.started_s - now_s), math.inf, entry.mode.gpus, Ending.GOES_ON)
         )
     reached_s = math.inf if complete else world.now_s - now_s
-    return _Seen(instance, reached_s, not late or complete, stays, never)
+    return Seen(
+        jobs=len(instance.jobs),
+        gpus=instance.cluster.total_gpus,
+        reached_s=reached_s,
+        in_time=not late or complete,
+        stays=stays,
+        never=never,
+    )
 
 
-def _read(seen: _Seen, reached_s: float) -> Course:
+def _read(seen: Seen, reached_s: float) -> Course:
     """Return what happened in the first `reached_s`."""
     from ...driver.state import Ending
 
@@ -348,19 +384,18 @@ def _read(seen: _Seen, reached_s: float) -> Course:
             preemptions += ending == Ending.PREEMPTED
             if ending == Ending.COMPLETED:
                 end_s[name] = finish_s
-    complete = len(end_s) == len(seen.instance.jobs)
+    complete = len(end_s) == seen.jobs
     last_s = max(end_s.values(), default=0.0) if complete else reached_s
-    gpus = seen.instance.cluster.total_gpus
-    use = held_s / (gpus * last_s) if gpus and last_s > 0 else None
+    use = held_s / (seen.gpus * last_s) if seen.gpus and last_s > 0 else None
     return Course(
         complete=complete,
         in_time=seen.in_time,
         reached_s=last_s,
-        jobs=len(seen.instance.jobs),
+        jobs=seen.jobs,
         start_s=start_s,
         end_s=end_s,
         preemptions=preemptions,
-        gpus=gpus,
+        gpus=seen.gpus,
         gpu_use=use,
         never=seen.never,
     )

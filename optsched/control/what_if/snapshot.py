@@ -25,12 +25,12 @@ class Snapshot:
     its instance.
 
     `cluster` has what all nodes share. The last round could not give away what is `blocked`, and
-    was decided without the jobs of `left_out` and, because of limits, of `withheld`, each with the
-    reason; `turns` are the jobs after which some come because of limits. `objective` and
-    `preempt_unsaved` are those of the rounds, which `policy` decides. `said` is what the
-    cluster manager says of attempts that it does not start yet, `short_of_disk` why
-    nothing at all is started, None where jobs are. `forecast` is the last one, `kept` the place
-    that is kept for a job.
+    was decided without the jobs of `left_out` (those over their budget among them) and, because
+    of limits, of `withheld`, each with the reason; `turns` are the jobs after which some come
+    because of limits. `objective` and `preempt_unsaved` are those of the rounds, which `policy`
+    decides. `said` is what the cluster manager says of attempts that it does not start yet,
+    `short_of_disk` why nothing at all is started, None where jobs are. `forecast` is the last
+    one, `kept` the place that is kept for a job.
     """
 
     state: State
@@ -78,7 +78,10 @@ def snapshot(controller: Controller) -> Snapshot:
         instance=controller.last_instance,
         solution=controller.last_round,
         blocked=controller.blocked,
-        left_out=dict(controller.left_out),
+        left_out={
+            **{name: controller.withheld[name] for name in controller.over_budget},
+            **controller.left_out,
+        },
         withheld=dict(controller.withheld),
         turns=turns(
             controller.settings, controller.state, controller.clock.now_s(), controller.able()

@@ -60,6 +60,11 @@ class Arriving:
                     left.add(job.whole)  # tasks of an array that have not been touched are alike
                 yield arrival
 
+    def saves(self, job: HeldJob) -> bool:
+        """Return whether a job may be asked to save, and says that it does."""
+        known = self._known(job)
+        return isinstance(known, Request) and bool(known.saves) and known.job.preemptible
+
     def _known(self, job: HeldJob) -> Request | str | None:
         return self._read.get(job.origin, (None, None))[1]
 

@@ -2,7 +2,7 @@
 the nodes that were chosen."""
 
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from ..slurm.client import SlurmClient, answered
 from ..slurm.declining import ELSEWHERE_S
 from ..slurm.executor import SlurmExecutor
 from ..slurm.nodes import ask_nodes, number
-from ..slurm.others import Part, Reservation, together
+from ..slurm.others import Part, Reservation, minutes_before, together
 from ..slurm.site import Site
 from ..supervision import records
 from .arriving import Arriving
@@ -114,6 +114,8 @@ class SbatchExecutor(SlurmExecutor):
 
     def _look_at_release(self, attempt: SbatchAttempt, job: HeldJob | None) -> Observation:
         if attempt.ended is None and job is not None:
+            minutes = minutes_before(self.reservations, attempt.names, time.time())
+            self._teller.see_to_limit(attempt, job, minutes)
             self._teller.see_to(attempt, job, self._statuses)
             if self._teller.puts_back(attempt, job):
                 return attempt.running()
@@ -184,7 +186,9 @@ class SbatchExecutor(SlurmExecutor):
             raise DeclinedError(why, ELSEWHERE_S)
         taken = self._in_its_time(job)
         names = [name for name in order.nodes if name in taken]
-        if not names:
+        if not names or (
+            order.leaves_saved and minutes_before(self.reservations, order.nodes, time.time())
+        ):
             return
         says, retry_s = taken[names[0]].says(time.time()), ELSEWHERE_S
         if self._has_room_but(taken, order):
@@ -194,13 +198,24 @@ class SbatchExecutor(SlurmExecutor):
         reaches = f"node {names[0]} {says}, and its time limit reaches into that"
         raise DeclinedError(reaches, retry_s)
 
+    def _shortened(self, job: HeldJob, names: Collection[str]) -> list[int | str] | None:
+        """Return the time limit with which Slurm starts it before a reservation of these nodes, and
+        its own, which it gets back when it runs; None where its own will do."""
+        minutes = minutes_before(self.reservations, names, time.time())
+        limit_min = number(job.entry.get("time_limit"))
+        if not minutes or (limit_min and limit_min <= minutes):
+            return None
+        return [minutes, limit_min or "UNLIMITED"]
+
     def _declines(self, job: HeldJob) -> str | None:
         """Return why Slurm would start it on no node now: a limit of its user's, or
         reservations."""
         limit = self.declining.limit(who(job))
         if limit is not None:
             return f"Slurm starts no more jobs of its user: {limit}"
-        taken = self._in_its_time(job) if self.reservations else {}
+        if not self.reservations or self._arriving.saves(job):
+            return None
+        taken = self._in_its_time(job)
         names = [status.node.name for status in self._statuses]
         if not names or any(name not in taken for name in names):
             return None
@@ -209,9 +224,10 @@ class SbatchExecutor(SlurmExecutor):
 
     def _in_its_time(self, job: HeldJob) -> dict[str, Reservation]:
         """Return nodes that are reserved before its time limit would end it."""
-        limit_min = number(job.entry.get("time_limit"))
-        until_s = time.time() + limit_min * 60.0 if limit_min else float("inf")
-        reservations = [each for each in self.reservations if each.start_s < until_s]
+        limit_min, now_s = number(job.entry.get("time_limit")), time.time()
+        until_s = now_s + limit_min * 60.0 if limit_min else float("inf")
+        reservations = [each for each in self.reservations if now_s < each.end_s]
+        reservations = [each for each in reservations if each.start_s < until_s]
         return {name: each for each in reservations for name in each.nodes}
 
     def _has_room_but(self, taken: Container[str], order: Order) -> bool:
@@ -257,6 +273,7 @@ class SbatchExecutor(SlurmExecutor):
                 who=list(who(job)),
                 placement=[[slot.node, slot.gpus, slot.cpus] for slot in order.placement],
                 memory_mib=memory_share_mib(job, nodes),
+                shortened=self._shortened(job, names),
                 uid=job.uid,
                 progress=None
                 if job.task is not None

@@ -63,6 +63,7 @@ class Teller:
             return  # it is on its way; or Slurm has forgotten it, which `look` finds out
         if job.released or not attempt.mine(job):
             memory_mib = attempt.record["memory_mib"]
+            shortened = attempt.record.get("shortened")
             self.tell(
                 "scontrol",
                 "update",
@@ -72,6 +73,7 @@ class Teller:
                 *([f"Comment={unsaid(job)}"] if SAID.search(_comment(job)) else []),
                 f"AdminComment=optsched {job.token} {attempt.key}",
                 *([] if memory_mib is None else [f"MinMemoryNode={memory_mib}"]),
+                *([f"TimeLimit={shortened[0]}"] if shortened else []),
             )
         try:
             attempt.write(release=True, released_s=attempt.record.get("released_s") or time.time())
@@ -82,6 +84,23 @@ class Teller:
             raise NoAnswerError(
                 f"that {attempt.key} is started cannot be recorded: {error.strerror}"
             ) from error
+
+    def see_to_limit(self, attempt: SbatchAttempt, job: HeldJob, minutes: int | None) -> None:
+        """Lower the time limit again of a job that Slurm was late to start before a reservation,
+        which leaves it `minutes`, and give it its own back once it runs or is not to start any
+        more. Raises OSError."""
+        shortened = attempt.record.get("shortened")
+        if not shortened or job.completing or job.over or not attempt.mine(job):
+            return
+        own, after = shortened[1], None
+        if job.waits and attempt.stop is None and job.restarts == attempt.record["restarts"]:
+            if not minutes or minutes >= shortened[0]:
+                return
+            after = [minutes, own]
+        with suppress(NoAnswerError, RefusedError):
+            limit = minutes if after else own
+            self.tell("scontrol", "update", f"jobid={job.target}", f"TimeLimit={limit}")
+            attempt.write(shortened=after)
 
     def foretell(self, jobs: Iterable[HeldJob], starts: Mapping[str, str]) -> None:
         """Say in the comments of jobs when they start, by origin; of others nothing any more."""

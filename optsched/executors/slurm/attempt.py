@@ -37,6 +37,12 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
         self.job_ids: dict[int, int] = {
             int(part): int(number) for part, number in record.get("jobs", {}).items()
         }
+        self.limits: dict[int, tuple[str, int]] = {
+            int(part): (limit, minutes)
+            for part, (limit, minutes) in record.get("limits", {}).items()
+        }
+        """Time limits that jobs get back when they have begun, by part, and their minutes until
+        then."""
         self.tried_s = time.monotonic()  # when it was last submitted, as far as this process knows
         self._over_memory = False
 
@@ -60,7 +66,19 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
     def submitted(self, part: int, job_id: int) -> None:
         """Keep under which number Slurm has a part of it. Raises OSError."""
         self.job_ids[part] = job_id
-        records.write(self.folder.path / "slurm.json", {"jobs": self.job_ids})
+        self._write()
+
+    def keep_limit(self, part: int, limit: tuple[str, int] | None) -> None:
+        """Keep which time limit its job is to get back and what it has until then, None for
+        nothing. Raises OSError."""
+        self.limits.pop(part, None)
+        if limit is not None:
+            self.limits[part] = limit
+        self._write()
+
+    def _write(self) -> None:
+        known = {"jobs": self.job_ids, **({"limits": self.limits} if self.limits else {})}
+        records.write(self.folder.path / "slurm.json", known)
 
     def adopt(self, jobs: Sequence[SlurmJob]) -> None:
         """Keep the numbers of `jobs` whose submission was not answered. Raises OSError."""

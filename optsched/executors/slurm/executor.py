@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...model.cluster import Node
+from ...model.cluster import Node, Window
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
 from ..base import (
@@ -25,14 +25,27 @@ from ..base import (
 from . import batch
 from .attempt import SlurmAttempt
 from .client import SlurmClient, answered
-from .declining import Declining
-from .jobs import SlurmJob, ask_jobs
+from .declining import ELSEWHERE_S, Declining
+from .jobs import SlurmJob, ask_jobs, limit_min
 from .nodes import SlurmNode, ask_nodes
-from .others import Others, Part, Reservation, ask_reservations, reserved, together, without
+from .others import (
+    SHORTEST_S,
+    Others,
+    Part,
+    Reservation,
+    ask_reservations,
+    minutes_before,
+    reserved,
+    together,
+    windows_of,
+    without,
+)
 from .site import Site
 
 NODES_EVERY = 5
 """Looks at jobs for one at the nodes."""
+RESERVATIONS_AGAIN_S = 30.0
+"""So long after it did not tell of its reservations Slurm is asked for them again."""
 OVERTIME_S = 10.0
 """So long after its time an attempt that its agents have not ended is cancelled in Slurm."""
 
@@ -59,6 +72,8 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         self._others = Others(client)
         self.declining = Declining()
         self.reservations: list[Reservation] = []
+        self._reservations_untold: str | None = None
+        self._reservations_s = -float("inf")
         super().__init__(folder, site.poll_s)
         with suppress(NoAnswerError):
             self._look_at_nodes()
@@ -95,7 +110,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
                 if names is None or node.status.node.name in names
             }
             held = self._others.held(nodes, self._numbers())
-            self.reservations = ask_reservations(self.client, self.site.reservation)
+        self._look_at_reservations()
         own = together(part for attempt in self._attempts.values() for part in attempt.holds())
         self._nodes = {
             name: replace(
@@ -109,6 +124,27 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
             for name, node in nodes.items()
         }
         self._nodes_s = time.monotonic()
+
+    def _look_at_reservations(self) -> None:
+        """Ask Slurm what it has reserved for others; where it does not tell, what was known before
+        holds."""
+        if time.monotonic() < self._reservations_s:
+            return
+        try:
+            self.reservations = ask_reservations(self.client, self.site.reservation)
+            self._reservations_untold = None
+        except (NoAnswerError, RefusedError) as error:
+            self._reservations_untold = str(error)
+            self._reservations_s = time.monotonic() + RESERVATIONS_AGAIN_S
+
+    def reserved_windows(self) -> tuple[Window, ...]:
+        """Return what Slurm has reserved for others on our nodes, as of the last `inventory`. Who
+        cannot give jobs their time limits back leaves a minute earlier. Raises NoAnswerError."""
+        with self._lock:
+            if self._reservations_untold is not None:
+                raise NoAnswerError(self._reservations_untold)
+            early_s = 0.0 if os.geteuid() == 0 else SHORTEST_S
+            return windows_of(self.reservations, self._nodes, early_s)
 
     def _going(self) -> Iterable[SlurmAttempt]:
         return (attempt for attempt in self._attempts.values() if attempt.ended is None)
@@ -162,6 +198,8 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
             raise DeclinedError(why, self.declining.left_s(uid))
         if not self._nodes:
             self.inventory()
+        if minutes_before(self.reservations, order.nodes, time.time()) == 0:
+            raise DeclinedError("a reservation in Slurm of its nodes is too near", ELSEWHERE_S)
         return batch.specification(order, self._nodes, folder)
 
     def submit(self, attempt: SlurmAttempt, fresh: bool) -> None:
@@ -201,8 +239,40 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
             )
         try:
             attempt.submitted(part, int(number))
+            self._shorten(attempt, part)
         except OSError as error:
             raise NoAnswerError(_unrecorded(attempt, error)) from error
+
+    def _shorten(self, attempt: SlurmAttempt, part: int) -> None:
+        """Lower the time limit of a job that would reach into a reservation, for which Slurm would
+        not start it. Raises OSError."""
+        minutes = minutes_before(self.reservations, attempt.names, time.time())
+        if minutes is None:
+            return
+        target = str(attempt.job_ids[part])
+        with suppress(NoAnswerError, RefusedError):
+            limit = self.client.ask("squeue", "-h", f"--jobs={target}", "-o", "%l").strip()
+            if limit_min(limit) > minutes:
+                attempt.keep_limit(part, (limit, minutes))
+                self._set_limit(target, str(max(1, minutes)))
+
+    def _see_to_limits(self, attempt: SlurmAttempt, jobs: Iterable[SlurmJob]) -> None:
+        """Lower the time limit again of a job that Slurm was late to start, and give those that
+        have begun their own back, which only root may: they are asked to save in time."""
+        states = {job.id: job for job in jobs}
+        for part, (limit, before) in [*attempt.limits.items()]:
+            job = states.get(attempt.job_ids.get(part, 0))
+            minutes = minutes_before(self.reservations, attempt.names, time.time())
+            with suppress(NoAnswerError, RefusedError, OSError):
+                if job is not None and job.waits and minutes and minutes < before:
+                    self._set_limit(str(job.id), str(minutes))
+                    attempt.keep_limit(part, (limit, minutes))
+                elif job is not None and job.state == "RUNNING" and os.geteuid() == 0:
+                    self._set_limit(str(job.id), limit)
+                    attempt.keep_limit(part, None)
+
+    def _set_limit(self, target: str, limit: str) -> None:
+        self.client.ask("scontrol", "update", f"jobid={target}", f"TimeLimit={limit}")
 
     def hasten(self, attempt: SlurmAttempt) -> None:
         """Tell the agents to look at once, and Slurm not to begin what waits: they would find out
@@ -223,6 +293,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
     def see_to(self, attempt: SlurmAttempt, seen: Observation) -> None:
         """End what Slurm should not have any more."""
         own = [job for job in self._own(attempt) if not job.over]
+        self._see_to_limits(attempt, own)
         unwanted = own
         if attempt.ended is None and attempt.overdue_s() <= OVERTIME_S:
             wanted = attempt.job_ids.values()

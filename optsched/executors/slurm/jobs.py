@@ -1,5 +1,6 @@
 """What Slurm says of our jobs: one call for all of them."""
 
+import math
 import re
 import secrets
 from collections.abc import Iterator
@@ -36,6 +37,18 @@ WAITING = frozenset(
     }
 )
 FIELDS = ("%i", "%T", "%U", "%N", "%j", "%Z", "%r", "%k")
+
+
+LIMIT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+
+
+def limit_min(text: str) -> float:
+    """Return the minutes of a time limit as squeue prints it; infinite where it has none."""
+    match = LIMIT.fullmatch(text)
+    if match is None:
+        return math.inf
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return (days * 24 + hours) * 60 + minutes + seconds / 60
 
 
 @record

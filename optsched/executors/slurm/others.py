@@ -7,16 +7,22 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from ...errors import InputError
 from ...frozen import record
-from ..base import NodeStatus
+from ...model.cluster import FOR_EVER_S, Window
+from ..base import NoAnswerError, NodeStatus, in_one_line
 from .client import SlurmClient, understood
 from .nodes import gpus, number
 from .site import split_nodes
 
 HOLDING = "RUNNING,COMPLETING,SUSPENDED,CONFIGURING,STOPPED,SIGNALING,STAGE_OUT,RESIZING"
 Amount = TypeVar("Amount", int, float)
-SOON_S = 300.0
-"""So long before a reservation begins its nodes take no more jobs, however short these are."""
+STARTING_S = 3.0
+"""So long Slurm may take to start a job."""
+SHORTEST_S = 60.0 + STARTING_S
+"""So long before a reservation begins Slurm starts nothing on its nodes: time limits are whole
+minutes."""
+MOST_NAME = 40
 MIB_PER_GIB = 1024
 
 
@@ -46,12 +52,14 @@ def together(parts: Iterable[tuple[str, Part]]) -> dict[str, Part]:
 
 @record
 class Reservation:
-    """Nodes on which others' jobs are not started from `start_s` to `end_s` (Unix times)."""
+    """Nodes on which others' jobs are not started from `start_s` to `end_s` (Unix times). One that
+    `floats` stays as far ahead as it is: it bars long jobs, and never begins."""
 
     name: str
     start_s: float
     end_s: float
     nodes: frozenset[str]
+    floats: bool = False
 
     def says(self, now_s: float) -> str:
         """Return a clause on a node of it."""
@@ -136,15 +144,70 @@ def ask_reservations(client: SlurmClient, but: str | None) -> list[Reservation]:
     return [each for each in reservations if each.name != but and each.end_s > time.time()]
 
 
+LINE = re.compile(
+    r"^ReservationName=((?:.|\n)+?) StartTime=(\S+) EndTime=(\S+) Duration=.*?\bNodes=(\S*)(.*)",
+    re.MULTILINE,
+)
+"""A reservation in one line, which all releases print; its name may hold any character."""
+
+
 def read_reservations(text: str) -> list[Reservation]:
-    """Return reservations in what scontrol prints, its times in seconds since the epoch."""
-    line = re.compile(
-        r"^ReservationName=(\S+) StartTime=(\d+) EndTime=(\d+) .*?\bNodes=(\S+)", re.MULTILINE
-    )
+    """Return reservations in what scontrol prints, its times in seconds since the epoch: one
+    without a time has begun, or has no end. Raises NoAnswerError where it is something else."""
+    matches = [*LINE.finditer(text)]
+    if len(matches) < len(re.findall("^ReservationName=", text, re.MULTILINE)):
+        raise NoAnswerError("scontrol's list of reservations is not understood")
     return [
-        Reservation(match[1], float(match[2]), float(match[3]), frozenset(split_nodes(match[4])))
-        for match in line.finditer(text)
+        Reservation(
+            match[1],
+            _instant_s(match[2], 0.0),
+            _instant_s(match[3], FOR_EVER_S),
+            _names(match[4]),
+            floats="TIME_FLOAT" in match[5],
+        )
+        for match in matches
     ]
+
+
+def _instant_s(text: str, unknown_s: float) -> float:
+    return min(float(text), FOR_EVER_S) if text.isdecimal() else unknown_s
+
+
+def _names(hosts: str) -> frozenset[str]:
+    try:
+        return frozenset(split_nodes(hosts or "(null)"))
+    except (ValueError, InputError) as error:
+        raise NoAnswerError(f"scontrol's list of reservations is not understood: {error}") from None
+
+
+def windows_of(
+    reservations: Iterable[Reservation], nodes: Iterable[str], early_s: float
+) -> tuple[Window, ...]:
+    """Return the reservations of `nodes` as windows for all, which begin so much earlier."""
+    there = [*nodes]
+    windows = (
+        Window(
+            name=f"Slurm's {in_one_line(each.name, MOST_NAME) or 'reservation'}",
+            nodes=tuple(name for name in there if name in each.nodes),
+            from_s=max(0.0, each.start_s - early_s),
+            to_s=each.end_s,
+        )
+        for each in reservations
+        if not each.floats and each.start_s < each.end_s
+    )
+    return tuple(sorted((w for w in windows if w.nodes), key=lambda w: (w.from_s, w.name, w.nodes)))
+
+
+def minutes_before(
+    reservations: Iterable[Reservation], nodes: Collection[str], now_s: float
+) -> int | None:
+    """Return the longest time limit with which Slurm starts a job on `nodes` now; None for any."""
+    starts_s = [
+        each.start_s
+        for each in reservations
+        if now_s < each.end_s and not each.nodes.isdisjoint(nodes)
+    ]
+    return max(0, int(min(starts_s) - STARTING_S - now_s) // 60) if starts_s else None
 
 
 def without(status: NodeStatus, held: Part, ours: Part) -> NodeStatus:
@@ -174,11 +237,14 @@ def _left(there: Amount | None, held: Amount, ours: Amount) -> Amount | None:
 
 
 def reserved(status: NodeStatus, reservations: Collection[Reservation], now_s: float) -> NodeStatus:
-    """Return the node closed to new jobs where a reservation has it, or will within `SOON_S`."""
+    """Return the node closed to new jobs where a reservation has it, or will within
+    `SHORTEST_S`."""
     soon = (
         reservation
         for reservation in reservations
-        if status.node.name in reservation.nodes and reservation.start_s <= now_s + SOON_S
+        if status.node.name in reservation.nodes
+        and reservation.start_s <= now_s + SHORTEST_S
+        and now_s < reservation.end_s
     )
     first = min(soon, key=lambda reservation: reservation.start_s, default=None)
     if first is None or not status.usable:

@@ -1,18 +1,16 @@
-"""Electric energy of the GPUs held."""
+"""Electric energy of the GPUs held, what it costs, and what it emits."""
 
 import numpy as np
 
+from ...objectives import TERMS, Usage
 from ..record import Floats, Record
 from .classes import Classes
 from .use import Parts
 
-WS_PER_KWH = 3.6e6
 
-
-def energy_parts_kwh(rows: Record, part: Parts, job_classes: Classes) -> Floats:
-    """Return energy of each part of a row: `power_w` of the job on its GPU type, times the power of
-    the row's clock, GPUs and time, as in the objective `energy`. Two jobs that share GPUs are each
-    charged their own."""
+def power_parts_w(rows: Record, part: Parts, job_classes: Classes) -> Floats:
+    """Return the power of each part of a row: `power_w` of the job on its GPU type, times the power
+    of the row's clock, and GPUs. Two jobs that share GPUs are each charged their own."""
     types = rows.instance.cluster.gpu_types
     watts = np.zeros((len(job_classes.examples), len(types)))
     for k, job in enumerate(job_classes.examples):
@@ -31,4 +29,15 @@ def energy_parts_kwh(rows: Record, part: Parts, job_classes: Classes) -> Floats:
             clock = profile.clocks.get(clocks[rows.mode[row]])
             if clock is not None:
                 power_w[i] *= clock.power
-    return power_w * part.gpus * (rows.end_s - rows.start_s)[part.row] / WS_PER_KWH
+    return power_w * part.gpus
+
+
+def used(name: str, rows: Record, part: Parts, power_w: Floats) -> Floats | None:
+    """Return what each part of a row uses by the objective of this name: `energy`, or what that
+    costs or emits; None where the cluster does not say."""
+    term, cluster = TERMS[name], rows.instance.cluster
+    assert isinstance(term, Usage)
+    if term.over_time is not None and getattr(cluster, term.over_time) is None:
+        return None
+    start_s, seconds = rows.start_s[part.row], (rows.end_s - rows.start_s)[part.row]
+    return np.asarray(term.per_s(power_w, 0.0) * term.tariff(cluster).integral(start_s, seconds))

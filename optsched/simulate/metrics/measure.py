@@ -9,7 +9,7 @@ from ...model.instance import Instance
 from ...objectives import LATE_TOLERANCE_S
 from ..record import Floats, Ints, Record
 from .classes import classes, isolated_s
-from .energy import energy_parts_kwh
+from .energy import power_parts_w, used
 from .losses import GpuTime, failures_by_kind, gpu_time
 from .stays import Stays, by_job, positions, ready_s, stays
 from .steps import steps
@@ -55,6 +55,9 @@ class Metrics:
     out_of_memory: Ints
     node_losses: Ints
     energy_kwh: Floats
+    energy_cost: Floats
+    """NaN where the cluster has no price of energy, as `carbon_g` without grams for a kWh."""
+    carbon_g: Floats
     finish_time_fairness: Floats
     contention_slowdown: Floats
     late_s: Floats
@@ -84,7 +87,16 @@ def measure(record: Record) -> Metrics:
     time = gpu_time(rows, stay, job_classes)
     memory, kinds = failures_by_kind(rows)
     part = parts(rows)
-    energy = energy_parts_kwh(rows, part, job_classes)
+    power_w = power_parts_w(rows, part, job_classes)
+    energy = used("energy", rows, part, power_w)
+    assert energy is not None
+
+    def of_jobs(objective: str) -> Floats:
+        amounts = used(objective, rows, part, power_w)
+        return (
+            np.full(count, np.nan) if amounts is None else sums(rows.job[part.row], amounts, count)
+        )
+
     last = np.zeros(count, dtype=np.int64)
     last[rows.job] = np.arange(rows.rows)
     work_s = np.fromiter((job.work_s for job in jobs), np.float64, count)
@@ -119,7 +131,9 @@ def measure(record: Record) -> Metrics:
         out_of_memory=counts(rows.job[memory], count)
         + counts(rows.job[rows.ending == Ending.OUT_OF_MEMORY], count),
         node_losses=counts(rows.job[rows.ending == Ending.NODE_LOST], count),
-        energy_kwh=sums(rows.job[part.row], energy, count),
+        energy_kwh=of_jobs("energy"),
+        energy_cost=of_jobs("energy_cost"),
+        carbon_g=of_jobs("carbon"),
         finish_time_fairness=jct_s
         / isolated_s(instance, job_classes, work_s, np.full(count, float(count))),
         contention_slowdown=jct_s

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...driver.state import Ending
+from ...model.cluster import Steps
 from ...model.instance import Instance
 from ..record import Floats
 from .losses import CAUSES, starts_by_cause
@@ -57,6 +58,8 @@ def summary(metrics: Metrics) -> dict[str, Any]:
         "deadlines_missed": int((metrics.late_s[deadlines] > 0).sum()),
         "gpu_h": _gpu_h(metrics, last_s),
         "energy_kwh": _energy(metrics),
+        "energy_cost": _said(instance.cluster.energy_price_per_kwh, metrics.energy_cost),
+        "carbon_g": _said(instance.cluster.carbon_g_per_kwh, metrics.carbon_g),
     }
 
 
@@ -136,6 +139,11 @@ def _gpu_h(metrics: Metrics, last_s: float) -> dict[str, Any]:
         "first_starts": first / H,
         **causes,
     }
+
+
+def _said(rates: float | Steps | None, amounts: Floats) -> float | None:
+    """Return a sum; None where the cluster does not say the rates by which it came."""
+    return None if rates is None else float(amounts.sum())
 
 
 def _energy(metrics: Metrics) -> dict[str, Any]:

@@ -32,8 +32,14 @@ def _type(metrics: Metrics) -> list[str | None]:
     ]
 
 
-def _late_s(metrics: Metrics) -> list[float | None]:
-    return [None if math.isnan(late_s) else late_s for late_s in metrics.late_s.tolist()]
+def _where_said(*names: str) -> dict[str, Column]:
+    """Return columns of numbers, empty where these are NaN."""
+    return {
+        name: lambda metrics, name=name: [  # type: ignore[misc]
+            None if math.isnan(number) else number for number in getattr(metrics, name).tolist()
+        ]
+        for name in names
+    }
 
 
 COLUMNS: dict[str, Column] = {
@@ -53,9 +59,10 @@ COLUMNS: dict[str, Column] = {
     **_numbers(
         *("held_s", "held_gpu_s", "overhead_gpu_s", "lost_gpu_s"),
         *("restarts", "preemptions", "failures", "out_of_memory", "node_losses", "energy_kwh"),
-        *("finish_time_fairness", "contention_slowdown"),
     ),
-    "late_s": _late_s,
+    **_where_said("energy_cost", "carbon_g"),
+    **_numbers("finish_time_fairness", "contention_slowdown"),
+    **_where_said("late_s"),
 }
 """Each column by name. Empty (null) where it says nothing: no tenant, no GPU, no deadline."""
 

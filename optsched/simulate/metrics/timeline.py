@@ -1,6 +1,9 @@
 """What is free over time, between the instants at which that changes or a wait begins or ends."""
 
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +15,7 @@ from .use import parts as parts_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Headroom:
-    """GPUs that a tenant's quota leaves it: `gpus[i]` from `Timeline.times_s[at[i]]` on."""
+    """GPUs that quotas leave a tenant: `gpus[i]` from `Timeline.times_s[at[i]]` on."""
 
     at: Ints
     gpus: Floats
@@ -69,40 +72,64 @@ class Timeline:
     def quota_pool(self) -> Floats | None:
         """Return GPUs that all tenants with a quota may hold beyond those they hold; None where
         nobody borrows."""
-        instance = self.rows.instance
-        if instance.quota_pool is None:
+        quotas = self.rows.instance.quotas
+        if None not in quotas.limits:
             return None
-        capped = np.fromiter(
-            (job.tenant in instance.gpu_cap for job in instance.jobs), bool, len(instance.jobs)
-        )
-        rows = np.flatnonzero(capped[self.rows.job])
+        rows = np.concatenate([self._rows_of[name] for name in quotas.over])
         gpus = self.rows.gpus[rows].astype(np.float64)
-        return instance.quota_pool - self._level(self._start[rows], self._end[rows], gpus)
+        return quotas.limits[None] - self._level(self._start[rows], self._end[rows], gpus)
 
     def headrooms(self) -> dict[str, Headroom]:
-        """Return what its quota leaves each tenant that has one."""
+        """Return what the quotas that its jobs count against leave each tenant that has any, but
+        for that of all together."""
+        quotas = self.rows.instance.quotas
+        below: dict[str, list[str]] = defaultdict(list)
+        for name, over in quotas.over.items():
+            for quota in over:
+                if quota is not None:
+                    below[quota].append(name)
+        left = {quota: self._left(quotas.limits[quota], names) for quota, names in below.items()}
+        return {
+            name: _least([left[quota] for quota in over if quota is not None])
+            for name, over in quotas.over.items()
+        }
+
+    @cached_property
+    def _rows_of(self) -> dict[str, Ints]:
+        """Return the rows of each tenant's jobs."""
         instance = self.rows.instance
-        if not instance.gpu_cap:
-            return {}
-        code = {name: k for k, name in enumerate(instance.gpu_cap)}
+        code = {tenant.name: k for k, tenant in enumerate(instance.tenants)}
         of_job = np.fromiter(
             (code.get(job.tenant or "", -1) for job in instance.jobs), np.int64, len(instance.jobs)
         )
         of_row = of_job[self.rows.job]
         order = np.argsort(of_row, kind="stable")
         ends = np.cumsum(np.bincount(of_row + 1, minlength=len(code) + 1))
-        headrooms = {}
-        for (name, cap), begin, end in zip(instance.gpu_cap.items(), ends, ends[1:], strict=False):
-            rows = order[begin:end]
-            at, place = np.unique(
-                np.concatenate(([0], self._start[rows], self._end[rows])), return_inverse=True
-            )
-            gpus = self.rows.gpus[rows].astype(np.float64)
-            taken = np.cumsum(sums(place, np.concatenate(([0.0], gpus, -gpus)), len(at)))
-            headrooms[name] = Headroom(at, cap - taken)
-        return headrooms
+        return {
+            name: order[begin:end]
+            for name, (begin, end) in zip(code, pairwise(ends.tolist()), strict=True)
+        }
+
+    def _left(self, quota: int, tenants: list[str]) -> Headroom:
+        """Return what the jobs of some tenants leave of a quota."""
+        rows = np.concatenate([self._rows_of[name] for name in tenants])
+        at, place = np.unique(
+            np.concatenate(([0], self._start[rows], self._end[rows])), return_inverse=True
+        )
+        gpus = self.rows.gpus[rows].astype(np.float64)
+        taken = np.cumsum(sums(place, np.concatenate(([0.0], gpus, -gpus)), len(at)))
+        return Headroom(at, quota - taken)
 
     def _level(self, start: Ints, end: Ints, amount: Floats) -> Floats:
         count = len(self.times_s)
         level: Floats = np.cumsum(sums(start, amount, count) - sums(end, amount, count))
         return level
+
+
+def _least(several: list[Headroom]) -> Headroom:
+    """Return the least that any of several quotas leaves."""
+    if len(several) == 1:
+        return several[0]
+    at = np.unique(np.concatenate([own.at for own in several]))
+    levels = [own.gpus[np.searchsorted(own.at, at, side="right") - 1] for own in several]
+    return Headroom(at, np.minimum.reduce(levels))

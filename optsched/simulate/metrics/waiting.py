@@ -72,7 +72,7 @@ def _by_need(rows: Record, job_classes: Classes, jobs: Ints) -> dict[Needs, dict
     codes: dict[tuple[Needs, str | None], int] = {}
     of_class = []
     for k, job in enumerate(job_classes.examples):
-        tenant = job.tenant if job.tenant in instance.gpu_cap else None
+        tenant = job.tenant if job.tenant in instance.quotas.over else None
         of_class.append(
             codes.setdefault((_needs(instance.cluster, job_classes, k), tenant), len(codes))
         )

@@ -31,6 +31,8 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "count": "{:,}".format,
     "hours": _hours,
     "energy": lambda amount: quantity(amount, "kWh"),
+    "price": lambda amount: quantity(amount, ""),
+    "grams": lambda amount: quantity(amount, "g"),
 }
 
 

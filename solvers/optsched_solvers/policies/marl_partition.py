@@ -121,9 +121,10 @@ class MarlPartition(ListScheduling):
 
     Each scheduler offers the best of all places in its part that differ in what they share; the job
     is forwarded to the one with the lowest predicted slow-down, of equal ones with the fewest
-    nodes, then with the most GPUs left. A gang that fits into no part is placed over several by
-    best fit. The prediction is a linear regression on what running jobs were seen to lose, fitted
-    again at most every `interval` seconds on the last `history` observations.
+    nodes, then with the fewest GPUs left, so that others have room for wide gangs. A gang that fits
+    into no part is placed over several by best fit. The prediction is a linear regression on what
+    running jobs were seen to lose, fitted again at most every `interval` seconds on the last
+    `history` observations.
     """
 
     name = "marl-partition"
@@ -208,7 +209,7 @@ class MarlPartition(ListScheduling):
                     features(world, job_id, option.mode, placement, holds=False)
                 )
                 times = predicted * fastest / option.rate
-                key = round(times / ALIKE) * ALIKE, len(placement), -left
+                key = round(times / ALIKE) * ALIKE, len(placement), left
                 if best is None or key < best[0]:
                     best = key, option, placement, predicted
         if best is None:

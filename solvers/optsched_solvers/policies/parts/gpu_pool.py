@@ -1,7 +1,7 @@
 """GPUs to be given out by type, within the quotas of tenants: counts alone, before anybody looks
 for places."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from optsched.driver.world import World
@@ -16,12 +16,13 @@ class GpuPool:
         for node in world.cluster.nodes:
             if node.name not in world.lost:
                 self.gpus[node.gpu_type] += node.gpus
-        self._quotas = dict(world.instance.gpu_cap)
+        quotas = world.instance.quotas
+        self._left, self._over = dict(quotas.limits), quotas.over
 
     def room(self, job_id: str, gpu_type: str | None) -> int:
         """Return the most GPUs of a type that the job could be given now."""
-        quota = self._quotas.get(self._world.job(job_id).tenant or "")
-        return max(0, self.gpus[gpu_type] if quota is None else min(quota, self.gpus[gpu_type]))
+        over = self._over.get(self._world.job(job_id).tenant or "", ())
+        return max(0, min([self.gpus[gpu_type], *(self._left[quota] for quota in over)]))
 
     def take(self, job_id: str, gpu_type: str | None, gpus: int) -> bool:
         """Give GPUs to a job, if there are as many."""
@@ -36,28 +37,29 @@ class GpuPool:
 
     def _change(self, job_id: str, gpu_type: str | None, gpus: int) -> None:
         self.gpus[gpu_type] += gpus
-        tenant = self._world.job(job_id).tenant
-        if tenant in self._quotas:
-            self._quotas[tenant] += gpus
+        for quota in self._over.get(self._world.job(job_id).tenant or "", ()):
+            self._left[quota] += gpus
 
 
 Quota = tuple[tuple[int, ...], int]
-"""Positions of the jobs of one tenant, and the GPUs that they may have together."""
+"""Positions of the jobs that one quota limits, and the GPUs that they may have together."""
 
 
 def quotas(world: World, jobs: Sequence[str]) -> tuple[Quota, ...]:
     """Return the quotas that limit `jobs`, less what other running jobs hold."""
-    left: dict[str | None, int] = dict(world.instance.gpu_cap.items())
-    moving = set(jobs) if left else ()
-    for job_id, job in world.running.items() if left else ():
-        if job.tenant in left and job_id not in moving:
-            left[job.tenant] -= world.hold(job_id).need.gpus
+    limits, over = world.instance.quotas.limits, world.instance.quotas.over
+    if not limits:
+        return ()
+    left, moving = dict(limits), set(jobs)
+    for job_id, job in world.running.items():
+        if job_id not in moving:
+            for quota in over.get(job.tenant or "", ()):
+                left[quota] -= world.hold(job_id).need.gpus
     members: dict[str | None, list[int]] = {}
     for i, job_id in enumerate(jobs):
-        tenant = world.job(job_id).tenant
-        if tenant in left:
-            members.setdefault(tenant, []).append(i)
-    return tuple((tuple(own), max(0, left[tenant])) for tenant, own in members.items())
+        for quota in over.get(world.job(job_id).tenant or "", ()):
+            members.setdefault(quota, []).append(i)
+    return tuple((tuple(own), max(0, left[quota])) for quota, own in members.items())
 
 
 class Rows:
@@ -68,13 +70,12 @@ class Rows:
         limits = quotas(world, jobs)
         self.types = list(pool.gpus)
         self.room = [*(max(0, left) for left in pool.gpus.values()), *(most for _, most in limits)]
-        self._quota = {
-            i: len(self.types) + row for row, (members, _) in enumerate(limits) for i in members
-        }
+        self._quotas: dict[int, list[int]] = defaultdict(list)
+        for row, (members, _) in enumerate(limits, start=len(self.types)):
+            for i in members:
+                self._quotas[i].append(row)
 
     def use(self, i: int, gpu_type: str | None, gpus: int) -> list[tuple[int, int]]:
         """Return what the job in position `i` takes of each row with so many GPUs of a type."""
-        if not gpus:
-            return []
-        quota = [(self._quota[i], gpus)] if i in self._quota else []
-        return [(self.types.index(gpu_type), gpus), *quota]
+        rows = [self.types.index(gpu_type), *self._quotas[i]] if gpus else []
+        return [(row, gpus) for row in rows]

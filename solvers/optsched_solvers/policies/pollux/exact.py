@@ -233,14 +233,17 @@ def _choose(state: State, sizes: list[Sizes], quotas: tuple[Quota, ...]) -> tupl
     quotas, and whether that is proven."""
     room = state.by_type(sum)
     row = {gpu_type: k for k, gpu_type in enumerate(room)}
-    quota = {j: len(row) + k for k, (members, _) in enumerate(quotas) for j in members}
+    limited: list[list[int]] = [[] for _ in sizes]
+    for k, (members, _) in enumerate(quotas, start=len(row)):
+        for j in members:
+            limited[j].append(k)
     jobs = [
         [
             Configuration(
                 cost,
                 tuple(
                     (k, size[1])
-                    for k in (row.get(size[0]), quota.get(j))
+                    for k in (row.get(size[0]), *limited[j])
                     if k is not None and size[1]
                 ),
             )

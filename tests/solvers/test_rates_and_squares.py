@@ -1,5 +1,5 @@
-"""Carbon over time and squared tardiness: no bound lies above what some plan reaches, and what is
-called optimal is, by all starts on a whole-second grid."""
+"""Carbon and prices over time, and squared tardiness: no bound lies above what some plan reaches,
+and what is called optimal is, by all starts on a whole-second grid."""
 
 import math
 from collections.abc import Iterator
@@ -32,10 +32,11 @@ LATEST_S = 14
 
 @st.composite
 def by_the_hour(draw: st.DrawFn) -> Instance:
-    """Up to three jobs of whole seconds on two kinds of GPUs, and grams that change."""
+    """Up to three jobs of whole seconds on two kinds of GPUs, grams and prices that change."""
     now_s = draw(st.sampled_from((0.0, NOW_S)))
     count = draw(st.integers(1, 3))
-    instants = sorted(draw(st.sets(st.integers(-3, 6), min_size=1, max_size=3)))
+    instants = st.sets(st.integers(-3, 6), min_size=1, max_size=3).map(sorted)
+    amounts = st.integers(0, 4).map(float)
     nodes = (
         Node(name="a0", gpu_type="a", gpus=draw(st.integers(1, 2))),
         Node(name="b0", gpu_type="b", gpus=1),
@@ -55,8 +56,11 @@ def by_the_hour(draw: st.DrawFn) -> Instance:
         )
         for k in range(count)
     )
-    grams = tuple((now_s + at, float(draw(st.integers(0, 4)) * 100)) for at in instants)
-    cluster = Cluster(nodes=nodes[: draw(st.integers(1, 2))], carbon_g_per_kwh=grams)
+    cluster = Cluster(
+        nodes=nodes[: draw(st.integers(1, 2))],
+        carbon_g_per_kwh=tuple((now_s + at, 100.0 * draw(amounts)) for at in draw(instants)),
+        energy_price_per_kwh=tuple((now_s + at, draw(amounts)) for at in draw(instants)),
+    )
     return Instance(now_s=now_s, cluster=cluster, jobs=jobs)
 
 
@@ -125,9 +129,13 @@ def assert_true(instance: Instance, objective: str, optimum: tuple[float, ...]) 
 
 
 @pytest.mark.parametrize(
-    "objective", ["carbon", "wct,carbon", "carbon+0.01*wct", "tardiness2,carbon", "carbon,wct"]
+    "objective",
+    [
+        *("carbon", "wct,energy_cost", "9000*energy_cost+wct", "tardiness2,carbon", "carbon,wct"),
+        "cost+energy_cost+0.01*carbon",
+    ],
 )
-def test_what_is_said_of_carbon_is_true(objective: str) -> None:
+def test_what_is_said_of_rates_over_time_is_true(objective: str) -> None:
     @QUICK
     @given(by_the_hour())
     def check(instance: Instance) -> None:
@@ -166,66 +174,130 @@ def test_what_is_said_of_squares_is_true(objective: str, solver: str) -> None:
 
 
 def green_at(at_s: float, **fields: object) -> Instance:
-    """One job of 2 s on a GPU of 3.6 kW, and a kWh that emits less from `at_s` on."""
+    """One job of 2 s on a GPU of 3.6 kW, and a kWh that emits and costs less from `at_s` on."""
+    rates = ((0.0, 500.0), (at_s, 100.0), (at_s + 3.0, 400.0))
     cluster = Cluster(
         nodes=(Node(name="a", gpu_type="a", gpus=1),),
-        carbon_g_per_kwh=((0.0, 500.0), (at_s, 100.0), (at_s + 3.0, 400.0)),
+        carbon_g_per_kwh=rates,
+        energy_price_per_kwh=rates,
     )
     profile = Profile(rate={"a": 1.0}, power_w={"a": 3600.0})
     job = Job(id="j", duration_s=2.0, profile=profile, **fields)  # type: ignore[arg-type]
     return Instance(cluster=cluster, jobs=(job,))
 
 
+RATES = pytest.mark.parametrize(
+    ("objective", "field"),
+    [("carbon", "carbon_g_per_kwh"), ("energy_cost", "energy_price_per_kwh")],
+)
+
+
 def test_a_plan_waits_for_green_energy() -> None:
-    found = solve(green_at(7.0), "carbon", solver="cpsat", time_limit_s=5, workers=1)
+    objective = "energy_cost"
+    found = solve(green_at(7.0), objective, solver="cpsat", time_limit_s=5, workers=1)
     assert found.plan is not None and found.status == "optimal"
     assert 7.0 <= found.plan.jobs[0].segments[0].start_s <= 8.0
     assert found.value == pytest.approx(2 * 0.001 * 100)
-    in_time = solve(green_at(7.0, deadline_s=5.0), "deadline,carbon", time_limit_s=5, workers=1)
+    in_time = solve(
+        green_at(7.0, deadline_s=5.0), f"deadline,{objective}", time_limit_s=5, workers=1
+    )
     assert in_time.plan is not None and in_time.plan.jobs[0].segments[0].start_s <= 3.0
 
 
-def test_a_round_waits_for_green_energy_and_the_simulator_with_it() -> None:
-    assert decide(green_at(7.0), "carbon").jobs[0].mode is None
+@RATES
+def test_a_round_waits_for_green_energy_and_the_simulator_with_it(
+    objective: str, field: str
+) -> None:
+    assert decide(green_at(7.0), objective).jobs[0].mode is None
     assert decide(green_at(7.0), "wct").jobs[0].mode is not None
-    assert decide(green_at(-5.0), "carbon").jobs[0].mode is not None
-    policy = registry.policy("optsched", parse("carbon"))
+    assert decide(green_at(-5.0), objective).jobs[0].mode is not None
+    policy = registry.policy("optsched", parse(objective))
     [held] = simulate(green_at(700.0), policy).jobs[0].segments
     assert held.start_s >= 700.0
 
 
-def test_what_cannot_be_planned_says_so() -> None:
-    with pytest.raises(InputError, match="carbon needs cluster"):
-        solve(replace(green_at(7.0), cluster=Cluster(nodes=green_at(7.0).cluster.nodes)), "carbon")
-    found = solve(green_at(7.0), "carbon", solver="milp", time_limit_s=2, workers=1)
+def test_no_place_is_kept_for_a_gang_that_waits_for_green_energy() -> None:
+    instance = green_at(9000.0)
+    [job] = instance.jobs
+    cluster = replace(instance.cluster, nodes=(Node(name="a", gpu_type="a", gpus=2),))
+    jobs = (replace(job, gpus=2), replace(job, id="k", submit_s=50.0))
+    instance = replace(instance, cluster=cluster, jobs=jobs)
+    for objective, green in (("energy_cost", True), ("wct+1e-6*energy_cost", False)):
+        plan = simulate(instance, registry.policy("optsched", parse(objective)))
+        assert [entry.segments[0].start_s >= 9000.0 for entry in plan.jobs] == [green, green]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 9)), min_size=1, max_size=4),
+    st.integers(1, 20),
+    st.floats(0.01, 10.0),
+)
+def test_a_round_waits_exactly_where_the_best_plan_of_a_job_does(
+    steps: list[tuple[int, int]], seconds: int, factor: float
+) -> None:
+    instance = green_at(7.0, weight=factor)
+    rates = tuple((float(at_s), float(rate)) for at_s, rate in sorted(dict(steps).items()))
+    cluster = replace(instance.cluster, energy_price_per_kwh=rates)
+    [job] = instance.jobs
+    instance = replace(instance, cluster=cluster, jobs=(replace(job, duration_s=float(seconds)),))
+    goal, mode = parse("wct+1000*energy_cost"), Mode(gpu_type="a", gpus=1)
+
+    def cost(start_s: float) -> float:
+        segment = Segment(
+            start_s=start_s, end_s=start_s + seconds, mode=mode, placement=(Slot(node="a", gpus=1),)
+        )
+        plan = Plan(jobs=(JobPlan(id="j", decision="wait", segments=(segment,)),))
+        return values(goal, instance, plan)[0]
+
+    now, later = cost(0.0), min(map(cost, range(1, 61)))
+    assume(abs(now - later) > 1e-6 * now)
+    waits = decide(instance, "wct+1000*energy_cost").jobs[0].mode is None
+    assert waits == (later < now)
+
+
+def test_the_first_objective_says_whether_a_job_waits() -> None:
+    for objective, waits in (("energy_cost,wct", True), ("wct,energy_cost", False)):
+        assert (decide(green_at(7.0), objective).jobs[0].mode is None) == waits
+        assert decide(green_at(-5.0), objective).jobs[0].mode is not None
+
+
+@RATES
+def test_what_cannot_be_planned_says_so(objective: str, field: str) -> None:
+    silent = replace(green_at(7.0), cluster=Cluster(nodes=green_at(7.0).cluster.nodes))
+    with pytest.raises(InputError, match=f"{objective} needs cluster.{field}, a number or"):
+        solve(silent, objective)
+    found = solve(green_at(7.0), objective, solver="milp", time_limit_s=2, workers=1)
     assert found.fallback and "changes over time" in found.fallback
 
 
-def test_one_number_is_energy_times_it() -> None:
+@RATES
+def test_one_number_is_energy_times_it(objective: str, field: str) -> None:
     instance = green_at(7.0)
-    cluster = replace(instance.cluster, carbon_g_per_kwh=250.0)
+    cluster = replace(instance.cluster, **{field: 250.0})
     constant = replace(instance, cluster=cluster)
     [plan] = [next(plans(constant))]
-    [energy_kwh], [grams] = (values(parse(name), constant, plan) for name in ("energy", "carbon"))
-    assert grams == pytest.approx(250.0 * energy_kwh)
+    [energy_kwh], [amount] = (values(parse(name), constant, plan) for name in ("energy", objective))
+    assert amount == pytest.approx(250.0 * energy_kwh)
     for solver in ("cpsat", "milp"):
-        found = solve(constant, "carbon", solver=solver, time_limit_s=5, workers=1)
-        assert (found.status, found.value) == ("optimal", pytest.approx(grams))
+        found = solve(constant, objective, solver=solver, time_limit_s=5, workers=1)
+        assert (found.status, found.value) == ("optimal", pytest.approx(amount))
 
 
-@given(st.sampled_from((350.0, ((0.0, 350.0), (10.0, 20.5)))))
-@settings(deadline=None)
-def test_grams_are_written_and_read(grams: object) -> None:
+@RATES
+@pytest.mark.parametrize("rates", [350.0, ((0.0, 350.0), (10.0, 20.5))])
+def test_rates_are_written_and_read(objective: str, field: str, rates: object) -> None:
     instance = green_at(7.0)
-    instance = replace(instance, cluster=replace(instance.cluster, carbon_g_per_kwh=grams))
+    instance = replace(instance, cluster=replace(instance.cluster, **{field: rates}))
     assert load_instance(dump_instance(instance)) == instance
 
 
-@pytest.mark.parametrize("grams", [(), ((5.0, 1.0), (5.0, 2.0)), ((5.0, 1.0), (4.0, 2.0))])
-def test_steps_out_of_order_are_refused(grams: object) -> None:
+@RATES
+@pytest.mark.parametrize("rates", [(), ((5.0, 1.0), (5.0, 2.0)), ((5.0, 1.0), (4.0, 2.0))])
+def test_steps_out_of_order_are_refused(objective: str, field: str, rates: object) -> None:
     instance = green_at(7.0)
-    instance = replace(instance, cluster=replace(instance.cluster, carbon_g_per_kwh=grams))
-    assert [fault.path for fault in find_faults(instance)] == ["cluster.carbon_g_per_kwh"]
+    instance = replace(instance, cluster=replace(instance.cluster, **{field: rates}))
+    assert [fault.path for fault in find_faults(instance)] == [f"cluster.{field}"]
 
 
 def test_very_late_counts_more_than_often_a_little() -> None:

@@ -1,0 +1,55 @@
+"""Whose jobs a quota of GPUs limits: those of its tenant, and of all tenants below it."""
+
+from dataclasses import dataclass
+
+from .cluster import Tenant
+
+MOST_LEVELS = 16
+"""A tenant is at most this many levels down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """The most GPUs that each quota allows at once, borrowed ones included, by tenant; None is that
+    of all together, where one that no other quota limits may borrow. `over` has for each tenant the
+    quotas that its jobs count against: the one closest to it first."""
+
+    limits: dict[str | None, int]
+    over: dict[str, tuple[str | None, ...]]
+
+    @classmethod
+    def of(cls, tenants: tuple[Tenant, ...]) -> "Quotas":
+        """Return the quotas of tenants, of which each may be part of another."""
+        tenant = {own.name: own for own in tenants}
+        over: dict[str, tuple[str | None, ...]] = {
+            own.name: tuple(above.name for above in _upwards(own, tenant) if limited(above))
+            for own in tenants
+        }
+        limits: dict[str | None, int] = {
+            own.name: own.gpu_quota + own.borrow_gpus
+            for own in tenants
+            if own.gpu_quota is not None
+        }
+        topmost = [tenant[name] for name, above in over.items() if above == (name,)]
+        if any(own.borrow_gpus for own in topmost):
+            pool = sum(own.gpu_quota or 0 for own in topmost)
+            limits = {name: min(most, pool) for name, most in limits.items()} | {None: pool}
+            over = {name: (*above, None) for name, above in over.items() if above}
+        return cls(limits, {name: above for name, above in over.items() if above})
+
+    def least(self, tenant: str | None) -> int | None:
+        """Return the most GPUs that the jobs of a tenant may hold at once; None is no limit."""
+        return min((self.limits[name] for name in self.over.get(tenant or "", ())), default=None)
+
+
+def limited(tenant: Tenant) -> bool:
+    """Return whether a tenant has a quota."""
+    return tenant.gpu_quota is not None
+
+
+def _upwards(own: Tenant, tenant: dict[str, Tenant]) -> list[Tenant]:
+    """Return a tenant and those that it is part of, as far as they are known."""
+    above = [own]
+    while len(above) <= MOST_LEVELS and above[-1].parent in tenant:
+        above.append(tenant[above[-1].parent or ""])
+    return above
