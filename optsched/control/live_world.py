@@ -15,7 +15,7 @@ from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
 from .journal.events import Claim
 from .journal.state import Attempt, LiveJob, State
-from .present import ASKED_S
+from .present import asked_s
 
 Entry = TypeVar("Entry", Running, Suspended)
 SAME = 1e-6
@@ -176,7 +176,7 @@ class LiveWorld(World):
 
     def _saves_s(self, state: JobState) -> float:
         """Return when a running job must be asked to save, the way of the request included."""
-        saves_s = super()._saves_s(state) - ASKED_S
+        saves_s = super()._saves_s(state) - asked_s(len(self.running) + len(self.saving))
         return max(self.now_s, saves_s, self.preemptible_at_s(state.job.id))
 
     def _keep_windows(self) -> None:

@@ -23,8 +23,9 @@ from .work_left import work_left_s
 
 PATIENCE_S, PATIENCE_RUNS = 86400.0, 20.0
 MOST_DOUBLINGS = 30.0
-ASKED_S = 2.0
-"""So long it may take until a job hears that it is to save."""
+ASKED_S, ASKED_EACH_S = 2.0, 0.05
+"""So long it may take until a job hears that it is to save, and for each that runs: they are asked
+one after the other."""
 LEAST_WORK_S, MOST_WORK_S = 0.001, 1e9
 """No job that runs has less to do, and none is believed to have more (30 years)."""
 MOST_WEIGHT = 1e9
@@ -78,6 +79,7 @@ def present(
     taken: Amounts = {}
     aside: list[LiveJob] = []
     closed = {status.node.name for status in statuses if not status.usable}
+    early_s = asked_s(sum(1 for _ in state.live_attempts()))
     for live_job in state.open.values():
         attempt = live_job.live
         if attempt is not None:
@@ -87,7 +89,7 @@ def present(
                 job, entry = as_running(live_job, attempt, progress.get(attempt.key), now_s)
                 job = _no_larger(guarded(job, live_job, preempt_unsaved), live_job, most_gpus)
                 if job.preemptible and any(slot.node in closed for slot in attempt.placement):
-                    job = _staying(live_job, job, entry, cluster.windows)
+                    job = _staying(live_job, job, entry, cluster.windows, early_s)
                 jobs.append(job)
                 running.append(entry)
             else:
@@ -125,9 +127,16 @@ def present(
     return Present(instance, blocked_places(taken, order))
 
 
-def _staying(live_job: LiveJob, job: Job, entry: Running, windows: Sequence[Window]) -> Job:
+def asked_s(jobs: int) -> float:
+    """Return how long it may take until each of so many jobs hears that it is to save."""
+    return ASKED_S + ASKED_EACH_S * jobs
+
+
+def _staying(
+    live_job: LiveJob, job: Job, entry: Running, windows: Sequence[Window], early_s: float
+) -> Job:
     """Return a job on a node that takes no jobs, not to be preempted, as nobody could have its
-    place, before it must be for a window."""
+    place, before it must be for a window: asked so much before it has to save."""
     begins_s = min(
         (
             window.from_s
@@ -139,7 +148,7 @@ def _staying(live_job: LiveJob, job: Job, entry: Running, windows: Sequence[Wind
     )
     if begins_s == math.inf:
         return live_job.form(job, preemptible=False)
-    stays_s = begins_s - hold_to_save_s(job) - ASKED_S - entry.started_s
+    stays_s = begins_s - hold_to_save_s(job) - early_s - entry.started_s
     return live_job.form(job, min_run_s=max(job.min_run_s, stays_s))
 
 
