@@ -12,7 +12,7 @@ from annotated_types import Ge
 from optsched.bounds import lower_bounds
 from optsched.driver.outlook import Outlook
 from optsched.driver.playout import Playouts
-from optsched.driver.reservation import Claimed, Reservations
+from optsched.driver.reservation import Claimed, Reservation, Reservations
 from optsched.driver.snapshot import Snapshot, snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
@@ -502,9 +502,21 @@ class Optsched:
             if any(slot.node in claimed for slot in kept.placement):
                 return  # what is free there now may be part of a claim
             if not world.free.holds(world.need(kept.job, kept.option), kept.placement):
+                self._clear(world, kept)
                 return
             self._start(world, kept.job, kept.option, kept.placement)
             world.protected.add(kept.job)
+
+    def _clear(self, world: World, kept: Reservation) -> None:
+        """Preempt who is still on a place that is due, and start its job there once they have
+        saved."""
+        overstaying = self.reservations.overstaying(world, self._kept(world))
+        for job_id in overstaying:
+            world.preempt(job_id)
+        if overstaying:
+            world.claim(kept.job, kept.option, kept.placement)
+            world.protected.add(kept.job)
+            self._start_claimed(world)
 
     def _is_outranked(self, world: World, job_id: str) -> bool:
         own = world.job(job_id).priority
