@@ -51,7 +51,8 @@ def main() -> None:
             like=draw.choice(("mixed", "llm")),
             running=draw.choice((0.0, 0.3, 0.5, 0.8)),
         )
-        cluster = replace(instance.cluster, carbon_g_per_kwh=((0.0, 300.0), (3600.0, 100.0)))
+        rates = ((0.0, 300.0), (3600.0, 100.0))
+        cluster = replace(instance.cluster, carbon_g_per_kwh=rates, energy_price_per_kwh=rates)
         instance = replace(instance, cluster=cluster)
         objective = draw.choice(("wct", *TERMS))
         started_s = time.monotonic()

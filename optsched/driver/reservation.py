@@ -2,7 +2,7 @@
 free, and who may start there until then. One rule for simulated policies and for live rounds."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
 
 from ..frozen import record
@@ -52,8 +52,8 @@ def too_much(held: int, gpus: int, total: int) -> bool:
 @record
 class Reservation:
     """`job` is to start by `option` on `placement`, which those who hold it now are believed to
-    leave by `due_s`. Until then others start there only if they are believed to have left by then,
-    after that nobody else does."""
+    leave by `due_s`. Until then others start there only if they are believed to have left by then;
+    after that nobody else does, and who is still there is preempted if that may be."""
 
     job: str
     option: Option
@@ -278,6 +278,34 @@ class Reservations:
         if world.free.holds(world.need(kept.job, kept.option), kept.placement):
             return kept.option, kept.placement
         return world.fit(kept.job)
+
+    def overstaying(self, world: World, pinned: Collection[str] = ()) -> list[str]:
+        """Return whom to preempt so that the job with the reservation can start there now that it
+        is due: jobs that were believed to have left by then, but for `pinned` and those that it may
+        not preempt. Empty where nobody has to, and where that is not enough."""
+        kept = self.current
+        if kept is None or world.now_s < kept.due_s - TIME_TOLERANCE_S:
+            return []
+        own, nodes = world.job(kept.job).priority, {slot.node for slot in kept.placement}
+        preempts = world.cluster.preempts.get(own, "any")
+        least = {"any": own + 1, "lower": own, "never": -math.inf}[preempts]
+        able = (
+            job_id
+            for job_id, job in world.running.items()
+            if any(slot.node in nodes for slot in world.hold(job_id).placement)
+            and not (job_id in pinned or self.protects(world, job_id, kept.job))
+            and job.priority < least
+            and world.may_preempt(job_id)
+        )
+        outlook, need = Outlook(world), world.need(kept.job, kept.option)
+
+        def fits() -> bool:
+            return outlook.room.holds(need, kept.placement)
+
+        if fits():
+            return []
+        released, enough = outlook.release_until(fits, able)
+        return outlook.only_needed(fits, released) if enough else []
 
     def fit(
         self, world: World, job_id: str, room: Room | None = None

@@ -173,6 +173,16 @@ class Nodes:
         self.take(option, held)
         return held
 
+    def can_take(self, option: int, held: Taken) -> bool:
+        """Return whether there is room for `take`; racks and uplinks are not looked at."""
+        p = int(self._model.options.pattern[option])
+        pattern = self._model.patterns.fresh[p]
+        per_gpu = pattern.memory_gib / max(pattern.gpus, 1)
+        return self._has_shared(p) and all(
+            self.gpus[n] >= gpus and self._has(n, cpus, per_gpu * max(gpus, 1))
+            for n, gpus, cpus in held
+        )
+
     def take(self, option: int, held: Taken) -> None:
         """Take the given room for a fresh option."""
         p, job = int(self._model.options.pattern[option]), int(self._model.options.job[option])

@@ -133,14 +133,26 @@ class Packing:
                 self._take(j, option)
             return fits
         held = self.nodes.place(option)
-        if held is None:
+        if held is not None:
+            self._note(j, option, held)
+        return held is not None
+
+    def put_on(self, j: int, option: int, held: Taken) -> bool:
+        """Give a job that does not run a fresh option on certain nodes, if it fits there; racks and
+        uplinks are not looked at."""
+        if not self.nodes.can_take(option, held):
             return False
+        self.nodes.take(option, held)
+        self._note(j, option, held)
+        return True
+
+    def _note(self, j: int, option: int, held: Taken) -> None:
+        """Note what a fresh option got."""
         if self._is_where_it_was(j, option, held):
             option = int(self.model.options.first[j])
         else:
             self.held[j] = held
         self.chosen[j] = option
-        return True
 
     def _is_where_it_was(self, j: int, option: int, held: Taken) -> bool:
         """Return whether a move is onto the job's own nodes in its own mode, and so none."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Outage, Profile, Tenant
 from optsched.driver.reservation import GANG_PATIENCE_S, earliest, patience_s, too_much
+from optsched.model.cluster import Tier
 from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure
 from optsched.simulate.run import Simulation
@@ -222,3 +223,50 @@ def test_setting_aside_leaves_a_room_as_it_was() -> None:
         world.free.cpus_on("n0"),
         world.free.memory_gib_on("n0"),
     ]
+
+
+class Believed:
+    """Beliefs by name."""
+
+    name = "believed"
+
+    def __init__(self, work_s: dict[str, float]) -> None:
+        self._work_s = work_s
+
+    def work_s(self, job: Job, now_s: float) -> float:
+        return self._work_s[job.id]
+
+    def completed(self, job: Job, worked_s: float, now_s: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("policy", RESERVING)
+@pytest.mark.parametrize("preempts", ["any", "lower", "never"])
+@pytest.mark.parametrize("saves", [True, False])
+def test_who_outstays_its_belief_on_a_place_that_is_due_makes_way(
+    policy: str, preempts: str, saves: bool
+) -> None:
+    """Eight jobs are believed to end after 6,000 s and take 30,000; the gang is entitled to its
+    place before that."""
+    tier = Tier(name="all", priority=0, preempts=preempts)  # type: ignore[arg-type]
+    cluster = Cluster(nodes=(Node(name="n", gpus=8),), tiers=(tier,))
+    long = [
+        Job(id=f"l{k}", gpus=1, duration_s=30_000.0, profile=SAVES, preemptible=saves)
+        for k in range(8)
+    ]
+    gang = Job(id="gang", gpus=8, duration_s=5000.0, submit_s=10.0, profile=SAVES)
+    last = Job(id="last", gpus=1, duration_s=1.0, submit_s=5500.0)  # rules are asked at events
+    work_s = {"gang": 5000.0, "last": 1e6} | {job.id: 6000.0 for job in long}
+    simulation = Simulation(
+        Instance(name="outstayed", cluster=cluster, jobs=(*long, gang, last)),
+        registry.policy(policy),
+        estimates=Believed(work_s),
+    )
+    simulation.run()
+    starts = {entry.id: entry.segments[0].start_s for entry in simulation.record().plan().jobs}
+    if not saves:
+        assert starts["gang"] == pytest.approx(30_000.0)
+    elif preempts == "any":
+        assert starts["gang"] <= 6000.0 + SAVES.checkpoint_s
+    elif policy == "optsched":  # rules of a queue know no tiers
+        assert starts["gang"] >= 30_000.0

@@ -216,6 +216,17 @@ def test_a_round_waits_for_green_energy_and_the_simulator_with_it(
     assert held.start_s >= 700.0
 
 
+def test_no_place_is_kept_for_a_gang_that_waits_for_green_energy() -> None:
+    instance = green_at(9000.0)
+    [job] = instance.jobs
+    cluster = replace(instance.cluster, nodes=(Node(name="a", gpu_type="a", gpus=2),))
+    jobs = (replace(job, gpus=2), replace(job, id="k", submit_s=50.0))
+    instance = replace(instance, cluster=cluster, jobs=jobs)
+    for objective, green in (("energy_cost", True), ("wct+1e-6*energy_cost", False)):
+        plan = simulate(instance, registry.policy("optsched", parse(objective)))
+        assert [entry.segments[0].start_s >= 9000.0 for entry in plan.jobs] == [green, green]
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 9)), min_size=1, max_size=4),

@@ -12,7 +12,7 @@ from annotated_types import Ge
 from optsched.bounds import lower_bounds
 from optsched.driver.outlook import Outlook
 from optsched.driver.playout import Playouts
-from optsched.driver.reservation import Claimed, Reservations
+from optsched.driver.reservation import Claimed, Reservation, Reservations
 from optsched.driver.snapshot import Snapshot, snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
@@ -171,6 +171,7 @@ class Optsched:
         self._agenda: Agenda | None = None
         self.notes: tuple[str, ...] = ()
         self._moves_s = self._paced_s = -math.inf
+        self._biding: set[str] = set()
 
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
@@ -190,13 +191,14 @@ class Optsched:
                 world.wake_at(self._moves_s)
                 return
         elif world.now_s < self._paced_s and len(waiting) + len(world.running) > FEW_JOBS:
-            self._fill(world, waiting)
+            self._fill(world, [job_id for job_id in waiting if job_id not in self._biding])
             self._keep_places(world)
             world.wake_at(self._paced_s)
             return
         self._moves_s = world.now_s + self.moves_s
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
         self._take(self._best_step(world, waiting))
+        self._biding = self._waits_by_choice(world)
         self._start_claimed(world)
         if self._tiered:
             self._start_reserved(world)
@@ -442,12 +444,27 @@ class Optsched:
         if self._unripe is not None:
             self._unripe.add(job_id)
 
+    def _waits_by_choice(self, world: World) -> set[str]:
+        """Return the jobs that wait, though there is room for them, until what they use costs less:
+        no place is kept for these."""
+        if not self.objective.tariffs(world.instance.cluster):
+            return set()
+        return {
+            job_id
+            for job_id in world.waiting
+            if job_id not in world.claims and self.reservations.fit(world, job_id) is not None
+        }
+
     def _keep_places(self, world: World) -> None:
         """Keep a place for who has waited too long."""
-        self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
+        self._renew(world)
         kept = self.reservations.current
         if kept is not None and world.now_s < kept.due_s < math.inf:
             world.wake_at(kept.due_s)
+
+    def _renew(self, world: World) -> None:
+        but = {*world.claims, *self._biding}
+        self.reservations.renew(world, but=but, claimed=self._claimed(world))
 
     def _density(self, world: World, job_id: str) -> float:
         return world.job(job_id).weight / (
@@ -475,7 +492,7 @@ class Optsched:
         """Start those for whom a place is kept, as soon as there is room that nobody has claimed;
         with `first` only if no job of a higher priority waits, which the round decides before."""
         while True:
-            self.reservations.renew(world, but=world.claims, claimed=self._claimed(world))
+            self._renew(world)
             kept = self.reservations.current
             if kept is None or kept.job not in world.waiting or kept.job in world.claims:
                 return
@@ -485,9 +502,21 @@ class Optsched:
             if any(slot.node in claimed for slot in kept.placement):
                 return  # what is free there now may be part of a claim
             if not world.free.holds(world.need(kept.job, kept.option), kept.placement):
+                self._clear(world, kept)
                 return
             self._start(world, kept.job, kept.option, kept.placement)
             world.protected.add(kept.job)
+
+    def _clear(self, world: World, kept: Reservation) -> None:
+        """Preempt who is still on a place that is due, and start its job there once they have
+        saved."""
+        overstaying = self.reservations.overstaying(world, self._kept(world))
+        for job_id in overstaying:
+            world.preempt(job_id)
+        if overstaying:
+            world.claim(kept.job, kept.option, kept.placement)
+            world.protected.add(kept.job)
+            self._start_claimed(world)
 
     def _is_outranked(self, world: World, job_id: str) -> bool:
         own = world.job(job_id).priority

@@ -19,6 +19,7 @@ from ..native.within import within
 from .core import Core, core, neighbourhood
 from .dual import Prices, first_prices, optimise, priced_once
 from .guests import with_guest_rows
+from .knapsacks import Knapsacks
 from .neighbourhoods import Neighbourhoods
 from .quotas import quota_bound
 from .rounding import one_guest_each, preferred, round_choice
@@ -41,6 +42,8 @@ NEARLY = 0.1
 MUCH_LOST = 1e-2
 """Part of a solution's value from which on what found no room on nodes is decided anew at once, not
 only in the end."""
+KNAPSACK_MISSES = 3
+"""A choice is put on nodes by knapsacks until so many times in a row are no better."""
 NEARBY = 10
 """Times the gap that is asked for within which the plan that keeps all must be of the bound for
 the last prices to be good enough."""
@@ -172,6 +175,8 @@ class _Search:
                 return
         wish, reduced = self._choice(self._priced, prices)
         if self._is_much_lost(wish, self._realise(wish, reduced, self._tries)):
+            if self._is_much_lost(wish, self._value):
+                self._by_knapsacks(wish, reduced)
             self._by_nodes(reduced)
 
     def _choice(self, priced: RoundModel, prices: Prices) -> tuple[Ints, Floats]:
@@ -271,6 +276,18 @@ class _Search:
             enough = self._bound - self._tolerance()
             realise_losers_first(self._request, *self._lost, enough=enough)
         self._lost = None
+
+    def _by_knapsacks(self, wish: Ints, reduced: Floats) -> None:
+        """Put a choice on nodes one node at a time, as long as that makes the best plan better;
+        only where cores or memory are scarce."""
+        if not self._model.scarce or self._model.reserved:
+            return
+        misses = 0
+        for packing in Knapsacks(self._model, wish, reduced, self._request.deadline).packings():
+            misses = 0 if packing.worth() > self._value else misses + 1
+            self._offer(packing)
+            if misses == KNAPSACK_MISSES or self._is_done() or self._left_s() < 0:
+                return
 
     def _by_nodes(self, reduced: Floats) -> None:
         """Decide few nodes at a time anew, exactly, as long as that makes the best plan better;

@@ -90,7 +90,11 @@ class Preemptive:
         while True:
             if kept.renew(world):
                 self.queue.unblock()
+            for job_id in kept.overstaying(world):
+                world.preempt(job_id)
             fit = kept.place(world)
+            if kept.current is not None and world.now_s < kept.current.due_s < math.inf:
+                world.wake_at(kept.current.due_s)
             if fit is None or kept.current is None:
                 return
             job_id = kept.current.job
