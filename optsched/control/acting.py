@@ -1,10 +1,13 @@
 """Stopping and starting attempts as was decided."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from ..executors.base import AttemptState, DeclinedError, NoAnswerError, Order, RefusedError
+from ..model.cluster import Window
 from ..model.instance import Slot
+from ..physics import hold_to_save_s
 from ..physics.windows import leaves_saved
 from .core import AGAIN_S, said_of
 from .journal.events import (
@@ -19,7 +22,7 @@ from .journal.events import (
 from .journal.state import Attempt, LiveJob
 from .launchable import Launchable, launchable
 from .looking import Looking
-from .present import as_waiting, memory_of, start_setup_s
+from .present import ASKED_S, as_waiting, memory_of, start_setup_s
 from .warning import number_of, warning_of
 
 OVERTIME_S = 15.0
@@ -31,9 +34,12 @@ class Acting(Looking):
 
     def _stop_unwanted(self) -> None:
         """Ask those to stop that are cancelled, held, or not to go on after the last round."""
+        windows = [window for window in self.cluster.windows if window.nodes]
         for attempt in [*self.state.live_attempts()]:
             job = self.state.jobs[attempt.key.job]
             why = self._why_stop(job, attempt)
+            if why is None and windows and self._must_save(job, attempt, windows):
+                why = "preempt"
             self._warn(job, attempt)
             if attempt.leaving:
                 self._stop_again(attempt)
@@ -74,6 +80,23 @@ class Acting(Looking):
         if claim is None:
             return "preempt"
         return "migrate" if claim.mode.size == attempt.mode.size else "resize"
+
+    def _must_save(self, job: LiveJob, attempt: Attempt, windows: Sequence[Window]) -> bool:
+        """Return whether a job has to save now for a window and no round has asked it to, as rounds
+        fail or are decided without it."""
+        known, now_s = as_waiting(job), self.clock.now_s()
+        if attempt.started_s is None or attempt.leaving or attempt.lost is not None:
+            return False
+        if now_s < attempt.started_s + known.min_run_s or not leaves_saved(known, job.preemptions):
+            return False
+        early_s = hold_to_save_s(known) + ASKED_S / 2
+        nodes = {slot.node for slot in attempt.placement}
+        return any(
+            window.from_s - early_s <= now_s < window.to_s
+            and window.bars(known.tenant, known.user)
+            and not nodes.isdisjoint(window.nodes)
+            for window in windows
+        )
 
     def _stop(self, job: LiveJob, attempt: Attempt, why: Why) -> None:
         name, number = attempt.key.job, attempt.key.number

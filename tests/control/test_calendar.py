@@ -117,6 +117,31 @@ def test_what_the_manager_reserves(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert lab.status() == {"plain": "running", "saves": "running"}
 
 
+def test_who_can_save_does_in_time_although_rounds_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path)
+    begins_s = lab.clock.now_s() + 100
+    set_window(lab, "n0", "n1", begin=100, end=200)
+    lab.submit("saves", 4, 300.0, profile=Profile(checkpoint_s=5.0))
+    lab.submit("plain", 4, 80.0, profile=PLAIN)
+    lab.run(20)
+    assert set(lab.status().values()) == {"running"}
+
+    def fails(*_: object) -> None:
+        raise KeyError("saves")
+
+    lab.controller.bug = lambda what, error: None
+    monkeypatch.setattr(lab.controller, "_drive", fails)
+    lab.submit("late", 8, 10.0)
+    lab.run(70)
+    assert lab.status() == {"saves": "running", "plain": "completed", "late": "waiting"}
+    lab.run(8)
+    (attempt,) = lab.controller.state.jobs["saves"].attempts
+    assert attempt.ended is not None and attempt.ended.exit_status == 85
+    assert attempt.ended_s is not None and attempt.ended_s < begins_s
+
+
 def drawn_w(lab: Lab) -> float:
     attempts = lab.controller.state.live_attempts()
     return sum(attempt.mode.resources["power_w"] for attempt in attempts)
