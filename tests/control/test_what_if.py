@@ -334,8 +334,8 @@ def test_many_jobs_are_seen_roughly(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("optsched.control.what_if.simulated.FEW_JOBS", 1000)
     exact = what_if(view, Change(), time_limit_s=120.0)
     assert rough.before.complete and exact.before.complete and rough.before != exact.before
-    # which of two equal jobs goes first decides by some percent: no more is asked
-    assert rough.before.mean_jct_s == pytest.approx(exact.before.mean_jct_s, rel=0.1)
+    # docs/live.md says so: which of two equal jobs goes first decides by some percent
+    assert rough.before.mean_jct_s == pytest.approx(exact.before.mean_jct_s, rel=0.05)
     assert any("the rougher" in note for note in rough.notes) and exact.notes == ()
     monkeypatch.undo()
     tiny = what_if(view, Change(submit=Job(id="x", gpus=1, duration_s=1.0)), time_limit_s=120.0)

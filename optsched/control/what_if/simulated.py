@@ -31,7 +31,7 @@ FEW_JOBS, PACE = 100, "0.1"
 ever longer ones, of this share of the time simulated by then (the option `pace` of policy
 optsched)."""
 ROUGH = 0.01
-"""By such a share are means then taken to be off."""
+"""Means of two such courses that differ by a smaller share are taken for equal."""
 LIMITS = (
     "no more jobs come, every job runs as long as it is believed to, nothing fails, and rounds are "
     "decided as policy optsched does, or by the policy that drives the nodes"
