@@ -2,6 +2,7 @@
 the policy `optsched` with `history` estimates.
 
     python -m benchmarks.forecast --trace lublin --jobs 300
+    python -m benchmarks.forecast --trace lublin --jobs 300 --profiles 2
     python -m benchmarks.forecast --refresh 1000
     python -m benchmarks.forecast --what-if 490
 
@@ -261,6 +262,7 @@ def main() -> None:
     )
     parser.add_argument("--trace", choices=WORKLOADS)
     parser.add_argument("--jobs", type=int, help="only the first so many jobs")
+    parser.add_argument("--profiles", type=int, default=PROFILES_SEED, help="seed of their draw")
     parser.add_argument("--refresh", type=int, metavar="N")
     parser.add_argument("--what-if", type=int, metavar="N")
     parser.add_argument("--keep", type=Path, help="a file for all that was asked (pickle)")
@@ -269,11 +271,12 @@ def main() -> None:
         taken = refresh(given.refresh) if given.refresh else changed(given.what_if)
         print(json.dumps({"benchmark": "forecast", **taken}))
         return
-    asked, watched = run(instance_of(given.trace, given.jobs, PROFILES_SEED, sharing=False))
+    asked, watched = run(instance_of(given.trace, given.jobs, given.profiles, sharing=False))
     if given.keep:
         rows = [(own.job, own.made_s, own.raw, own.easy_s) for own in asked]
         given.keep.write_bytes(pickle.dumps((rows, watched.start_s, watched.end_s)))
     about = {"benchmark": "forecast", "trace": given.trace, "jobs": len(watched.end_s)}
+    about["profiles"] = given.profiles
     print(json.dumps(about | compared(asked[WARM_UP:], watched)))
 
 

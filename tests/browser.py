@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -56,6 +57,7 @@ class Browser:
             pass_fds=(read_there, write_there),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         os.close(read_there)
         os.close(write_there)
@@ -162,8 +164,8 @@ class Browser:
         return {own["name"]: own["value"] for own in self.ask("Performance.getMetrics")["metrics"]}
 
     def close(self) -> None:
-        """End the browser."""
-        self.process.kill()
+        """End the browser with all its processes."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         os.close(self._in)
         os.close(self._out)

@@ -97,6 +97,7 @@ def solve(
     gap: Gap = 0.0,
     log: Callable[[str], None] | bool = False,
     constrain: "Constrain | None" = None,
+    ignore_priorities: bool = False,
     on_progress: "Callable[[Progress], None] | None" = None,
 ) -> "Planned":
     """Plan an instance: the best verified plan found in the time given, with its proven gap.
@@ -120,6 +121,7 @@ def solve(
         gap=gap,
         log=log,
         constrain=constrain,
+        ignore_priorities=ignore_priorities,
         on_progress=on_progress,
     )
     return Planned.of(checked, solution)

@@ -52,6 +52,8 @@ GOES_WITH = {
     "clocks": (EVEN,),
     "copies": (EVEN,),
     "power_cap": (EVEN,),
+    "prices": (EVEN,),
+    "deadlines": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
 
@@ -89,6 +91,8 @@ def generate(
     clocks: bool = False,
     copies: Annotated[int | None, Ge(1)] = None,
     power_cap: Annotated[float | None, Gt(0)] = None,
+    prices: str | None = None,
+    deadlines: str | None = None,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -121,6 +125,8 @@ def generate(
         "clocks": clocks or None,
         "copies": copies,
         "power_cap": power_cap,
+        "prices": prices,
+        "deadlines": deadlines,
     }
     given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
     if like not in KINDS:
@@ -136,10 +142,8 @@ def generate(
         raise InputError(
             "how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else "")
         )
-    given.pop("uplinks", None)
-    given.pop("checkpoint_s", None)
-    given.pop("clocks", None)
-    given.pop("power_cap", None)
+    for name in ("uplinks", "checkpoint_s", "clocks", "power_cap", "prices", "deadlines"):
+        given.pop(name, None)
     if like == PLANTED:
         from ..traces.generate import planted
 
@@ -180,9 +184,28 @@ def generate(
         from ..traces.profiles.clocks import with_clocks
 
         instance = with_clocks(instance)
-    if power_cap is not None:
-        capped = replace(instance.cluster, resources={POWER_CAP: power_cap})
-        instance = replace(instance, cluster=capped)
+    return _priced_and_due(_capped(instance, power_cap), seed, prices, deadlines)
+
+
+def _capped(instance: Instance, power_cap: float | None) -> Instance:
+    if power_cap is None:
+        return instance
+    capped = replace(instance.cluster, resources={POWER_CAP: power_cap})
+    return replace(instance, cluster=capped)
+
+
+def _priced_and_due(
+    instance: Instance, seed: int, prices: str | None, deadlines: str | None
+) -> Instance:
+    """Return the instance with the prices of GPUs and the deadlines that texts give."""
+    if prices is not None:
+        from ..traces.clusters import with_prices
+
+        instance = replace(instance, cluster=with_prices(instance.cluster, prices))
+    if deadlines is not None:
+        from ..traces.generate.drawn import with_deadlines
+
+        instance = with_deadlines(instance, seed, deadlines)
     return instance
 
 

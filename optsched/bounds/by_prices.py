@@ -57,7 +57,9 @@ Stop = Callable[[int], float]
 def check_objective(objective: Objective) -> SumOfJobs | RankOfJobs:
     """Return the one term of an objective that prices bound. Raises InputError for any other."""
     match objective.levels:
-        case (((1.0, (SumOfJobs() | RankOfJobs()) as term),),) if term.is_priced:
+        case (((1.0, (SumOfJobs() | RankOfJobs()) as term),),) if (
+            term.is_priced and term.priority is None
+        ):
             return term
         case _:
             known = ", ".join(

@@ -86,7 +86,7 @@ def term_bounds(term: Term, instance: Instance, outlook: Outlook) -> Iterator[Fo
         case Relaxation.NONE:
             pass
         case Relaxation.LAST_END:
-            yield from _last_end(outlook)
+            yield from _last_end(outlook, counted)
         case Relaxation.BUSY_TIME:
             yield from _busy_time(instance, outlook, counted, cost)
         case Relaxation.DUE_DATES:
@@ -177,14 +177,18 @@ def _busy_time(
         yield value, f"{family.name}, preemptive"
 
 
-def _last_end(outlook: Outlook) -> Iterator[Found]:
+def _last_end(outlook: Outlook, counted: Ints) -> Iterator[Found]:
+    counts = _spread(len(outlook.heads_s), counted, np.ones(len(counted))) > 0
+    # Jobs that wait for one that counts may not count themselves.
+    tails_s = outlook.tails_s if counts.all() else np.zeros(len(counts))
     if outlook.has_chains:
-        yield float((outlook.ends_s + outlook.tails_s).max()), "critical path"
+        yield float((outlook.ends_s + tails_s)[counts].max()), "critical path"
     for family in outlook.families:
         for machine in family.machines:
-            if len(machine.jobs):
-                jobs = machine.jobs
-                end_s = last_end_s(outlook.heads_s[jobs], machine.work_s, outlook.tails_s[jobs])
+            here = counts[machine.jobs]
+            if here.any():
+                jobs = machine.jobs[here]
+                end_s = last_end_s(outlook.heads_s[jobs], machine.work_s[here], tails_s[jobs])
                 yield end_s, f"area of {machine.name}"
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +25,14 @@ WASTE = {
     "stopped": "stopped",
 }
 """What GPU time is spent on besides work that is kept, and its column."""
+NAMES = ("day", "user", "tenant", "job")
+BUDGET = {
+    "gpu_h": "budget",
+    "used_gpu_h": "used",
+    "expected_gpu_h": "of running jobs",
+    "left_gpu_h": "left",
+}
+"""What there is to say of a budget, and its column."""
 day_type = click.DateTime(["%Y-%m-%d"])
 
 
@@ -38,10 +46,11 @@ day_type = click.DateTime(["%Y-%m-%d"])
     "What to sum by: user, tenant, day or job, or several with commas between (default: user).",
     default="user",
 )
+@flag_option("--budgets", "What is left of budgets of GPU-hours, and until when.")
 @flag_option("--csv", "Print comma-separated values: the same columns as with --json.", "as_csv")
 @answers_aloud
 @asks_controller
-def command(client: Client, as_csv: bool, out: Out, **asked: Any) -> int:
+def command(client: Client, budgets: bool, as_csv: bool, out: Out, **asked: Any) -> int:
     """Report GPU-hours by user, tenant, day or job, and what they were spent on.
 
     You see what you used yourself; administrators see everybody. Jobs count on the day on which
@@ -51,28 +60,72 @@ def command(client: Client, as_csv: bool, out: Out, **asked: Any) -> int:
     \b
     optsched account --from 2026-05-01 --to 2026-05-31
     optsched account --by tenant,day --csv > may.csv
+    optsched account --budgets
     """
+    if budgets:
+        return _budgets(client, as_csv, out, asked)
     days = {f"{end}_day": _day(asked.pop(end)) for end in ("from", "to")}
     answer = client.get("/v1/account", **days, **asked)
     if as_csv and not out.as_json:
-        click.echo(_as_csv(answer), nl=False)
+        click.echo(_as_csv(list(answer["total"]), answer["rows"]), nl=False)
         return 0
     out.answer(lambda: answer, lambda: _parts(answer, asked["by"].split(",")))
     return 0
+
+
+def _budgets(client: Client, as_csv: bool, out: Out, asked: dict[str, Any]) -> int:
+    if asked["from"] or asked["to"] or asked["by"] != "user":
+        raise click.UsageError("--from, --to and --by are not for budgets, which have one period")
+    answer = client.get("/v1/budgets")
+    for whose in filter(asked.get, ("user", "tenant")):
+        answer["rows"] = [row for row in answer["rows"] if row[whose] == asked[whose]]
+    if as_csv and not out.as_json:
+        click.echo(_as_csv(["user", "tenant", *BUDGET], answer["rows"]), nl=False)
+        return 0
+    out.answer(lambda: answer, lambda: _budget_parts(answer))
+    return 0
+
+
+def _budget_parts(answer: dict[str, Any]) -> Parts:
+    from ..picture.text import table
+
+    if not answer["rows"]:
+        yield "there is no such budget (max_gpu_hours in cluster.toml)"
+        return
+    yield table(
+        "user",
+        "tenant",
+        *BUDGET.values(),
+        rows=(
+            [row["user"] or "", row["tenant"] or "", *(f"{row[name]:,.1f}" for name in BUDGET)]
+            for row in answer["rows"]
+        ),
+        numeric=tuple(BUDGET.values()),
+    )
+    until_s = answer["until_s"]
+    if until_s is None:
+        yield "GPU-hours of all time"
+    else:
+        per, left = answer["per"], human(until_s - answer["now_s"])
+        yield f"GPU-hours a {per}; the next begins on {_utc_day(until_s)} (UTC), in {left}"
+
+
+def _utc_day(at_s: float) -> str:
+    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d}"
 
 
 def _day(value: datetime | None) -> str | None:
     return None if value is None else f"{value:%Y-%m-%d}"
 
 
-def _as_csv(answer: dict[str, Any]) -> str:
+def _as_csv(columns: list[str], rows: list[dict[str, Any]]) -> str:
     """Return the rows as comma-separated values. A name that a spreadsheet would take for a formula
     gets an apostrophe before it."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(answer["total"]), lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    for row in answer["rows"]:
-        names = {name: row[name] or "" for name in ("day", "user", "tenant", "job")}
+    for row in rows:
+        names = {name: row[name] or "" for name in NAMES if name in row}
         writer.writerow(
             row
             | {
@@ -87,7 +140,7 @@ def _parts(answer: dict[str, Any], by: list[str]) -> Parts:
     if not answer["rows"]:
         yield "nothing was used"
     else:
-        yield _table(answer, [name for name in ("day", "user", "tenant", "job") if name in by])
+        yield _table(answer, [name for name in NAMES if name in by])
     if answer["uncounted_before_s"] is not None:
         yield (
             f"jobs dropped that finished before {clock_text(answer['uncounted_before_s'])} are not "

@@ -135,6 +135,15 @@ from .parts.out import Out, answers
     "even: let nodes differ in speed, the more the larger F, such as 0.2 (docs/formats.md).",
     type=click.FloatRange(0, 1, min_open=True),
 )
+@option(
+    "--prices PRICES",
+    "even: what a GPU of each type costs for an hour, such as v100=2.48,p100=1.46,k80=0.45.",
+)
+@option(
+    "--deadlines FACTORS",
+    "even: let jobs be due after their run time times one of these, each as often, such as "
+    "1.2,2,10.",
+)
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
     "--fit PAGE",

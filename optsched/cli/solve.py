@@ -45,6 +45,7 @@ from .parts.out import Out, answers, width
     "--start PLAN", "Start from this plan, even one made for other jobs: whatever fits is used."
 )
 @option("--gap G", "Stop once this gap is proven, such as 1%.", type=share, default="0")
+@flag_option("--ignore-priorities", "Plan as if all jobs had one priority.")
 @flag_option("--log", "Show the log of the search on stderr.")
 @path_option("-o, --output PLAN", "Write the plan file.")
 @gantt_option

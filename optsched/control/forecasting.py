@@ -169,6 +169,7 @@ class Forecaster:
         if job.live is None:
             start_s = calibration.told("start", *start_s)
         end_s = calibration.told("end", own.end_p50_s, own.end_p90_s)
+        end_s = max(start_s[0], end_s[0]), max(start_s[1], end_s[1])  # each is calibrated by itself
         return Instants(*(now_s + wait_s for wait_s in (*start_s, *end_s)))
 
     def _compare(self, now: Snapshot) -> None:

@@ -7,6 +7,7 @@ import pwd
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from math import inf, isfinite
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -206,17 +207,16 @@ class Withheld:
     over_budget: frozenset[str] = frozenset()
 
 
-class _Budgets:
+class Budgets:
     """What jobs are expected to use of budgets until the period ends, beside what was used."""
 
     def __init__(self, settings: Settings, spent: Callable[[float], Spent], now_s: float) -> None:
-        from_s, self._until_s = period_s(settings.limits.gpu_hours_per, now_s)
-        per = settings.limits.gpu_hours_per
-        self._when = "in all" if per == "forever" else f"a {per}"
+        self.per = settings.limits.gpu_hours_per
+        self.from_s, self.until_s = period_s(self.per, now_s)
         self._now_s = now_s
         self._spent_gpu_s: defaultdict[str, float] = defaultdict(float)
         self._due_gpu_s: defaultdict[str, float] = defaultdict(float)
-        for (user, tenant), gpu_s in spent(from_s).items():
+        for (user, tenant), gpu_s in spent(self.from_s).items():
             self._spent_gpu_s[user] += gpu_s
             for named in upwards(settings, tenant):
                 self._spent_gpu_s[f"tenant {named.name}"] += gpu_s
@@ -226,21 +226,34 @@ class _Budgets:
         for cap in caps:
             self._due_gpu_s[cap.whose] += self._expected_gpu_s(job, gpus)
 
+    def used_and_due_gpu_s(self, whose: str) -> tuple[float, float]:
+        """Return what was used of a budget, and what is expected of the jobs that were counted."""
+        return self._spent_gpu_s[whose], self._due_gpu_s[whose]
+
     def why_not(self, caps: tuple[Cap, ...], job: LiveJob, gpus: int) -> str | None:
         """Return which budget a start would go beyond."""
         for cap in caps if gpus else ():
             if cap.gpu_hours is None:
                 continue
-            spent, due = self._spent_gpu_s[cap.whose], self._due_gpu_s[cap.whose]
+            spent, due = self.used_and_due_gpu_s(cap.whose)
             expected = self._expected_gpu_s(job, gpus)
             if spent + due + max(expected, LEAST_GPU_S) > cap.gpu_hours * 3600:
+                when = "in all" if self.per == "forever" else f"a {self.per}"
                 return (
-                    f"{cap.whose} may use {_hours(cap.gpu_hours * 3600)} GPU-hours {self._when} "
+                    f"{cap.whose} may use {_hours(cap.gpu_hours * 3600)} GPU-hours {when} "
                     f"(max_gpu_hours in cluster.toml): {_hours(spent)} are used, {_hours(due)} are "
                     "expected of jobs that run or come before it, and "
-                    f"{_hours(expected)} of it"
+                    f"{_hours(expected)} of it; {self._until(expected > cap.gpu_hours * 3600)}"
                 )
         return None
+
+    def _until(self, never: bool) -> str:
+        """Return for what a job waits that would go beyond, or even alone beyond the whole."""
+        if never:
+            return "that is more than the whole budget"
+        if self.per == "forever":
+            return "it is never renewed"
+        return f"the next {self.per} begins on {datetime.fromtimestamp(self.until_s, UTC):%Y-%m-%d}"
 
     def _expected_gpu_s(self, job: LiveJob, gpus: int) -> float:
         """Return the GPU-seconds that a job is believed to use yet in this period."""
@@ -249,14 +262,14 @@ class _Budgets:
         else:
             rate = count_rate(job.submission.job, gpus)
             left_s = job.left_s / rate if rate else inf
-        left_s = min(left_s, job.limit_left_s(self._now_s), self._until_s - self._now_s)
+        left_s = min(left_s, job.limit_left_s(self._now_s), self.until_s - self._now_s)
         return gpus * max(0.0, left_s) if isfinite(left_s) else 0.0
 
 
 class _Held:
     """What the jobs of each user and tenant hold together."""
 
-    def __init__(self, settings: Settings, budgets: _Budgets | None = None) -> None:
+    def __init__(self, settings: Settings, budgets: Budgets | None = None) -> None:
         self._settings, self._budgets = settings, budgets
         self._running: Counter[str] = Counter()
         self._gpus: Counter[str] = Counter()
@@ -330,17 +343,17 @@ def withheld(
     once, so that no decision goes beyond a limit. Running jobs go on where a limit was lowered, and
     elastic ones grow into what waiting ones leave.
     """
-    has_budgets = _has_budgets(settings)
-    if not (has_budgets or _limits_what_runs(settings, state)):
+    budgeted = has_budgets(settings)
+    if not (budgeted or _limits_what_runs(settings, state)):
         return Withheld({}, {})
-    held = _Held(settings, _Budgets(settings, spent, now_s) if has_budgets else None)
+    held = _Held(settings, Budgets(settings, spent, now_s) if budgeted else None)
     over_budget = set()
     why_not: dict[str, str] = {}
     most_gpus: dict[str, int] = {}
-    holders, waiting = _in_order(state, now_s, able)
+    holders = holders_of(state)
     for live_job, gpus in holders:
         held.take(live_job, gpus)
-    for live_job in waiting:
+    for live_job in _waiting(state, now_s, able):
         job = live_job.submission.job
         why, left, gpus = held.why_not(live_job), held.room(live_job), least_gpus(job)
         if why is None and (why := held.why_over_budget(live_job)) is not None:
@@ -367,8 +380,9 @@ def turns(settings: Settings, state: State, now_s: float, able: Able) -> dict[st
         return {}
     held, behind = _Held(settings), dict[str, tuple[str, ...]]()
     lines: dict[str, tuple[list[str], list[int]]] = {}
-    holders, waiting = _in_order(state, now_s, able)
-    line = [*holders, *((job, least_gpus(job.submission.job)) for job in waiting)]
+    holders = holders_of(state)
+    waiting = ((job, least_gpus(job.submission.job)) for job in _waiting(state, now_s, able))
+    line = [*holders, *waiting]
     for number, (live_job, gpus) in enumerate(line):
         before = []
         for cap in held.caps_on(live_job):
@@ -395,25 +409,28 @@ def _last_in_the_way(cap: Cap, gpus: int, names: list[str], before_gpus: list[in
     return last
 
 
-def _in_order(
-    state: State, now_s: float, able: Able
-) -> tuple[list[tuple[LiveJob, int]], list[LiveJob]]:
+def holders_of(state: State) -> list[tuple[LiveJob, int]]:
     """Return the jobs that hold GPUs or are about to, with how many, by when they are believed to
-    end, and the waiting ones that are free to start by priority, submission and index."""
+    end."""
     holders: list[tuple[float, LiveJob, int]] = []
-    waiting: list[tuple[int, float, int, str, LiveJob]] = []
-    for live_job in state.open.values():
-        job, live = live_job.submission.job, live_job.live
-        if live is not None:
-            holders.append((_end_s(live), live_job, live.mode.gpus))
+    for job in state.open.values():
+        if job.live is not None:
+            holders.append((_end_s(job.live), job, job.live.mode.gpus))
         elif job.id in state.claims:
-            holders.append((inf, live_job, state.claims[job.id].mode.gpus))
-        elif may_start(state, live_job, now_s) and able(live_job):
-            index = live_job.submission.index or 0
-            waiting.append((-job.priority, live_job.submit_s, index, job.id, live_job))
+            holders.append((inf, job, state.claims[job.id].mode.gpus))
     holders.sort(key=itemgetter(0))
-    waiting.sort(key=itemgetter(0, 1, 2, 3))
-    return [(job, gpus) for _, job, gpus in holders], [entry[-1] for entry in waiting]
+    return [(job, gpus) for _, job, gpus in holders]
+
+
+def _waiting(state: State, now_s: float, able: Able) -> list[LiveJob]:
+    """Return the waiting jobs that are free to start, by priority, submission and index."""
+
+    def place(live_job: LiveJob) -> tuple[int, float, int, str]:
+        index = live_job.submission.index or 0
+        return -live_job.submission.job.priority, live_job.submit_s, index, live_job.id
+
+    free = (job for job in state.open.values() if job.live is None and job.id not in state.claims)
+    return sorted((job for job in free if may_start(state, job, now_s) and able(job)), key=place)
 
 
 def _end_s(live: Attempt) -> float:
@@ -446,7 +463,8 @@ def _limits_what_runs(settings: Settings, state: State) -> bool:
     )
 
 
-def _has_budgets(settings: Settings) -> bool:
+def has_budgets(settings: Settings) -> bool:
+    """Return whether anybody has a budget."""
     limits = settings.limits
     users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
     return any(own.max_gpu_hours is not None for own in (*users, *settings.tenants))

@@ -38,15 +38,14 @@ class Playouts:
         jobs = [*world.waiting, *world.running, *world.saving]
         self.place = {job_id: i for i, job_id in enumerate(jobs)}
         self._levels = self._costs_of(objective, jobs)
-        priority = [world.job(job_id).priority for job_id in jobs]
-        tiers = sorted({*priority}, reverse=True)
+        tiers = sorted({world.rank(job_id) for job_id in jobs}, reverse=True)
         self._by_tier = self._levels
         if len(tiers) > 1:
             self._by_tier = [
                 level
                 for tier in tiers
                 for level in self._costs_of(
-                    objective, [job_id for job_id in jobs if world.job(job_id).priority == tier]
+                    objective, [job_id for job_id in jobs if world.rank(job_id) == tier]
                 )
             ]
         self.queues: dict[Demand, list[Entry]] = {}
@@ -122,7 +121,7 @@ class Playouts:
             work_s = world.remaining_work_s(job_id) / world.options(job_id)[0].rate
             finish_s = setup_s(job, True) + work_s + again_s
         rank = finish_s * math.sqrt(world.service_gpus(job_id)) / max(job.weight, 1e-9)
-        return (-job.priority, rank), world.order(job_id), job_id
+        return (-world.rank(job_id), rank), world.order(job_id), job_id
 
 
 _Level = list[tuple[float, SumOfJobs | RankOfJobs, NDArray[np.int64], JobCost]]

@@ -235,14 +235,14 @@ class Reservations:
         """Return the waiting jobs for whom a place may be kept now, by priority and submission."""
         self._look_at_new(world)
         ripe = (self._early if world.now_s >= self._paid_s else self._late).ripe(world)
-        return sorted(ripe, key=lambda job_id: -world.job(job_id).priority)
+        return sorted(ripe, key=lambda job_id: -world.rank(job_id))
 
     def _is_outranked(self, world: World, job_id: str, but: Iterable[str]) -> bool:
         """Return whether a place is to be kept for a job of a higher priority."""
-        own = world.job(job_id).priority
-        if all(job.priority <= own for job in world.waiting.values()):
+        own = world.rank(job_id)
+        if all(world.rank(name) <= own for name in world.waiting):
             return False
-        return any(world.job(name).priority > own for name in {*self.entitled(world)} - {*but})
+        return any(world.rank(name) > own for name in {*self.entitled(world)} - {*but})
 
     def _pay(self, world: World, kept: Reservation) -> None:
         """Let time pass until the GPU time that the place waits for its job is `DRAINED` of all."""
@@ -253,21 +253,18 @@ class Reservations:
     def _takes_too_much(self, world: World, job_id: str) -> bool:
         """Return whether no place is kept for the job before others that started on theirs are
         done."""
-        own = world.job(job_id).priority
+        own = world.rank(job_id)
         held = sum(
             world.held_gpus(job)
             for job in world.protected
-            if job in world.running and world.job(job).priority >= own
+            if job in world.running and world.rank(job) >= own
         )
         return too_much(held, world.fewest_gpus(job_id), world.cluster.total_gpus)
 
     def protects(self, world: World, running: str, waiting: str) -> bool:
         """Return whether one has started on its reservation and is evicted for none but a higher
         priority than its own."""
-        return (
-            running in world.protected
-            and world.job(waiting).priority <= world.job(running).priority
-        )
+        return running in world.protected and world.rank(waiting) <= world.rank(running)
 
     def place(self, world: World) -> tuple[Option, Placement] | None:
         """Return where the job with the reservation can start now: where that is, or wherever else
@@ -286,15 +283,15 @@ class Reservations:
         kept = self.current
         if kept is None or world.now_s < kept.due_s - TIME_TOLERANCE_S:
             return []
-        own, nodes = world.job(kept.job).priority, {slot.node for slot in kept.placement}
-        preempts = world.cluster.preempts.get(own, "any")
+        own, nodes = world.rank(kept.job), {slot.node for slot in kept.placement}
+        preempts = world.cluster.preempts.get(world.job(kept.job).priority, "any")
         least = {"any": own + 1, "lower": own, "never": -math.inf}[preempts]
         able = (
             job_id
-            for job_id, job in world.running.items()
+            for job_id in world.running
             if any(slot.node in nodes for slot in world.hold(job_id).placement)
             and not (job_id in pinned or self.protects(world, job_id, kept.job))
-            and job.priority < least
+            and world.rank(job_id) < least
             and world.may_preempt(job_id)
         )
         outlook, need = Outlook(world), world.need(kept.job, kept.option)
@@ -315,7 +312,7 @@ class Reservations:
         fit, kept = world.fit(job_id, room), self.current
         if fit is None or kept is None or kept.job == job_id:
             return fit
-        if world.job(job_id).priority > world.job(kept.job).priority:
+        if world.rank(job_id) > world.rank(kept.job):
             return fit
         if world.now_s + world.expected_run_s(job_id, *fit) <= kept.due_s + TIME_TOLERANCE_S:
             return fit

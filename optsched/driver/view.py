@@ -1,6 +1,7 @@
 """What a policy may see of the cluster in virtual time."""
 
 import math
+from collections.abc import Set
 from dataclasses import replace
 
 from ..errors import OptschedError
@@ -13,6 +14,7 @@ from ..physics.contention import channel_loads, may_contend
 from ..physics.model_caches import model_caches
 from ..physics.modes import Option
 from ..physics.windows import least_stay_s, leaves_saved
+from .borrowing import rank_of
 from .contention import Channels
 from .demand import Demand, Demands
 from .layout import Layout, Need
@@ -45,7 +47,8 @@ class ClusterView:
     `waiting` are the jobs that could start, in the order in which they came to wait: released,
     their predecessors done, not running. `running` are those that hold GPUs and will go on,
     `saving` those that are being preempted and still hold theirs. `free` is what nobody holds; a
-    policy tries things in copies of it.
+    policy tries things in copies of it. `borrowing` are the jobs that were found to borrow when
+    this was last asked (see `borrowing.borrowers`).
     """
 
     shares_gpus: bool = True
@@ -61,6 +64,7 @@ class ClusterView:
         self.running: dict[str, Job] = {}
         self.saving: dict[str, Job] = {}
         self.lost: dict[str, None] = {}
+        self.borrowing: Set[str] = frozenset()
         layout = Layout(instance.cluster, instance.tenants)
         self.free = Room(layout)
         self.free.set_time(self.now_s)
@@ -98,6 +102,10 @@ class ClusterView:
         """Return the job as it was submitted. A policy asks `remaining_work_s` for its length,
         never the job."""
         return self._state[job_id].job
+
+    def rank(self, job_id: str) -> int:
+        """Return the priority of a job, below that of all others if it borrows."""
+        return rank_of(self._state[job_id].job.priority, borrows=job_id in self.borrowing)
 
     def order(self, job_id: str) -> tuple[float, int]:
         """Return the sort key of arrival: submission, then the place in the order of

@@ -11,7 +11,7 @@ from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
 from ..model.instance import Instance
 from ..model.plan import Plan, Solution
-from ..objectives import Objective, wanted
+from ..objectives import Objective, by_priority, wanted
 from ..plugins import registry
 from ..plugins.options import NO_OPTIONS, PluginOptions, declaration, read_options
 from ..plugins.solver import Constrain, Solver, missing_modules
@@ -47,6 +47,7 @@ def solve(
     gap: float = 0.0,
     log: Callable[[str], None] | bool = False,
     constrain: Constrain | None = None,
+    ignore_priorities: bool = False,
 ) -> Solution:
     """Plan an instance: the best verified plan found in `time_limit_s` of wall clock, with its
     proven gap.
@@ -72,6 +73,8 @@ def solve(
     side constraints, so that a note says it and `bound` stays that of the instance. A function that
     cannot be pickled runs in this process, without a watchdog.
 
+    Priorities are strict (`objectives.by_priority`) unless `ignore_priorities`.
+
     Raises InputError for a faulty instance, objective, solver name, limit or option. Isolation
     needs POSIX.
     """
@@ -81,6 +84,8 @@ def solve(
     if not checked:
         check_instance(instance)
     goal = wanted(objective, instance.cluster)
+    if not ignore_priorities:
+        goal = by_priority(goal, instance)
     if log is True:
         log = partial(print, flush=True)
     search = Search(instance, goal, limits, started_s, on_progress, log or None)

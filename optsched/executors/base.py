@@ -314,22 +314,28 @@ class Executor(Protocol):
 
 @frozen
 class Beside:
-    """A process that may be started beside an attempt, on this host: its command, its environment
-    beyond the terminal's, and whose it is, None for the executor's user."""
+    """A process that may be started beside an attempt: `argv`, or another command, after the words
+    that `enter` it, on this host as `user`, None for whoever asks.
+
+    Where nothing is to be entered it gets only this `environment` and the terminal's, in
+    `directory`. Else `enter` sees to both, and is itself started with `environment` added to that
+    of who asks.
+    """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     directory: str
     user: int | None = None
+    enter: tuple[str, ...] = ()
 
 
 @runtime_checkable
 class Shells(Protocol):
     """What an executor is besides, which lets users run something beside their jobs."""
 
-    def shell(self, key: AttemptKey) -> Beside:
-        """Return how to start a shell on the first node of an attempt that runs, with its GPUs and
-        variables. Raises RefusedError."""
+    def shell(self, key: AttemptKey, terminal: bool, node: str | None = None) -> Beside:
+        """Return how to start a shell on a node of an attempt that runs (None: the first), with its
+        GPUs and variables, on a `terminal` or not. Raises RefusedError."""
         ...
 
 

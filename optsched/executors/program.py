@@ -9,6 +9,7 @@ from pathlib import Path
 from . import supervision
 
 SUPERVISION = [
+    "beside",
     "cgroups",
     "command",
     "gang",

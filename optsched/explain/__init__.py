@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..driver.borrowing import borrowers, rank_of
 from ..errors import InputError
 from ..model.instance import Placement, Running
 from ..model.job import Job, Mode
@@ -54,7 +55,10 @@ class Explainer:
         self._reduced = model.options.value - self._pattern_prices[model.options.pattern]
         self._index = {job.id: j for j, job in enumerate(model.jobs)}
         self._decided = {entry.id: entry for entry in solution.jobs}
-        self._lowest = min((tier.priority for tier in solution.tiers), default=None)
+        self._borrowers = borrowers(model.instance)
+        self._lowest = min(
+            (rank_of(tier.priority, borrows=tier.borrows) for tier in solution.tiers), default=None
+        )
         missing = [job.id for job in model.jobs if job.id not in self._decided]
         if missing:
             raise InputError(
@@ -74,6 +78,9 @@ class Explainer:
         )
         self._room = Room(model, self._chosen, held)
         self._arrivals, self._departures = self._changes()
+
+    def _rank(self, job: Job) -> int:
+        return rank_of(job.priority, borrows=job.id in self._borrowers)
 
     def _changes(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Return who comes to each node where those who leave were in the way, and who leaves each
@@ -119,7 +126,8 @@ class Explainer:
             state=decided.decision,
             chosen=self._numbers(int(self._chosen[j])) if self._chosen[j] >= 0 else None,
             nodes=tuple(slot.node for slot in decided.placement),
-            priced=self._lowest is None or instance.job[job_id].priority <= self._lowest,
+            priced=self._lowest is None or self._rank(instance.job[job_id]) <= self._lowest,
+            borrows=job_id in self._borrowers,
         )
         ranked = model.options.ranked(j, self._reduced)
         if decided.decision == "wait":
@@ -142,9 +150,9 @@ class Explainer:
                 leaver=self._victim(j, preempted=True),
                 makes_way_for=_others(job_id, left, self._arrivals),
             )
-            own = instance.job[job_id].priority
+            own = self._rank(instance.job[job_id])
             above = [
-                name for name in explanation.makes_way_for if instance.job[name].priority > own
+                name for name in explanation.makes_way_for if self._rank(instance.job[name]) > own
             ]
             explanation = replace(explanation, higher=len(above))
         return with_sentence(instance, explanation)
@@ -166,11 +174,11 @@ class Explainer:
         )
 
     def _higher(self, j: int, best: int) -> int:
-        """Return how many jobs of higher priorities hold something where a waiting one could be."""
-        model, own = self._model, self._model.jobs[j].priority
+        """Return how many jobs above it hold something where a waiting one could be."""
+        model, own = self._model, self._rank(self._model.jobs[j])
         mask = model.fresh(best).classes
         return sum(
-            job.priority > own and bool(self._classes(self._decided[job.id].placement) & mask)
+            self._rank(job) > own and bool(self._classes(self._decided[job.id].placement) & mask)
             for job in model.jobs
         )
 

@@ -89,7 +89,8 @@ class Explanation:
     that get what a preempted or moved one leaves, `takes_from` those that leave nodes for this one.
     `higher` is how many jobs of higher priorities have what a waiting job could use, or get what a
     preempted one leaves; of one that is not `priced` the prices say nothing: they are those of
-    lower priorities.
+    lower priorities. One that `borrows` does not fit in the quotas of its tenant; all that do not
+    are as of a higher priority.
     """
 
     id: str
@@ -109,4 +110,5 @@ class Explanation:
     takes_from: tuple[str, ...] = ()
     higher: int = 0
     priced: bool = True
+    borrows: bool = False
     sentence: str = ""

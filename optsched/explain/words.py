@@ -22,7 +22,7 @@ def sentence(instance: Instance, why: Explanation) -> str:
         case "later":
             says = _later(instance, why)
         case "wait":
-            says = _wait(why)
+            says = _wait(why, instance.job[why.id].tenant)
         case "preempt":
             way = f" and makes way for {_names(why.makes_way_for)}" if why.makes_way_for else ""
             costs = f"; this costs it {_overhead(why.leaver)}" if why.leaver else ""
@@ -30,6 +30,9 @@ def sentence(instance: Instance, why: Explanation) -> str:
             if why.higher:
                 some = "" if why.higher == len(why.makes_way_for) else "some "
                 worth = f", {some}of a higher priority"
+                if why.borrows:
+                    whose = instance.job[why.id].tenant
+                    worth = f": what it held, tenant {whose} had borrowed, and it is taken back"
             says = f"is preempted{way}{worth}{costs}"
         case "continue":
             says = f"continues{_where(why)}{_staying(why)}"
@@ -83,11 +86,16 @@ def _moving(why: Explanation) -> str:
     return "; ".join(parts)
 
 
-def _wait(why: Explanation) -> str:
+def _wait(why: Explanation, tenant: str | None) -> str:
     """Return what a job waits for: those of higher priorities, else what prices say."""
     if why.higher:
-        who = f"{why.higher} job{'s' * (why.higher != 1)} of a higher priority"
-        return f"waits: {who} {'have' if why.higher != 1 else 'has'} what it could use"
+        jobs, have = ("job", "has") if why.higher == 1 else ("jobs", "have")
+        if why.borrows:
+            return (
+                f"waits: tenant {tenant} would have to borrow GPUs for it, and {why.higher} {jobs} "
+                f"that may go first {have} what it could use"
+            )
+        return f"waits: {why.higher} {jobs} of a higher priority {have} what it could use"
     return _wait_for(why) if why.priced else "waits: other jobs of its priority are worth more"
 
 

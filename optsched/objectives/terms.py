@@ -36,12 +36,14 @@ class Relaxation(Enum):
 
 @dataclass(frozen=True)
 class _Base:
-    """`quantile` is that of job costs for a `RankOfJobs`, 1 for their maximum."""
+    """`quantile` is that of job costs for a `RankOfJobs`, 1 for their maximum. Of jobs of at least
+    `priority` the costs count, of all where it is None."""
 
     name: ClassVar[str]
     unit: ClassVar[str]
     title: ClassVar[str]
     quantile: float = 1.0
+    priority: int | None = None
 
 
 class _OfJobs(_Base):
@@ -69,17 +71,21 @@ class _OfJobs(_Base):
 
     def cost(self, instance: Instance, job: Job) -> JobCost | None:
         """Return the cost of a job; None where it does not count."""
-        origin_s, scale = self._origin_s(instance, job), self.scale(instance, job)
+        origin_s, scale = self._origin_s(instance, job), self._scale(instance, job)
         return None if origin_s is None or not scale else self.shape(scale, origin_s)
 
     def costs(self, instance: Instance, jobs: Sequence[Job]) -> "tuple[NDArray[np.int64], JobCost]":
         """Return the positions of the jobs that count, and their costs as arrays."""
         import numpy as np
 
-        scale = np.array([self.scale(instance, job) for job in jobs], np.float64)
+        scale = np.array([self._scale(instance, job) for job in jobs], np.float64)
         origin = np.array([self._origin_s(instance, job) for job in jobs], np.float64)
         which = np.flatnonzero((scale > 0) & ~np.isnan(origin))
         return which, self.shape(scale[which], origin[which])
+
+    def _scale(self, instance: Instance, job: Job) -> float:
+        counts = self.priority is None or job.priority >= self.priority
+        return self.scale(instance, job) if counts else 0.0
 
     def _origin_s(self, instance: Instance, job: Job) -> float | None:
         match self.origin:

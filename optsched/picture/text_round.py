@@ -75,7 +75,7 @@ def _facts(instance: Instance, solution: "RoundSolution") -> list[tuple[str, str
     ]
     rows += [
         (
-            f"priority {tier.priority}",
+            f"priority {tier.priority}" + ", borrowed" * tier.borrows,
             f"{tier.jobs:,} job{'s' * (tier.jobs != 1)}, value {quantity(tier.value, '')}, "
             f"bound {quantity(tier.bound, '')}, gap {gap_text(tier.gap, solution.status)}",
         )

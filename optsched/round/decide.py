@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..driver.borrowing import borrows, priority_of
 from ..driver.shares import weighed
 from ..errors import InputError, SolverUnavailableError
 from ..model.instance import Instance, Placement, Running
@@ -149,7 +150,7 @@ def decide(
     seed: int = 0,
     blocked: Sequence[Placement] = (),
     reserved: Sequence[tuple[Placement, float]] = (),
-    reserved_priority: float = math.inf,
+    reserved_rank: float = math.inf,
     keep: Collection[str] = (),
     unless_higher: Collection[str] = (),
     last: RoundSolution | None = None,
@@ -162,15 +163,15 @@ def decide(
     list rounds`) improves on it for at most `budget_s` seconds of wall clock, posing the problem
     included, or until the proven gap is at most `gap`. Every plan is verified before it counts, for
     which some of the budget is kept free. `refill`, `blocked`, `reserved` and `keep` are those of
-    `build.build`; jobs above `reserved_priority` do not heed what is reserved, and those of `keep`
-    that are in `unless_higher` make way for jobs of a higher priority. `last` is the round before,
-    whose prices are a good start. Where the budget is too short to pose the problem, all running
-    jobs go on, few waiting ones are looked at or none, nothing is proved, and `fallback` says so
-    (see `pose`).
+    `build.build`; jobs of a rank above `reserved_rank` do not heed what is reserved, and those of
+    `keep` that are in `unless_higher` make way for jobs of a higher one. `last` is the round
+    before, whose prices are a good start. Where the budget is too short to pose the problem, all
+    running jobs go on, few waiting ones are looked at or none, nothing is proved, and `fallback`
+    says so (see `pose`).
 
-    Jobs of several priorities are decided in tiers, the highest first and each on what those above
-    it hold: value and bound are then the sums over the tiers, and `tiers` has each (see
-    docs/mathematics.md, "The round").
+    Jobs of several priorities, and those that borrow below all others, are decided in tiers, the
+    highest first and each on what those above it hold: value and bound are then the sums over the
+    tiers, and `tiers` has each (see docs/mathematics.md, "The round").
 
     Raises InputError for a faulty objective, solver name, option or limit, and where running jobs
     hold more than there is and may not be preempted.
@@ -198,7 +199,7 @@ def decide(
     if tiers.is_one:
         outcomes = [task.decide(_Best(instance, blocked), instance, keep, started_s, budget_s)]
     else:
-        outcomes = _tier_by_tier(task, tiers, reserved_priority, started_s + budget_s)
+        outcomes = _tier_by_tier(task, tiers, reserved_rank, started_s + budget_s)
     last_best = outcomes[-1].best
     notes = [note for each in outcomes for note in each.best.notes]
     if not tiers.is_one:
@@ -360,7 +361,7 @@ class _Task:
 
 
 def _tier_by_tier(
-    task: _Task, tiers: Tiers, reserved_priority: float, deadline_s: float
+    task: _Task, tiers: Tiers, reserved_rank: float, deadline_s: float
 ) -> list[_Outcome]:
     """Decide each tier on what those above it leave, in its share of the time that is left."""
     outcomes: list[_Outcome] = []
@@ -372,7 +373,7 @@ def _tier_by_tier(
             part.keep,
             started_s,
             max(LEAST_S, (deadline_s - started_s) / tiers.left),
-            reserved=part.priority <= reserved_priority,
+            reserved=part.rank <= reserved_rank,
             around=part.around,
             give_way=part.give_way,
         )
@@ -384,7 +385,11 @@ def _tier_by_tier(
 
 def _tier_round(part: Part, outcome: _Outcome) -> TierRound:
     return TierRound(
-        priority=part.priority, jobs=len(part.names), value=outcome.value, bound=outcome.bound
+        priority=priority_of(part.rank),
+        jobs=len(part.names),
+        value=outcome.value,
+        bound=outcome.bound,
+        borrows=borrows(part.rank),
     )
 
 

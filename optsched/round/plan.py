@@ -40,12 +40,14 @@ class RowPrice:
 @frozen
 class TierRound:
     """One of several tiers of a round: its priority, how many jobs of it run or could start, their
-    value, and a proven limit on it given what the tiers above hold."""
+    value, and a proven limit on it given what the tiers above hold. `borrows` says that its jobs
+    are beyond the quotas of their tenants."""
 
     priority: int
     jobs: int
     value: Amount
     bound: Amount
+    borrows: bool = False
 
     @property
     def gap(self) -> float:
@@ -61,9 +63,9 @@ class RoundSolution:
     The value is maximised (see `value`), so `bound` is at least `value` and gap = (bound - value) /
     |value|. `bound_source` names what proved the bound. `never` has the jobs that no node can ever
     run. `closed` says whether the bound proves the value, where that is known better than from the
-    gap. Where jobs have several priorities, `tiers` has each, the highest first, and value and
-    bound are the sums over them: no round in which the tiers above each hold the same is worth
-    more.
+    gap. Where jobs have several priorities, or some borrow, `tiers` has each, the highest first,
+    and value and bound are the sums over them: no round in which the tiers above each hold the same
+    is worth more.
     """
 
     instance_name: str

@@ -1,21 +1,20 @@
-"""Priorities: the jobs of a round in tiers, each decided on what those above it leave."""
+"""Priorities, and who borrows: the jobs of a round in tiers, each decided on what those above it
+leave."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from ..driver.borrowing import borrowers, borrows, priority_of, rank_of
 from ..frozen import record
 from ..model.instance import Instance, Running, Suspended
 from ..model.job import Job
+from ..objectives import MOST_TIERS
 from ..physics import may_preempt, remaining_after_preemption_s
 from .model import Bools, Floats
 from .place import Packing
 from .plan import JobRound
-
-MOST_TIERS = 16
-"""Of more priorities at once the lowest are decided together: a round must end, whatever numbers
-users give."""
 
 
 @record
@@ -25,10 +24,11 @@ class Part:
     `instance` has the jobs of the tier, and those running jobs of lower tiers that `give_way` to
     them, with how many tiers they are below; `around` are all others that hold something, `keep`
     those running jobs of the tier that must be kept. `decided` is what is known by now: of the
-    jobs of higher tiers, and who made way for them.
+    jobs of higher tiers, and who made way for them. `rank` is the priority of its jobs as it counts
+    (see `driver.borrowing`).
     """
 
-    priority: int
+    rank: int
     names: frozenset[str]
     instance: Instance
     around: tuple[tuple[Job, Running], ...]
@@ -41,23 +41,25 @@ class Tiers:
     """The tiers of a round, the highest first.
 
     `keep` are running jobs that must be kept, of which some, `unless_higher`, make way for jobs of
-    higher priorities.
+    higher priorities. Jobs that borrow are below all others, in at most `MOST_TIERS` of their own.
     """
 
     def __init__(
         self, instance: Instance, keep: Collection[str], unless_higher: Collection[str]
     ) -> None:
         self._instance, self._keep, self._unless_higher = instance, keep, unless_higher
-        priority = _priorities(instance)
+        ranks = _ranks(instance)
         of = instance.cluster.preempts
-        self.order = sorted({*priority.values()}, reverse=True)[:MOST_TIERS]
-        self.is_one = not self.order or (
-            len(self.order) == 1 and of.get(self.order[0], "any") == "any"
-        )
-        rank = {value: k for k, value in enumerate(self.order)}
-        last = len(self.order) - 1
-        self._tier = {name: rank.get(value, last) for name, value in priority.items()}
-        self._preempts = [of.get(value, "any") for value in self.order]
+        self.order: list[int] = []
+        tier: dict[int, int] = {}
+        for lend in (False, True):
+            own = sorted({rank for rank in ranks.values() if borrows(rank) == lend}, reverse=True)
+            self.order += own[:MOST_TIERS]
+            last = len(self.order) - 1
+            tier |= {rank: last for rank in own} | {r: k for k, r in enumerate(self.order)}
+        self._preempts = [of.get(priority_of(rank), "any") for rank in self.order]
+        self.is_one = not self.order or self._preempts == ["any"]
+        self._tier = {name: tier[rank] for name, rank in ranks.items()}
         self._decided: dict[str, JobRound] = {}
         self._frozen = False
         self.parts: list[Part] = []
@@ -112,7 +114,7 @@ class Tiers:
         jobs = tuple(job for job in instance.jobs if job.id in names or job.id in give_way)
         own = _only(instance, jobs, running, suspended)
         return Part(
-            priority=self.order[k],
+            rank=self.order[k],
             names=frozenset(names),
             instance=own,
             around=tuple(around),
@@ -146,20 +148,20 @@ class Tiers:
         return kept or not may_preempt(self._instance, entry)
 
 
-def _priorities(instance: Instance) -> dict[str, int]:
-    """Return the priority of each job that runs or could start; two that share GPUs have the
-    higher one of theirs."""
-    running, now_s = instance.running_job, instance.now_s
-    priority = {
-        job.id: job.priority
+def _ranks(instance: Instance) -> dict[str, int]:
+    """Return the priority of each job that runs or could start, as it counts; two that share GPUs
+    have the higher one of theirs."""
+    running, now_s, borrowing = instance.running_job, instance.now_s, borrowers(instance)
+    ranks = {
+        job.id: rank_of(job.priority, borrows=job.id in borrowing)
         for job in instance.jobs
         if job.id in running or (job.submit_s <= now_s and not job.after)
     }
     for entry in instance.running:
         partner = entry.mode.share_with
-        if partner in priority:
-            priority[entry.job] = max(priority[entry.job], priority[partner])
-    return priority
+        if partner in ranks:
+            ranks[entry.job] = max(ranks[entry.job], ranks[partner])
+    return ranks
 
 
 def _held(instance: Instance, entry: JobRound) -> Running:

@@ -1,12 +1,14 @@
-"""The independent checker of priorities: no job waits for what jobs of lower priorities hold that
-it may take."""
+"""The independent checker of priorities and of borrowed GPUs: no job waits for what jobs below it
+hold that it may take."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
+from ..model.cluster import Tenant
 from ..model.instance import Instance, Placement, Running, Slot
-from ..model.job import Job, Mode
+from ..model.job import Elastic, Job, Mode
+from ..objectives import MOST_TIERS
 from ..physics import (
     cpus,
     fits_type,
@@ -19,9 +21,11 @@ from ..physics import (
 from ..physics.modes import base_modes
 from ..verify.violation import Violation, broken
 from .plan import JobRound, decision
-from .tiers import MOST_TIERS
 from .verify import verify_round
 
+Level = tuple[bool, int]
+"""Whether a job is within the quotas of its tenant, and its priority: what comes first of that
+decides."""
 Room = dict[str, list[float]]
 """GPUs, cores and GiB of memory that are free on each node."""
 
@@ -34,11 +38,12 @@ def priority_inversions(
     reserved: Sequence[Placement] = (),
 ) -> tuple[Violation, ...]:
     """Return for each waiting job that could run, beside all that others hold, in the place of jobs
-    of lower priorities that it may take, how it could.
+    below it that it may take, how it could.
 
-    It may take the place of those that are started, resumed, moved or resized now; and of those
-    that go on if jobs of its priority preempt others, no job that may not waits above it, and the
-    rules of those let them be preempted, `keep` does not name them, and they would not have
+    Below it are those of lower priorities and, if it is within the quotas of its tenant, all that
+    borrow. It may take the place of those that are started, resumed, moved or resized now; and of
+    those that go on if jobs of its priority preempt others, no job that may not waits above it, and
+    the rules of those let them be preempted, `keep` does not name them, and they would not have
     completed before they have saved. What is `reserved` is nobody's. Places are looked for on each
     node alone; and on several, on those with the most room for the job first. Of jobs that are
     alike one is looked at. `jobs` are a verified round.
@@ -59,28 +64,31 @@ class _Inversions:
         self._blocked = (*blocked, *reserved)
         self._holding = [entry for entry in jobs if entry.mode is not None]
         holds = {entry.id for entry in self._holding}
-        priorities = {job.id: job.priority for job in instance.jobs}
-        for entry in instance.running:
-            partner = entry.mode.share_with
-            if partner is not None:
-                own, other = instance.job[entry.job].priority, instance.job[partner].priority
-                priorities[entry.job] = max(own, other)
         active = [
             job
             for job in instance.jobs
             if job.id in instance.running_job or (job.submit_s <= instance.now_s and not job.after)
         ]
-        seen = sorted({priorities[job.id] for job in active}, reverse=True)
-        lowest = seen[:MOST_TIERS][-1] if seen else 0
-        self._priority = {name: max(value, lowest) for name, value in priorities.items()}
+        beyond = _beyond_quota(instance, active)
+        alone: dict[str, Level] = {job.id: (job.id not in beyond, job.priority) for job in active}
+        levels = dict(alone)
+        for entry in instance.running:
+            partner = entry.mode.share_with
+            if partner is not None:
+                levels[entry.job] = max(alone[entry.job], alone[partner])
+        self._level: dict[str, Level] = {}
+        for within in (True, False):
+            own = {name: level[1] for name, level in levels.items() if level[0] is within}
+            lowest = min(sorted({*own.values()}, reverse=True)[:MOST_TIERS], default=0)
+            self._level |= {name: (within, max(value, lowest)) for name, value in own.items()}
         self._idle = [job for job in active if job.id not in holds]
         self._waiting = [job for job in self._idle if job.id not in instance.running_job]
 
     def all(self) -> Iterator[Violation]:
         """Return the violations."""
         alike: set[object] = set()
-        for job in sorted(self._waiting, key=lambda job: -self._priority[job.id]):
-            kind = self._priority[job.id], _kind(job)
+        for job in sorted(self._waiting, key=lambda job: self._level[job.id], reverse=True):
+            kind = self._level[job.id], _kind(job)
             if kind not in alike:
                 alike.add(kind)
                 yield from self._inversion(job)
@@ -100,10 +108,13 @@ class _Inversions:
                 ):
                     on = ", ".join(slot.node for slot in placement) or "no node"
                     lower = ", ".join(sorted(takes)[:3])
+                    below = {self._level[name][0] for name in takes}
+                    loans = self._level[job.id][0] and False in below
+                    who = "jobs that borrow" if loans else "jobs of lower priority"
                     yield broken(
                         "priority inversion",
                         job.id,
-                        f"waits, and could run on {on} if jobs of lower priority left ({lower})",
+                        f"waits, and could run on {on} if {who} left ({lower})",
                         self._instance.now_s,
                     )
                     return
@@ -120,16 +131,16 @@ class _Inversions:
 
     def _takes(self, job: Job) -> set[str]:
         """Return the jobs whose place a waiting one may take."""
-        instance, own = self._instance, self._priority[job.id]
+        instance, own = self._instance, self._level[job.id]
         preempts = {tier.priority: tier.preempts for tier in instance.cluster.tiers}
-        may = preempts.get(own, "any") != "never" and not any(
-            preempts.get(self._priority[other.id]) == "never" and self._priority[other.id] > own
+        may = preempts.get(own[1], "any") != "never" and not any(
+            preempts.get(self._level[other.id][1]) == "never" and self._level[other.id] > own
             for other in self._idle
         )
         takes = set()
         for entry in self._holding:
             running = instance.running_job.get(entry.id)
-            if self._priority[entry.id] < own and (
+            if self._level[entry.id] < own and (
                 running is None or entry.decision != "continue" or (may and self._yields(running))
             ):
                 takes.add(entry.id)
@@ -208,6 +219,49 @@ class _Inversions:
             Slot(node=name, gpus=gpus, cpus=cpus(mode, gpus))
             for name, gpus in sorted(held, key=lambda part: order[part[0]])
         )
+
+
+def _beyond_quota(instance: Instance, active: Sequence[Job]) -> set[str]:
+    """Return the jobs that do not fit in the quotas of their tenants, and of those above these,
+    beside the jobs that come before them: by priority, running ones first, then by GPU time left
+    for the weight, then by submission. One that runs all the same fills the closest of them."""
+    tenant = {own.name: own for own in instance.tenants}
+    if not any(own.borrow_gpus > 0 for own in instance.tenants):
+        return set()
+    left = {name: own.gpu_quota for name, own in tenant.items() if own.gpu_quota is not None}
+    runs = instance.running_job
+
+    def order(job: Job) -> tuple[int, bool, float, float, str]:
+        gpu_s = _least_gpus(job) * instance.remaining_s(job) / max(job.weight, 1e-9)
+        return -job.priority, job.id not in runs, job.id not in runs and gpu_s, job.submit_s, job.id
+
+    beyond = set()
+    for job in sorted(active, key=order):
+        entry = runs.get(job.id)
+        gpus = _least_gpus(job) if entry is None else entry.mode.gpus
+        limits = [own.name for own in _upwards(tenant, job.tenant) if own.name in left]
+        fits = all(gpus <= left[name] for name in limits)
+        if gpus == 0 or not limits:
+            continue
+        if not fits:
+            beyond.add(job.id)
+        for name in limits if fits else limits[: int(entry is not None)]:
+            left[name] -= gpus
+    return beyond
+
+
+def _upwards(tenant: dict[str, Tenant], name: str | None) -> Iterator[Tenant]:
+    for _ in tenant:
+        if name is None or name not in tenant:
+            return
+        yield tenant[name]
+        name = tenant[name].parent
+
+
+def _least_gpus(job: Job) -> int:
+    if job.modes:
+        return min(mode.gpus for mode in job.modes)
+    return job.gpus.min if isinstance(job.gpus, Elastic) else job.gpus
 
 
 def _fits(job: Job, mode: Mode, gpus: int, room: list[float]) -> bool:

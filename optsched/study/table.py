@@ -68,6 +68,19 @@ def level(name: str, times: float = 1.0) -> Value:
     return value
 
 
+def _gpu_price(result: Result) -> float | None:
+    """Return the price of the GPU-hours held, where the objective has it as a level."""
+    levels = (result.answer or {}).get("levels") or ()
+    return next((entry["value"] for entry in levels if entry["name"] == "cost"), None)
+
+
+def _deadlines_missed(result: Result) -> float | None:
+    """Return the per cent of the jobs with a deadline that missed it."""
+    answer = result.answer or {}
+    due = answer.get("deadlines")
+    return 100.0 * answer["deadlines_missed"] / due if due else None
+
+
 def _lost_gpu_h(result: Result) -> float | None:
     """Return the GPU-hours that were held without counting: overheads of every restart, and work
     that was lost."""
@@ -95,6 +108,8 @@ COLUMNS = (
     Column("nodes powered", "h", 0, at("policy_facts", "powered_node_h")),
     Column("use of powered nodes", "%", 1, at("policy_facts", "powered_use", times=100), max),
     Column("energy", "kWh", 0, at("energy_kwh", "total")),
+    Column("price of GPUs", "", 0, _gpu_price),
+    Column("deadlines missed", "%", 1, _deadlines_missed),
     Column("price of energy", "", 2, at("energy_cost")),
     Column("CO2", "kg", 1, at("carbon_g", over=1000.0)),
     Column("decision, mean", "ms", 2, at("decision_wall_s", "mean", over=1e-3), None),

@@ -48,9 +48,11 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
         if not data:
             return None
         request: dict[str, Any] = json.loads(data)
+        own_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
             control.close()
+            die_with(own_pid)
             _become(request["memory_gib"], Path(request["folder"]))
             return request
         control.send(json.dumps({"pid": pid}).encode())
@@ -80,11 +82,17 @@ def kill_run(pid: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _become(memory_gib: float, folder: Path) -> None:
-    """Make this process the run: a group of its own that dies with its parent, with its errors in
-    a file, and no more memory than allowed."""
-    os.setsid()
+def die_with(parent_pid: int) -> None:
+    """Have this process killed when its parent ends; at once where that has happened already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it ended before the signal was asked for
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _become(memory_gib: float, folder: Path) -> None:
+    """Make this process the run: a group of its own, with its errors in a file, and no more memory
+    than allowed."""
+    os.setsid()
     errors = os.open(folder / ERRORS, os.O_WRONLY | os.O_CREAT)
     os.dup2(errors, 2)
     os.close(errors)

@@ -7,7 +7,9 @@ processes, on at least two nodes of at least four GPUs each.
 """
 
 import os
+import pwd
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,11 +24,13 @@ import pytest
 from optsched.executors.base import (
     AttemptKey,
     AttemptState,
+    Beside,
     Executor,
     NoAnswerError,
     Observation,
     Order,
     RefusedError,
+    Shells,
 )
 from optsched.executors.supervision import processes
 from optsched.model.instance import Slot
@@ -42,6 +46,25 @@ def until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
         assert time.monotonic() < end_s, "it never happened"
         time.sleep(0.02)
     return result
+
+
+def run_beside(way: Beside, *words: str) -> str:
+    """Return what a command prints, the words that enter an attempt before it."""
+    account = pwd.getpwuid(os.geteuid() if way.user is None else way.user)
+    root = os.geteuid() == 0
+    done = subprocess.run(
+        words,
+        env={**(os.environ if way.enter else {}), **way.environment},
+        cwd=way.directory,
+        user=account.pw_uid if root else None,
+        group=account.pw_gid if root else None,
+        extra_groups=[] if root else None,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout
 
 
 class Place(ABC):
@@ -75,6 +98,16 @@ class Place(ABC):
     def restart_manager(self) -> None:
         """Kill what stands between executor and nodes, and start it again."""
         pytest.skip("nothing stands between it and its nodes")
+
+    def enter(self, way: Beside) -> Sequence[str]:
+        """Return the words that enter an attempt."""
+        return way.enter
+
+    def beside(self, key: AttemptKey, *words: str, node: str | None = None) -> str:
+        """Return what a command prints that is run beside an attempt."""
+        assert isinstance(self.executor, Shells)
+        way = self.executor.shell(key, False, node)
+        return run_beside(way, *self.enter(way), *words)
 
     # -------------------------------------------------------------------------------------------
     # what tests ask
@@ -203,6 +236,56 @@ class Conformance:
         ]
         assert len(ids) == len(set(ids)) == 4
 
+    def test_a_command_beside(self, place: Place) -> None:
+        """Check that it has directory, variables and GPUs of the command; none beside what does
+        not run."""
+        if not isinstance(place.executor, Shells):
+            pytest.skip("it starts no shell beside a job")
+        script = "echo $CUDA_VISIBLE_DEVICES > gpus; mv gpus ready; export LATER=1; sleep 600"
+        mine = {"MINE": "a=b c", "PLACE": str(place.folder)}
+        key = place.shell("job", script, nodes=place.nodes[1:2], gpus=2, environment=mine)
+        until((place.folder / "ready").exists)
+        place.reach(key, AttemptState.RUNNING)
+        try:
+            place.executor.shell(key, terminal=True)
+        except RefusedError as refusal:
+            assert f"no way into its nodes; log in to {place.nodes[1]} as user" in str(refusal)
+            return
+        words = "pwd; echo $OPTSCHED_JOB-$OPTSCHED_NODE-$LATER; echo $MINE; echo $1"
+        told = place.beside(key, "sh", "-c", f"{words}; echo $CUDA_VISIBLE_DEVICES", "sh", "x  y")
+        *lines, gpus = told.splitlines()
+        assert lines == [str(place.folder), f"job-{place.nodes[1]}-", "a=b c", "x y"]
+        assert gpus == (place.folder / "ready").read_text().strip() and gpus.count(",") == 1
+        assert place.see(key).state is AttemptState.RUNNING
+        place.executor.kill(key)
+        place.end(key)
+        for absent in (key, AttemptKey("nothing", 1)):
+            with pytest.raises(RefusedError, match="does not run"):
+                place.executor.shell(absent, terminal=True)
+
+    def test_a_command_beside_each_of_a_gang(self, place: Place) -> None:
+        """Check that it has the GPUs of the node on which it is asked for."""
+        if not isinstance(place.executor, Shells):
+            pytest.skip("it starts no shell beside a job")
+        script = "touch at-$OPTSCHED_NODE_RANK; sleep 600"
+        order = place.order("gang", "sh", "-c", script, nodes=place.nodes[:2])
+        counts = dict(zip(place.nodes[:2], (3, 1), strict=True))
+        placement = tuple(replace(slot, gpus=counts[slot.node]) for slot in order.placement)
+        place.executor.start(replace(order, placement=placement))
+        until(lambda: all((place.folder / f"at-{rank}").exists() for rank in (0, 1)))
+        seen = place.reach(order.key, AttemptState.RUNNING)
+        with pytest.raises(RefusedError, match="not on elsewhere"):
+            place.executor.shell(order.key, True, "elsewhere")
+        try:
+            place.executor.shell(order.key, True)
+        except RefusedError as refusal:
+            assert "no way into its nodes" in str(refusal)
+            return
+        words = ("sh", "-c", "echo $OPTSCHED_NODE $CUDA_VISIBLE_DEVICES")
+        for node, gpu_ids in seen.gpu_ids.items():
+            told = place.beside(order.key, *words, node=node)
+            assert told == f"{node} {','.join(gpu_ids)}\n"
+
     def test_a_command_without_gpus_sees_none(self, place: Place) -> None:
         key = place.shell("cpu", 'echo "<$CUDA_VISIBLE_DEVICES>"', gpus=0)
         assert place.end(key).exit_status == 0
@@ -238,7 +321,7 @@ class Conformance:
                 (place.folder / f"at-{rank}-{node}").exists() for rank, node in enumerate(nodes)
             )
         )
-        address, port = place.printed(key).split()
+        address, port = until(lambda: place.printed(key).split())
         assert address and int(port) > 1023
         (place.folder / "go").touch()
         seen = place.ends(key, 4, f"on {nodes[1]} its command ended with exit status 4")

@@ -1,5 +1,6 @@
 """The clusters of traces that come without a list of machines: nodes from `v100=288,p100=96`."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -87,6 +88,25 @@ def cluster_of(specification: str, gpus_per_node: int) -> Cluster:
         )
     ]
     return Cluster(nodes=tuple(nodes), reference_gpu=next(iter(gpus)))
+
+
+def with_prices(cluster: Cluster, text: str) -> Cluster:
+    """Return the cluster whose GPUs cost so much an hour, by type as `v100=2.48,k80=0.45`; types
+    that are not listed keep their price. Raises InputError saying what is wrong."""
+    prices: dict[str | None, float] = {}
+    for part in text.split(","):
+        gpu_type, _, price = (word.strip() for word in part.partition("="))
+        if gpu_type not in cluster.gpu_types:
+            raise InputError(f"--prices {text}: the cluster has no GPUs of type {gpu_type!r}")
+        try:
+            prices[gpu_type] = float(price)
+        except ValueError:
+            prices[gpu_type] = math.nan
+        if not 0 <= prices[gpu_type] < math.inf:
+            raise InputError(f"--prices {text}: {price!r} is no price; write v100=2.48,k80=0.45")
+    return with_each(
+        cluster, gpu_price_per_h=lambda node: prices.get(node.gpu_type, node.gpu_price_per_h)
+    )
 
 
 def own_or(given: str | None, gpus_per_node: int | None) -> Cluster | None:

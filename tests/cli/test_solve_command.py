@@ -71,6 +71,7 @@ def test_engine_gets_what_was_asked_for(run, fake_engine, instance_path, instanc
         "initial": files.read_plan(plan_path)[1],
         "gap": 0.01,
         "log": False,
+        "ignore_priorities": False,
     }
 
 

@@ -106,6 +106,26 @@ def test_every_job_has_its_times(lab: Lab, forecaster: Forecaster) -> None:
     assert shown(lab, "waits").start_p50_s == lab.clock.at_s, "what is overdue is expected now"
 
 
+def test_no_job_is_told_to_end_before_it_starts(
+    lab: Lab, forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever calibration makes of the two, each by itself."""
+    factor = {"start": 100.0, "end": 0.01}
+    monkeypatch.setattr(
+        forecaster._calibration,
+        "told",
+        lambda event, p50_s, p90_s: (factor[event] * p50_s, factor[event] * p90_s),
+    )
+    lab.submit("runs", 8, 600.0, job={"preemptible": False})
+    lab.run(5)
+    lab.submit("waits", 8, 5.0)
+    lab.run(2)
+    assert forecaster.turn()
+    waits = shown(lab, "waits")
+    assert waits.start_p50_s is not None and waits.start_p90_s is not None
+    assert (waits.end_p50_s, waits.end_p90_s) == (waits.start_p50_s, waits.start_p90_s)
+
+
 def test_who_would_take_a_place_that_is_kept_waits(lab: Lab, forecaster: Forecaster) -> None:
     lab.submit("runs", 4, 600.0, job={"preemptible": False})
     lab.run(5)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from optsched import Elastic, Job, Profile
 from optsched.control.api.views import job_view
+from optsched.control.budgets_left import BudgetView, budgets_view
 from optsched.control.journal.events import Cancelled
 from optsched.control.limits import Cap, _last_in_the_way, why_refused
 from optsched.control.settings import (
@@ -198,6 +199,19 @@ GROUP = (
 )
 
 
+def left(lab: Limited, user: str | None) -> list[Any]:
+    """Whose budgets there are, and of each all, what is used and expected, and what is left,
+    GPU-seconds."""
+    return [
+        (row.user, row.tenant, *(round(3600 * hours) for hours in hours_of(row)))
+        for row in budgets_view(lab.controller, user).rows
+    ]
+
+
+def hours_of(row: BudgetView) -> tuple[float, ...]:
+    return row.gpu_h, row.used_gpu_h + row.expected_gpu_h, row.left_gpu_h
+
+
 def budgeted(**more: Any) -> Settings:
     limits = LimitSettings(**{"max_gpu_hours": 0.1, "gpu_hours_per": "day", **more})
     return cluster_settings().model_copy(update={"limits": limits, "tenants": GROUP})
@@ -260,12 +274,19 @@ def test_a_budget_keeps_jobs_waiting_until_the_next_period(lab: Limited) -> None
     assert all(state.jobs[name].live is not None for name in (first, small, other))
     assert lab.why(late) == (
         "ann may use 0.1 GPU-hours a day (max_gpu_hours in cluster.toml): 0 are used, 0.1 are "
-        "expected of jobs that run or come before it, and 0.1 of it"
+        "expected of jobs that run or come before it, and 0.1 of it; the next day begins on "
+        "2024-10-05"
     )
+    assert left(lab, "ann") == [("ann", None, 360, 300, 60), (None, "group", 1800, 0, 1800)]
     seen = outlook(snapshot(lab.controller))
     assert "max_gpu_hours" in seen.left_out[late] and not snapshot(lab.controller).turns
     lab.run(300)
     assert state.jobs[small].finished == "completed" and state.jobs[late].live is None
+    used_h = budgets_view(lab.controller, "ann").rows[0].used_gpu_h
+    assert 300 <= 3600 * used_h <= 310 and left(lab, "ann")[0][3:] == (
+        round(3600 * used_h),
+        round(360 - 3600 * used_h),
+    )
     lab.clock.at_s = 20_001 * DAY_S
     lab.run(70)
     assert state.jobs[late].live is not None and not lab.bugs
@@ -288,6 +309,23 @@ def test_what_runs_beyond_a_budget_goes_on_and_a_larger_one_is_used_at_once(lab:
     lab.controller._due = True
     lab.run(3)
     assert state.jobs[late].live is not None and state.jobs[third].live is not None
+
+
+def test_what_is_left_of_budgets(lab: Limited) -> None:
+    """What jobs that run are expected to use counts for their user, their tenant and those above;
+    a budget that is exceeded has nothing left; users are told of nobody else."""
+    users = {"eve": UserLimits(max_gpu_hours=2.0)}
+    lab.limit(budgeted(max_gpu_hours=None, users=users, gpu_hours_per="forever"))
+    assert budgets_view(lab.controller, None).until_s is None
+    lab.job("ann", 400.0, tenant="b", gpus=2)
+    lab.run(3)
+    group = (None, "group", 1800, 800, 1000)
+    assert left(lab, None) == [("eve", None, 7200, 0, 7200), group]
+    assert left(lab, "ann") == [group] and left(lab, "eve")[1:] == [group]
+    lab.limit(budgeted(max_gpu_hours=0.01))
+    assert [row[-1] for row in left(lab, "ann")] == [0, 1000]
+    lab.limit(cluster_settings())
+    assert left(lab, None) == []
 
 
 def labelled(**more: Any) -> Settings:

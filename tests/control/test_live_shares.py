@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from optsched.cli.shares import _cells
+from optsched.control.api.views import job_view
 from optsched.control.explain.explaining import explain_job
 from optsched.control.journal.retention import Retention
 from optsched.control.settings import RetentionSettings, SharesSettings, TenantSettings
 from optsched.control.shares import shares_view
 from optsched.control.what_if.future import outlook
+from optsched.control.what_if.simulated import Change, what_if
 from optsched.control.what_if.snapshot import snapshot
 
 from . import test_controller
@@ -112,3 +114,35 @@ def test_without_the_table_nothing_is_counted(tmp_path: Path) -> None:
     view = shares_view(lab.controller, None)
     assert view.half_life_s is None and view.rows == () and lab.controller.state.use is None
     assert lab.controller.last_instance is None or lab.controller.last_instance.shares is None
+
+
+def test_a_lender_takes_back_what_others_borrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenants = (
+        TenantSettings(name="vision", gpu_quota=4, borrow_gpus=4),
+        TenantSettings(name="language", gpu_quota=4),
+        TenantSettings(name="away", gpu_quota=4),
+    )
+    settings = test_controller.SETTINGS.model_copy(update={"tenants": tenants})
+    monkeypatch.setattr(test_controller, "SETTINGS", settings)
+    lab = Lab(tmp_path)
+    for name in ("first", "second"):
+        lab.submit(name, 4, 500.0, job={"tenant": "vision", "weight": 100.0})
+        lab.run(3)
+    assert lab.status() == {"first": "running", "second": "running"}
+    lab.submit("owner", 4, 1500.0, job={"tenant": "language"})
+    lab.run(10)
+    assert lab.status() == {"first": "running", "second": "waiting", "owner": "running"}
+    second = lab.controller.state.jobs["second"]
+    said = "tenant vision would have to borrow GPUs for it"
+    assert said in (job_view(lab.controller, second, lab.clock.at_s).reason or "")
+    assert said in "\n".join(explain_job(snapshot(lab.controller), "second").sentences)
+    lab.submit("more", 4, 10.0, job={"tenant": "language", "weight": 1e6})
+    lab.run(60)  # beyond its quota a lender takes nothing
+    assert lab.status()["first"] == "running" and lab.status()["more"] == "waiting"
+    ends_s = what_if(outlook(snapshot(lab.controller)), Change(), time_limit_s=60.0).before.end_s
+    assert ends_s["owner"] > ends_s["first"]
+    lab.crash()
+    lab.run(2500)
+    assert {*lab.status().values()} == {"completed"}

@@ -5,7 +5,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -14,10 +16,10 @@ from optsched.errors import InputError
 from optsched.executors.base import AttemptKey, AttemptState, Order, RefusedError
 from optsched.executors.opening import open_executor
 from optsched.model.instance import Slot
-from optsched.testing.executors import COUNTING_JOB, until
+from optsched.testing.executors import COUNTING_JOB, run_beside, until
 from tests.live.slurm_cluster import SlurmCluster
 
-from .holding_place import NOBODY, UNTIL_GO, WAITS, HoldingPlace
+from .holding_place import NOBODY, SAVES, UNTIL_GO, WAITS, HoldingPlace
 
 ASKED: dict[str, tuple[int, int, float] | None] = {
     "--gres=gpu:2 --cpus-per-task=6 --mem=8G": (2, 3, 4.0),
@@ -43,6 +45,35 @@ def place(holding: SlurmCluster) -> Iterator[HoldingPlace]:
         made = HoldingPlace(Path(name), holding)
         yield made
         made.clear()
+
+
+def test_a_command_beside(place: HoldingPlace) -> None:
+    """It runs as the job's user, in its directory, on its first node and with its GPUs; the job is
+    asked to save as if it were not there."""
+    job = place.submit(f"echo $CUDA_VISIBLE_DEVICES >> log; {SAVES}", "--gres=gpu:2")
+    key = place.start(job, "n3")
+    until(lambda: place.log()[1:])
+    place.reach(key, AttemptState.RUNNING)
+    way = place.executor.shell(key, terminal=False)
+    words = "echo $SLURM_JOB_ID $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES; id -u; pwd"
+    told = run_beside(way, *way.enter, "sh", "-c", words)
+    assert told.split() == [job, "n3", place.log()[0], str(NOBODY), str(place.folder)]
+
+    def stay() -> None:
+        with suppress(subprocess.CalledProcessError):
+            run_beside(way, *way.enter, "sleep", "600")
+
+    with pytest.raises(RefusedError, match="it runs on n3, not on n1"):
+        place.executor.shell(key, False, "n1")
+    way = place.executor.shell(key, False, "n3")
+    stays = Thread(target=stay)
+    stays.start()
+    until(lambda: f"{job}.1" in place.cluster.slurm("squeue", "-h", "--steps", "-o", "%i"))
+    place.executor.checkpoint_stop(key, 60)
+    assert place.end(key) == (85, None)
+    stays.join()
+    with pytest.raises(RefusedError, match="does not run"):
+        place.executor.shell(key, terminal=True)
 
 
 def test_the_very_node(place: HoldingPlace) -> None:

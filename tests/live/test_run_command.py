@@ -120,7 +120,7 @@ def test_a_day_in_short(live: Live) -> None:
         "--",
         *train,
         "--steps",
-        "400",
+        "200",
     )
     live.until(lambda: live.jobs() == {"long": "running"})
     live.run(
@@ -136,7 +136,7 @@ def test_a_day_in_short(live: Live) -> None:
         "--",
         *train,
         "--steps",
-        "400",
+        "200",
     )
     assert "waits waits" in live.run("explain", "waits") and "long runs since" in live.run(
         "explain", "long"

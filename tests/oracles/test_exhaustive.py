@@ -141,6 +141,49 @@ def test_sixty_instances_with_windows(tmp_path: Path) -> None:
     assert sum(is_proved(seed, "cpsat", tmp_path, windows=True) for seed in range(60)) >= 55
 
 
+HEAVY = 1e5
+"""More than all jobs of weight 1 to 3 can cost, for each quarter of a second."""
+
+
+def least_by_priority(data: dict[str, Any], folder: Path) -> tuple[float, float]:
+    """Return the least `wct` of the jobs of priority 1, and then of all, by weights alone."""
+
+    def weighted(high: float, low: float) -> float:
+        path = folder / f"{high}-{low}.json"
+        jobs = [
+            {**job, "weight": job["weight"] * (high if job["priority"] else low)}
+            for job in data["jobs"]
+        ]
+        for job in jobs:
+            del job["priority"]  # the oracle knows none
+        path.write_text(json.dumps(data | {"jobs": jobs}), encoding="utf-8")
+        return exhaustive.least(path, "wct")
+
+    first = weighted(1.0, 0.0)
+    return first, weighted(HEAVY, 1.0) - (HEAVY - 1.0) * first
+
+
+@pytest.mark.parametrize("solver", ["cpsat", "milp"])
+def test_priorities_are_strict(solver: str, tmp_path: Path) -> None:
+    proved = 0
+    for seed in range(24) if solver == "cpsat" else range(24, 30):
+        rng = random.Random(seed)
+        data, path = random_file(rng), tmp_path / "instance.json"
+        for k, job in enumerate(data["jobs"]):
+            job["priority"] = k % 2
+        path.write_text(json.dumps(data), encoding="utf-8")
+        solution = solve(opt.read_instance(path), solver=solver, time_limit_s=8, isolate=False)
+        assert [level.name for level in solution.levels] == ["wct@1", "wct"]
+        for level, best in zip(solution.levels, least_by_priority(data, tmp_path), strict=True):
+            assert level.value is not None and level.bound is not None
+            slack = 1e-3 + 1e-6 * best
+            assert level.bound <= best + slack, data
+            if solution.status == "optimal":
+                assert level.value == pytest.approx(best, abs=slack), data
+        proved += solution.status == "optimal"
+    assert proved >= (22 if solver == "cpsat" else 5)
+
+
 @pytest.mark.slow
 def test_a_thousand_instances_with_windows(tmp_path: Path) -> None:
     seeds = range(1000, 2000)

@@ -146,6 +146,26 @@ def test_a_gang_stays_on_one_node_or_rack_if_it_can() -> None:
 
 
 @pytest.mark.parametrize(
+    ("placement", "nodes"), [("lwf", {"b2": 1, "c2": 1}), ("first-fit", {"c0": 1, "c1": 1})]
+)
+def test_a_gang_over_racks_takes_the_least_loaded_ones(
+    placement: str, nodes: dict[str, int]
+) -> None:
+    """Two single jobs load rack a with 1,000 GPU-seconds; gangs of two load b with 920 and c with
+    960. First fit has put them on what came first."""
+    racks = tuple(Node(name=f"{rack}{i}", gpus=1, rack=rack) for rack in "abc" for i in range(3))
+    sizes = {"one": (1, 100.0), "two": (1, 900.0), "x": (2, 460.0), "y": (2, 480.0)}
+    found = plan_of(
+        "ada-srsf",
+        *(Job(id=name, gpus=gpus, duration_s=s) for name, (gpus, s) in sizes.items()),
+        Job(id="last", gpus=2, duration_s=3000.0),
+        nodes=racks,
+        options={"placement": placement},
+    )
+    assert where(found["last"]) == [nodes]
+
+
+@pytest.mark.parametrize(
     "options", [{"kappa": "-1"}, {"eta": "x"}, {"eta": "-1"}, {"gate": "maybe"}, {"b": "1"}]
 )
 def test_options_are_checked(options: dict[str, str]) -> None:

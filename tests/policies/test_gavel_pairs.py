@@ -221,10 +221,29 @@ def test_a_deadline_buys_as_much_of_the_dear_type_as_it_takes() -> None:
 
 
 def test_deadlines_that_cannot_all_be_met_do_not_count() -> None:
-    made = two_types(on_both("a", 3600.0, 0.5, deadline_s=3000.0))
+    """Each would need 0.8 of the only v100."""
+    made = two_types(*(on_both(name, 3600.0, 0.5, deadline_s=4000.0) for name in "ab"))
     chosen, found = first("gavel-slo", made)
-    assert found == {"a": [0, 1]}
+    assert found == first("gavel-throughput", made)[1]
     assert chosen.facts() == {"deadlines_dropped": 1}
+
+
+def test_a_deadline_that_no_gpu_meets_leaves_the_others_theirs() -> None:
+    made = two_types(
+        on_both("late", 3600.0, 0.5, deadline_s=3000.0),
+        on_both("due", 3600.0, 0.5, deadline_s=4800.0),
+    )
+    chosen, found = first("gavel-slo", made)
+    assert found == {"late": [0.5, 0.5], "due": [0.5, 0.5]}
+    assert chosen.facts() == {"deadlines_dropped": 0}
+
+
+@pytest.mark.parametrize(("idle", "node"), [("filled", "v"), ("left", "k")])
+def test_a_dear_gpu_may_be_left_idle(idle: str, node: str) -> None:
+    """Its share is all of the k80, but in a round the v100 comes first and nobody else wants it."""
+    made = two_types(on_both("a", 3600.0, 0.5))
+    plan = simulate(made, policy("gavel-throughput", options={"idle": idle}))
+    assert {slot.node for slot in plan.jobs[0].segments[0].placement} == {node}
 
 
 def test_the_shortest_gets_the_fastest() -> None:
@@ -266,6 +285,7 @@ def test_past_time_alone_is_counted_at_the_part_of_that_time() -> None:
         ("gavel-sjf", PAIRS),
         ("gavel-hierarchical", {"inside": "lottery"}),
         ("gavel-throughput", {"costs": "low"}),
+        ("gavel-slo", {"idle": "no"}),
         ("gavel-makespan", {**PAIRS, "heterogeneity": "agnostic"}),
     ],
 )

@@ -17,6 +17,7 @@ from .random_rounds import rounds
 from .settings import PATIENT
 from .test_solvers_agree import SAME, at_least, model_of
 
+pytestmark = pytest.mark.usefixtures("in_one_tier")
 ROUND_S = 10.0
 MORE_GIB = st.sampled_from([0.0, 1e-9, 0.5, 9.0])
 SIZES = (0, 1, 2, 3, 4, 4)

@@ -13,6 +13,7 @@ from optsched.round.decide import decide
 from .random_rounds import rounds
 from .settings import PATIENT
 
+pytestmark = pytest.mark.usefixtures("in_one_tier")
 WCT = parse("wct")
 
 

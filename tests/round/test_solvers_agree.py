@@ -23,6 +23,7 @@ from optsched_solvers.native.highs import maximise
 from .random_rounds import rounds
 from .settings import PATIENT
 
+pytestmark = pytest.mark.usefixtures("in_one_tier")
 SAME = 1e-9
 OBJECTIVES = (*TERMS, "deadline,wct", "0.5*wct+2*tardiness")
 

@@ -132,7 +132,7 @@ def only_measured(job: Job) -> Job:
     return replace(job, gpus=gpus, profile=replace(job.profile, cpus_per_gpu=table))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(tiny.instances(), st.sampled_from(OBJECTIVES), st.booleans())
 def test_value_and_bound_against_brute_force(
     instance: Instance, objective: str, with_incumbent: bool

@@ -181,6 +181,18 @@ def test_a_warm_process_that_is_killed_takes_its_run_along(instance: Path) -> No
             assert run(other, "simulate --policy fifo", instance).status == 0
 
 
+def test_a_run_whose_parent_ends_before_it_is_watched_ends_too() -> None:
+    script = (
+        "import os, time; from optsched.study.warm import die_with\n"
+        "parent = os.getpid()\n"
+        "if os.fork(): os._exit(0)\n"
+        "while os.getppid() == parent: time.sleep(0.01)\n"
+        "die_with(parent); print('goes on', flush=True)"
+    )
+    left = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=PATIENCE_S)
+    assert (left.stdout, left.stderr) == (b"", b"")
+
+
 def test_nothing_is_left_of_a_study_that_is_killed(instance: Path) -> None:
     script = (
         "import sys, pathlib; from optsched.study.process import Warm\n"

@@ -82,6 +82,16 @@ def test_a_lower_clock_slows_what_computes_and_saves_power() -> None:
     assert clocks["bert"][1080].power / clocks["bert"][1080].rate < 0.91
 
 
+def test_gpus_have_prices_and_jobs_are_due_after_a_multiple_of_their_run_time() -> None:
+    made = generate(
+        "even", jobs=300, seed=1, cluster="v100=8,k80=4", prices="k80=0.45", deadlines="1.2,2,10"
+    )
+    assert made.cluster.lowest_gpu_price_per_h == {"v100": 1.0, "k80": 0.45}
+    factors = [round(((job.deadline_s or 0.0) - job.submit_s) / job.work_s, 3) for job in made.jobs]
+    assert sorted(set(factors)) == [1.2, 2, 10]
+    assert min(map(factors.count, (1.2, 2, 10))) > 70
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -94,6 +104,10 @@ def test_a_lower_clock_slows_what_computes_and_saves_power() -> None:
         ({"families": "resnet18,none"}, "no family 'none'; there are resnet18"),
         ({"cpu_jobs": 1.0}, "--cpu-jobs"),
         ({"days": 3.0}, "--days goes with --like"),
+        ({"prices": "v100=2"}, "the cluster has no GPUs of type 'v100'"),
+        ({"prices": "v100=nan", "families": "bert"}, "'nan' is no price"),
+        ({"deadlines": "2,0.5"}, "--deadlines 2,0.5"),
+        ({"deadlines": "inf"}, "--deadlines inf"),
     ],
 )
 def test_what_is_out_of_range_is_said(given: dict[str, object], said: str) -> None:

@@ -1,5 +1,7 @@
 """The executor for PBS does what every executor must, with commands that stand in for PBS."""
 
+import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from pbs_stand_in import Server, install
 
 from optsched.control.settings import read_settings
 from optsched.errors import InputError
-from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, Order
+from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, Order, RefusedError
 from optsched.executors.opening import open_executor
 from optsched.model.instance import Slot
 from optsched.testing.executors import Conformance, Place, until
@@ -52,7 +54,19 @@ def open_place() -> Callable[[Path], PbsPlace]:
 
 
 class TestPbs(Conformance):
-    pass
+    def test_what_to_run_after_a_login(self, place: PbsPlace) -> None:
+        """It is said where there is no way in, and gives what it says."""
+        key = place.shell("job", "touch ready; sleep 600", environment={"MINE": "a b"})
+        until((place.folder / "ready").exists)
+        place.reach(key, AttemptState.RUNNING)
+        with pytest.raises(RefusedError, match="log in to n1 as user") as refusal:
+            place.executor.shell(key, terminal=True)
+        told = str(refusal.value).partition(" and run: ")[2].removesuffix("bash")
+        script = "echo $MINE $OPTSCHED_JOB; pwd"
+        done = subprocess.run(
+            [*shlex.split(told), "sh", "-c", script], capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"a b job\n{place.folder}\n"
 
 
 def cluster(folder: Path, table: str) -> Path:

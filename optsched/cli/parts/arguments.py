@@ -76,7 +76,8 @@ instance_argument = click.argument("instance", metavar="INSTANCE")
 objective_option = option(
     "--objective NAME",
     "What to minimise: a name from `optsched list objectives`, a weighted sum "
-    "(0.7*makespan+0.3*wct), or several in order of importance (deadline,wct).",
+    "(0.7*makespan+0.3*wct), or several in order of importance (deadline,wct); wct@2 counts jobs "
+    "of priority 2 or higher.",
     default="wct",
 )
 

@@ -276,6 +276,14 @@ class OutputQuery:
 
 
 @frozen
+class ShellQuery:
+    """Whether the shell is for a terminal, and on which node of the job (else the first)."""
+
+    terminal: bool = False
+    node: str | None = None
+
+
+@frozen
 class HistoryQuery:
     """How far back."""
 
@@ -320,7 +328,7 @@ BODIES = (
     WindowBody,
     LiftBody,
 )
-QUERIES = (JobsQuery, RoundsQuery, OutputQuery, HistoryQuery, UsageQuery, AccountQuery)
+QUERIES = (JobsQuery, RoundsQuery, OutputQuery, ShellQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""
 

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from ...frozen import record
+from ..budgets_left import BudgetsView
 from ..explain.explaining import Explained
 from ..reloading import Reloaded
 from ..shares import SharesView
@@ -25,6 +26,7 @@ from .bodies import (
     LiftBody,
     OutputQuery,
     RoundsQuery,
+    ShellQuery,
     SignalBody,
     SubmitBody,
     UsageQuery,
@@ -196,7 +198,8 @@ ROUTES: list[Route] = [
         "/v1/jobs/{job}/shell",
         "shell",
         "How to start a shell beside a running job.",
-        lambda service, asked: service.shell(asked.caller, asked.job),
+        lambda service, asked: service.shell(asked.caller, asked.job, asked.query),
+        query=ShellQuery,
         answer=Shell,
         refusals=(404, 409),
     ),
@@ -262,6 +265,14 @@ ROUTES: list[Route] = [
         "What tenants and users are entitled to, and have used.",
         lambda service, asked: service.shares(asked.caller),
         answer=SharesView,
+        opened_by=VIEWS_OPEN,
+    ),
+    Route(
+        "/v1/budgets",
+        "budgets",
+        "What is left of budgets of GPU-hours, and until when.",
+        lambda service, asked: service.budgets(asked.caller),
+        answer=BudgetsView,
         opened_by=VIEWS_OPEN,
     ),
     Route(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 from ... import __version__
 from ...errors import InputError
 from ...executors.base import NoAnswerError, RefusedError, Shells
+from ..budgets_left import BudgetsView, budgets_view
 from ..controller import Controller
 from ..journal.events import (
     Cancelled,
@@ -39,6 +40,7 @@ from .bodies import (
     JobsQuery,
     OutputQuery,
     RoundsQuery,
+    ShellQuery,
     SignalBody,
     SubmitBody,
 )
@@ -257,7 +259,7 @@ class Service:
         return job_view(controller, job, controller.clock.now_s())
 
     @between_turns
-    def shell(self, controller: Controller, caller: Caller, name: str) -> Shell:
+    def shell(self, controller: Controller, caller: Caller, name: str, query: ShellQuery) -> Shell:
         """Return how to start a shell beside a running job; only its owner is told, and who can be
         every user anyway."""
         job = visible(controller.state, caller, name)
@@ -266,19 +268,15 @@ class Service:
             raise HttpError(403, f"only its user, {whose}, may have a shell beside {name}")
         executor, attempt = controller.executor, job.live
         if not isinstance(executor, Shells):
-            raise HttpError(
-                422,
-                f"the executor {controller.settings.executor} starts no shell beside a job; use "
-                "its manager's own way, as srun --jobid=ID --overlap --pty bash, or kubectl exec",
-            )
+            executor_name = controller.settings.executor
+            raise HttpError(422, f"the executor {executor_name} starts no shell beside a job")
         if attempt is None or job.status != "running":
             raise HttpError(409, f"{name} does not run, so there is nothing to be beside of")
         try:
-            beside = executor.shell(attempt.key)
+            beside = executor.shell(attempt.key, query.terminal, query.node)
         except RefusedError as error:
             raise HttpError(409, str(error)) from None
-        uid = self.access.own_uid if beside.user is None else beside.user
-        return view(Shell, beside, environment=dict(beside.environment), uid=uid)
+        return view(Shell, beside, environment=dict(beside.environment), uid=beside.user)
 
     @between_turns
     def signal(
@@ -404,6 +402,12 @@ class Service:
     def shares(self, controller: Controller, caller: Caller) -> SharesView:
         """Return who is entitled to what; other users than himself only to who sees all jobs."""
         return shares_view(controller, None if caller.all_jobs else caller.name)
+
+    @between_turns
+    def budgets(self, controller: Controller, caller: Caller) -> BudgetsView:
+        """Return what is left of budgets; those of other users than himself only to who sees all
+        jobs."""
+        return budgets_view(controller, None if caller.all_jobs else caller.name)
 
     @between_turns
     def rounds(self, controller: Controller, query: RoundsQuery) -> Rounds:

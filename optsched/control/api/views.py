@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from ...executors.base import Progress
 from ...frozen import frozen
+from ..budgets_left import BudgetsView, BudgetView
 from ..controller import Controller
 from ..expected import LiveForecast, expected
 from ..explain.blocked import Obstacles
@@ -127,12 +128,15 @@ class JobPage:
 
 @frozen
 class Shell:
-    """What to start on this host, as user `uid`, to have a shell beside a running job."""
+    """What to start, as user `uid` of this host or as anybody (null), to have a shell beside a
+    running job: the words of `enter`, then those of `argv` or of another command. Its `environment`
+    is all that it gets, in `directory`; with `enter`, which sees to that, what is added for it."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
     directory: str
-    uid: int
+    uid: int | None
+    enter: tuple[str, ...] = ()
 
 
 @frozen
@@ -416,6 +420,8 @@ VIEWS = (
     Rounds,
     ShareView,
     SharesView,
+    BudgetView,
+    BudgetsView,
     Price,
     ForecastView,
     StateView,
@@ -516,6 +522,8 @@ def reason_of(
         return "the next round decides"
     if obstacles.highest is not None and obstacles.highest > job.submission.job.priority:
         return "jobs of a higher priority go first"
+    if (tenant := obstacles.borrower(job)) is not None:
+        return f"tenant {tenant} would have to borrow GPUs for it, and others go before those"
     return "the last round gave its place to others"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...driver.borrowing import fewest_gpus, may_borrow
 from ...duration import human
 from ...explain.inactive import window_ahead
 from ...frozen import record
@@ -109,6 +110,19 @@ class Obstacles:
             yield lacking
         elif self._cluster.windows and (ahead := self._window(job, now_s)) is not None:
             yield Obstacle("full", ahead)
+
+    def borrower(self, job: LiveJob) -> str | None:
+        """Return the tenant that would have to borrow GPUs for a waiting job, if any."""
+        if not may_borrow(self._tenants):
+            return None
+        known = as_waiting(job)
+        gpus = fewest_gpus(known)
+        quota = {tenant.name: tenant.gpu_quota or 0 for tenant in self._tenants}
+        for row in self._table.quotas_of(known):
+            of = self._table.rows[row].of
+            if of is not None and self._held[row] + gpus > quota[of]:
+                return of
+        return None
 
     def _window(self, job: LiveJob, now_s: float) -> str | None:
         """Return which window keeps a job from starting now."""

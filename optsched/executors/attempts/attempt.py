@@ -45,6 +45,12 @@ class FollowedAttempt(ABC, Generic[Seen]):
         return [node["name"] for node in self.folder.nodes]
 
     @property
+    def uid(self) -> int:
+        """Return whose job it is."""
+        user = self.folder.spec.get("user")
+        return os.geteuid() if user is None else int(user["uid"])
+
+    @property
     def made_s(self) -> float:
         """Return when it was to be started, Unix time."""
         return float(self.folder.spec.get("made_s", time.time()))

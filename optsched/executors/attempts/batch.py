@@ -113,6 +113,10 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
         agent = Path(str(supervision.__file__)).with_name("agent.py")
         self._agent = program.lay_down(folder / "batch", agent)
 
+    def beside_program(self) -> tuple[str, Path]:
+        """Return the Python of nodes, and where they have the file `beside.py`."""
+        return self._python, self._agent.with_name("beside.py")
+
     def follow(self, key: AttemptKey) -> BatchAttempt:
         """Return what follows an attempt from its folder."""
         return BatchAttempt(self._attempts_folder, key)

@@ -2,9 +2,12 @@
 recorded before anything is done, what is done once only, and how an attempt is told to end."""
 
 import os
+import shlex
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,13 +16,14 @@ from ..base import (
     KEY,
     AttemptKey,
     AttemptState,
+    Beside,
     NoAnswerError,
     NodeStatus,
     Observation,
     Order,
     RefusedError,
 )
-from ..supervision import records
+from ..supervision import processes, records
 from .attempt import FollowedAttempt
 from .folder import AttemptFolder, folder_mode, keys
 
@@ -100,6 +104,19 @@ class AttemptExecutor(ABC, Generic[Attempt]):
     def see_to(self, attempt: Attempt, seen: Observation) -> None:
         """Do what follows of what has just been seen."""
 
+    def enter(self, attempt: Attempt, rank: int, inside: Sequence[str], terminal: bool) -> Beside:
+        """Return how to start a shell on one node of an attempt: `inside` are the words before a
+        command there that give it the attempt's directory and variables. Raises RefusedError."""
+        name, uid = attempt.names[rank], attempt.uid
+        raise RefusedError(
+            f"the executor {self.name} has no way into its nodes; log in to {name} as user {uid} "
+            f"and run: {shlex.join(inside)} bash"
+        )
+
+    def beside_program(self) -> tuple[str, Path]:
+        """Return the Python of the nodes, and where they have the file `beside.py`."""
+        return sys.executable, Path(processes.__file__).with_name("beside.py")
+
     # ----------------------------------------------------------------------------------------------
     # what the controller asks
 
@@ -165,6 +182,20 @@ class AttemptExecutor(ABC, Generic[Attempt]):
             except OSError as error:
                 raise NoAnswerError(f"a signal cannot be recorded: {error.strerror}") from error
 
+    def shell(self, key: AttemptKey, terminal: bool, node: str | None = None) -> Beside:
+        """Return how to start a shell on a node of an attempt, None for the first. Raises
+        RefusedError."""
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if attempt is None or attempt.ended is not None or not attempt.folder.nodes:
+                raise RefusedError(f"{key} does not run")
+            python, program = self.beside_program()
+            rank = rank_of(attempt.names, node)
+            marks = processes.marks(str(attempt.folder.path), attempt.names[rank])
+            directory = str(attempt.folder.spec["directory"])
+            inside = (python, "-S", "-E", str(program), directory, *marks, "--")
+            return self.enter(attempt, rank, inside, terminal)
+
     def kill(self, key: AttemptKey) -> None:
         """Send SIGKILL to all of an attempt; one that was never started never will be. Raises
         NoAnswerError."""
@@ -228,6 +259,13 @@ class AttemptExecutor(ABC, Generic[Attempt]):
             os.close(self._lock_fd)
             self._attempts.clear()
         self.wake()
+
+
+def rank_of(names: Sequence[str], node: str | None) -> int:
+    """Return the place of a node among those of an attempt, 0 for none. Raises RefusedError."""
+    if node is not None and node not in names:
+        raise RefusedError(f"it runs on {', '.join(names)}, not on {node}")
+    return 0 if node is None else names.index(node)
 
 
 def take(folder: Path) -> tuple[Path, int]:

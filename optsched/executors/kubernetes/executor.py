@@ -1,7 +1,7 @@
 """Jobs as pods of a Kubernetes cluster: one for each node of an attempt, bound to the very node
 that was chosen."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,12 @@ from ...model.cluster import Node
 from .. import program
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
-from ..base import AttemptKey, NoAnswerError, NodeStatus, Observation, Order
+from ..base import AttemptKey, Beside, NoAnswerError, NodeStatus, Observation, Order
 from ..tag import tag_of
 from .api import KubernetesApi, RejectedError, refused
 from .attempt import KubernetesAttempt
 from .phases import final, leaving, node_of, overdue_s
-from .pods import OVERTIME_S, TAG, attempt_pod, binding, deletion, key_of
+from .pods import CONTAINER, OVERTIME_S, TAG, attempt_pod, binding, deletion, key_of
 from .site import Site
 from .spec import specification
 from .view import SOONEST_S, Seen, View
@@ -162,6 +162,23 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
         attempt.told_s = -float("inf")
         with suppress(NoAnswerError):
             self._delete_unwanted(attempt, self._ask(known_changes=False))
+
+    def enter(
+        self, attempt: KubernetesAttempt, rank: int, inside: Sequence[str], terminal: bool
+    ) -> Beside:
+        """Return what kubectl runs in one of its pods, with the rights there of who asks."""
+        pod, tty = attempt.pod_names()[rank], "-it" if terminal else "-i"
+        where = (f"--namespace={self.site.namespace}", f"--container={CONTAINER}", tty)
+        return Beside(
+            argv=("/bin/sh",),
+            environment={},
+            directory="/",
+            enter=("kubectl", "exec", pod, *where, "--", *inside),
+        )
+
+    def beside_program(self) -> tuple[str, Path]:
+        """Return the Python of pods, and where they have the file `beside.py`."""
+        return self.site.python, self._entry.with_name("beside.py")
 
     def see_to(self, attempt: KubernetesAttempt, seen: Observation) -> None:
         """Delete the pods of an attempt that is to end or has."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...model.instance import Slot
-from ..attempts.executor import AttemptExecutor
+from ..attempts.executor import AttemptExecutor, rank_of
 from ..attempts.folder import AttemptFolder
 from ..base import AttemptKey, Beside, NodeStatus, Order, RefusedError
 from ..orders import check, everybodys_environment, recorded, recorded_node
@@ -146,21 +146,19 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         """Have its supervisors look at once."""
         attempt.signal(LOOK)
 
-    def shell(self, key: AttemptKey) -> Beside:
-        """Return how to start a shell beside the first command of an attempt. Raises
-        RefusedError."""
+    def shell(self, key: AttemptKey, terminal: bool, node: str | None = None) -> Beside:
+        """Return how to start a shell beside a command of an attempt. Raises RefusedError."""
         with self._lock:
             attempt = self._attempts.get(key)
             if attempt is None or attempt.ended is not None:
                 raise RefusedError(f"{key} does not run")
-            spec = attempt.folder.spec
-            environment = {**spec["environment"], **spec["nodes"][0]["environment"]}
-            user = spec["user"]
+            spec, rank = attempt.folder.spec, rank_of(attempt.names, node)
+            environment = {**spec["environment"], **spec["nodes"][rank]["environment"]}
             return Beside(
                 argv=(environment.get("SHELL", "/bin/sh"),),
                 environment=environment,
                 directory=spec["directory"],
-                user=None if user is None else user["uid"],
+                user=attempt.uid,
             )
 
     def signal(self, key: AttemptKey, number: int) -> None:

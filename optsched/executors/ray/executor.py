@@ -110,6 +110,10 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
             except NoAnswerError:
                 return
 
+    def beside_program(self) -> tuple[str, Path]:
+        """Return the Python of nodes, and where they have the file `beside.py`."""
+        return self._python, self._entry.with_name("beside.py")
+
     def refresh(self) -> None:
         """Ask Ray, unless what it said is young."""
         self._ask()

@@ -44,6 +44,11 @@ class SbatchAttempt(SlurmAttempt):
         return str(self.record["origin"])
 
     @property
+    def uid(self) -> int:
+        """Return whose job it is."""
+        return int(self.record["uid"])
+
+    @property
     def who(self) -> tuple[Any, ...]:
         """Return whose limits it counts against."""
         return tuple(self.record.get("who") or ())

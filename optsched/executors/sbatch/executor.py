@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from ...model.cluster import Node
-from ..base import Arrival, AttemptKey, DeclinedError, NodeStatus, Observation, Order, RefusedError
+from ..attempts.executor import rank_of
+from ..base import (
+    Arrival,
+    AttemptKey,
+    Beside,
+    DeclinedError,
+    NodeStatus,
+    Observation,
+    Order,
+    RefusedError,
+)
+from ..orders import account
 from ..slurm.attempt import SlurmAttempt
 from ..slurm.client import SlurmClient, answered
 from ..slurm.declining import ELSEWHERE_S
@@ -293,6 +304,22 @@ class SbatchExecutor(SlurmExecutor):
             if isinstance(self._attempts.get(key), SbatchAttempt):
                 raise RefusedError("it is a job of Slurm itself; use scancel --signal")
             super().signal(key, number)
+
+    def shell(self, key: AttemptKey, terminal: bool, node: str | None = None) -> Beside:
+        """Return how to start a shell beside an attempt; in a job of Slurm itself it has the
+        variables that Slurm gives to steps, and those of who asks. Raises RefusedError."""
+        with self._lock:
+            attempt = self._attempts.get(key)
+            if not isinstance(attempt, SbatchAttempt):
+                return super().shell(key, terminal, node)
+            job = attempt.job
+            if attempt.ended is not None or job is None or not job.runs:
+                raise RefusedError(f"{key} does not run")
+            directory = str(job.entry.get("current_working_directory") or "/")
+            words, shell = [f"--chdir={directory}"], account(attempt.uid)[2]
+            if node is not None:
+                words.append(f"--nodelist={job.nodes[rank_of(job.nodes, node)]}")
+            return self._step(attempt, int(job.entry["job_id"]), words, terminal, shell)
 
     def hasten(self, attempt: SlurmAttempt) -> None:
         """Have Slurm end it at once. An attempt that was released gets SIGTERM, or what its job's

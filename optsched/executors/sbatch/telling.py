@@ -10,6 +10,7 @@ from ..attempts.attempt import AGAIN_S
 from ..base import SAVED_AND_STOPPED, NoAnswerError, NodeStatus, RefusedError
 from ..slurm.client import SlurmClient
 from ..slurm.declining import ELSEWHERE_S, Declining
+from ..slurm.jobs import SHELL_STEP
 from ..slurm.site import Site
 from .attempt import SbatchAttempt
 from .hints import hints_of
@@ -216,10 +217,10 @@ class Teller:
         signal = f"--signal={hints.signal}"
         if hints.batch_only:
             return ("scancel", "--quiet", "--batch", signal, job.target)
-        steps = self._client.ask(
-            "squeue", "-h", "--steps", f"--jobs={job.target}", "-o", "%i"
-        ).split()
-        stepped = any(step.rpartition(".")[2].isdecimal() for step in steps)
+        which = ("--steps", f"--jobs={job.target}", "-o", "%i %j")
+        steps = (line.split() for line in self._client.ask("squeue", "-h", *which).splitlines())
+        own = [step[0] for step in steps if step and step[1:] != [SHELL_STEP]]
+        stepped = any(step.rpartition(".")[2].isdecimal() for step in own)
         full = [] if job.entry.get("batch_flag") is False or stepped else ["--full"]
         return ("scancel", "--quiet", *full, signal, job.target)
 

@@ -1,7 +1,6 @@
 """One attempt as the executor knows it: what its files say, and what Slurm says of its job."""
 
 import math
-import os
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -45,12 +44,6 @@ class SlurmAttempt(AttemptByNode[Sequence[SlurmJob]]):
         then."""
         self.tried_s = time.monotonic()  # when it was last submitted, as far as this process knows
         self._over_memory = False
-
-    @property
-    def uid(self) -> int:
-        """Return whose job it is."""
-        user = self.folder.spec.get("user")
-        return os.geteuid() if user is None else int(user["uid"])
 
     def asks(self) -> tuple[Hashable, str, tuple[str, ...]]:
         """Return whose limits it counts against, what tells its job, and its nodes."""

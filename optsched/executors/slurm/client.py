@@ -68,6 +68,7 @@ class SlurmClient:
                 f"slurm.conf: there is no file {conf}; name that of the cluster, or leave it out"
             )
         path = os.environ.get("PATH", os.defpath) if programs is None else str(programs)
+        self.srun = "srun" if programs is None else str(programs / "srun")
         self._programs = {name: shutil.which(name, path=path) or "" for name in PROGRAMS}
         missing = [name for name, at in self._programs.items() if not at]
         if missing:
@@ -81,8 +82,9 @@ class SlurmClient:
             "SLURM_BITSTR_LEN": "0",  # tasks of arrays are listed whole
         }
         named = conf or os.environ.get("SLURM_CONF")
-        if named is not None:
-            self._environment["SLURM_CONF"] = str(named)
+        self.where = {} if named is None else {"SLURM_CONF": str(named)}
+        """Variables that lead users' own programs to this cluster."""
+        self._environment |= self.where
         self._deaf: tuple[float, str] | None = None
 
     def ask(self, program: str, *words: str, given: str = "", unix_times: bool = False) -> str:

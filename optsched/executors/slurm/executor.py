@@ -3,7 +3,7 @@ chosen."""
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
 from ..base import (
     AttemptKey,
+    Beside,
     DeclinedError,
     NoAnswerError,
     NodeStatus,
@@ -26,7 +27,7 @@ from . import batch
 from .attempt import SlurmAttempt
 from .client import SlurmClient, answered
 from .declining import ELSEWHERE_S, Declining
-from .jobs import SlurmJob, ask_jobs, limit_min
+from .jobs import SHELL_STEP, SlurmJob, ask_jobs, limit_min
 from .nodes import SlurmNode, ask_nodes
 from .others import (
     SHORTEST_S,
@@ -289,6 +290,38 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
                 self.client.ask("scancel", "--quiet", "--state=PENDING", *listed)
             if len(attempt.folder.nodes) == 1:
                 self.client.ask("scancel", "--quiet", "--batch", "--signal=USR2", *listed)
+
+    def enter(
+        self, attempt: SlurmAttempt, rank: int, inside: Sequence[str], terminal: bool
+    ) -> Beside:
+        """Return the step in which a shell runs on one of its nodes. Raises RefusedError."""
+        node = attempt.folder.nodes[rank]
+        job_id = attempt.job_ids.get(node["part"])
+        shell = attempt.folder.spec["environment"].get("SHELL", "/bin/sh")
+        if job_id is None:
+            raise RefusedError("Slurm has not begun it yet")
+        words = (f"--nodelist={node['name']}", "--chdir=/", *inside)
+        return self._step(attempt, job_id, words, terminal, shell)
+
+    def _step(
+        self, attempt: SlurmAttempt, job_id: int, words: Sequence[str], terminal: bool, shell: str
+    ) -> Beside:
+        """Return what srun runs beside all else of a job, with all that the job has."""
+        step = (self.client.srun, f"--jobid={job_id}", f"--job-name={SHELL_STEP}", "--overlap")
+        alone = ("--nodes=1", "--ntasks=1", "--mem=0", "--mpi=none")
+        pty = ("--pty",) if terminal else ()
+        return Beside(
+            argv=(shell,),
+            environment=self.client.where,
+            directory="/",
+            user=attempt.uid,
+            enter=(*step, *alone, *pty, *words),
+        )
+
+    def beside_program(self) -> tuple[str, Path]:
+        """Return the Python of the nodes, and where they have the file `beside.py`."""
+        python, path = super().beside_program()
+        return self.site.python or python, path
 
     def see_to(self, attempt: SlurmAttempt, seen: Observation) -> None:
         """End what Slurm should not have any more."""

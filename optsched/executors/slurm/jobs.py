@@ -36,6 +36,8 @@ WAITING = frozenset(
         "RESV_DEL_HOLD",
     }
 )
+SHELL_STEP = "optsched-shell"
+"""The name of steps that are beside a job, and none of its own."""
 FIELDS = ("%i", "%T", "%U", "%N", "%j", "%Z", "%r", "%k")
 
 

@@ -124,6 +124,12 @@ def _table() -> "Callable[[int], list[int]]":
     return lambda pid: children.get(pid, [])
 
 
+def marks(attempt: str, node: str) -> tuple[str, str]:
+    """Return variables that only what runs of an attempt on this node has; `attempt` is its
+    folder."""
+    return f"OPTSCHED_PROGRESS={attempt}/progress/progress.json", f"OPTSCHED_NODE={node}"
+
+
 def marked(*marks: bytes) -> list[int]:
     """Return processes in whose first environment all `marks` ("NAME=value") stand, as far as we
     may look into them."""
@@ -142,8 +148,7 @@ def marked(*marks: bytes) -> list[int]:
 def kill_leftovers(groups: "Groups", shim: "Identity | None", attempt: str, node: str) -> bool:
     """Kill what runs on of an attempt's node although its supervisor `shim` is gone; True once
     nothing does."""
-    marks = (f"OPTSCHED_PROGRESS={attempt}/progress/progress.json", f"OPTSCHED_NODE={node}")
-    left = {*groups.pids(), *marked(*(mark.encode() for mark in marks))}
+    left = {*groups.pids(), *marked(*(mark.encode() for mark in marks(attempt, node)))}
     if shim is not None:
         left.update(in_session(shim))
     groups.kill()

@@ -1,5 +1,5 @@
 """Profiles that are drawn: how busy jobs keep their GPUs, what spreading costs them, and how fast
-they are on GPUs of one model that differ in speed."""
+they are on GPUs of one model that differ in speed. And deadlines."""
 
 import math
 import random
@@ -64,6 +64,23 @@ def _with_speeds(cluster: Cluster, draw: random.Random) -> Cluster:
         replace(node, gpu_type=speed) for node, speed in zip(cluster.nodes, speeds, strict=True)
     )
     return replace(cluster, nodes=nodes, reference_gpu="median")
+
+
+def with_deadlines(instance: Instance, seed: int, text: str) -> Instance:
+    """Return the instance whose jobs have a deadline: after their run time, times one of the
+    numbers of a text as `1.2,2,10`, each as often. Raises InputError."""
+    try:
+        factors = [float(word) for word in text.split(",")]
+    except ValueError:
+        factors = [math.nan]
+    if not all(1 <= factor < math.inf for factor in factors):
+        raise InputError(f"--deadlines {text}: must be multiples of the run time, as 1.2,2,10")
+    draw = random.Random(f"deadlines {seed}")
+    jobs = tuple(
+        replace(job, deadline_s=round(job.submit_s + draw.choice(factors) * job.work_s, 3))
+        for job in instance.jobs
+    )
+    return replace(instance, jobs=jobs)
 
 
 def read_duties(text: str) -> tuple[float, float]:

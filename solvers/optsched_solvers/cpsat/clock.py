@@ -39,12 +39,12 @@ class Budget:
             return max(0.0, self.work / (WORK_PER_SECOND * self.limit_s))
         return self.left_s() / self.limit_s
 
-    def configure(self, solver: Any) -> None:
-        """Set limits, seed and workers of a CP-SAT solver."""
+    def configure(self, solver: Any, share: float = 1.0) -> None:
+        """Set the limits of a CP-SAT solver, a share of what is left, its seed and workers."""
         parameters = solver.parameters
-        parameters.max_time_in_seconds = max(self.left_s(), 1e-3)
+        parameters.max_time_in_seconds = max(share * self.left_s(), 1e-3)
         if self.work is not None:
-            parameters.max_deterministic_time = max(self.work, 1e-6)
+            parameters.max_deterministic_time = max(share * self.work, 1e-6)
         parameters.num_workers = self.workers
         parameters.random_seed = self.seed
 

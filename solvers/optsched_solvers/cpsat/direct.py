@@ -29,7 +29,8 @@ def solve_whole(
     constrain: Constrain | None = None,
     hint: Schedule | None = None,
 ) -> bool:
-    """Minimise every level in turn; return whether all were proved in the model.
+    """Minimise every level in turn, each with an equal part of what is left; return whether all
+    were proved in the model.
 
     `hint` is a schedule to start from. Model times are rounded down, so its bound holds for the
     true problem; each solution is put on real nodes in exact time by serial schedule generation.
@@ -41,7 +42,7 @@ def solve_whole(
     first = hint if progress.schedule is None else progress.schedule
     if problem.instance.jobs and first is not None:
         model.hint(first)
-    is_least = True
+    is_least, all_proved = True, True
     for k, level in enumerate(problem.objective.levels):
         expression = build(model, level, is_least)
         if k in progress.proved and expression.exact and problem.windows.is_whole:
@@ -50,21 +51,24 @@ def solve_whole(
                 model.cp.add(expression.expression >= least)
         model.cp.minimize(expression.expression)
         best = _solve_level(progress, model, expression, k)
-        if best is None:
+        all_proved = all_proved and best is not None
+        if best is None and (progress.schedule is None or progress.budget.left_s() <= 0):
             return False
-        most: int | None = best
+        most = best
         if progress.schedule is not None:
             # Later bounds hold among plans that keep the value found, which may be above that of
             # the rounded model.
             value, yardstick = progress.values[k], progress.evaluator.yardsticks[k]
-            is_least = is_least and yardstick.is_closed(value, expression.value(best))
+            is_least = (
+                is_least and best is not None and yardstick.is_closed(value, expression.value(best))
+            )
             off_grid = 0.0 if is_least else expression.off_grid
             kept = expression.most(yardstick.keeps(value) + off_grid)
-            most = None if kept is None else max(best, kept)
+            most = kept if best is None or kept is None else max(best, kept)
             model.hint(progress.schedule)
         if most is not None:
             model.cp.add(expression.expression <= most)
-    return True
+    return all_proved
 
 
 def _solve_level(
@@ -102,7 +106,7 @@ def _solver(progress: Progress, level: int) -> cp_model.CpSolver:
     plan, and large neighbourhoods are searched beside them; all share bounds and plans.
     """
     solver, budget = cp_model.CpSolver(), progress.budget
-    budget.configure(solver)
+    budget.configure(solver, 1 / (len(progress.problem.objective.levels) - level))
     if any(isinstance(term, SumOfJobs) for _, term in progress.problem.objective.levels[level]):
         return solver
     parameters = solver.parameters

@@ -2,7 +2,8 @@
 generation.
 
 Every neighbour shifts all that follows. Accepted by simulated annealing (Kirkpatrick et al.,
-Science 220, 1983) with a temperature that falls with the budget.
+Science 220, 1983) with a temperature that falls with the budget: for one level of the objective
+after the other, among lists that are no worse in the levels before.
 """
 
 import math
@@ -10,7 +11,9 @@ import random
 from collections.abc import Collection
 from dataclasses import replace
 
-from .lists import Decoder, List, by_type, list_of
+from optsched.engine.incumbent import is_better
+
+from .lists import Decoder, List, by_type, list_of, tiers
 from .progress import Progress
 
 TEMPERATURE = 0.01
@@ -30,34 +33,68 @@ class ListSearch:
         self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
         self.list = start or list_of(self.problem, progress.schedule)
         self.rng = random.Random(self.budget.seed + 1)
-        self.value = math.inf
+        self.level = 0
+        self.values = (math.inf,) * len(self.problem.objective.levels)
         self.decoder = Decoder(self.problem, self.budget)
         activities = self.problem.activities
-        self._movable = [
+        self._tiers = tiers(self.problem)
+        self._preemptible = [
             a.index for a in activities if a.hold is not None and a.index not in pinned
         ]
         self._types = [
             sorted({o.mode.gpu_type or "" for o in a.alternatives if not o.fixed and o.mode.gpus})
             for a in activities
         ]
+        self._best = self.list
         self._decode_and_keep(self.list, 0.0)
 
     def run(self, until: float) -> None:
-        """Search until `until` of the budget is left."""
+        """Search until `until` of the budget is left: for each level whose value is not proved, as
+        long as it has jobs to move."""
+        levels = [level for level in range(len(self.values)) if not self._is_closed(level)]
+        jobs = [len(self._jobs_of(level)) for level in levels]
+        for k, level in enumerate(levels):
+            self.level = level
+            if k:
+                self.list = self._best
+                self.values = (math.inf,) * len(self.values)
+                self._decode_and_keep(self.list, 0.0)
+            left = self.budget.fraction_left()
+            share = jobs[k] / max(1, sum(jobs[k:]))
+            self._run_level(max(until, left - max(0.0, left - until) * share))  # never below
+
+    def _jobs_of(self, level: int) -> list[int]:
+        """Return the jobs that count in a level and in none of a higher tier."""
+        tier = self.problem.objective.tier_of_level(level)
+        return [j for j, own in enumerate(self._tiers) if own == tier]
+
+    def _is_closed(self, level: int) -> bool:
+        yardstick, bound = (
+            self.progress.evaluator.yardsticks[level],
+            self.progress.proved.get(level),
+        )
+        return yardstick.is_closed(self.progress.values[level], bound)
+
+    def _run_level(self, until: float) -> None:
         begun = self.budget.fraction_left()
-        certain = self.progress.evaluator.yardsticks[0].certain
+        certain = self.progress.evaluator.yardsticks[self.level].certain
+        tier = self.problem.objective.tier_of_level(self.level)
+        self._in_tier = self._jobs_of(self.level)
+        self._movable = [j for j in self._preemptible if self._tiers[j] >= tier]
+        can_start = any(self.problem.activities[j].running is None for j in self._in_tier)
+        if not (can_start or self._movable or self.problem.changes_s):
+            return
         while (left := self.budget.fraction_left()) > until:
             cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
-            changeable = max(0.0, self.value - certain) / len(self._types)
+            changeable = max(0.0, self.values[self.level] - certain) / len(self._types)
             self._decode_and_keep(self._neighbour(), changeable * TEMPERATURE * cool)
 
     def _neighbour(self) -> List:
         if self.problem.changes_s and self.rng.random() < 0.5:
             return self._waiting()
+        activities = self.problem.activities
         listed = [
-            a.index
-            for a in self.problem.activities
-            if a.running is None or a.index in self.list.preempted
+            j for j in self._in_tier if activities[j].running is None or j in self.list.preempted
         ]
         if self._movable and (not listed or self.rng.random() < PREEMPTING):
             return self._other_preemptions(listed)
@@ -76,10 +113,21 @@ class ListSearch:
         if decoded is None:
             return
         values = self.progress.evaluator.values(decoded.schedule)
-        worse = values[0] - self.value
-        if worse <= 0 or (temperature > 0 and self.rng.random() < math.exp(-worse / temperature)):
-            self.list, self.value, self.decoder.kept = candidate, values[0], decoded
-        self.progress.offer(decoded.schedule, values)
+        if self._is_taken(values, temperature):
+            self.list, self.values, self.decoder.kept = candidate, values, decoded
+        if self.progress.offer(decoded.schedule, values):
+            self._best = candidate
+
+    def _is_taken(self, values: tuple[float, ...], temperature: float) -> bool:
+        k, yardsticks = self.level, self.progress.evaluator.yardsticks
+        if is_better(values[:k], self.values[:k], yardsticks[:k]):
+            return True
+        if is_better(self.values[:k], values[:k], yardsticks[:k]):
+            return False
+        worse = values[k] - self.values[k]
+        return worse <= 0 or (
+            temperature > 0 and self.rng.random() < math.exp(-worse / temperature)
+        )
 
     def _waiting(self) -> List:
         """Make one job wait until it would start or end with a change of what use costs, or no

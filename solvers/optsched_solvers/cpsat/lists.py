@@ -48,6 +48,26 @@ def by_type(activity: Activity, gpu_type: str | None) -> tuple[int, ...]:
     )
 
 
+def tiers(problem: Problem) -> list[int]:
+    """Return the tier of the objective that each job is of, 0 the highest, or a higher one of those
+    that wait for it."""
+    tier = [problem.objective.tier(activity.job.priority) for activity in problem.activities]
+    for activity in reversed(problem.in_order):
+        for i in activity.before:
+            tier[i] = min(tier[i], tier[activity.index])
+    return tier
+
+
+def by_tier(problem: Problem, order: list[float]) -> list[float]:
+    """Return priorities in a list by which each tier comes after those above it; within one as
+    `order` says."""
+    tier = tiers(problem)
+    if not any(tier):
+        return order
+    listed = sorted(range(len(order)), key=lambda j: (tier[j], order[j]))
+    return [float(place) for _, place in sorted((j, k) for k, j in enumerate(listed))]
+
+
 def list_of(problem: Problem, schedule: Schedule) -> List:
     """Return the list that rebuilds a schedule, or one near it."""
 

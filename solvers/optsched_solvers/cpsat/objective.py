@@ -103,11 +103,11 @@ def build(model: Model, level: Level, is_least: bool = True) -> LevelExpression:
     cannot be); `is_least` says that each earlier level keeps its least value."""
     builder = _Builder(model, is_least and _is_snug(model.problem))
     match level:
-        case ((factor, RankOfJobs(shape=shape) as largest),) if shape is Inverse:
+        case ((factor, RankOfJobs(shape=shape) as largest),) if shape is Inverse and (
+            counted := builder.costs(largest)
+        ):
             # The largest -scale / d is where d / scale is the largest.
-            costs = [
-                (Linear(1.0 / cost.scale, cost.origin_s), j) for cost, j in builder.costs(largest)
-            ]
+            costs = [(Linear(1.0 / cost.scale, cost.origin_s), j) for cost, j in counted]
             builder.rank(costs, 1.0, len(costs))
             return replace(builder.finish(), inverse=factor)
         case _:

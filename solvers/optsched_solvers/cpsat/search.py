@@ -18,7 +18,7 @@ from ..scheduling.schedule_generation import generate, replay
 from .clock import Budget
 from .direct import solve_whole
 from .list_search import ListSearch
-from .lists import WORK_PER_JOB, List, Ways, by_type, list_of
+from .lists import WORK_PER_JOB, List, Ways, by_tier, by_type, list_of
 from .progress import Progress
 
 DIRECT_INTERVALS = 6000
@@ -58,7 +58,9 @@ def search(request: Request, report: Report) -> None:
     else:
         guide = None
         if applies(problem) and progress.schedule and request.instance.cluster.total_gpus:
-            guide = _price(progress)
+            for level in sorted({0, len(problem.objective.levels) - 1}):
+                if applies(problem, level):
+                    guide = _price(progress, level)
         if not _is_proved(progress) and (orders := Orders.of(problem)) is not None:
             _try_orders(progress, orders)
         if not _is_proved(progress):
@@ -129,7 +131,7 @@ def _improve(progress: Progress, guide: List | None) -> None:
     direct = _intervals(problem) <= DIRECT_INTERVALS and not (sums and jobs > DIRECT_JOBS_OF_SUMS)
     if direct or progress.schedule is None:
         if progress.schedule is not None and sums and jobs > 12:
-            ListSearch(progress, guide).run(until=0.95)
+            ListSearch(progress, guide).run(until=0.95 if len(progress.values) == 1 else 0.6)
         solve_whole(progress, direct)
         return
     ListSearch(progress, guide).run(until=0.0)
@@ -150,8 +152,13 @@ def _intervals(problem: Problem) -> int:
 
 
 def _priorities(problem: Problem) -> Iterator[list[float]]:
-    """Yield orders for list schedules: WSPT by area, by run time, by both; shortest first; earliest
-    deadline; arrival."""
+    """Yield orders for list schedules, each tier after those above it."""
+    return (by_tier(problem, order) for order in _orders(problem))
+
+
+def _orders(problem: Problem) -> Iterator[list[float]]:
+    """Yield orders: WSPT by area, by run time, by both; shortest first; earliest deadline;
+    arrival."""
 
     def area(activity: Activity) -> float:
         return min(a.seconds * max(a.mode.gpus, 0.1) for a in activity.alternatives)
@@ -187,36 +194,40 @@ def _tails(problem: Problem) -> list[float]:
     return tails
 
 
-def _price(progress: Progress) -> List:
-    """Ascend on prices; report the bound; return the best list of those that the prices
+def _price(progress: Progress, level: int) -> List:
+    """Ascend on prices for a level; report the bound; return the best list of those that the prices
     suggest, with the running jobs that they preempt or that the best schedule so far does, and of
     that schedule."""
     problem, budget, proved = progress.problem, progress.budget, progress.proved
     report = progress.report
     assert progress.schedule is not None
-    prices = PriceBound(problem, grid(problem, progress.schedule, CELLS))
+    prices = PriceBound(problem, grid(problem, progress.schedule, CELLS), level)
     until = budget.fraction_left() - (0.15 if len(problem.activities) > 50 else 0.1)
-    value, yardstick = progress.values[0], progress.evaluator.yardsticks[0]
+    value, yardstick = progress.values[level], progress.evaluator.yardsticks[level]
     ascent = prices.ascend(prices.start_prices(progress.schedule), value - prices.certain)
     for steps, (best, _) in enumerate(ascent):
         budget.spend(PRICE_WORK * prices.costs.size)
-        proved[0] = prices.certain + best - 1e-9 * abs(best)
+        proved[level] = prices.certain + best - 1e-9 * abs(best)
         if steps % 25 == 0:
-            report.bound(0, proved[0], "prices")
-        if budget.fraction_left() < until or yardstick.is_closed(value, proved[0]):
+            report.bound(level, proved[level], "prices")
+        if budget.fraction_left() < until or yardstick.is_closed(value, proved[level]):
             break
-    if 0 in proved:
-        report.bound(0, proved[0], "prices")
+    if level in proved:
+        report.bound(level, proved[level], "prices")
     order, kinds, leaves = prices.suggestion()
     ways: Ways = {}
+    lowest = problem.objective.tier_of_level(level)
     for activity in problem.activities:
         kind = kinds[activity.index]
-        if kind is not None and (of_type := by_type(activity, prices.types[kind])):
+        if problem.objective.tier(activity.job.priority) > lowest:
+            order[activity.index] = float(progress.schedule[activity.index].start)
+        elif kind is not None and (of_type := by_type(activity, prices.types[kind])):
             ways[activity.index] = of_type
     waits = {}
     if problem.changes_s:
         waits = {j: problem.tick.floor(start_s) for j, start_s in enumerate(order)}
     lists = [list_of(problem, progress.schedule)]
+    order = by_tier(problem, order)
     lists += [
         List(order, kept_to, preempted, until)
         for preempted in dict.fromkeys((leaves, lists[0].preempted))
@@ -226,9 +237,9 @@ def _price(progress: Progress) -> List:
     return min(lists, key=lambda code: _offered(progress, code))
 
 
-def _offered(progress: Progress, code: List) -> float:
-    """Offer the schedule of a list and return its value, infinite where there is none."""
+def _offered(progress: Progress, code: List) -> tuple[float, ...]:
+    """Offer the schedule of a list and return its values, infinite where there is none."""
     progress.budget.spend(WORK_PER_JOB * len(code.priority))
     schedule = code.schedule(progress.problem)
     progress.offer(schedule)
-    return math.inf if schedule is None else progress.evaluator.values(schedule)[0]
+    return (math.inf,) if schedule is None else progress.evaluator.values(schedule)

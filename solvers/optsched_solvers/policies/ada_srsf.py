@@ -1,6 +1,7 @@
 """Ada-SRSF: shortest remaining service first, least-loaded placement, and a gate before a contended
 uplink."""
 
+from collections import defaultdict
 from typing import Annotated, Literal
 
 from annotated_types import Ge
@@ -19,44 +20,53 @@ ROUNDING = 1e-9
 
 
 class LeastLoaded:
-    """GPU-seconds of work that is still to be done on each node by those who run or save there now.
+    """GPU-seconds of work that is still to be done on each node and in each rack by those who run
+    or save there now.
 
     LWF-kappa: a gang of at most `kappa` GPUs goes to the least loaded GPUs, whatever nodes they are
     on; a larger one to one node if any has room (the least loaded), else to one rack, node by node
-    from the least loaded, else so over all nodes. GPUs are not time-shared here, so all free GPUs
-    have load 0 and that of their node decides.
+    from the least loaded, else to several, from the least loaded. GPUs are not time-shared here, so
+    all free GPUs have load 0 and that of their node and rack decides. Without `loads` a gang takes
+    the first free GPUs, in the order of the cluster: first fit, which LWF was compared with.
     """
 
-    def __init__(self, world: World, kappa: int) -> None:
+    def __init__(self, world: World, kappa: int, loads: bool) -> None:
         self._world = world
-        self._kappa = kappa
-        self._load: dict[str, float] = {}
+        self._kappa = kappa if loads else world.cluster.total_gpus
+        self._loads = loads
+        self._load: defaultdict[str | None, float] = defaultdict(float)
+        self._of_rack: defaultdict[str | None, float] = defaultdict(float)
         for job_id in (*world.running, *world.saving):
             self.add(job_id)
 
     def add(self, job_id: str) -> None:
         """Count a job that runs or saves."""
+        if not self._loads:
+            return
         left_s = max(0.0, self._world.expected_release_s(job_id) - self._world.now_s)
         for slot in self._world.hold(job_id).placement:
-            self._load[slot.node] = self._load.get(slot.node, 0.0) + left_s * max(1, slot.gpus)
+            load = left_s * max(1, slot.gpus)
+            self._load[slot.node] += load
+            self._of_rack[self._world.cluster.node[slot.node].rack] += load
 
     def place(self, job_id: str, option: Option) -> Placement | None:
         """Return a place for a gang that fits somewhere now; None where the rule finds none."""
         world, gpus = self._world, option.mode.gpus
         free, order = usable(world, world.need(job_id, option)), world.cluster.node_order
-        by_load = sorted(free, key=lambda name: (self._load.get(name, 0.0), order[name]))
+        by_load = sorted(free, key=lambda name: (self._load[name], order[name]))
         groups = [[name] for name in by_load if free[name] >= gpus]
         if option.spread != "node":
             if gpus <= self._kappa and option.spread == "cluster":
                 groups.insert(0, by_load)
-            racks = [names for key, names in by_rack(world, by_load).items() if key[0] == "rack"]
-            groups += sorted(
-                racks, key=lambda names: sum(self._load.get(name, 0.0) for name in names)
-            )
+            racks = sorted(by_rack(world, by_load).items(), key=lambda rack: self._total(*rack[0]))
+            groups += [names for key, names in racks if key[0] == "rack"]
             if option.spread == "cluster":
-                groups.append(by_load)
+                groups.append([name for _, names in racks for name in names])
         placements = (fill(world, job_id, option, names, free) for names in groups)
         return next((placement for placement in placements if placement is not None), None)
+
+    def _total(self, kind: str, name: str) -> float:
+        return self._of_rack[name] if kind == "rack" else self._load[name]
 
 
 def worth_contending(new: float, old: float, eta: float = 0.0) -> bool:
@@ -99,13 +109,15 @@ class AdaSrsf(ListScheduling):
             "Ask AdaDUAL, never contend, or accept up to two on a contended uplink.",
         ] = "adadual"
         placement: Annotated[
-            Literal["lwf", "best-fit"], "LWF-kappa, or best fit as of other policies."
+            Literal["lwf", "first-fit", "best-fit"],
+            "LWF-kappa, the first free GPUs (its published baseline), or best fit as of other "
+            "policies.",
         ] = "lwf"
 
     def __init__(self, options: Options) -> None:
         super().__init__()
         self._kappa, self._gate, self._eta = options.kappa, options.gate, options.eta
-        self._by_load = options.placement == "lwf"
+        self._placement = options.placement
         self._contended = self._refused = 0
         self._loaded: LeastLoaded | None = None
 
@@ -120,13 +132,13 @@ class AdaSrsf(ListScheduling):
         self._loaded = None
 
     def find(self, world: World, job_id: str) -> Fit | None:
-        """Return a place on the least loaded nodes, if the gate lets the job start there."""
+        """Return a place by the rule of placement, if the gate lets the job start there."""
         fitting = world.fit(job_id)
         if fitting is None:
             return None
         option, placement = fitting
-        if option.mode.gpus and self._by_load:
-            self._loaded = self._loaded or LeastLoaded(world, self._kappa)
+        if option.mode.gpus and self._placement != "best-fit":
+            self._loaded = self._loaded or LeastLoaded(world, self._kappa, self._placement == "lwf")
             placement = self._loaded.place(job_id, option) or placement
         if not self._may_start(world, job_id, option, placement):
             self._refused += 1

@@ -10,6 +10,7 @@ from typing import Annotated
 from annotated_types import Ge
 
 from optsched.bounds import lower_bounds
+from optsched.driver.borrowing import borrowers, may_borrow, priority_of, with_promised
 from optsched.driver.outlook import Outlook
 from optsched.driver.playout import Playouts
 from optsched.driver.reservation import Claimed, Reservation, Reservations
@@ -180,7 +181,7 @@ class Optsched:
             self.reservations.arrived(world, job_id)
             if world.job(job_id).submit_s > world.instance.now_s and world.entry(job_id) is None:
                 self._arrived += world.job(job_id).weight
-        self._tiered = _is_tiered(world)
+        self._rank(world)
         self._start_claimed(world)
         self._start_reserved(world, first=True)
         waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
@@ -211,7 +212,7 @@ class Optsched:
     def _best_step(self, world: World, waiting: list[str]) -> Step:
         """Return the first step that leads furthest, of equals the one that preempts least."""
         pinned = self._kept(world)
-        now = snapshot(world, jobs=waiting, known=self._known)
+        now = self._rank(world) or snapshot(world, jobs=waiting, known=self._known)
         pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
         has_choice = bool(waiting) or pairs or self._agenda is not None
         if not (self.ahead and has_choice and self._preemptions_matter(world)):
@@ -258,6 +259,28 @@ class Optsched:
         if self.reservations.current is None:
             best = _as_played(best, playouts)
         return self._told(best, playouts, now, None if self._tiered else steps[0])
+
+    def _rank(self, world: World) -> Snapshot | None:
+        """Find out who borrows, and whether jobs are decided in tiers. Return the present as a
+        round sees it where that was asked for: where somebody may borrow."""
+        now = None
+        if may_borrow(world.instance.tenants):
+            waiting = [job_id for job_id in world.waiting if job_id not in world.claims]
+            now = snapshot(world, jobs=waiting, known=self._known)
+            claimed = [
+                (world.job(job_id).tenant, option.mode.gpus)
+                for job_id, (option, _) in world.claims.items()
+            ]
+            tenants = with_promised(now.instance.tenants, claimed)
+            now = replace(now, instance=replace(now.instance, tenants=tenants))
+            before = world.borrowing & (world.saving.keys() | world.claims.keys())
+            world.borrowing = before | borrowers(self._posed(world, now))
+        self._tiered = _is_tiered(world)
+        return now
+
+    def _posed(self, world: World, now: Snapshot) -> Instance:
+        """Return the instance that rounds decide."""
+        return self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
 
     def _planned(
         self, world: World, now: Snapshot, playouts: Playouts, best: Trial
@@ -309,23 +332,23 @@ class Optsched:
         if not self._tiered:
             return True
         waiting = [job_id for job_id in trial.waiting if job_id not in trial.claims]
-        demands = {(trial.job(name).priority, trial.demand(name).number): name for name in waiting}
+        demands = {(trial.rank(name), trial.demand(name).number): name for name in waiting}
         outlooks: dict[int, Outlook] = {}
-        for (priority, _), job_id in demands.items():
-            if priority not in outlooks:
-                outlooks[priority] = Outlook(trial, self._lower(trial, priority))
-            if trial.fit(job_id, outlooks[priority].room) is not None:
+        for (rank, _), job_id in demands.items():
+            if rank not in outlooks:
+                outlooks[rank] = Outlook(trial, self._lower(trial, rank))
+            if trial.fit(job_id, outlooks[rank].room) is not None:
                 return False
         return True
 
-    def _lower(self, trial: Trial, priority: int) -> list[str]:
-        """Return the running jobs of a trial whose place a job of a higher priority may take."""
-        preempts = trial.cluster.preempts.get(priority, "any") != "never"
+    def _lower(self, trial: Trial, rank: int) -> list[str]:
+        """Return the running jobs of a trial whose place a job of a higher rank may take."""
+        preempts = trial.cluster.preempts.get(priority_of(rank), "any") != "never"
         assert self._unripe is not None
         return [
             name
-            for name, job in trial.running.items()
-            if job.priority < priority
+            for name in trial.running
+            if trial.rank(name) < rank
             and trial.hold(name).partner is None
             and (
                 name in trial.started
@@ -383,9 +406,7 @@ class Optsched:
 
     def _priced(self, world: World, now: Snapshot, pinned: set[str], budget_s: float) -> Step:
         """Return the step of the round as one optimization problem in which `pinned` go on."""
-        posed = (
-            self._gangs.raised(world, now.instance) if self.objective.is_linear else now.instance
-        )
+        posed = self._posed(world, now)
         solution = decide(
             posed,
             self.objective,
@@ -395,7 +416,7 @@ class Optsched:
             gap=self.gap,
             blocked=now.blocked,
             reserved=self._reserved(world),
-            reserved_priority=self._reserved_priority(world),
+            reserved_rank=self._reserved_rank(world),
             keep=pinned,
             unless_higher=pinned - (self._unripe or set()),
             last=self._last,
@@ -484,9 +505,9 @@ class Optsched:
             return ()
         return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
 
-    def _reserved_priority(self, world: World) -> float:
+    def _reserved_rank(self, world: World) -> float:
         kept = self.reservations.current
-        return math.inf if kept is None else world.job(kept.job).priority
+        return math.inf if kept is None else world.rank(kept.job)
 
     def _start_reserved(self, world: World, *, first: bool = False) -> None:
         """Start those for whom a place is kept, as soon as there is room that nobody has claimed;
@@ -519,10 +540,8 @@ class Optsched:
             self._start_claimed(world)
 
     def _is_outranked(self, world: World, job_id: str) -> bool:
-        own = world.job(job_id).priority
-        return any(
-            job.priority > own for name, job in world.waiting.items() if name not in world.claims
-        )
+        own = world.rank(job_id)
+        return any(world.rank(name) > own for name in world.waiting if name not in world.claims)
 
     def _carry_out(self, world: Trial, known: Instance, solution: RoundSolution) -> None:
         ends: set[str] = set()  # of whom the round could not know that they end this very instant
@@ -556,10 +575,9 @@ class Optsched:
 
 def _is_tiered(world: World) -> bool:
     """Return whether the jobs that are here are decided in tiers."""
-    here = chain(world.waiting.values(), world.running.values())
-    priorities = {job.priority for job in here}
+    ranks = {world.rank(job_id) for job_id in chain(world.waiting, world.running)}
     preempts = world.cluster.preempts
-    return len(priorities) > 1 or any(preempts.get(tier, "any") != "any" for tier in priorities)
+    return len(ranks) > 1 or any(preempts.get(priority_of(r), "any") != "any" for r in ranks)
 
 
 def _as_played(step: Step, playouts: Playouts) -> Step:

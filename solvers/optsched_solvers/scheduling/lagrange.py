@@ -41,22 +41,22 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def applies(problem: Problem) -> bool:
-    """Return whether the first level of the objective is a sum over jobs."""
+def applies(problem: Problem, level: int = 0) -> bool:
+    """Return whether a level of the objective is a sum over jobs."""
     return len(problem.changes_s) <= MOST_CHANGES and not any(
-        isinstance(term, RankOfJobs) for _, term in problem.objective.levels[0]
+        isinstance(term, RankOfJobs) for _, term in problem.objective.levels[level]
     )
 
 
 class PriceBound:
-    """The dual function of one problem on one time grid, and its ascent.
+    """The dual function of one level of a problem on one time grid, and its ascent.
 
     Values are counted from `certain`, what the jobs cost at the least one by one, so that a long
     past or a huge weight takes no digits.
     """
 
-    def __init__(self, problem: Problem, grid_s: Floats) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, grid_s: Floats, level: int = 0) -> None:
+        self.problem, self.terms = problem, problem.objective.levels[level]
         self.grid_s = grid_s
         self.cells_s = np.diff(grid_s)
         nodes = problem.instance.cluster.nodes
@@ -148,7 +148,7 @@ class PriceBound:
         """Return the cost of each row at each candidate start, without prices."""
         problem, instance = self.problem, self.problem.instance
         costs = np.zeros_like(self.starts_s)
-        for weight, term in problem.objective.levels[0]:
+        for weight, term in self.terms:
             match term:
                 case SumOfJobs():
                     ends_s = instance.now_s + self.starts_s + self.length_s[:, None]
@@ -272,7 +272,7 @@ class PriceBound:
         """Return how fast each job's cost grows around its completion."""
         step_s = max(1e-3, float(self.grid_s[-1]) / 50)
         slopes = np.zeros(len(activities))
-        for weight, term in self.problem.objective.levels[0]:
+        for weight, term in self.terms:
             if isinstance(term, Usage):
                 continue
             for i, activity in enumerate(activities):

@@ -5,6 +5,10 @@ import io
 import json
 import re
 
+import pytest
+
+from optsched.control.settings import LimitSettings, UserLimits
+
 from .live import Live
 from .test_commands import Run, run
 
@@ -23,6 +27,27 @@ def test_it_prints_a_table_csv_and_json(live: Live, run: Run) -> None:
     assert status == 0 and json.loads(out)["rows"] == []
     status, out, _ = run("account", "--user", "=nobody")
     assert (status, out) == (0, "nothing was used\n")
+
+
+def test_budgets(live: Live, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("account", "--budgets")[1] == (
+        "there is no such budget (max_gpu_hours in cluster.toml)\n"
+    )
+    users = {"=eve": UserLimits(max_gpu_hours=100.0)}
+    limits = LimitSettings(users=users, max_gpu_hours=2500.0, gpu_hours_per="year")
+    monkeypatch.setattr(
+        live.controller, "settings", live.settings.model_copy(update={"limits": limits})
+    )
+    status, out, _ = run("account", "--budgets")
+    assert status == 0 and re.search(r"=eve +100\.0 +0\.0 +0\.0 +100\.0\n", out), out
+    assert re.search(r"a year; the next begins on \d{4}-01-01 \(UTC\), in ", out), out
+    told = json.loads(run("account", "--budgets", "--user", "=eve", "--json")[1])
+    assert [row["left_gpu_h"] for row in told["rows"]] == [100.0] and told["per"] == "year"
+    assert run("account", "--budgets", "--user", "=eve", "--csv")[1] == (
+        "user,tenant,gpu_h,used_gpu_h,expected_gpu_h,left_gpu_h\n'=eve,,100.0,0.0,0.0,100.0\n"
+    )
+    status, _, err = run("account", "--budgets", "--by", "day")
+    assert status == 2 and "--by are not for budgets" in err
 
 
 def test_faults_are_one_sentence(live: Live, run: Run) -> None:

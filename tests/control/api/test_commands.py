@@ -14,11 +14,12 @@ import pytest
 from optsched.cli import main
 from optsched.cli.queue import COLUMNS
 from optsched.control.api.client import Client
-from optsched.executors.base import AttemptKey
+from optsched.executors.base import AttemptKey, Beside
 
 from .live import Live, until
 
 Run = Any
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -368,6 +369,35 @@ def test_a_shell_beside_a_job_has_its_variables_and_gpus(cluster: Path) -> None:
     until(lambda: client.get("/v1/jobs/lasts")["job"]["status"] == "failed")
     gone = optsched(cluster, "shell", "lasts")
     assert gone.returncode == 2 and "does not run" in gone.stderr
+
+
+def test_a_shell_beside_a_job_elsewhere_is_entered(
+    live: Live, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What enters it goes before the command; it has nothing of the Slurm job in which we are, nor
+    of root where it is somebody else."""
+
+    def shell(key: AttemptKey, terminal: bool, node: str | None) -> Beside:
+        enter = ("/bin/sh", "-c", f'echo {terminal} {node} "$@"; id -u; env', "sh")
+        environment = {"SLURM_CONF": "/conf"}
+        return Beside(
+            argv=("zsh",), environment=environment, directory="/absent", user=user, enter=enter
+        )
+
+    monkeypatch.setattr(live.executor, "shell", shell, raising=False)
+    for name in ("SLURM_JOB_ID", "OF_ROOT"):
+        monkeypatch.setenv(name, "7")
+    live.submit(1000.0, name="managed")
+    live.wait("managed", "running")
+    own = os.geteuid()
+    for user, given in ((None, ()), (own, ("--", "ls", "-l")), *([(NOBODY, ())] * (own == 0))):
+        words = (sys.executable, "-m", "optsched", "shell", "--node=n1", "managed", *given)
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        said, uid, *variables = done.stdout.splitlines()
+        assert (said.split(), uid) == (["False", "n1", *(given[1:] or ("zsh",))], str(user or own))
+        assert "SLURM_CONF=/conf" in variables and "SLURM_JOB_ID=7" not in variables
+        assert ("OF_ROOT=7" in variables) is (user != NOBODY)
+    run("cancel", "managed")
 
 
 def test_change_and_requeue(live: Live, run: Run) -> None:

@@ -44,7 +44,8 @@ def busy() -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def browser(busy: Live) -> Iterator[Browser]:
-    with tempfile.TemporaryDirectory(prefix="browser") as name:
+    # The processes that it started may still write for a moment after they have been killed.
+    with tempfile.TemporaryDirectory(prefix="browser", ignore_cleanup_errors=True) as name:
         browser = Browser(Path(name))
         opened(browser, busy, "token")
         yield browser

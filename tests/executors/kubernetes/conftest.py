@@ -1,12 +1,14 @@
 """A real API server with nodes for all tests of Kubernetes of this process."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from optsched.executors.base import Beside
 from optsched.executors.kubernetes import KubernetesApi, KubernetesExecutor, Site, Volume
+from optsched.executors.supervision import processes
 from optsched.testing.executors import Place
 from tests.live.kubernetes_cluster import KubernetesCluster, kubernetes_cluster
 from tests.live.kubernetes_server import NAMESPACE, missing
@@ -30,6 +32,15 @@ class KubernetesPlace(Place):
         """The process that stands for the node's kubelet; what it runs goes on while it is
         stopped."""
         return self.cluster._running[node].pid
+
+    def enter(self, way: Beside) -> Sequence[str]:
+        """What stands for a kubelet has no `exec`: the namespaces of the pod are entered."""
+        program, does, pod, *where = way.enter[: way.enter.index("--")]
+        assert (program, does) == ("kubectl", "exec")
+        assert where == [f"--namespace={NAMESPACE}", "--container=job", "-i"]
+        *_, inside = processes.marked(f"HOSTNAME={pod}".encode())
+        words = way.enter[way.enter.index("--") + 1 :]
+        return ["nsenter", f"--target={inside}", "--pid", "--mount", *words]
 
     def lose_node(self, node: str) -> None:
         self.cluster.kill_node(node)

@@ -24,6 +24,9 @@ class GavelThroughput(LpRounds):
     Throughput is in reference work per second, so that a job counts as 1 on its requested GPUs of
     the reference type. The price of a type is the mean over its GPUs.
 
+    In the public simulator GPUs that nobody has a share of go to whoever waits, whatever they cost;
+    with `idle=left` they idle, which is where money is saved.
+
     Source: Narayanan et al., OSDI'20, section 4.2.
     """
 
@@ -36,10 +39,15 @@ class GavelThroughput(LpRounds):
             Literal["price", "none"],
             "None: all types are equally dear, which is Gavel's largest total throughput.",
         ] = "price"
+        idle: Annotated[
+            Literal["filled", "left"],
+            "Whether jobs run on GPUs of which they have no share while these would idle.",
+        ] = "filled"
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.priced = options.costs == "price"
+        self.fills = options.idle == "filled"
 
     def price(self, world: World, gpu_types: tuple[str | None, ...]) -> Floats:
         """Return the price of a GPU of each type, > 0."""
@@ -68,9 +76,9 @@ class GavelThroughput(LpRounds):
 class GavelSlo(GavelThroughput):
     """The same among the shares with which every job would meet its deadline if they were kept.
 
-    A job with a deadline to come gets at least remaining work / time to the deadline. Where that
-    cannot be had for all, deadlines do not count at all until shares are computed again. Set-ups
-    are not foreseen.
+    A job with a deadline to come gets at least remaining work / time to the deadline, unless no GPU
+    type alone is that fast. Where that cannot be had for all, deadlines do not count at all until
+    shares are computed again. Set-ups are not foreseen.
 
     Source: Narayanan et al., OSDI'20, section 4.2 (minimize cost with SLOs).
     """
@@ -92,7 +100,8 @@ class GavelSlo(GavelThroughput):
         ):
             deadline_s = world.job(job_id).deadline_s
             if deadline_s is not None and deadline_s > world.now_s:
-                need[i] = left_s / (deadline_s - world.now_s)
+                rate = left_s / (deadline_s - world.now_s)
+                need[i] = rate if rate <= program.rate[i].max() else 0.0
         price = self.price(world, tuple(world.cluster.gpu_types))
         allocation = largest_sum(program, price, need)
         if allocation is None:
