@@ -48,6 +48,7 @@ GOES_WITH = {
     "plans": (EVEN,),
     "cpu_jobs": (EVEN,),
     "cores_per_gpu": (EVEN,),
+    "more_memory": (EVEN,),
     "nodes_per_rack": (EVEN,),
     "clocks": (EVEN,),
     "copies": (EVEN,),
@@ -87,6 +88,7 @@ def generate(
     plans: Literal["random", "best"] | None = None,
     cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
     cores_per_gpu: Annotated[int | None, Ge(1)] = None,
+    more_memory: bool = False,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
     copies: Annotated[int | None, Ge(1)] = None,
@@ -121,6 +123,7 @@ def generate(
         "plans": plans,
         "cpu_jobs": cpu_jobs,
         "cores_per_gpu": cores_per_gpu,
+        "more_memory": more_memory or None,
         "nodes_per_rack": nodes_per_rack,
         "clocks": clocks or None,
         "copies": copies,
@@ -213,6 +216,7 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
     from ..traces.generate import drawn, even
     from ..traces.generate.plans import with_plans
+    from ..traces.profiles.memory import with_more_memory
 
     profiles: dict[str, Any] = {
         name: given.pop(name) for name in ("locality", "variability") if name in given
@@ -244,8 +248,13 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
         raise InputError(
             "--plans says how jobs run; leave --elastic, --copies, --families and --cpu-jobs out"
         )
+    more_memory = given.pop("more_memory", False)
+    if more_memory and not {"families", "cores_per_gpu"} <= given.keys():
+        raise InputError("--more-memory goes with --families and --cores-per-gpu; add both")
     given["heavy"] = given.pop("heavy_tail", False)
     made = even.generate(gpus=gpus or 0, **how, **given)
+    if more_memory:
+        made = with_more_memory(made)
     if plans is not None:
         made = with_plans(made, how["seed"], plans)
     return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made

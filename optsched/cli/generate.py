@@ -107,6 +107,11 @@ from .parts.out import Out, answers
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
 )
 @count_option("--cores-per-gpu N", "even: cores of a node for each of its GPUs.", most=1000)
+@flag_option(
+    "--more-memory",
+    "even: let jobs of --families use the cores and the host memory beyond a GPU's share that were "
+    "measured to make them faster; goes with --cores-per-gpu.",
+)
 @count_option("--nodes-per-rack N", "even: nodes of a rack (default: no racks).", most=100_000)
 @flag_option(
     "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."

@@ -18,7 +18,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.readers import synergy
-from optsched_solvers.policies.parts.core_share import CoreWays, core_shares, core_ways
+from optsched_solvers.policies.parts.host_share import Host, HostWays, host_shares, host_ways
 from optsched_solvers.policies.synergy_opt import most_throughput
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times
@@ -169,7 +169,7 @@ LEVELS = st.dictionaries(
 )
 
 
-def ways_of(gpus: int, curve: dict[int, float]) -> CoreWays:
+def ways_of(gpus: int, curve: dict[int, float]) -> HostWays:
     options = sorted(
         (
             Option(
@@ -179,7 +179,7 @@ def ways_of(gpus: int, curve: dict[int, float]) -> CoreWays:
         ),
         key=lambda option: (-option.rate, option.mode.cpus_per_gpu),
     )
-    return core_ways(tuple(options), {None: 3.0})[0]
+    return host_ways(tuple(options), 0.0, {None: Host(3.0, math.inf)})[0]
 
 
 GANGS = st.tuples(st.sampled_from([1, 1, 2, 4]), LEVELS)
@@ -203,7 +203,8 @@ def test_the_program_is_solved_exactly(
         )
 
     best = max(value(picked) for picked in itertools.product(*(curve for _, curve in jobs)))
-    found = value(tuple(most_throughput([ways_of(*one) for one in jobs], cores)))
+    picked = most_throughput([ways_of(*one) for one in jobs], cores, math.inf)
+    found = value(tuple(int(host.cores) for host in picked))
     if best > -math.inf:
         assert found == pytest.approx(best)
 
@@ -245,13 +246,13 @@ def test_whoever_fits_the_gpus_runs_and_nobody_is_below_its_share(
             assert interpolate(curve, found[one.id] // one.gpus) >= within
 
 
-def test_the_share_is_that_of_the_node_with_the_fewest_cores() -> None:
+def test_the_share_is_that_of_the_nodes_with_the_least() -> None:
     nodes = (
-        Node(name="a", gpus=4, cpus=14),
-        Node(name="b", gpus=2, cpus=20),
+        Node(name="a", gpus=4, cpus=14, memory_gib=64.0),
+        Node(name="b", gpus=2, cpus=20, memory_gib=24.0),
         Node(name="c", gpu_type="x", gpus=1),
     )
-    assert core_shares(Cluster(nodes=nodes)) == {None: 3, "x": math.inf}
+    assert host_shares(Cluster(nodes=nodes)) == {None: (3, 12.0), "x": (math.inf, math.inf)}
 
 
 @pytest.mark.parametrize(

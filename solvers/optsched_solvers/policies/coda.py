@@ -13,8 +13,8 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, Share, declared_options
 
 from .parts.coda_arrays import Arrays, CoreSearch
-from .parts.core_share import core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
+from .parts.host_share import NONE, host_shares, host_ways
 from .parts.locality_gate import within
 from .parts.starting import is_free, start_each
 
@@ -121,7 +121,8 @@ class Coda:
         job = world.job(job_id)
         category = job.profile.name or job.command or job.user or ""
         slim: list[Option] = []
-        for ways in core_ways(options, core_shares(world.cluster)):
+        shares = host_shares(world.cluster)
+        for ways in host_ways(options, job.profile.memory_gib_per_gpu, shares):
             rates = ways.rates()
             if len(rates) > 1:
                 cores = self.search.cores(
@@ -274,7 +275,7 @@ class Coda:
 
     def _tiers(self, world: World, room: Room, need: Need, gbps: float) -> tuple[int, int, int]:
         without = spare = lent = 0
-        shares, able = core_shares(world.cluster), room.able(need)
+        shares, able = host_shares(world.cluster), room.able(need)
         for i, node in enumerate(world.cluster.nodes):
             if not able >> i & 1 or room.cpus_on(node.name) < need.cpus:
                 continue
@@ -282,7 +283,8 @@ class Coda:
                 load = world.memory_load_gbps(node.name)
                 if load and load + gbps > self.bandwidth * node.memory_gbps:
                     continue
-            kept = room.gpus_on(node.name) * self.arrays.cores_kept(shares.get(node.gpu_type, 0.0))
+            share = shares.get(node.gpu_type, NONE)
+            kept = room.gpus_on(node.name) * self.arrays.cores_kept(share.cores)
             if not node.gpus:
                 without |= 1 << i
             elif room.cpus_on(node.name) - need.cpus >= kept:
