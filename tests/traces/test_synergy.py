@@ -164,7 +164,7 @@ def test_the_published_trace() -> None:
     alexnet = imported.instance.job["job-0"]
     assert (alexnet.duration_s, alexnet.command) == (round(3349 * 0.6, 3), "alexnet")
     assert alexnet.profile.cpus_per_gpu == {
-        **{1: 0.3, 2: 0.66, 3: 1, 4: 1.25, 5: 1.53, 6: 1.75, 9: 2, 12: 2.94},
+        **{1: 0.3, 2: 0.66, 3: 1, 4: 1.25, 5: 1.53, 6: 1.75, 9: 2, 12: 2.94}
     }
     assert alexnet.profile.memory_gib_per_gpu == pytest.approx(116.4, abs=0.05)
     assert list(alexnet.profile.memory_rates.values()) == [2]
