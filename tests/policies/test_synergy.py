@@ -3,6 +3,7 @@ share as a floor."""
 
 import itertools
 import math
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -159,6 +160,54 @@ def test_all_are_packed_anew_though_some_of_those_that_run_found_no_place() -> N
     simulation = Simulation(crowded, policy("synergy-opt", options={"order": "srtf"}))
     simulation.run()
     assert all(entry.segments for entry in simulation.record().plan().jobs)
+
+
+CACHED = Profile(
+    cpus_per_gpu={1: 0.5, 3: 1.0, 6: 2.0}, memory_gib_per_gpu=24.0, memory_rates={8.0: 1.0}
+)
+WITH_MEMORY = (Node(name="n0", gpus=4, cpus=12, memory_gib=32.0),)  # 3 cores and 8 GiB each
+
+
+def first_memory(name: str, *jobs: Job, **options: str) -> dict[str, tuple[int, float]]:
+    """Cores and memory by job after the first decision."""
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=WITH_MEMORY), jobs=jobs))
+    world.advance()
+    policy(name, options=options).decide(world)
+    held = {one: world.hold(one) for one in world.running}
+    return {
+        one: (hold.placement[0].cpus, hold.need.memory_gib_per_gpu) for one, hold in held.items()
+    }
+
+
+def test_a_job_that_lacks_memory_takes_it_from_one_that_has_more() -> None:
+    a, b, c, d = (
+        Job(id=name, duration_s=HOUR, profile=profile)
+        for name, profile in (
+            ("a", CACHED),
+            ("b", Profile(memory_gib_per_gpu=8.0)),
+            ("c", Profile(memory_gib_per_gpu=8.0)),
+            ("d", Profile(memory_gib_per_gpu=8.0)),
+        )
+    )
+    # a has 24 of 32 GiB, b takes the last 8; c finds none, and a is cut back to its share of both.
+    assert first_memory("synergy-tune", a, b) == {"a": (6, 24.0), "b": (0, 8.0)}
+    cut = {"a": (3, 8.0), "b": (0, 8.0), "c": (0, 8.0)}
+    assert first_memory("synergy-tune", a, b, c) == cut
+    assert first_memory("synergy-tune", a, share="proportional") == {"a": (3, 8.0)}
+    # The program gives a job more memory where all have their shares besides.
+    assert first_memory("synergy-opt", a, b) == {"a": (6, 24.0), "b": (0, 8.0)}
+    assert first_memory("synergy-opt", a, b, c, d) == {**cut, "d": (0, 8.0)}
+
+
+def test_memory_goes_where_it_is_worth_most() -> None:
+    more = replace(CACHED, cpus_per_gpu={3: 1.0, 6: 2.5}, memory_rates={8.0: 1.0, 16.0: 1.5})
+    jobs = (
+        Job(id="a", duration_s=HOUR, profile=CACHED),
+        Job(id="b", duration_s=HOUR, profile=more),
+    )
+    # 16 GiB beyond two shares: 1.0 more for a, 1.5 more for b
+    assert first_memory("synergy-opt", *jobs) == {"a": (3, 8.0), "b": (6, 24.0)}
+    assert first_memory("synergy-tune", *jobs) == {"a": (6, 24.0), "b": (3, 8.0)}
 
 
 LEVELS = st.dictionaries(
