@@ -56,6 +56,7 @@ GOES_WITH = {
     "deadlines": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
+STILL_AT_WORK = "of the past, still at work when the rest begins"
 
 
 def generate(
@@ -93,6 +94,7 @@ def generate(
     power_cap: Annotated[float | None, Gt(0)] = None,
     prices: str | None = None,
     deadlines: str | None = None,
+    past: Annotated[int | None, Ge(1)] = None,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -184,7 +186,16 @@ def generate(
         from ..traces.profiles.clocks import with_clocks
 
         instance = with_clocks(instance)
-    return _priced_and_due(_capped(instance, power_cap), seed, prices, deadlines)
+    instance = _priced_and_due(_capped(instance, power_cap), seed, prices, deadlines)
+    return instance if past is None else with_past(instance, past)
+
+
+def with_past(instance: Instance, jobs: int) -> Instance:
+    """Return the instance with its first `jobs` jobs as its past: done before it begins, and known
+    to beliefs about run times alone. See `optsched.traces.past`."""
+    from ..traces.past import with_past
+
+    return with_past(instance, jobs)
 
 
 def _capped(instance: Instance, power_cap: float | None) -> Instance:
@@ -286,14 +297,15 @@ def import_trace(
     seed: Annotated[int | None, Ge(0)] = None,
     resample: bool = False,
     overheads: Annotated[bool, Flag("--no-overheads")] = True,
+    past: Annotated[int | None, Ge(1)] = None,
     track: "Track | None" = None,
     **of_format: object,
 ) -> "Imported":
     """Read a trace or benchmark file, its first `jobs` jobs if given. Jobs of formats without
     profiles get measured ones, drawn by rule with `seed`, unless `profiles` is "none"; with
     `resample` so many jobs, and the intervals between them, are drawn from the whole trace by
-    `seed`; without `overheads` saving and restoring cost nothing; `of_format` are options of the
-    format.
+    `seed`; without `overheads` saving and restoring cost nothing; the first `past` of the jobs are
+    done before the instance begins (`with_past`); `of_format` are options of the format.
 
     Raises InputError for an unknown format, options that do not go with it, and faults of the file.
     """
@@ -336,6 +348,10 @@ def import_trace(
         from ..traces.resample import resampled
 
         imported = replace(imported, instance=resampled(imported.instance, seed or 0, jobs))
+    if past is not None:
+        made = with_past(imported.instance, past)
+        unfinished = {STILL_AT_WORK: past - len(made.past)} if past > len(made.past) else {}
+        imported = replace(imported, instance=made, dropped=imported.dropped | unfinished)
     return imported
 
 
