@@ -48,6 +48,7 @@ GOES_WITH = {
     "plans": (EVEN,),
     "cpu_jobs": (EVEN,),
     "cores_per_gpu": (EVEN,),
+    "memory_gbps": (EVEN,),
     "nodes_per_rack": (EVEN,),
     "clocks": (EVEN,),
     "copies": (EVEN,),
@@ -88,6 +89,7 @@ def generate(
     plans: Literal["random", "best"] | None = None,
     cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
     cores_per_gpu: Annotated[int | None, Ge(1)] = None,
+    memory_gbps: Annotated[float | None, Gt(0)] = None,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
     copies: Annotated[int | None, Ge(1)] = None,
@@ -123,6 +125,7 @@ def generate(
         "plans": plans,
         "cpu_jobs": cpu_jobs,
         "cores_per_gpu": cores_per_gpu,
+        "memory_gbps": memory_gbps,
         "nodes_per_rack": nodes_per_rack,
         "clocks": clocks or None,
         "copies": copies,
@@ -250,7 +253,7 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
         given["families"] = even.read_families(given["families"])
     if "elastic" in given and "copies" in given:
         raise InputError("--elastic and --copies are two ways to be elastic; leave one out")
-    plans = given.pop("plans", None)
+    plans, memory_gbps = given.pop("plans", None), given.pop("memory_gbps", None)
     if plans is not None and given.keys() & {"elastic", "copies", "families", "cpu_jobs"}:
         raise InputError(
             "--plans says how jobs run; leave --elastic, --copies, --families and --cpu-jobs out"
@@ -259,6 +262,8 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     made = even.generate(gpus=gpus or 0, **how, **given)
     if plans is not None:
         made = with_plans(made, how["seed"], plans)
+    if memory_gbps is not None:
+        made = drawn.with_memory_traffic(made, how["seed"], memory_gbps)
     return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made
 
 

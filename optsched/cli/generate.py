@@ -107,6 +107,12 @@ from .parts.out import Out, answers
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
 )
 @count_option("--cores-per-gpu N", "even: cores of a node for each of its GPUs.", most=1000)
+@option(
+    "--memory-gbps GBPS",
+    "even: bandwidth of a node's memory, in Gbit/s for each of its GPUs; half of the CPU-only jobs "
+    "stream through it (docs/formats.md).",
+    type=click.FloatRange(0, min_open=True),
+)
 @count_option("--nodes-per-rack N", "even: nodes of a rack (default: no racks).", most=100_000)
 @flag_option(
     "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."

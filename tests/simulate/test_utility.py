@@ -1,12 +1,19 @@
 """The mean utility of what is done: by hand, and against sums over small steps."""
 
+import json
 import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Profile, Suspended
+from optsched.cli import main
+from optsched.files import dump_instance
 from optsched.plugins.registry import policy
 from optsched.simulate.metrics import measure
 from optsched.simulate.metrics.utility import mean_utility
@@ -40,6 +47,19 @@ def test_by_hand() -> None:
     assert utility(one_gpu(first, Job(id="b", duration_s=9.0)))[0] is None
 
 
+def test_it_is_told_where_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "i.json"
+    late = Job(id="late", duration_s=7.0, submit_s=100.0)
+    path.write_text(dump_instance(one_gpu(Job(id="a", duration_s=100.0), late)))
+
+    def told(*words: str) -> Any:
+        arguments = ["simulate", str(path), "--policy", "fifo", "--json", *words]
+        return json.loads(CliRunner().invoke(main, arguments).stdout)
+
+    assert told("--utility")["utility"] == pytest.approx(2 - 1 / math.log(2))
+    assert "utility" not in told()
+
+
 JOBS = st.builds(
     lambda submit_s, work_s, weight, gpus, save_s, start_s: Job(
         id="",
@@ -61,8 +81,6 @@ JOBS = st.builds(
 @given(st.lists(JOBS, min_size=2, max_size=5), st.sampled_from(["fifo", "srtf", "las"]))
 @settings(deadline=None, max_examples=40)
 def test_it_is_the_sum_over_small_steps(drawn: list[Job], rule: str) -> None:
-    from dataclasses import replace
-
     jobs = tuple(replace(job, id=f"j{i}") for i, job in enumerate(drawn))
     nodes = (Node(name="n", gpus=2),)
     instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs)
