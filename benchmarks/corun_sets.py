@@ -5,10 +5,10 @@
 In the simulator two jobs at most share GPUs. Here the jobs of Xonar's study are played without it:
 whoever is next in Xonar's order (least GPU execution time, aged) starts on free GPUs, and those who
 still wait join jobs of as many GPUs, up to `most` on each GPU, where the memory of the GPUs holds
-all. They join in one of three ways: `fill` is the rule of the study, the busiest job that leaves
+all. They join in one of four ways: `fill` is the rule of the study, the busiest job that leaves
 the GPU-active shares of a set at most 1; `sets` chooses for all sets together those of least
 interference, that is the largest sum of rates, to the optimum (CP-SAT), with the same limit on
-shares; `any` is `sets` without that limit, for all jobs whose pairs have known rates. `parts` is
+shares; `any` is `sets` without that limit, for all jobs whose pairs have known rates; `parts` is
 `any` where gangs need not overlap wholly: a job, in order, takes the GPUs of one node on which it
 adds most to the sum of rates, beside others or free ones.
 
@@ -18,8 +18,9 @@ ones). Assumed is with `law` "sum" that each partner delays a job as much as it 
 active shares beyond 1 are shared in time: 1 / max(1 + sum (1/pair - 1), sum of shares); with
 "worst", the most that could be hoped for, that only the worst partner delays. `gib` is the memory
 of each GPU; the study has 16. `jct_h` and `p99_h` are means over seeds, `jct` and `p99` the changes
-with half their 95 % intervals: of larger sets against pairs formed in the same way, of pairs
-against the study's own. `three` is how many of the jobs ever were in a set of three or more.
+with half their 95 % intervals: of larger sets against pairs formed in the same way, of `parts`
+against `any`, of other pairs against the study's own. `three` is how many of the jobs ever were in
+a set of three or more.
 """
 
 import argparse
@@ -368,11 +369,18 @@ def result(rule: Rule, seed: int) -> Result:
     return Result(jct_h["mean"] or 0.0, jct_h["p99"] or 0.0, len(play.in_three))
 
 
+def compared(rule: Rule) -> Rule:
+    """Return the pairs with which a rule is compared."""
+    if rule.way == "parts":
+        return rule._replace(way="any")
+    return rule._replace(way="fill") if rule.most == 2 else rule._replace(most=2, law="sum")
+
+
 def lines(seeds: Sequence[int]) -> Iterator[dict[str, object]]:
     """Return what came of each rule over all seeds."""
     for rule in RULES:
         own = [result(rule, seed) for seed in seeds]
-        pairs = rule._replace(way="fill") if rule.most == 2 else rule._replace(most=2, law="sum")
+        pairs = compared(rule)
         base = [result(pairs, seed) for seed in seeds]
         line: dict[str, object] = {**rule._asdict(), "against": f"{pairs.way} {pairs.most}"}
         for key, column in (("jct", "jct_h"), ("p99", "p99_h")):
