@@ -397,7 +397,7 @@ def lines(seeds: Sequence[int]) -> Iterator[dict[str, object]]:
 def main() -> None:
     """Print a line of JSON for each rule."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--seeds", default="1,2,3,4,5,6,7,8,9,10")
+    parser.add_argument("--seeds", default=",".join(map(str, range(1, 31))))
     seeds = [int(seed) for seed in parser.parse_args().seeds.split(",")]
     for line in lines(seeds):
         print(json.dumps(line), flush=True)

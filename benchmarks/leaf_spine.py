@@ -13,9 +13,9 @@ ends; it takes a link up to the spine and one down. The gang goes on at the pace
 link, its own flows counted. Policies decide and believe as ever: they do not see the hash.
 
 `hashing` is for the policies of the study the mean completion time without contention (`ideal_h`)
-and with hashing (`jct_h`), the change and half its 95 % interval, the share of gangs over leaves
-that were ever slowed down (`slowed`) and the largest loss of pace (`worst`). `isolation` compares
-vClos with links of its own, equal sets of spines for all leaves of a gang (`vclos`) or any spines,
+and with hashing (`jct_h`), the change and half its 95 % interval, the share of gangs that ever span
+leaves (`spread`), that of these which were ever slowed down (`slowed`) and the largest loss of pace
+(`worst`). `isolation` compares vClos with links of its own, equal sets of spines for all leaves of a gang (`vclos`) or any spines,
 as optical switches allow (`ocs`), with `backfill` under ECMP, and with vClos where nothing ever
 contends.
 """
@@ -301,10 +301,14 @@ def hashing(seeds: Sequence[int]) -> Iterator[dict[str, object]]:
                 [a.jct_s / b.jct_s - 1 for a, b in zip(real, ideal, strict=True)]
             )
             worst = [times for one in real for times in one.worst]
+            gangs = sum(
+                job.profile.network_gbps > 0 for seed in seeds for job in workload(1.0, seed).jobs
+            )
             yield {
                 **{"pattern": pattern, "method": method, "seeds": len(seeds)},
                 **{"ideal_h": mean_h(ideal), "jct_h": mean_h(real)},
                 **{"change": round(change.mean, 4), "half": round(change.half or 0.0, 4)},
+                "spread": round(len(worst) / gangs, 4),
                 "slowed": round(sum(times > 1.0 for times in worst) / len(worst), 4),
                 "worst": round(1 - 1 / max(worst), 4),
             }
