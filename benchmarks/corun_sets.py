@@ -5,12 +5,12 @@
 In the simulator two jobs at most share GPUs. Here the jobs of Xonar's study are played without it:
 whoever is next in Xonar's order (least GPU execution time, aged) starts on free GPUs, and those who
 still wait join jobs of as many GPUs, up to `most` on each GPU, where the memory of the GPUs holds
-all. They join in one of four ways: `fill` is the rule of the study, the busiest job that leaves
+all. They join in one of five ways: `fill` is the rule of the study, the busiest job that leaves
 the GPU-active shares of a set at most 1; `sets` chooses for all sets together those of least
 interference, that is the largest sum of rates, to the optimum (CP-SAT), with the same limit on
-shares; `any` is `sets` without that limit, for all jobs whose pairs have known rates; `parts` is
-`any` where gangs need not overlap wholly: a job, in order, takes the GPUs of one node on which it
-adds most to the sum of rates, beside others or free ones.
+shares; `any` is `sets` without that limit, for all jobs whose pairs have known rates; with `each`
+one job after the other, in order, joins where it adds most to that sum; `parts` is `each` where
+gangs need not overlap wholly, so that a job may take any GPUs of one node, free ones among them.
 
 The rate of a job beside one other is that of the study, measured or by active shares. No
 measurement of three different jobs on a GPU is known to us (those of three and more are of equal
@@ -19,7 +19,7 @@ active shares beyond 1 are shared in time: 1 / max(1 + sum (1/pair - 1), sum of 
 "worst", the most that could be hoped for, that only the worst partner delays. `gib` is the memory
 of each GPU; the study has 16. `jct_h` and `p99_h` are means over seeds, `jct` and `p99` the changes
 with half their 95 % intervals: of larger sets against pairs formed in the same way, of `parts`
-against `any`, of other pairs against the study's own. `three` is how many of the jobs ever were in
+against `each`, of other pairs against the study's own. `three` is how many of the jobs ever were in
 a set of three or more.
 """
 
@@ -52,7 +52,7 @@ WORKLOAD = {
     "jobs": 150,
 }
 """That of instances/studies/systems/xonar-style.toml."""
-Way = Literal["fill", "sets", "any", "parts"]
+Way = Literal["fill", "sets", "any", "each", "parts"]
 Law = Literal["sum", "worst"]
 
 
@@ -73,6 +73,7 @@ RULES = (
     Rule("sets", 2, 16.0),
     Rule("any", 2, 16.0),
     Rule("any", 3, 16.0),
+    Rule("each", 2, 16.0),
     Rule("parts", 2, 16.0),
     Rule("fill", 2, 32.0),
     Rule("fill", 3, 32.0),
@@ -82,6 +83,7 @@ RULES = (
     Rule("any", 2, 32.0),
     Rule("any", 3, 32.0),
     Rule("any", 4, 32.0),
+    Rule("each", 2, 32.0),
     Rule("parts", 2, 32.0),
     Rule("sets", 4, 32.0, "worst"),
     Rule("any", 4, 32.0, "worst"),
@@ -245,10 +247,10 @@ class Play:
         for job in list(self.waiting):
             if gpus := self._free(gang(job)):
                 self._begin(job, gpus)
-        if self.rule.way == "parts":
+        if self.rule.way in ("each", "parts"):
             for job in list(self.waiting):
-                if parts := self._best_parts(job):
-                    self._begin(job, parts)
+                if gpus := self._best(job):
+                    self._begin(job, gpus)
             return
         for size in sorted({gang(job) for job in self.waiting}):
             if self.rule.way == "fill":
@@ -321,22 +323,24 @@ class Play:
                     ways.append((gain, tuple(Counter(rows).items())))
         return ways
 
-    def _best_parts(self, job: Job) -> tuple[Gpu, ...] | None:
-        """Return the GPUs of one node on which a job adds most to the sum of rates; None where it
-        would add nothing."""
-        name, size = family(job), gang(job)
-        best: tuple[float, tuple[Gpu, ...]] | None = None
+    def _best(self, job: Job) -> tuple[Gpu, ...] | None:
+        """Return the GPUs on which a job adds most to the sum of rates; None where it would add
+        nothing."""
+        gains = ((self._gain(family(job), gpus), gpus) for gpus in self._places(job))
+        gain, best = max(gains, key=lambda found: found[0], default=(0.0, ()))
+        return best if gain > 0.0 else None
+
+    def _places(self, job: Job) -> Iterator[tuple[Gpu, ...]]:
+        """Return the GPUs of running jobs that a job may join, or any of one node where gangs may
+        overlap in part."""
+        may = {gpu: self.sets.may(with_one(self._names(gpu), family(job))) for gpu in self.on}
+        if self.rule.way == "each":
+            groups = self._groups(gang(job))
+            yield from (gpus for gpus in groups if all(may[gpu] for gpu in gpus))
+            return
         for node in self.instance.cluster.nodes:
-            able = [
-                gpu
-                for gpu in self.on
-                if gpu[0] == node.name and self.sets.may(with_one(self._names(gpu), name))
-            ]
-            for gpus in combinations(able, size):
-                gain = self._gain(name, gpus)
-                if gain > 0.0 and (best is None or gain > best[0]):
-                    best = gain, gpus
-        return None if best is None else best[1]
+            able = [gpu for gpu in self.on if gpu[0] == node.name and may[gpu]]
+            yield from combinations(able, gang(job))
 
     def _gain(self, name: str, gpus: tuple[Gpu, ...]) -> float:
         """Return what the sum of rates gains if a job of a family comes to some GPUs."""
@@ -372,7 +376,7 @@ def result(rule: Rule, seed: int) -> Result:
 def compared(rule: Rule) -> Rule:
     """Return the pairs with which a rule is compared."""
     if rule.way == "parts":
-        return rule._replace(way="any")
+        return rule._replace(way="each")
     return rule._replace(way="fill") if rule.most == 2 else rule._replace(most=2, law="sum")
 
 

@@ -15,9 +15,9 @@ link, its own flows counted. Policies decide and believe as ever: they do not se
 `hashing` is for the policies of the study the mean completion time without contention (`ideal_h`)
 and with hashing (`jct_h`), the change and half its 95 % interval, the share of gangs that ever span
 leaves (`spread`), that of these which were ever slowed down (`slowed`) and the largest loss of pace
-(`worst`). `isolation` compares vClos with links of its own, equal sets of spines for all leaves of a gang (`vclos`) or any spines,
-as optical switches allow (`ocs`), with `backfill` under ECMP, and with vClos where nothing ever
-contends.
+(`worst`). `isolation` compares vClos with links of its own, equal sets of spines for all leaves of
+a gang (`vclos`) or any spines, as optical switches allow (`ocs`), with `backfill` under ECMP, and
+with vClos where nothing ever contends.
 """
 
 import argparse
