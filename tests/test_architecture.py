@@ -117,3 +117,27 @@ def test_every_room_is_described() -> None:
     page = (REPOSITORY / "docs" / "architecture.md").read_text()
     rooms = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
     assert [room for room in rooms if f"`{room}/`" not in page] == []
+
+
+BLAS = {"dot", "vdot", "inner", "matmul", "tensordot", "linalg"}
+LEARNS_OR_REPORTS = {
+    "optsched/study/report/statistics.py",
+    "solvers/optsched_solvers/policies/gavel/max_min_lp.py",
+    "solvers/optsched_solvers/policies/marl_partition.py",
+    "solvers/optsched_solvers/policies/netaware.py",
+    "solvers/optsched_solvers/policies/rltune/scorer.py",
+}
+"""What solves systems of equations, trains, or only draws intervals."""
+
+
+def test_what_decides_leaves_sums_of_products_to_numpy_not_to_blas() -> None:
+    """BLAS adds in an order that depends on the processor, so that prices, and with them plans,
+    would differ from machine to machine."""
+    found = set()
+    for folder in (PACKAGE, REPOSITORY / "solvers"):
+        for path in folder.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
+                if product or (isinstance(node, ast.Attribute) and node.attr in BLAS):
+                    found.add(str(path.relative_to(REPOSITORY)))
+    assert found == LEARNS_OR_REPORTS, "write np.sum(a * b)"

@@ -63,7 +63,7 @@ def fluid(market: Market) -> Fluid:
     its gang. Some job must have a weight."""
     buyers = [buyer for buyer in market.buyers if buyer.weight > 0]
     worth = worth_of_types(market)
-    pool = float(worth @ np.array(market.capacity)) if market.capacity else 0.0
+    pool = float(np.sum(worth * np.array(market.capacity))) if market.capacity else 0.0
     size = np.array(
         [
             min(
@@ -91,7 +91,10 @@ def fluid(market: Market) -> Fluid:
             until = float(points[next_])
         else:  # ever longer steps, so that whatever is left ends after finitely many
             until = now + max(
-                float(left.max()) / 50, float(left @ size) / max(pool, 1e-9) / 50, 0.02 * now, 1e-3
+                float(left.max()) / 50,
+                float(np.sum(left * size)) / max(pool, 1e-9) / 50,
+                0.02 * now,
+                1e-3,
             )
         next_ += 1
         length = until - now
@@ -123,7 +126,7 @@ def fluid(market: Market) -> Fluid:
         ends,
         np.array(instants),
         worth[:, None] * prices[None, :],
-        market.offset + float(weight @ ends),
+        market.offset + float(np.sum(weight * ends)),
     )
 
 

@@ -98,7 +98,7 @@ class ModeTable:
         """Return for each mode the mean over its GPUs of a weight by GPU type; 0 without GPUs."""
         mean: Floats = np.append(weight, 0.0)[self.gpu_type]  # NO_GPU is -1, the last
         for mode, share in self.mixed.items():
-            mean[mode] = share @ weight
+            mean[mode] = np.sum(share * weight)
         return mean
 
     def gpu_density(self, speed: Floats, halved: bool) -> Density:

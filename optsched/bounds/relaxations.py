@@ -31,7 +31,7 @@ def mean_busy_cost(heads_s: Floats, work_s: Floats, weights: Floats) -> float:
     by_ratio = np.argsort(-(weights / work_s), kind="stable")
     if heads_s.min() == heads_s.max():
         ends = np.cumsum(work_s[by_ratio])
-        return float(np.dot(weights[by_ratio], heads_s[0] + ends - work_s[by_ratio] / 2))
+        return float(np.sum(weights[by_ratio] * (heads_s[0] + ends - work_s[by_ratio] / 2)))
     rank = np.empty(len(work_s), np.int64)
     rank[by_ratio] = np.arange(len(work_s))
     density = (weights / work_s).tolist()

@@ -216,17 +216,17 @@ def _sum(
         if one_piece is not None:
             shortest = np.maximum(shortest, one_piece[jobs])
         # From here on values are counted above those of each job alone.
-        base = float(np.dot(weights, origin_s[jobs])) + float(np.sum(cost_alone[jobs]))
-        half = float(np.dot(weights, shortest)) / 2
+        base = float(np.sum(weights * origin_s[jobs])) + float(np.sum(cost_alone[jobs]))
+        half = float(np.sum(weights * shortest)) / 2
         ends = first_come_ends(heads, work)
         gain = 0.0
         if (
-            float(np.dot(weights, ends - work / 2)) + half > base
+            float(np.sum(weights * (ends - work / 2))) + half > base
         ):  # else the least cannot be above it either
             gain = max(gain, mean_busy_cost(heads, work, weights) + half - base)
         # Shortest remaining work says more only where a job alone takes a good part of the machine.
         is_equal = weights.min() == weights.max() and np.sum(shortest) < LARGE_GANGS * np.sum(work)
-        if is_equal and float(np.dot(weights, ends)) > base + gain:
+        if is_equal and float(np.sum(weights * ends)) > base + gain:
             gain = max(gain, float(weights[0]) * srpt_cost(heads, work) - base)
         total += gain
     return total

@@ -61,7 +61,8 @@ class Gradient(Rule):
             & self.access[gpu_type]
         )
         small = (left[:, :, None] * ~large).sum(axis=1)
-        lost: Array = np.where(fits, small, left.sum(axis=1)[:, None]) @ self.typical_shares
+        small = np.where(fits, small, left.sum(axis=1)[:, None])
+        lost: Array = (small * self.typical_shares).sum(axis=1)
         return lost
 
     def scores(self, node: int, room: Room) -> Array:

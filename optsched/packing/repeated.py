@@ -63,7 +63,7 @@ class RepeatedJobs(Gradient):
     def loss(self, cpus: Array, left: Array, gpu_type: str | None) -> Array:
         jobs = (left[:, :, None] // self.each).sum(axis=1) // self.many
         jobs = np.minimum(jobs, cpus[:, None] // self.cores) * self.access[gpu_type]
-        idle = (left.sum(axis=1)[:, None] - jobs * self.units) @ self.weights
+        idle = ((left.sum(axis=1)[:, None] - jobs * self.units) * self.weights).sum(axis=1)
         unused = (left - self.worth[left // self.step]).sum(axis=1)
         lost: Array = idle + unused + self.fragments(cpus, left, gpu_type)
         return lost

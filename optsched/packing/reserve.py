@@ -22,7 +22,7 @@ class Reserve:
 
     def __init__(self, problem: Problem) -> None:
         self.asks = asks = problem.asks
-        per_job = float(problem.shares @ asks.units) / WHOLE
+        per_job = float(np.sum(problem.shares * asks.units)) / WHOLE
         self.sizes = []
         for size in sorted({*asks.whole.tolist()} - {0, 1}, reverse=True):
             kinds = np.flatnonzero(asks.whole == size)

@@ -258,7 +258,7 @@ class RoundModel:
         """Return a proven limit on the value of any choice, from prices >= 0 alone: priced capacity
         plus the best that each job can earn at these prices (Lagrangian relaxation of the rows)."""
         best = self.best_reduced(self.reduced_values(prices))
-        return float(self.rows.capacity @ prices + best.sum())
+        return float(np.sum(self.rows.capacity * prices) + best.sum())
 
     @cached_property
     def scarce(self) -> int:

@@ -1,5 +1,6 @@
 """Memory, users, full disks, and that nothing is left of many attempts."""
 
+import gc
 import os
 import pwd
 import subprocess
@@ -178,6 +179,7 @@ def test_many_attempts_leave_nothing(host: Host, attempts: int) -> None:
         listing = os.scandir("/proc/self/fd")  # itself among them, in both lists alike
         return sorted(os.readlink(entry.path) for entry in listing)
 
+    gc.collect()  # what other tests have left open
     before, children = open_files(), processes.descendants(os.getpid())
     at_once = 8
     left = [host.order(f"leak{i}", "true") for i in range(attempts)]

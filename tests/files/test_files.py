@@ -244,7 +244,7 @@ NEVER = "ask for less, or add what is missing to the cluster"
         ),
         (
             profile(memory_gib_per_gpu=4, memory_rates={"much": 0.5}),
-            "jobs[2].profile.memory_rates.much: job one: should be a number, not \"much\"; "
+            'jobs[2].profile.memory_rates.much: job one: should be a number, not "much"; '
             "write a number, without quotes",
         ),
         (

@@ -169,18 +169,22 @@ def _listen_on_port(port: int) -> socket.socket:
 
 def _listen_at(path: Path) -> socket.socket:
     """Return a socket at `path` that everybody may connect to; one that a controller left behind is
-    replaced."""
+    replaced. Who sees the path can connect: it is put there when the socket listens."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made = path.with_name(f"{path.name}.new")
     try:
-        with short(path) as address:
-            if path.is_socket():
-                with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
-                    if other.connect_ex(address) == 0:
-                        raise InputError(f"{path}: another controller answers there; stop it first")
-                path.unlink()
+        if path.is_socket():
+            with short(path) as address, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+                if other.connect_ex(address) == 0:
+                    raise InputError(f"{path}: another controller answers there; stop it first")
+        elif path.exists():
+            raise InputError(f"{path}: this is no socket; remove it, a socket is made there")
+        made.unlink(missing_ok=True)
+        with short(made) as address:
             listening.bind(address)
-            os.chmod(path, 0o666)
+        os.chmod(made, 0o666)
         listening.listen(BACKLOG)
+        made.replace(path)
     except OSError as error:
         listening.close()
         raise InputError(f"{path}: no socket can be made there: {error.strerror}") from None

@@ -97,7 +97,7 @@ def core_seconds(rows: Record, until_s: float) -> tuple[float, float]:
             0.0, min(entry.end_s, until_s) - entry.start_s
         )
     held_s = np.clip(np.minimum(rows.end_s, until_s) - rows.start_s, 0.0, None)
-    return float(_modelled_cores(rows, cluster) @ held_s), there_s
+    return float(np.sum(_modelled_cores(rows, cluster) * held_s)), there_s
 
 
 def _modelled_cores(rows: Record, cluster: Cluster) -> Floats:

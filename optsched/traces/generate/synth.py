@@ -103,7 +103,7 @@ def generate(
     weight = weights.choice(WEIGHTS, size=jobs)
     submit_s = np.zeros(jobs)
     if arrivals == "poisson":
-        span_s = float(gang @ duration_s) / (_capacity(shares) * load)
+        span_s = float(np.sum(gang * duration_s)) / (_capacity(shares) * load)
         submit_s = np.floor(np.cumsum(gaps.exponential(span_s / jobs, jobs)))
     profiles = [kind.profile(overheads) for kind in FAMILIES]
     made = [

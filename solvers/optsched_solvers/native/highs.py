@@ -67,7 +67,7 @@ def maximise(
     x, value = None, -math.inf
     if result.has_primal_feasible_solution():
         x = np.array(result.variable_values(variables))
-        value = program.offset + float(program.value @ np.rint(x))
+        value = program.offset + float(np.sum(program.value * np.rint(x)))
     bound = program.offset + bounds.dual_bound / scale
     return Outcome(x, value, bound, reason == mathopt.TerminationReason.OPTIMAL, infeasible)
 

@@ -94,7 +94,7 @@ def by_columns(
         for trial in (duals, (duals + prices) / 2):
             reduced = model.reduced_values(trial)
             best = model.best_reduced(reduced)
-            proved, priced = float(model.rows.capacity @ trial + best.sum()), priced + 1
+            proved, priced = float(np.sum(model.rows.capacity * trial) + best.sum()), priced + 1
             new.append(_best_options(model, reduced, 1))
             if proved < bound:
                 prices, bound = trial, proved

@@ -62,7 +62,7 @@ def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:
     reduced = model.reduced_values(prices)
     chosen = best_options(model, reduced)
     taken = chosen[chosen >= 0]
-    bound = float(model.rows.capacity @ prices + reduced[taken].sum())
+    bound = float(np.sum(model.rows.capacity * prices) + reduced[taken].sum())
     return bound, model.rows.capacity - model.usage(taken), chosen
 
 
@@ -164,7 +164,7 @@ def _volume(
     *coarse, finest = tolerances
     while passes < MOST_PASSES and left_s() > 0:
         step = np.where((prices <= 0) & (mean > 0), 0.0, mean)
-        norm = float(step @ step)
+        norm = float(np.sum(step * step))
         if norm <= 0:
             break
         target = max(floor, bound - AHEAD * size)
@@ -172,13 +172,13 @@ def _volume(
         value, slope, chosen = relaxed(model, trial)
         scaled = slope * unit
         away = mean - scaled
-        share = float(mean @ away) / max(float(away @ away), 1e-300)
+        share = float(np.sum(mean * away)) / max(float(np.sum(away * away)), 1e-300)
         share = min(max(share, most / 10), most)
         mean = share * scaled + (1 - share) * mean
         weights = (1 - share) * weights + share * _taken(model, chosen)
         passes += 1
         if value < bound:
-            if scaled @ step > 0:
+            if np.sum(scaled * step) > 0:
                 pace = min(MOST_PACE, 1.1 * pace)
             prices, bound, misses = trial, value, 0
         else:
@@ -231,7 +231,7 @@ def _cutting_planes(
     def add(value: float, at: Floats, slope: Floats, chosen: Ints) -> None:
         cuts.append(_Cut(value, slope, chosen))
         # height >= value + slope (p - at), above the first bound and in units of what is at stake
-        least = float((value - base - slope @ at) / size)
+        least = float((value - base - np.sum(slope * at)) / size)
         row = program.RowConstraint(least, program.infinity(), "")
         row.SetCoefficient(height, 1.0)
         for i in np.flatnonzero(slope):

@@ -9,6 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import mul
 
 import numpy as np
 
@@ -171,7 +172,7 @@ def _knapsack(
     }
     cores = [unit.cpus / cpus if cpus else 0.0 for unit in able]
     memory = [unit.memory_gib / gib if gib else 0.0 for unit in able]
-    parts = max(cores, memory, key=lambda each: np.dot(each, list(able.values())))
+    parts = max(cores, memory, key=lambda each: sum(map(mul, each, able.values())))
     items = [
         (unit.gpus, math.ceil(part * TICKS * (1 - 2 * SLACK)), worth[unit], count)
         for (unit, count), part in zip(able.items(), parts, strict=True)

@@ -2,6 +2,7 @@
 open."""
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -22,6 +23,7 @@ REQUEST = b"GET /v1/state HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def open_files() -> int:
+    gc.collect()  # what other tests have left open
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -223,3 +225,24 @@ def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(folder: Path) ->
     finally:
         live.close()
     assert not (long / "api.sock").exists()
+
+
+def test_whoever_sees_the_socket_can_connect(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listen, seen = socket.socket.listen, []
+
+    def before(listening: socket.socket, *backlog: int) -> None:
+        seen.append((folder / "api.sock").exists())
+        listen(listening, *backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", before)
+    Live(folder).close()
+    assert not seen[0]
+
+
+def test_what_is_no_socket_is_not_replaced(folder: Path) -> None:
+    from optsched.errors import InputError
+
+    (folder / "api.sock").write_text("mine")
+    with pytest.raises(InputError, match="this is no socket"):
+        Live(folder, turns=False)
+    assert (folder / "api.sock").read_text() == "mine"

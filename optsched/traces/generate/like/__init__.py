@@ -250,7 +250,7 @@ def _capacity(nodes: Cluster, which: Ints, profiles: list[Profile], work: Floats
         rates = np.array(
             [profile.rate.get(gpu_type or "", 0.0) if profile.rate else 1.0 for profile in profiles]
         )
-        total += gpus * float(rates @ weight) / float(weight.sum())
+        total += gpus * float(np.sum(rates * weight)) / float(weight.sum())
     return total
 
 

@@ -125,7 +125,7 @@ def solve(problem: SharingProblem, gap: float = 1e-6) -> Shares:
 def equal_share_rate(problem: SharingProblem) -> Floats:
     """Return the rate of each kind if its time is spread over the GPU types as the GPUs are: what
     throughput is divided by."""
-    rate: Floats = problem.rate @ (problem.workers / problem.workers.sum())
+    rate: Floats = (problem.rate * (problem.workers / problem.workers.sum())).sum(axis=1)
     return rate
 
 

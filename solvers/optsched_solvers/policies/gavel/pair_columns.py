@@ -145,7 +145,7 @@ class Master(PairLp):
         throughput = np.maximum(0.0, [-row.dual_value() for row in self.gain.values()])
         time = np.maximum(0.0, [row.dual_value() for row in self.time])
         workers = np.maximum(0.0, [row.dual_value() for row in self.workers])
-        total = float(self.groups.count @ throughput)
+        total = float(np.sum(self.groups.count * throughput))
         value = float(self.lp.Objective().Value() / self.groups.count.sum())
         return value, Prices(throughput / total, time / total, workers / total)
 
@@ -182,8 +182,8 @@ class Pricing:
             prices.throughput * self.largest_rate + prices.time + groups.gpus * prices.gpus.max()
         )
         time = prices.time + np.maximum(0.0, worst + slack)
-        total = groups.count @ time + groups.workers @ prices.gpus
-        bound = float(total / (groups.count @ prices.throughput)) * (1 + ROUNDING)
+        total = np.sum(groups.count * time) + np.sum(groups.workers * prices.gpus)
+        bound = float(total / np.sum(groups.count * prices.throughput)) * (1 + ROUNDING)
         return bound, Prices(prices.throughput, time, prices.gpus)
 
     def violated(self, tolerance: float) -> Columns:

@@ -35,7 +35,7 @@ class Program:
 
     def equal_rate(self) -> Floats:
         """Return the rate of each job if its time is spread over the GPU types as the GPUs are."""
-        rate: Floats = self.rate @ (self.workers / self.workers.sum())
+        rate: Floats = (self.rate * (self.workers / self.workers.sum())).sum(axis=1)
         return rate
 
     def isolated_rate(self) -> Floats:

@@ -140,9 +140,9 @@ class Core:
         price = np.zeros(len(self.room))
         step, since = 1.0, 0
         for k in range(STEPS):
-            reduced = self.cost + price @ self.share
+            reduced = self.cost + (price[:, None] * self.share).sum(axis=0)
             least = np.minimum.reduceat(reduced, self.first)
-            bound = float(least.sum() - price @ self.all)
+            bound = float(least.sum() - np.sum(price * self.all))
             since += 1
             if bound > self.bound:
                 self.bound, self.reduced, since = bound, reduced, 0
@@ -153,7 +153,7 @@ class Core:
             at = np.flatnonzero(reduced <= least[self.job])
             pick = at[np.unique(self.job[at], return_index=True)[1]]
             over = self.share[:, pick].sum(axis=1) - self.all
-            length = float(over @ over)
+            length = float(np.sum(over * over))
             if length == 0 or self.value - self.bound <= 0:
                 break
             price = np.maximum(0.0, price + step * (self.value - bound) / length * over)
