@@ -380,8 +380,8 @@ def _shared_segment(
             yield broken("GPU memory", entry.id, says, segment.start_s, short)
             return
     if suffices and segment.stopped_by == "out_of_memory":
-        at_s = f"at {segment.end_s:.12g} s on node {node}"
-        says = f"is stopped by want of GPU memory, but that suffices {at_s}"
+        when = f"at {segment.end_s:.12g} s on node {node}"
+        says = f"is stopped by want of GPU memory, but that suffices {when}"
         yield broken("incident", entry.id, says, segment.end_s, node)
 
 
