@@ -32,6 +32,7 @@ GOES_WITH = {
     "days": FITTED,
     "failures": FITTED,
     "quotas": FITTED,
+    "overheads": (*FITTED, *INVENTED),
     "cluster": (*FITTED, EVEN),
     "gpus_per_node": (*FITTED, PLANTED, EVEN),
     "load": (*FITTED, *INVENTED, EVEN, WORKFLOWS),
@@ -105,6 +106,7 @@ def generate(
         "days": days,
         "failures": None if failures else False,
         "quotas": quotas or None,
+        "overheads": None if overheads else False,
         "cluster": cluster,
         "gpus_per_node": gpus_per_node,
         "load": load,
@@ -155,7 +157,7 @@ def generate(
 
         instance = workflows.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
     elif like in FITTED:
-        instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed, overheads=overheads)
+        instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed)
     else:
         from ..traces.generate import synth
 
@@ -169,7 +171,6 @@ def generate(
             jobs=jobs,
             gpus=gpus or 0,
             seed=seed,
-            overheads=overheads,
             **given,
         )
     if uplinks is not None:
