@@ -49,6 +49,7 @@ GOES_WITH = {
     "plans": (EVEN,),
     "cpu_jobs": (EVEN,),
     "cores_per_gpu": (EVEN,),
+    "memory_gbps": (EVEN,),
     "nodes_per_rack": (EVEN,),
     "clocks": (EVEN,),
     "copies": (EVEN,),
@@ -57,6 +58,7 @@ GOES_WITH = {
     "deadlines": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
+STILL_AT_WORK = "of the past, still at work when the rest begins"
 
 
 def generate(
@@ -88,12 +90,14 @@ def generate(
     plans: Literal["random", "best"] | None = None,
     cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
     cores_per_gpu: Annotated[int | None, Ge(1)] = None,
+    memory_gbps: Annotated[float | None, Gt(0)] = None,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
     copies: Annotated[int | None, Ge(1)] = None,
     power_cap: Annotated[float | None, Gt(0)] = None,
     prices: str | None = None,
     deadlines: str | None = None,
+    past: Annotated[int | None, Ge(1)] = None,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -123,6 +127,7 @@ def generate(
         "plans": plans,
         "cpu_jobs": cpu_jobs,
         "cores_per_gpu": cores_per_gpu,
+        "memory_gbps": memory_gbps,
         "nodes_per_rack": nodes_per_rack,
         "clocks": clocks or None,
         "copies": copies,
@@ -185,7 +190,16 @@ def generate(
         from ..traces.profiles.clocks import with_clocks
 
         instance = with_clocks(instance)
-    return _priced_and_due(_capped(instance, power_cap), seed, prices, deadlines)
+    instance = _priced_and_due(_capped(instance, power_cap), seed, prices, deadlines)
+    return instance if past is None else with_past(instance, past)
+
+
+def with_past(instance: Instance, jobs: int) -> Instance:
+    """Return the instance with its first `jobs` jobs as its past: done before it begins, and known
+    to beliefs about run times alone. See `optsched.traces.past`."""
+    from ..traces.past import with_past
+
+    return with_past(instance, jobs)
 
 
 def _capped(instance: Instance, power_cap: float | None) -> Instance:
@@ -240,7 +254,7 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
         given["families"] = even.read_families(given["families"])
     if "elastic" in given and "copies" in given:
         raise InputError("--elastic and --copies are two ways to be elastic; leave one out")
-    plans = given.pop("plans", None)
+    plans, memory_gbps = given.pop("plans", None), given.pop("memory_gbps", None)
     if plans is not None and given.keys() & {"elastic", "copies", "families", "cpu_jobs"}:
         raise InputError(
             "--plans says how jobs run; leave --elastic, --copies, --families and --cpu-jobs out"
@@ -249,6 +263,8 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     made = even.generate(gpus=gpus or 0, **how, **given)
     if plans is not None:
         made = with_plans(made, how["seed"], plans)
+    if memory_gbps is not None:
+        made = drawn.with_memory_traffic(made, how["seed"], memory_gbps)
     return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made
 
 
@@ -287,14 +303,15 @@ def import_trace(
     seed: Annotated[int | None, Ge(0)] = None,
     resample: bool = False,
     overheads: Annotated[bool, Flag("--no-overheads")] = True,
+    past: Annotated[int | None, Ge(1)] = None,
     track: "Track | None" = None,
     **of_format: object,
 ) -> "Imported":
     """Read a trace or benchmark file, its first `jobs` jobs if given. Jobs of formats without
     profiles get measured ones, drawn by rule with `seed`, unless `profiles` is "none"; with
     `resample` so many jobs, and the intervals between them, are drawn from the whole trace by
-    `seed`; without `overheads` saving and restoring cost nothing; `of_format` are options of the
-    format.
+    `seed`; without `overheads` saving and restoring cost nothing; the first `past` of the jobs are
+    done before the instance begins (`with_past`); `of_format` are options of the format.
 
     Raises InputError for an unknown format, options that do not go with it, and faults of the file.
     """
@@ -337,6 +354,10 @@ def import_trace(
         from ..traces.resample import resampled
 
         imported = replace(imported, instance=resampled(imported.instance, seed or 0, jobs))
+    if past is not None:
+        made = with_past(imported.instance, past)
+        unfinished = {STILL_AT_WORK: past - len(made.past)} if past > len(made.past) else {}
+        imported = replace(imported, instance=made, dropped=imported.dropped | unfinished)
     return imported
 
 

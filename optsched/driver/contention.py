@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping
 
 from ..model.cluster import Cluster
+from ..model.instance import Placement
+from ..model.job import Job, Mode
 from ..model.profile import Profile
-from ..physics.contention import Channel, channel_gbps, slowdown
+from ..physics.contention import Channel, channel_gbps, channel_loads, slowdown
 
 Loads = Mapping[Channel, float]
 """What one job takes of each channel, in Gbit/s."""
@@ -24,6 +26,10 @@ class Channels:
         self._users: dict[Channel, dict[int, float]] = {}
         self._crowding: dict[Channel, float] = {}
         self._on: dict[int, Loads] = {}
+
+    def loads(self, job: Job, mode: Mode, placement: Placement) -> Loads:
+        """Return what a job takes of each channel on a placement."""
+        return channel_loads(self._cluster, job, mode, placement)
 
     def join(self, index: int, loads: Loads) -> dict[int, None]:
         """Count the `loads` that a job begins to take. Return who else is now slowed down more than

@@ -10,7 +10,7 @@ from ..frozen import record
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, run_s, setup_s
-from ..physics.contention import channel_loads, may_contend
+from ..physics.contention import may_contend
 from ..physics.model_caches import model_caches
 from ..physics.modes import Option
 from ..physics.windows import least_stay_s, leaves_saved
@@ -334,7 +334,7 @@ class ClusterView:
         if self._channels is None:
             return 1.0
         job = self._state[job_id].job
-        loads = channel_loads(self.cluster, job, option.mode, placement)
+        loads = self._channels.loads(job, option.mode, placement)
         return self._channels.slowdown_with(job.profile, loads, loads)
 
     def slowed_by(self, job_id: str, option: Option, placement: Placement) -> dict[str, float]:
@@ -343,7 +343,7 @@ class ClusterView:
         slowdowns: dict[str, float] = {}
         if self._channels is None:
             return slowdowns
-        loads = channel_loads(self.cluster, self._state[job_id].job, option.mode, placement)
+        loads = self._channels.loads(self._state[job_id].job, option.mode, placement)
         for index in {index: None for channel in loads for index in self._channels.users(channel)}:
             state = self._states[index]
             if state.run is not None and state.job.id in self.running:

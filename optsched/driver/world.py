@@ -16,7 +16,6 @@ from ..physics import (
     runs_out_of_memory_s,
     unsaved_s,
 )
-from ..physics.contention import channel_loads
 from ..physics.modes import Option
 from ..physics.windows import leaves_saved
 from .blocked import Amounts
@@ -201,9 +200,8 @@ class World(ClusterView):
         if self._channels is None:
             run = state.begin(begin_s, mode, placement, need, speed, fetch_s=fetch_s)
         else:
-            slower = self._channels.join(
-                state.index, channel_loads(self.cluster, state.job, mode, placement)
-            )
+            loads = self._channels.loads(state.job, mode, placement)
+            slower = self._channels.join(state.index, loads)
             slowdown = self._channels.slowdown(state.index, state.job.profile)
             run = state.begin(begin_s, mode, placement, need, speed, slowdown, fetch_s)
         if mode.share_with is not None:
@@ -410,9 +408,8 @@ class World(ClusterView):
         self._set_stay(state)
         self._watch(state)
         if self._channels is not None:
-            crowd = self._channels.join(
-                state.index, channel_loads(self.cluster, state.job, mode, entry.placement)
-            )
+            loads = self._channels.loads(state.job, mode, entry.placement)
+            crowd = self._channels.join(state.index, loads)
             self._slow_down({**crowd, state.index: None})
 
     def _partner(self, entry: Running) -> JobState | None:

@@ -84,7 +84,7 @@ def find_faults(
         if faults:
             unsound.add(i)
             all_faults.extend(faults)
-    for look in (_held, _failures, _outages, _cycles):
+    for look in (_held, _past, _failures, _outages, _cycles):
         all_faults.extend(look(instance))
     if not accept_never:
         all_faults.extend(_never_run(instance, unsound))
@@ -260,6 +260,32 @@ def _references(instance: Instance, path: str, job: Job) -> Iterator[Fault]:
         yield from _uses(instance, path, job, job)
     for m, mode in enumerate(job.modes):
         yield from _uses(instance, f"{path}.modes[{m}]", job, mode)
+
+
+def _past(instance: Instance) -> Iterator[Fault]:
+    """Yield what cannot be of jobs that were done before now."""
+    seen: set[str] = set()
+    for i, done in enumerate(instance.past):
+        path, job = f"past[{i}]", done.job
+        if job.id in seen or job.id in instance.job:
+            yield Fault(
+                f"{path}.job.id",
+                f"job {job.id!r} is in {'past' if job.id in seen else 'jobs'} already",
+                "keep or rename all but one",
+            )
+        seen.add(job.id)
+        if (job.modes[0] if job.modes else job).duration_s is None:
+            yield Fault(f"{path}.job.duration_s", f"job {job.id} has no length", "give seconds")
+        if done.completed_s < job.submit_s:
+            yield Fault(
+                f"{path}.completed_s",
+                f"job {job.id} is done before it is submitted",
+                f"not before {job.submit_s:g}",
+            )
+        elif done.completed_s > instance.now_s:
+            yield Fault(
+                f"{path}.completed_s", f"job {job.id} is done after now_s", "not after now_s"
+            )
 
 
 def _failures(instance: Instance) -> Iterator[Fault]:

@@ -1,6 +1,8 @@
 """Workloads drawn evenly: gangs, run times and load as asked for."""
 
 import statistics
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -174,6 +176,26 @@ def test_profiles_are_drawn_as_asked_for() -> None:
     slowest = {job.profile.rate["slowest"] for job in made.jobs}
     assert slowest == {0.6839, 0.859, 0.9812}
     assert all(job.profile.rate["median"] == 1.0 for job in made.jobs)
+
+
+def test_memory_is_taken_by_those_who_stream_and_by_those_who_prepare_data() -> None:
+    how: dict[str, Any] = {
+        "jobs": 200,
+        "gpus": 16,
+        "cpu_jobs": 0.5,
+        "cores_per_gpu": 4,
+        "families": "resnet50,gpt2",
+    }
+    made, without = generate("even", memory_gbps=150.0, **how), generate("even", **how)
+    assert {node.memory_gbps for node in made.cluster.nodes} == {1200.0}
+    on_cpus = [job for job in made.jobs if not job.gpus]
+    streaming = [job for job in on_cpus if job.profile.memory_gbps]
+    assert {job.profile.memory_gbps / job.cpus for job in streaming} == {80.0}
+    assert 0.4 < len(streaming) / len(on_cpus) < 0.6
+    gbps = {job.profile.name: job.profile.memory_gbps for job in made.jobs if job.gpus}
+    assert gbps["gpt2"] == 8.0 < gbps["resnet50"]
+    plain = [replace(job.profile, memory_gbps=0.0, memory_duty=1.0) for job in made.jobs]
+    assert plain == [job.profile for job in without.jobs]  # nothing else is drawn otherwise
 
 
 @pytest.mark.parametrize(
