@@ -172,11 +172,7 @@ def generate(
                 "out"
             )
         instance = synth.generate(
-            like="llm" if like == "llm" else "mixed",
-            jobs=jobs,
-            gpus=gpus or 0,
-            seed=seed,
-            **given,
+            like="llm" if like == "llm" else "mixed", jobs=jobs, gpus=gpus or 0, seed=seed, **given
         )
     if uplinks is not None:
         from ..traces.generate.shared_uplinks import with_shared_uplinks
