@@ -32,6 +32,7 @@ GOES_WITH = {
     "days": FITTED,
     "failures": FITTED,
     "quotas": FITTED,
+    "overheads": (*FITTED, *INVENTED),
     "cluster": (*FITTED, EVEN),
     "gpus_per_node": (*FITTED, PLANTED, EVEN),
     "load": (*FITTED, *INVENTED, EVEN, WORKFLOWS),
@@ -111,6 +112,7 @@ def generate(
         "days": days,
         "failures": None if failures else False,
         "quotas": quotas or None,
+        "overheads": None if overheads else False,
         "cluster": cluster,
         "gpus_per_node": gpus_per_node,
         "load": load,
@@ -163,7 +165,7 @@ def generate(
 
         instance = workflows.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
     elif like in FITTED:
-        instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed, overheads=overheads)
+        instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed)
     else:
         from ..traces.generate import synth
 
@@ -173,12 +175,7 @@ def generate(
                 "out"
             )
         instance = synth.generate(
-            like="llm" if like == "llm" else "mixed",
-            jobs=jobs,
-            gpus=gpus or 0,
-            seed=seed,
-            overheads=overheads,
-            **given,
+            like="llm" if like == "llm" else "mixed", jobs=jobs, gpus=gpus or 0, seed=seed, **given
         )
     if uplinks is not None:
         from ..traces.generate.shared_uplinks import with_shared_uplinks
