@@ -25,7 +25,8 @@ MARKED = re.compile(r"(?<=<!-- overview -->\n)(.*?)(?=<!-- /overview -->)", re.S
 BY_CLOCK = ("decision, ", "run s")
 """How the heads of columns begin that differ from machine to machine."""
 CLAIM = re.compile(
-    r"^\| `(.+?)` against `(.+?)`, (.+?) \| (\S+ %)(?: \(.*?\))? \| (.+?) \| \*\*(.+?)\*\*: .* \|$",
+    r"^\| `(.+?)` against `(.+?)`, (.+?) \| (\S+ %|more|less)(?: \(.*?\))? \| (.+?) "
+    r"\| \*\*(.+?)\*\*: .* \|$",
     re.M,
 )
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
 from .model.cluster import Cluster, Node, Tenant
-from .model.instance import Failure, Instance, Outage, Placement, Running, Slot, Suspended
+from .model.instance import (
+    Completed,
+    Failure,
+    Instance,
+    Outage,
+    Placement,
+    Running,
+    Slot,
+    Suspended,
+)
 from .model.job import Elastic, Job, Mode
 from .model.plan import JobPlan, Plan, Segment, Solution
 from .model.profile import Clock, Locality, Profile, Sharing
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
         simulate,
         solve,
         verify,
+        with_past,
         write_instance,
         write_plan,
     )
@@ -35,6 +45,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Clock",
     "Cluster",
+    "Completed",
     "Elastic",
     "Failure",
     "InputError",
@@ -68,6 +79,7 @@ __all__ = [
     "simulate",
     "solve",
     "verify",
+    "with_past",
     "write_instance",
     "write_plan",
 ]

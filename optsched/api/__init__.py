@@ -14,7 +14,7 @@ from ..model.instance import Instance
 from ..model.plan import Plan, Solution
 from ..plugins.options import Duration, Flag, Gap
 from .model import Model
-from .workloads import generate, import_trace, pack
+from .workloads import generate, import_trace, pack, with_past
 
 if TYPE_CHECKING:
     from ..bounds import Bound
@@ -41,6 +41,7 @@ __all__ = [
     "simulate",
     "solve",
     "verify",
+    "with_past",
     "write_instance",
     "write_plan",
 ]
@@ -180,12 +181,13 @@ def simulate(
     options: Options = None,
     timing: bool = False,
     curves: bool = False,
+    utility: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> "Simulated":
     """Simulate what a policy does until every job is done: its plan, checked, and the metrics, with
-    `timing` also how long decisions took, with `curves` also distributions and use over time. With
-    `rigid` elastic jobs run on the GPUs that they asked for, those at which their rate is 1, and
-    jobs with listed modes in the first.
+    `timing` also how long decisions took, with `curves` also distributions and use over time, with
+    `utility` the mean utility of what is done. With `rigid` elastic jobs run on the GPUs that they
+    asked for, those at which their rate is 1, and jobs with listed modes in the first.
 
     See `optsched.simulate.run.Simulation` for what the options mean. Raises StalledError where the
     policy leaves jobs waiting for ever, PolicyError where it breaks a rule.
@@ -206,7 +208,7 @@ def simulate(
     )
     simulation = setting.simulation(checked)
     simulation.run(on_progress)
-    return Simulated(setting, simulation, timing=timing, curves=curves)
+    return Simulated(setting, simulation, timing=timing, curves=curves, utility=utility)
 
 
 def verify(instance: Source, plan: PlanSource, objective: "str | Objective" = "wct") -> "Report":

@@ -20,6 +20,7 @@ from ..plugins import registry
 from ..simulate.metrics import Metrics, measure
 from ..simulate.metrics.summary import spread, summary
 from ..simulate.metrics.table import columns
+from ..simulate.metrics.utility import mean_utility
 from ..simulate.output import SUMMARY_FORMAT, rounds_total
 from ..simulate.report.series import thinned
 from ..simulate.run import Simulation
@@ -108,7 +109,8 @@ class Simulated(Drawn):
     """What came of a simulation that has ended: the checked plan, and what was measured.
 
     With `timing` the metrics say how long decisions took, with `curves` they have distributions and
-    use over time. Raises PolicyError where its plan does not pass the verifier.
+    use over time, with `utility` the mean utility of what is done. Raises PolicyError where its
+    plan does not pass the verifier.
     """
 
     def __init__(
@@ -118,9 +120,10 @@ class Simulated(Drawn):
         *,
         timing: bool = False,
         curves: bool = False,
+        utility: bool = False,
     ) -> None:
         self.setting = setting
-        self._timing, self._curves = timing, curves
+        self._timing, self._curves, self._utility = timing, curves, utility
         self.instance = simulation.instance
         self.record = simulation.record()
         self.rounds: list[Any] = list(getattr(simulation.policy, "rounds", ()))
@@ -201,6 +204,8 @@ class Simulated(Drawn):
             taken_s = self.record.decision_wall_s
             of_all = {"count": len(taken_s), "total": float(taken_s.sum())}
             total["decision_wall_s"] = {**of_all, **spread(taken_s)}
+        if self._utility:
+            total["utility"] = mean_utility(self.measured)
         if self._curves:
             total["curves"] = thinned(self.measured)
         total["policy_facts"] = self.policy_facts

@@ -32,6 +32,7 @@ GOES_WITH = {
     "days": FITTED,
     "failures": FITTED,
     "quotas": FITTED,
+    "overheads": (*FITTED, *INVENTED),
     "cluster": (*FITTED, EVEN),
     "gpus_per_node": (*FITTED, PLANTED, EVEN),
     "load": (*FITTED, *INVENTED, EVEN, WORKFLOWS),
@@ -48,6 +49,8 @@ GOES_WITH = {
     "plans": (EVEN,),
     "cpu_jobs": (EVEN,),
     "cores_per_gpu": (EVEN,),
+    "more_memory": (EVEN,),
+    "memory_gbps": (EVEN,),
     "nodes_per_rack": (EVEN,),
     "clocks": (EVEN,),
     "copies": (EVEN,),
@@ -56,6 +59,7 @@ GOES_WITH = {
     "deadlines": (EVEN,),
 }
 """Options that go with some kinds of workloads only."""
+STILL_AT_WORK = "of the past, still at work when the rest begins"
 
 
 def generate(
@@ -87,12 +91,15 @@ def generate(
     plans: Literal["random", "best"] | None = None,
     cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
     cores_per_gpu: Annotated[int | None, Ge(1)] = None,
+    more_memory: bool = False,
+    memory_gbps: Annotated[float | None, Gt(0)] = None,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
     copies: Annotated[int | None, Ge(1)] = None,
     power_cap: Annotated[float | None, Gt(0)] = None,
     prices: str | None = None,
     deadlines: str | None = None,
+    past: Annotated[int | None, Ge(1)] = None,
 ) -> Instance:
     """Generate a random instance; `optsched generate --help` says what the options mean.
 
@@ -105,6 +112,7 @@ def generate(
         "days": days,
         "failures": None if failures else False,
         "quotas": quotas or None,
+        "overheads": None if overheads else False,
         "cluster": cluster,
         "gpus_per_node": gpus_per_node,
         "load": load,
@@ -121,6 +129,8 @@ def generate(
         "plans": plans,
         "cpu_jobs": cpu_jobs,
         "cores_per_gpu": cores_per_gpu,
+        "more_memory": more_memory or None,
+        "memory_gbps": memory_gbps,
         "nodes_per_rack": nodes_per_rack,
         "clocks": clocks or None,
         "copies": copies,
@@ -155,7 +165,7 @@ def generate(
 
         instance = workflows.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
     elif like in FITTED:
-        instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed, overheads=overheads)
+        instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed)
     else:
         from ..traces.generate import synth
 
@@ -165,12 +175,7 @@ def generate(
                 "out"
             )
         instance = synth.generate(
-            like="llm" if like == "llm" else "mixed",
-            jobs=jobs,
-            gpus=gpus or 0,
-            seed=seed,
-            overheads=overheads,
-            **given,
+            like="llm" if like == "llm" else "mixed", jobs=jobs, gpus=gpus or 0, seed=seed, **given
         )
     if uplinks is not None:
         from ..traces.generate.shared_uplinks import with_shared_uplinks
@@ -184,7 +189,16 @@ def generate(
         from ..traces.profiles.clocks import with_clocks
 
         instance = with_clocks(instance)
-    return _priced_and_due(_capped(instance, power_cap), seed, prices, deadlines)
+    instance = _priced_and_due(_capped(instance, power_cap), seed, prices, deadlines)
+    return instance if past is None else with_past(instance, past)
+
+
+def with_past(instance: Instance, jobs: int) -> Instance:
+    """Return the instance with its first `jobs` jobs as its past: done before it begins, and known
+    to beliefs about run times alone. See `optsched.traces.past`."""
+    from ..traces.past import with_past
+
+    return with_past(instance, jobs)
 
 
 def _capped(instance: Instance, power_cap: float | None) -> Instance:
@@ -213,6 +227,7 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
     from ..traces.generate import drawn, even
     from ..traces.generate.plans import with_plans
+    from ..traces.profiles.memory import with_more_memory
 
     profiles: dict[str, Any] = {
         name: given.pop(name) for name in ("locality", "variability") if name in given
@@ -239,16 +254,29 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
         given["families"] = even.read_families(given["families"])
     if "elastic" in given and "copies" in given:
         raise InputError("--elastic and --copies are two ways to be elastic; leave one out")
-    plans = given.pop("plans", None)
+    plans, memory_gbps = given.pop("plans", None), given.pop("memory_gbps", None)
     if plans is not None and given.keys() & {"elastic", "copies", "families", "cpu_jobs"}:
         raise InputError(
             "--plans says how jobs run; leave --elastic, --copies, --families and --cpu-jobs out"
         )
+    more_memory = _takes_more_memory(given)
     given["heavy"] = given.pop("heavy_tail", False)
     made = even.generate(gpus=gpus or 0, **how, **given)
+    if more_memory:
+        made = with_more_memory(made)
     if plans is not None:
         made = with_plans(made, how["seed"], plans)
+    if memory_gbps is not None:
+        made = drawn.with_memory_traffic(made, how["seed"], memory_gbps)
     return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made
+
+
+def _takes_more_memory(given: dict[str, Any]) -> bool:
+    """Take out whether jobs may have more host memory. Raises InputError where nothing says so."""
+    more_memory = bool(given.pop("more_memory", False))
+    if more_memory and not {"families", "cores_per_gpu"} <= given.keys():
+        raise InputError("--more-memory goes with --families and --cores-per-gpu; add both")
+    return more_memory
 
 
 def _own_cluster(given: dict[str, Any], gpus: int | None) -> "Cluster | None":
@@ -286,14 +314,15 @@ def import_trace(
     seed: Annotated[int | None, Ge(0)] = None,
     resample: bool = False,
     overheads: Annotated[bool, Flag("--no-overheads")] = True,
+    past: Annotated[int | None, Ge(1)] = None,
     track: "Track | None" = None,
     **of_format: object,
 ) -> "Imported":
     """Read a trace or benchmark file, its first `jobs` jobs if given. Jobs of formats without
     profiles get measured ones, drawn by rule with `seed`, unless `profiles` is "none"; with
     `resample` so many jobs, and the intervals between them, are drawn from the whole trace by
-    `seed`; without `overheads` saving and restoring cost nothing; `of_format` are options of the
-    format.
+    `seed`; without `overheads` saving and restoring cost nothing; the first `past` of the jobs are
+    done before the instance begins (`with_past`); `of_format` are options of the format.
 
     Raises InputError for an unknown format, options that do not go with it, and faults of the file.
     """
@@ -336,6 +365,10 @@ def import_trace(
         from ..traces.resample import resampled
 
         imported = replace(imported, instance=resampled(imported.instance, seed or 0, jobs))
+    if past is not None:
+        made = with_past(imported.instance, past)
+        unfinished = {STILL_AT_WORK: past - len(made.past)} if past > len(made.past) else {}
+        imported = replace(imported, instance=made, dropped=imported.dropped | unfinished)
     return imported
 
 

@@ -107,6 +107,17 @@ from .parts.out import Out, answers
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
 )
 @count_option("--cores-per-gpu N", "even: cores of a node for each of its GPUs.", most=1000)
+@flag_option(
+    "--more-memory",
+    "even: let jobs of --families use the cores and the host memory beyond a GPU's share that were "
+    "measured to make them faster; goes with --cores-per-gpu.",
+)
+@option(
+    "--memory-gbps GBPS",
+    "even: bandwidth of a node's memory, in Gbit/s for each of its GPUs; half of the CPU-only jobs "
+    "stream through it (docs/formats.md).",
+    type=click.FloatRange(0, min_open=True),
+)
 @count_option("--nodes-per-rack N", "even: nodes of a rack (default: no racks).", most=100_000)
 @flag_option(
     "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."
@@ -143,6 +154,11 @@ from .parts.out import Out, answers
     "--deadlines FACTORS",
     "even: let jobs be due after their run time times one of these, each as often, such as "
     "1.2,2,10.",
+)
+@count_option(
+    "--past N",
+    "Let the first N jobs be done before the rest comes: estimates of run times learn from them, "
+    "they are neither scheduled nor measured.",
 )
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(
@@ -196,6 +212,7 @@ def _plain(instance: Instance, output: str | None) -> dict[str, Any]:
         "jobs": len(instance.jobs),
         "running": len(instance.running),
         "failures": len(instance.failures),
+        **({"past": len(instance.past)} if instance.past else {}),
         "nodes": len(instance.cluster.nodes),
         "gpus": instance.cluster.total_gpus,
         "offered_load": None if load is None else round(load, 4),
@@ -213,6 +230,8 @@ def _lines(instance: Instance, output: str | None, fit: Path | None) -> Iterator
         f"{instance.name}: {len(instance.jobs)} jobs, {len(instance.running)} of them running, on "
         f"{instance.cluster.total_gpus} GPUs (nodes: {listed})"
     )
+    if instance.past:
+        yield f"{len(instance.past)} jobs before them are done, for estimates to learn from"
     if instance.tenants or instance.failures or instance.jobs[0].user is not None:
         yield from _more(instance)
     for path in (None if output == "-" else output, fit):
@@ -231,7 +250,8 @@ def _more(instance: Instance) -> Iterator[str]:
     commands = len({(job.user, job.command) for job in instance.jobs})
     failing = len({failure.job for failure in instance.failures})
     offered = "" if load is None else f", offering {load:.2f} of what the GPUs can do"
-    yield f"submitted over {human(max(job.submit_s for job in instance.jobs))}{offered}"
+    span_s = max(job.submit_s for job in instance.jobs) - instance.now_s
+    yield f"submitted over {human(span_s)}{offered}"
     yield (
         f"from {users} users with {commands} commands; {len(instance.failures)} attempts of "
         f"{failing} jobs fail"

@@ -42,6 +42,11 @@ def _format_options(command: Command) -> Command:
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @count_option("--jobs N", "Keep the first N jobs only.")
+@count_option(
+    "--past N",
+    "Let the first N of the jobs be done before the rest comes: estimates of run times learn from "
+    "them, they are neither scheduled nor measured.",
+)
 @_format_options
 @option(
     "--profiles",
@@ -60,6 +65,7 @@ def command(
     source: Path,
     output: str | None,
     jobs: int | None,
+    past: int | None,
     profiles: str | None,
     resample: bool,
     seed: int | None,
@@ -84,6 +90,7 @@ def command(
         resample=resample,
         seed=seed,
         overheads=given.pop("overheads", "yes") == "yes",
+        past=past,
         track=_track,
         **given,
     )
@@ -127,6 +134,7 @@ def _plain(imported: Imported, source: Path, output: str | None) -> dict[str, An
         "read": imported.read,
         "kept": imported.kept,
         "dropped": imported.dropped,
+        **({"past": len(imported.instance.past)} if imported.instance.past else {}),
         "nodes": len(imported.instance.cluster.nodes),
         "gpus": imported.instance.cluster.total_gpus,
         "output": output or "-",
@@ -137,6 +145,8 @@ def _lines(imported: Imported, source: Path, output: str | None) -> Iterator[str
     yield f"read {imported.read} jobs from {source}, kept {imported.kept}"
     for reason, count in imported.dropped.items():
         yield f"  dropped {count}: {reason}"
+    if imported.instance.past:
+        yield f"  {len(imported.instance.past)} before them are done, for estimates to learn from"
     cluster = imported.instance.cluster
     if cluster.nodes:
         yield f"cluster of {len(cluster.nodes)} nodes, {cluster.total_gpus} GPUs"

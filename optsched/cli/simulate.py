@@ -53,6 +53,11 @@ from .parts.progress import completed_jobs
     "With --json or -o, also report the distribution of JCTs and the GPUs held over time, at "
     "most 200 points each.",
 )
+@flag_option(
+    "--utility",
+    "With --json or -o, also report the mean utility of what is done: the logarithm of the share "
+    "of each job's work, until the last submission.",
+)
 @option(
     "--estimates KIND",
     "What the policy knows of run times: oracle, noisy:SIGMA, history, learned or none.",
@@ -89,6 +94,7 @@ def command(
     spacing_s: float | None,
     timing: bool,
     curves: bool,
+    utility: bool,
     priced: bool,
     output: Path | None,
     resume: bool,
@@ -146,7 +152,7 @@ def command(
                 simulation.run(on_progress)
             else:
                 run_saving(simulation, state, asked, on_progress)
-        simulated = Simulated(setting, simulation, timing=timing, curves=curves)
+        simulated = Simulated(setting, simulation, timing=timing, curves=curves, utility=utility)
         price = price_of_priorities(setting, simulated) if priced else None
     except (StalledError, PolicyError) as error:
         click.echo(f"optsched: no plan: {error}", err=True)

@@ -1,19 +1,25 @@
 """What a policy may know of how long jobs are."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from ..model.instance import Completed
 from ..model.job import Job
 
 
 class Estimates(Protocol):
     """A belief about the work of jobs, made afresh for each simulation.
 
-    The simulation asks once for each job, when it is released, and tells of each completion, both
-    in the order of time. Beliefs must depend on nothing else, so that they are the same in every
-    run.
+    The simulation tells at its beginning what completed before. Then it asks once for each job,
+    when it is released, and tells of each completion, both in the order of time. Beliefs must
+    depend on nothing else, so that they are the same in every run.
     """
 
     name: str
+
+    def remember(self, past: Sequence[Completed]) -> None:
+        """Learn from the jobs that completed before the simulation begins."""
+        ...
 
     def work_s(self, job: Job, now_s: float) -> float:
         """Return the reference work that `job`, just released, is believed to be; above 0. A job

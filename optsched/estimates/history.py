@@ -2,10 +2,11 @@
 command were."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..frozen import frozen
+from ..model.instance import Completed
 from ..model.job import Job, gang
 from .commands import similar
 from .errors import Belief, RunTimeErrors, kind_of
@@ -130,6 +131,11 @@ class History:
     def __init__(self) -> None:
         self.ended = Ended()
 
+    def remember(self, past: Sequence[Completed]) -> None:
+        """Learn from each in the order in which they completed."""
+        for done in sorted(past, key=by_completion):
+            self.completed(done.job, done.work_s, done.completed_s)
+
     def work_s(self, job: Job, now_s: float) -> float:
         """Return what those like it make of the first guess."""
         return self.ended.belief_s(Likeness.of(job), FIRST_GUESS_S)
@@ -137,6 +143,11 @@ class History:
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """Learn from one more job."""
         self.ended.add(Likeness.of(job), FIRST_GUESS_S, worked_s)
+
+
+def by_completion(done: Completed) -> tuple[float, str]:
+    """Return the order in which jobs completed, those of one instant by id."""
+    return done.completed_s, done.job.id
 
 
 def _groups(like: Likeness) -> Iterator[Group]:

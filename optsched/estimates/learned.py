@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..model.instance import Completed
 from ..model.job import Job, gang
 from .commands import similar
-from .history import Group, History, Rolling
+from .history import Group, History, Rolling, by_completion
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -36,10 +38,11 @@ class Learned:
     predictor of Helios does (Hu et al., SC 2021, section 4.2).
 
     Trained after 500, 1,000, 2,000, 4,000... completions on all of them, each as it looked when it
-    was released. As it is the logarithm that is predicted, beliefs are near the median, not the
-    mean. The model sees means of earlier jobs in steps of half an octave and their number in powers
-    of two: many jobs look the same, and one prediction, which takes about a millisecond, serves all
-    of them. One thread and a fixed seed: the same completions give the same beliefs.
+    was released; at the beginning on the past, if that is as long. As it is the logarithm that is
+    predicted, beliefs are near the median, not the mean. The model sees means of earlier jobs in
+    steps of half an octave and their number in powers of two: many jobs look the same, and one
+    prediction, which takes about a millisecond, serves all of them. One thread and a fixed seed:
+    the same completions give the same beliefs.
 
     Raises InputError where scikit-learn is not installed.
     """
@@ -66,6 +69,19 @@ class Learned:
         """Tell whether there is a model yet."""
         return self._model is not None
 
+    def remember(self, past: Sequence[Completed]) -> None:
+        """Learn from the past as if it were simulated, but train one model only, at its end."""
+        waiting = sorted(past, key=lambda done: (done.job.submit_s, done.job.id), reverse=True)
+        for done in sorted(past, key=by_completion):
+            while waiting and waiting[-1].job.submit_s <= done.completed_s:
+                job = waiting.pop().job
+                self._released[job.id] = self._features(job, job.submit_s)
+            self._add(done.job, done.work_s, done.completed_s)
+        if len(self._log_work) >= self._next_training:
+            while self._next_training <= len(self._log_work):
+                self._next_training *= 2
+            self._train()
+
     def work_s(self, job: Job, now_s: float) -> float:
         """Return the prediction of the latest model; before there is one, that of `History`."""
         features = self._features(job, now_s)
@@ -81,14 +97,18 @@ class Learned:
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """Learn from one more example; at certain numbers of them a new model."""
+        self._add(job, worked_s, now_s)
+        if len(self._log_work) == self._next_training:
+            self._next_training *= 2
+            self._train()
+
+    def _add(self, job: Job, worked_s: float, now_s: float) -> None:
+        """Add one more example."""
         self._history.completed(job, worked_s, now_s)
         for group in _groups(job):
             self._of.setdefault(group, Rolling()).add(worked_s)
         self._examples.extend(self._released.pop(job.id))
         self._log_work.append(math.log(worked_s))
-        if len(self._log_work) == self._next_training:
-            self._next_training *= 2
-            self._train()
 
     def _train(self) -> None:
         from sklearn.ensemble import HistGradientBoostingRegressor

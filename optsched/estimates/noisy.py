@@ -1,9 +1,11 @@
 """What is known of the length of a job is right but for a random factor."""
 
 import math
+from collections.abc import Sequence
 from hashlib import blake2b
 from statistics import NormalDist
 
+from ..model.instance import Completed
 from ..model.job import Job
 
 NORMAL = NormalDist()
@@ -20,6 +22,9 @@ class Noisy:
         self.name = f"noisy:{sigma:g}"
         self._sigma = sigma
         self._seed = seed
+
+    def remember(self, past: Sequence[Completed]) -> None:
+        """Learn nothing."""
 
     def work_s(self, job: Job, now_s: float) -> float:
         """Return the work times the job's factor."""

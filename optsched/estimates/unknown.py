@@ -1,5 +1,8 @@
 """Nothing is known of how long jobs are, but for what they have done so far."""
 
+from collections.abc import Sequence
+
+from ..model.instance import Completed
 from ..model.job import Job
 
 FIRST_GUESS_S = 600.0
@@ -11,6 +14,9 @@ class Unknown:
     each belief. Who submitted what is not looked at either."""
 
     name = "none"
+
+    def remember(self, past: Sequence[Completed]) -> None:
+        """Learn nothing."""
 
     def work_s(self, job: Job, now_s: float) -> float:
         """Return the same work for all jobs."""

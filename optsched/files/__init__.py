@@ -19,7 +19,7 @@ from ..errors import InputError
 from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
 from ..model.cluster import Cluster, Node, Tenant, Tier, Window
-from ..model.instance import Failure, Instance, Outage, Running, Slot, Suspended
+from ..model.instance import Completed, Failure, Instance, Outage, Running, Slot, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
 from ..model.profile import UNMEASURED, Clock, Locality, Profile, Sharing
@@ -191,6 +191,7 @@ NOUNS: tuple[type, ...] = (
     Slot,
     Running,
     Suspended,
+    Completed,
     Failure,
     Outage,
     Instance,
@@ -371,7 +372,7 @@ def dump_instance(instance: Instance, texts: Texts | None = None) -> str:
     parts["cluster"] = cluster | {"nodes": nodes}
     if instance.shares is not None:
         parts["shares"] = plain(instance.shares)
-    for field in ("tenants", "jobs", "running", "suspended", "failures", "outages"):
+    for field in ("tenants", "jobs", "running", "suspended", "past", "failures", "outages"):
         items = without_power(instance) if field == "running" else getattr(instance, field)
         if items:
             again = field in ("tenants", "jobs")

@@ -84,7 +84,7 @@ def find_faults(
         if faults:
             unsound.add(i)
             all_faults.extend(faults)
-    for look in (_held, _failures, _outages, _cycles):
+    for look in (_held, _past, _failures, _outages, _cycles):
         all_faults.extend(look(instance))
     if not accept_never:
         all_faults.extend(_never_run(instance, unsound))
@@ -262,6 +262,32 @@ def _references(instance: Instance, path: str, job: Job) -> Iterator[Fault]:
         yield from _uses(instance, f"{path}.modes[{m}]", job, mode)
 
 
+def _past(instance: Instance) -> Iterator[Fault]:
+    """Yield what cannot be of jobs that were done before now."""
+    seen: set[str] = set()
+    for i, done in enumerate(instance.past):
+        path, job = f"past[{i}]", done.job
+        if job.id in seen or job.id in instance.job:
+            yield Fault(
+                f"{path}.job.id",
+                f"job {job.id!r} is in {'past' if job.id in seen else 'jobs'} already",
+                "keep or rename all but one",
+            )
+        seen.add(job.id)
+        if (job.modes[0] if job.modes else job).duration_s is None:
+            yield Fault(f"{path}.job.duration_s", f"job {job.id} has no length", "give seconds")
+        if done.completed_s < job.submit_s:
+            yield Fault(
+                f"{path}.completed_s",
+                f"job {job.id} is done before it is submitted",
+                f"not before {job.submit_s:g}",
+            )
+        elif done.completed_s > instance.now_s:
+            yield Fault(
+                f"{path}.completed_s", f"job {job.id} is done after now_s", "not after now_s"
+            )
+
+
 def _failures(instance: Instance) -> Iterator[Fault]:
     kept_s: Counter[str] = Counter()
     for i, failure in enumerate(instance.failures):
@@ -380,6 +406,18 @@ def _job(path: str, job: Job) -> Iterator[Fault]:
                 f"job {job.id}: {field} is for CPU-only jobs",
                 f"use profile.{field}_per_gpu",
             )
+    for field, rates in (
+        ("memory_gib_per_gpu", job.profile.memory_rates),
+        ("gpu_memory_gib", job.profile.gpu_memory_rates),
+    ):
+        most_gib = getattr(job.profile, field)
+        if most := [gib for gib in rates if gib >= most_gib]:
+            table = field.replace("gib_per_gpu", "rates").replace("gib", "rates")
+            yield Fault(
+                f"{path}.profile.{table}",
+                f"job {job.id}: {most[0]:.12g} GiB is no less than its {field}, {most_gib:.12g}",
+                f"list smaller amounts, and the largest in {field}",
+            )
     if not _falls(job.profile.locality):
         yield Fault(
             f"{path}.profile.locality",
@@ -408,6 +446,15 @@ def _mode_rules(mode: Mode) -> tuple[tuple[str, object, str, str], ...]:
             mode.clock_mhz is not None,
             "a listed mode cannot set a clock",
             "leave it out, its duration says how fast it is",
+        ),
+        *(
+            (
+                field,
+                getattr(mode, field) is not None,
+                "a listed mode cannot choose an amount of memory",
+                "leave it out, the profile says how much it takes",
+            )
+            for field in ("memory_gib_per_gpu", "gpu_memory_gib")
         ),
         ("cpus", mode.gpus and mode.cpus, "cpus is for CPU-only modes", "use cpus_per_gpu"),
         ("cpus_per_gpu", not mode.gpus and mode.cpus_per_gpu, "the mode has no GPU", "use cpus"),

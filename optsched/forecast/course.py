@@ -3,7 +3,7 @@ times drawn from how far beliefs are off, and jobs still to come as they came be
 
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from statistics import fmean
@@ -18,7 +18,7 @@ from ..driver.state import Ending
 from ..driver.world import World
 from ..estimates.errors import Belief, RunTimeErrors
 from ..frozen import frozen, record
-from ..model.instance import Instance, Running
+from ..model.instance import Completed, Instance, Running
 from ..model.job import Job
 from ..objectives import parse
 from ..plugins import registry
@@ -120,6 +120,9 @@ class _Believed:
 
     def __init__(self, work_s: Mapping[str, float], watched: int) -> None:
         self._work_s, self._watched, self.left = work_s, watched, watched
+
+    def remember(self, past: Sequence[Completed]) -> None:
+        """Learn nothing."""
 
     def work_s(self, job: Job, now_s: float) -> float:
         """Return the belief."""

@@ -58,6 +58,22 @@ class Suspended:
 
 
 @frozen
+class Completed:
+    """A job that was done before `now_s`, after `worked_s` of reference work (None: its own; more
+    where attempts failed). Beliefs about run times learn from it; nobody schedules or measures
+    it."""
+
+    job: Job
+    completed_s: Instant
+    worked_s: Duration | None = None
+
+    @property
+    def work_s(self) -> float:
+        """Return the reference work that it did."""
+        return self.job.work_s if self.worked_s is None else self.worked_s
+
+
+@frozen
 class Failure:
     """An attempt of a job that will fail: nobody who plans may know of it, a simulation lets it
     happen.
@@ -92,7 +108,8 @@ class Outage:
 class Instance(Value):
     """A cluster, its jobs, and who runs at `now_s`. No plan may use time before `now_s`.
 
-    `shares` says by what use rounds favour jobs; plans and their bounds do not look at it.
+    `shares` says by what use rounds favour jobs; plans and their bounds do not look at it. `past`
+    are jobs that were done before `now_s`, of which only beliefs about run times know.
     `failures` and `outages` are what only a simulation learns, when it happens.
     """
 
@@ -104,6 +121,7 @@ class Instance(Value):
     jobs: tuple[Job, ...] = ()
     running: tuple[Running, ...] = ()
     suspended: tuple[Suspended, ...] = ()
+    past: tuple[Completed, ...] = ()
     failures: tuple[Failure, ...] = ()
     outages: tuple[Outage, ...] = ()
 

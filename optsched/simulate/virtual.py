@@ -40,6 +40,8 @@ class VirtualWorld(World):
         )
         self._events.push(now_s, Kind.WAKE)
         self._expect_incidents()
+        if self.estimates is not None and instance.past:
+            self.estimates.remember(instance.past)
         shares = instance.shares
         self._charged = 0
         self._use = None if shares is None else DecayedUse(shares.half_life_s, shares.used, now_s)

@@ -101,14 +101,20 @@ class Across(Part):
 
 class Claim(Part):
     """A published result: the relative change of a `column` of the tables under `method` against
-    another method, on all instances or `only` some; `source` says where it was published."""
+    another method, on all instances or `only` some; "more" or "less" where no number was published.
+    `source` says where."""
 
     method: Name
     against: Name
-    published: Annotated[float, Field(allow_inf_nan=False, gt=-1.0)]
+    published: Annotated[float, Field(allow_inf_nan=False, gt=-1.0)] | Literal["more", "less"]
     column: str = "mean JCT"
     source: str | None = None
     only: tuple[Name, ...] | None = None
+
+    @property
+    def is_of_less(self) -> bool:
+        """Return whether the number was published to be smaller."""
+        return self.published == "less" if isinstance(self.published, str) else self.published < 0.0
 
     @model_validator(mode="after")
     def _known(self) -> "Claim":

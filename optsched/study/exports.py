@@ -82,7 +82,7 @@ class Held(Part):
     method: str
     against: str
     metric: str
-    published: float
+    published: float | Literal["more", "less"]
     seen: dict[str, Number]
     verdict: Verdict
     why: str

@@ -104,6 +104,7 @@ COLUMNS = (
     Column("communication", "%", 1, at("communication_overhead", times=100)),
     Column("top-1 accuracy", "%", 1, at("policy_facts", "top1_accuracy", times=100), max),
     Column("GPU utilisation", "%", 1, at("gpu_utilisation", times=100), max),
+    Column("utility", "%", 2, at("utility", times=100), max),
     Column("wait of CPU jobs", "h", 2, at("waiting_cpu_jobs_s", "mean", over=H)),
     Column("nodes powered", "h", 0, at("policy_facts", "powered_node_h")),
     Column("use of powered nodes", "%", 1, at("policy_facts", "powered_use", times=100), max),

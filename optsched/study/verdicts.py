@@ -34,12 +34,12 @@ def shows(claim: Claim, change: Interval) -> bool:
     """Return whether an interval of enough seeds lies on the published side of 0 altogether."""
     if len(change.values) < FEWEST_SEEDS or change.half is None:
         return False
-    return change.high < 0.0 if claim.published < 0.0 else change.low > 0.0
+    return change.high < 0.0 if claim.is_of_less else change.low > 0.0
 
 
 def _finding(claim: Claim, changes: dict[str, Interval]) -> Finding:
     """Decide: shown where every instance shows it, and in the mean at least half of what was
-    published; in part where some instance shows it."""
+    published, if a number was; in part where some instance shows it."""
     showing = [instance for instance, change in changes.items() if shows(claim, change)]
     mean = sum(change.mean for change in changes.values()) / max(1, len(changes))
     fewest = min((len(change.values) for change in changes.values()), default=0)
@@ -52,6 +52,8 @@ def _finding(claim: Claim, changes: dict[str, Interval]) -> Finding:
     if len(showing) < len(changes):
         why = f"on {len(showing)} of {len(changes)} instances"
         return Finding(claim, changes, "shown in part", why)
+    if isinstance(claim.published, str):
+        return Finding(claim, changes, "shown", f"{claim.published}; no number was published")
     share = mean / claim.published
     verdict: Verdict = "shown" if share >= 0.5 else "shown in part"
     return Finding(claim, changes, verdict, f"{share:.0%} of what was published")
@@ -86,6 +88,13 @@ def percent(change: Interval) -> str:
     return f"{100 * change.mean:+.1f}{half} %"
 
 
+def published(claim: Claim) -> str:
+    """Return what was published as people read it."""
+    return (
+        claim.published if isinstance(claim.published, str) else f"{100 * claim.published:+.3g} %"
+    )
+
+
 def verdicts_markdown(found: Sequence[Finding]) -> str:
     """Return a table: what was published, what is seen on each instance, and the verdict."""
     if not found:
@@ -94,7 +103,7 @@ def verdicts_markdown(found: Sequence[Finding]) -> str:
     lines = [
         [
             f"`{finding.claim.method}` against `{finding.claim.against}`, {finding.claim.column}",
-            f"{100 * finding.claim.published:+.3g} %"
+            published(finding.claim)
             + (f" ({finding.claim.source})" if finding.claim.source else ""),
             "; ".join(f"{case} {percent(change)}" for case, change in finding.changes.items())
             or "-",

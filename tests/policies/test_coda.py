@@ -2,6 +2,7 @@
 the published claim."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
 
@@ -12,26 +13,37 @@ from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
-from optsched_solvers.policies.parts.coda_arrays import CoreSearch
+from optsched_solvers.policies.parts.core_search import CoreSearch
 from tests.policies.verified import plan_of, times, where
 
 CURVE = {1: 0.3, 2: 0.6, 4: 0.9, 6: 0.91, 8: 0.92}
 
 
+def cores(
+    search: CoreSearch, category: str, gpus: int, rates: Mapping[int, float], first: float
+) -> int:
+    """What a search finds that sees the rate of each count that it tries."""
+    group = category, gpus
+    climb = search.begin(rates, search.first(group, rates, first))
+    while climb.goes_on:
+        search.shown(climb, rates[climb.count])
+    return search.end(group, climb)
+
+
 def test_the_search_climbs_while_it_gains_and_remembers() -> None:
     search = CoreSearch(0.05)
-    assert search.cores("vision", 1, CURVE, first=1) == 4  # 1 -> 2 -> 4; 6 is 1 % better
+    assert cores(search, "vision", 1, CURVE, first=1) == 4  # 1 -> 2 -> 4; 6 is 1 % better
     assert search.steps == 4
-    assert search.cores("vision", 1, CURVE, first=1) == 4  # begun at 4: looks at 6 and at 2
+    assert cores(search, "vision", 1, CURVE, first=1) == 4  # begun at 4: looks at 6 and at 2
     assert search.steps == 7
     assert (
-        search.cores("vision", 4, CURVE, first=8) == 4
+        cores(search, "vision", 4, CURVE, first=8) == 4
     )  # another gang size has another history: 8 -> 6 -> 4
-    assert search.cores("speech", 1, {2: 1.0, 4: 1.0}, first=3) == 2
+    assert cores(search, "speech", 1, {2: 1.0, 4: 1.0}, first=3) == 2
 
 
 def test_the_search_stops_at_a_plateau_although_a_step_beyond_is_better() -> None:
-    assert CoreSearch(0.05).cores("x", 1, {1: 0.5, 2: 0.5, 4: 1.0}, first=1) == 1
+    assert cores(CoreSearch(0.05), "x", 1, {1: 0.5, 2: 0.5, 4: 1.0}, first=1) == 1
 
 
 def gang(
@@ -58,9 +70,47 @@ def test_a_job_gets_the_cores_that_were_found() -> None:
         "coda-style",
         gang("a", 2, cpus_per_gpu=CURVE),
         nodes=(Node(name="n0", gpus=4, cpus=32),),
-        options={"gain": "0.05"},
+        options={"gain": "0.05", "search": "profile"},
     )
     assert [slot.cpus for slot in found["a"].segments[0].placement] == [8]
+
+
+def held(found: JobPlan) -> list[tuple[float, int]]:
+    """From when on a job holds how many cores for each GPU."""
+    return [(stay.start_s, stay.mode.cpus_per_gpu) for stay in found.segments]
+
+
+def test_a_job_runs_each_count_that_is_tried_and_goes_back_to_the_best() -> None:
+    """From its share, 2, up to 4, which is better, to 6, which is not, and back: each for the trial
+    once it has set up, each change for a checkpoint."""
+    job = gang("a", 1, work_s=1000.0, cpus_per_gpu=CURVE, checkpoint_s=5.0, startup_s=10.0)
+    nodes = (Node(name="n0", gpus=4, cpus=8),)
+    how = {"gain": "0.05", "trial": "30s"}
+    found = plan_of("coda-style", job, nodes=nodes, options=how)
+    assert held(found["a"]) == [(0, 2), (45, 4), (90, 6), (135, 4)]
+    later = replace(job, id="b", submit_s=5000.0)
+    both = plan_of("coda-style", job, later, nodes=nodes, options=how)
+    assert held(both["b"]) == [(5000, 4), (5045, 6), (5090, 2), (5135, 4)]  # up, down, back
+    off = plan_of("coda-style", job, nodes=nodes, options={"search": "off"})
+    assert held(off["a"]) == [(0, 2)]
+
+
+def test_a_count_that_is_not_free_is_not_tried_and_one_that_was_found_is_taken_back() -> None:
+    """Beside the first job there are no 4 cores to try. It goes down to 1, and CPU-only jobs that
+    took what it left give way when it goes back."""
+    job = gang("a", 1, work_s=1000.0, cpus_per_gpu=CURVE)
+    jobs = (job, on_cpus("p", 1, work_s=2000.0), on_cpus("q", 1, submit_s=70.0, work_s=500.0))
+    found = plan_of("coda-style", *jobs, nodes=(Node(name="n0", gpus=1, cpus=3),))
+    cores = [count for _, count in held(found["a"])]
+    assert cores == [2, 1, 2]
+    assert held(found["a"])[2][0] == pytest.approx(120) == pytest.approx(times(found["q"])[0][1])
+    assert times(found["q"])[0][0] == 70 and len(times(found["p"])) == 1
+
+
+def test_where_nothing_may_be_started_anew_nothing_is_searched() -> None:
+    job = replace(gang("a", 1, cpus_per_gpu=CURVE), preemptible=False)
+    found = plan_of("coda-style", job, nodes=(Node(name="n0", gpus=1, cpus=4),))
+    assert held(found["a"]) == [(0, 4)]
 
 
 def test_cores_of_idle_gpus_are_lent_and_taken_back() -> None:

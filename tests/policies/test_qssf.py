@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Tenant
+from optsched import Cluster, Completed, Instance, Job, Node, Tenant
 from optsched.errors import InputError
 from optsched.estimates import learned
 from optsched.plugins.registry import policy
@@ -137,6 +137,28 @@ def test_without_scikit_learn_the_rolling_part_counts_alone(
     assert times(found["s2"]) == [(76, 86)] and times(found["l2"]) == [
         (86, 95)
     ]  # a took 5 s last time, b 50 s
+
+
+def test_what_was_done_before_counts_unless_it_is_to_be_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(qssf, "find_spec", lambda name: None)
+    past = tuple(
+        Completed(job=Job(id=f"p{i}", user="u", command=name, duration_s=length_s), completed_s=99)
+        for i, (name, length_s) in enumerate((("aaa", 90.0), ("bbb", 5.0)))
+    )
+    jobs = (
+        Job(id="x", user="u", command="aaa", duration_s=4.0, submit_s=100.0),
+        Job(id="y", user="u", command="bbb", duration_s=4.0, submit_s=100.0),
+    )
+    nodes = (Node(name="n0", gpus=1),)
+    instance = Instance(now_s=100.0, cluster=Cluster(nodes=nodes), jobs=jobs, past=past)
+    first = {}
+    for how in ("yes", "no"):
+        simulation = Simulation(instance, policy("qssf", options={"past": how}))
+        simulation.run()
+        first[how] = min(simulation.record().plan().jobs, key=lambda one: one.segments[0].start_s)
+    assert (first["yes"].id, first["no"].id) == ("y", "x")
 
 
 def test_the_first_that_does_not_fit_holds_up_its_tenant_only() -> None:

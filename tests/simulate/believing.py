@@ -1,11 +1,12 @@
 """Simulations under estimates, and a workload of users who repeat themselves."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from optsched import Cluster, Instance, Job, Node, Profile
+from optsched import Cluster, Completed, Instance, Job, Node, Profile
 from optsched.estimates import Estimates, learned
 from optsched.estimates.parse import parse
 from optsched.plugins.registry import policy
@@ -29,6 +30,9 @@ class Heard:
         self.inner = inner
         self.name = inner.name
         self.answers: list[tuple[float, str, float]] = []
+
+    def remember(self, past: Sequence[Completed]) -> None:
+        self.inner.remember(past)
 
     def work_s(self, job: Job, now_s: float) -> float:
         found = self.inner.work_s(job, now_s)

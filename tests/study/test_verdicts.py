@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import systems
 from optsched.cli import main
 from optsched.files.columns import columns_csv
 from optsched.study.design import Claim
@@ -88,6 +89,26 @@ def test_a_claim_of_more_is_shown_by_more_and_on_the_instances_it_is_about() -> 
     upward, downward = findings(study, made)
     assert (upward.verdict, [*upward.changes]) == ("shown", ["two hours"])
     assert (downward.verdict, downward.why) == ("shown in part", "on 1 of 2 instances")
+
+
+@pytest.mark.parametrize(
+    ("own_h", "direction", "verdict"),
+    [(8.0, "less", "shown"), (8.0, "more", "not shown"), (13.0, "more", "shown")],
+)
+def test_where_no_number_was_published_the_direction_decides(
+    own_h: float, direction: str, verdict: str
+) -> None:
+    claim = CLAIM.model_copy(update={"published": direction})
+    study = study_of(["a", "b"], ["one"], SEEDS, claims=(claim,))
+    made = runs([own_h + 0.01 * seed for seed in SEEDS], [10.0] * FEWEST_SEEDS)
+    [finding] = findings(study, made)
+    assert finding.verdict == verdict
+    told = verdicts_markdown([finding])
+    assert f"mean JCT | {direction} | one " in told
+    assert f"mean JCT {direction}" in systems.row("some", f"# A: b\n{told}")
+    schema = json.loads(CliRunner().invoke(main, ["schema", "study-summary"]).output)
+    again = summary(study, "again", made, [finding]).model_dump_json()
+    jsonschema.validate(json.loads(again), schema)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Workloads drawn evenly: gangs, run times and load as asked for."""
 
 import statistics
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -135,6 +137,21 @@ def test_a_cluster_of_several_types_gets_measured_rates() -> None:
             generate("even", jobs=5, cluster="v100=8", **more)
 
 
+def test_more_memory_is_what_was_measured_to_help() -> None:
+    given = {"families": "alexnet,resnet50", "cores_per_gpu": 3, "gangs": "1"}
+    made = generate("even", jobs=20, gpus=8, more_memory=True, **given)
+    alexnet, resnet = (
+        next(job.profile for job in made.jobs if job.profile.name == name)
+        for name in ("alexnet", "resnet50")
+    )
+    assert alexnet.memory_gib_per_gpu == 116 and dict(alexnet.memory_rates) == {58.2: 2.0}
+    assert alexnet.cpus_per_gpu[12] == 2.94 and not resnet.memory_rates
+    bare = generate("even", jobs=20, gpus=8, **given)
+    assert [job.duration_s for job in bare.jobs] == [job.duration_s for job in made.jobs]
+    with pytest.raises(InputError, match="--more-memory goes with"):
+        generate("even", jobs=2, gpus=8, more_memory=True, cores_per_gpu=3)
+
+
 def test_copies_are_more_gpus_of_any_type() -> None:
     made = generate(
         "even", jobs=9, gpus=20, families="resnet50", gangs="2", copies=3, gpus_per_node=1
@@ -174,6 +191,26 @@ def test_profiles_are_drawn_as_asked_for() -> None:
     slowest = {job.profile.rate["slowest"] for job in made.jobs}
     assert slowest == {0.6839, 0.859, 0.9812}
     assert all(job.profile.rate["median"] == 1.0 for job in made.jobs)
+
+
+def test_memory_is_taken_by_those_who_stream_and_by_those_who_prepare_data() -> None:
+    how: dict[str, Any] = {
+        "jobs": 200,
+        "gpus": 16,
+        "cpu_jobs": 0.5,
+        "cores_per_gpu": 4,
+        "families": "resnet50,gpt2",
+    }
+    made, without = generate("even", memory_gbps=150.0, **how), generate("even", **how)
+    assert {node.memory_gbps for node in made.cluster.nodes} == {1200.0}
+    on_cpus = [job for job in made.jobs if not job.gpus]
+    streaming = [job for job in on_cpus if job.profile.memory_gbps]
+    assert {job.profile.memory_gbps / job.cpus for job in streaming} == {80.0}
+    assert 0.4 < len(streaming) / len(on_cpus) < 0.6
+    gbps = {job.profile.name: job.profile.memory_gbps for job in made.jobs if job.gpus}
+    assert gbps["gpt2"] == 8.0 < gbps["resnet50"]
+    plain = [replace(job.profile, memory_gbps=0.0, memory_duty=1.0) for job in made.jobs]
+    assert plain == [job.profile for job in without.jobs]  # nothing else is drawn otherwise
 
 
 @pytest.mark.parametrize(

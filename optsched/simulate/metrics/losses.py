@@ -44,7 +44,7 @@ def gpu_time(rows: Record, stays: Stays, job_classes: Classes) -> GpuTime:
     gpus = gpus_held(rows)
     length_s = rows.end_s - rows.start_s
     overhead_s = np.clip(rows.overhead_s, 0.0, length_s)
-    checkpoint_s = _checkpoint_s(rows, stays, job_classes, overhead_s)
+    checkpoint_s = saving_s(rows, stays, job_classes, overhead_s)
     worked = gpus * (length_s - overhead_s)
     lost, by_cause = _lost(rows, worked)
     held, setup = gpus * length_s, gpus * (overhead_s - checkpoint_s)
@@ -56,7 +56,7 @@ def gpu_time(rows: Record, stays: Stays, job_classes: Classes) -> GpuTime:
     )
 
 
-def _checkpoint_s(rows: Record, stays: Stays, job_classes: Classes, overhead_s: Floats) -> Floats:
+def saving_s(rows: Record, stays: Stays, job_classes: Classes, overhead_s: Floats) -> Floats:
     """Return the seconds of each row spent saving: the last ones of a stay that ends in a
     preemption, or is lost meanwhile."""
     save_s = np.array([hold_to_save_s(job) for job in job_classes.examples])

@@ -1,5 +1,6 @@
-"""Profiles that are drawn: how busy jobs keep their GPUs, what spreading costs them, and how fast
-they are on GPUs of one model that differ in speed. And deadlines."""
+"""Profiles that are drawn: how busy jobs keep their GPUs, what spreading costs them, how fast they
+are on GPUs of one model that differ in speed, and what they take of the bandwidth of host memory.
+And deadlines."""
 
 import math
 import random
@@ -16,6 +17,13 @@ SLOWNESS = {"fastest": -0.60, "fast": -0.35, "median": 0.0, "slow": 0.51, "slowe
 that in the third: far more GPUs of one model are slow outliers than fast ones."""
 SENSITIVITIES = (1.0, 0.4, 0.05)
 """How much of a node's slow-down a job feels: one bound by compute, one by both, one by memory."""
+
+
+STREAMING, STREAM_GBPS = 0.5, 80.0
+"""The share of CPU-only jobs that stream through memory, and what each of their cores takes."""
+PREPARE_GBPS, PREPARE_DUTY = 8.0, 0.3
+"""What each core that prepares data for a GPU takes of memory, and the share of a step bound by
+it."""
 
 
 def with_drawn_profiles(
@@ -64,6 +72,31 @@ def _with_speeds(cluster: Cluster, draw: random.Random) -> Cluster:
         replace(node, gpu_type=speed) for node, speed in zip(cluster.nodes, speeds, strict=True)
     )
     return replace(cluster, nodes=nodes, reference_gpu="median")
+
+
+def with_memory_traffic(instance: Instance, seed: int, gbps: float) -> Instance:
+    """Return the instance with nodes whose memory moves `gbps` for each of their GPUs, GPU jobs
+    that take of it what preparing their data takes, and CPU-only jobs of which half, drawn, stream
+    through it on every core. The numbers are invented: see docs/formats.md."""
+    draw = random.Random(f"memory {seed}")
+
+    def profile(job: Job) -> Profile:
+        if not gang(job):
+            streams = draw.random() < STREAMING
+            return replace(job.profile, memory_gbps=STREAM_GBPS * job.cpus if streams else 0.0)
+        rates = job.profile.cpus_per_gpu or {1: 1.0}
+        cores = min(count for count, rate in rates.items() if rate == max(rates.values()))
+        return replace(job.profile, memory_gbps=PREPARE_GBPS * cores, memory_duty=PREPARE_DUTY)
+
+    nodes = tuple(
+        replace(node, memory_gbps=gbps * node.gpus) if node.gpus else node
+        for node in instance.cluster.nodes
+    )
+    return replace(
+        instance,
+        cluster=replace(instance.cluster, nodes=nodes),
+        jobs=tuple(replace(job, profile=profile(job)) for job in instance.jobs),
+    )
 
 
 def with_deadlines(instance: Instance, seed: int, text: str) -> Instance:

@@ -1,7 +1,9 @@
 """CODA-style co-location of GPU and CPU jobs."""
 
 from bisect import insort
-from typing import Annotated
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Literal
 
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
@@ -10,11 +12,12 @@ from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
 from optsched.physics.modes import Option
-from optsched.plugins.options import PluginOptions, Share, declared_options
+from optsched.plugins.options import PluginOptions, PositiveDuration, Share, declared_options
 
-from .parts.coda_arrays import Arrays, CoreSearch
-from .parts.core_share import core_shares, core_ways
+from .parts.coda_arrays import Arrays
+from .parts.core_search import Climb, CoreSearch, Trials, category, like
 from .parts.demand_queue import Entry, arrival_key
+from .parts.host_share import ANY, NONE, HostWays, host_shares, host_ways
 from .parts.locality_gate import within
 from .parts.starting import is_free, start_each
 
@@ -23,14 +26,18 @@ class Coda:
     """A core search for each GPU job, arrays of nodes for CPU jobs, small and wide GPU jobs, and no
     CPU job where the memory bandwidth would slow a GPU job down.
 
-    A GPU job starts with the cores that hill climbing finds, from where the last job of its
-    category (profile, else command, else user) and gang size ended. Gangs of 4 GPUs and more prefer
-    the nodes set aside for them, by their part of the GPUs that jobs have asked for; smaller ones
-    keep to the other nodes while a wide one waits. Each of the three queues is in order of priority
-    and arrival; what does not fit is skipped. CPU-only jobs go to nodes without GPUs, then to cores
-    that no GPU is likely to need, then to those kept for idle GPUs; from these they are preempted,
-    the last started first, when a GPU job finds room otherwise. Where a GPU job is slowed down
-    because the memory bandwidth of a node is exceeded, CPU-only jobs there are preempted too.
+    A GPU job starts with the cores at which the search of the last job of its category (profile,
+    else command, else user) and gang size ended, at first its share of the node's. From there it
+    climbs: it runs `trial` with a count, which shows the rate that it has, then is started anew in
+    place with one step more, or less, where that many are free. With `search=profile` the rates are
+    read from the profile before the job starts; with `off` each has its share. Gangs of 4 GPUs and
+    more prefer the nodes set aside for them, by their part of the GPUs that jobs have asked for;
+    smaller ones keep to the other nodes while a wide one waits. Each of the three queues is in
+    order of priority and arrival; what does not fit is skipped. CPU-only jobs go to nodes without
+    GPUs, then to cores that no GPU is likely to need, then to those kept for idle GPUs; from these
+    they are preempted, the last started first, when a GPU job finds room otherwise. Where a GPU job
+    is slowed down because the memory bandwidth of a node is exceeded, CPU-only jobs there are
+    preempted too.
 
     Source: H. Zhao et al., CODA: Improving resource utilization by slimming and co-locating DNN and
     CPU jobs, ICDCS 2020.
@@ -44,6 +51,13 @@ class Coda:
         gain: Annotated[
             Share, "The improvement that another core count must bring, as a share."
         ] = 0.02
+        search: Annotated[
+            Literal["steps", "profile", "off"],
+            "How cores are found: in steps that the job runs, read from its profile, or not.",
+        ] = "steps"
+        trial_s: Annotated[
+            PositiveDuration, "How long a job runs with a core count before it is judged."
+        ] = 60.0
         bandwidth: Annotated[
             Share,
             "The share of a node's memory bandwidth up to which CPU-only jobs are placed there.",
@@ -53,7 +67,9 @@ class Coda:
         ] = None
 
     def __init__(self, options: Options) -> None:
+        self.how = options.search
         self.search = CoreSearch(options.gain)
+        self._trials = Trials(self.search, options.trial_s)
         self.bandwidth = options.bandwidth
         self.arrays = Arrays(options.wide)
         self._queues: dict[str, list[Entry]] = {"wide": [], "narrow": [], "cpu": []}
@@ -80,6 +96,7 @@ class Coda:
             self._on_cpus = {
                 job_id: None for job_id in world.running if not _gpus(world.hold(job_id).placement)
             }
+        self._step(world)
         everybody = bool(world.take_released()) or bool(self._claims)
         while True:
             fresh = self._enqueue(world)
@@ -107,7 +124,7 @@ class Coda:
     def _enqueue(self, world: World) -> bool:
         """Put those that have come to wait in their queues, with the cores that were found for
         them."""
-        arrived = world.take_arrived()
+        arrived = [job_id for job_id in world.take_arrived() if job_id not in self._claims]
         for job_id in arrived:
             options = world.options(job_id)
             widest = max((option.mode.gpus for option in options), default=0)
@@ -117,21 +134,67 @@ class Coda:
         return bool(arrived)
 
     def _slim(self, world: World, job_id: str, options: tuple[Option, ...]) -> tuple[Option, ...]:
-        """Return the options with the core counts found; those without GPUs as they are."""
-        job = world.job(job_id)
-        category = job.profile.name or job.command or job.user or ""
+        """Return the options with the core counts to start with; those without GPUs as they are."""
         slim: list[Option] = []
-        for ways in core_ways(options, core_shares(world.cluster)):
-            rates = ways.rates()
-            if len(rates) > 1:
-                cores = self.search.cores(
-                    category, ways.gpus, rates, ways.fair[0].mode.cpus_per_gpu
-                )
+        shares = host_shares(world.cluster)
+        memory_gib = world.job(job_id).profile.memory_gib_per_gpu
+        for ways in host_ways(options, memory_gib, shares):
+            counts = {option.mode.cpus_per_gpu for option in ways.every}
+            if len(counts) > 1:
+                share = shares.get(ways.gpu_type, ANY).cores
+                cores = self._cores(category(world.job(job_id)), ways, share)
                 slim.extend(ways.with_cores(cores))
                 self.arrays.found(cores)
             else:
                 slim.extend(ways.every)
         return (*slim, *(option for option in options if not option.mode.gpus))
+
+    def _cores(self, category: str, ways: HostWays, share: float) -> int:
+        """Return the cores for each GPU to start with."""
+        group = category, ways.gpus
+        counts = {option.mode.cpus_per_gpu for option in ways.every}
+        if self.how != "profile":
+            return self.search.first(group, counts, share)
+        rates = ways.rates()
+        climb = self.search.begin(counts, self.search.first(group, counts, share))
+        while climb.goes_on:
+            self.search.shown(climb, rates[climb.count])
+        return self.search.end(group, climb)
+
+    # --------------------------------------------------------------------------------------------
+    # who tries other cores
+
+    def _step(self, world: World) -> None:
+        """Let each job whose cores have shown their rate go on to the next count, or back to the
+        best, where it may be started anew and finds them on its nodes."""
+        for job_id, climb in self._trials.due(world):
+            while climb.count != world.running_mode(job_id).cpus_per_gpu:
+                if self._resize(world, job_id, climb):
+                    break
+                if not climb.goes_on:
+                    break
+                climb.turn()
+            if not climb.goes_on:
+                self._trials.over(job_id)
+
+    def _resize(self, world: World, job_id: str, climb: Climb) -> bool:
+        """Preempt a job, with a claim to the cores that its search names, on its nodes; whether
+        that can be. For what was found CPU-only jobs give way, for a trial they do not."""
+        if not world.may_preempt(job_id):
+            return False
+        ways = tuple(
+            option
+            for option in like(world, job_id, world.running_mode(job_id))
+            if option.mode.cpus_per_gpu == climb.count
+        )
+        order = world.cluster.node_order
+        nodes = sum(1 << order[slot.node] for slot in world.hold(job_id).placement)
+        find = partial(place, world, job_id=job_id, ways=ways, nodes=nodes)
+        if not self._claim(world, job_id, find, [] if climb.goes_on else self._lent(world)):
+            return False
+        self._ways[job_id] = ways
+        world.preempt(job_id)
+        return True
 
     def _drop_started(self, world: World) -> None:
         for name, queue in self._queues.items():
@@ -148,6 +211,8 @@ class Coda:
         """Return what is free and not claimed. Claims whose place is free by now are carried out;
         those whose place is gone are given up."""
         for job_id, fit in list(self._claims.items()):
+            if job_id in world.saving:
+                continue  # it changes its cores
             if job_id not in world.waiting:
                 del self._claims[job_id]
             elif is_free(world, job_id, fit):
@@ -167,6 +232,8 @@ class Coda:
                 soon.room.take(need, placement)
             else:
                 del self._claims[job_id]
+                if job_id in world.saving:
+                    continue
                 widest = max(other.mode.gpus for other in world.options(job_id))
                 insort(
                     self._queues[self.arrays.queue(widest)], (arrival_key(world, job_id), job_id)
@@ -177,6 +244,8 @@ class Coda:
         if room is not None and room is not world.free:
             room.take(world.need(job_id, fit[0]), fit[1])
         world.start(job_id, *fit)
+        if self.how == "steps":
+            self._trials.started(world, job_id, fit[0])
         self._ways.pop(job_id, None)
         if not _gpus(fit[1]):
             self._on_cpus[job_id] = None
@@ -194,10 +263,11 @@ class Coda:
             key = world.demand(job_id).number, ways[0].mode.cpus_per_gpu if ways else 0
             if key in refused:
                 continue
-            fit = self._find(world, room, job_id, name)
+            find = partial(self._find, world, job_id=job_id, name=name)
+            fit = find(room)
             if fit is not None:
                 self._start(world, job_id, fit, room)
-            elif self._reclaim(world, job_id, name):
+            elif (lent := self._lent(world)) and self._claim(world, job_id, find, lent):
                 room = self._room(world)
             else:
                 refused.add(key)
@@ -209,24 +279,26 @@ class Coda:
         """Return a place in the job's own array, else in the other, which small gangs use only
         while no wide one waits."""
         for nodes in self.arrays.nodes(world, name, alone=not self._queues["wide"]):
-            for option in self._ways[job_id]:
-                need = within(world.need(job_id, option), nodes)
-                placement = room.place(need)
-                if placement is not None:
-                    return option, placement
+            fit = place(world, room, job_id, self._ways[job_id], nodes)
+            if fit is not None:
+                return fit
         return None
 
-    def _reclaim(self, world: World, job_id: str, name: str) -> bool:
-        """Preempt the CPU-only jobs that are in the way of a GPU job, the last started first;
-        whether that makes room."""
+    def _lent(self, world: World) -> list[str]:
+        """Return the CPU-only jobs that can give way, the first started first."""
         self._on_cpus = {other: None for other in self._on_cpus if other in world.running}
-        lent = [other for other in self._on_cpus if world.may_preempt(other)]
-        if not lent:
-            return False
+        return [other for other in self._on_cpus if world.may_preempt(other)]
+
+    def _claim(
+        self, world: World, job_id: str, find: Callable[[Room], Fit | None], lent: list[str]
+    ) -> bool:
+        """Give a GPU job a claim to the place that it finds once all saving jobs, those `lent` and
+        itself have left; preempt those that are in its way, the last started first. Return whether
+        there is one."""
         soon = self._soon(world)
-        for other in lent:
+        for other in (*lent, *([job_id] if job_id in world.running else [])):
             soon.release(other)
-        fit = self._find(world, soon.room, job_id, name)
+        fit = find(soon.room)
         if fit is None:
             return False
         soon.room.take(world.need(job_id, fit[0]), fit[1])
@@ -274,7 +346,7 @@ class Coda:
 
     def _tiers(self, world: World, room: Room, need: Need, gbps: float) -> tuple[int, int, int]:
         without = spare = lent = 0
-        shares, able = core_shares(world.cluster), room.able(need)
+        shares, able = host_shares(world.cluster), room.able(need)
         for i, node in enumerate(world.cluster.nodes):
             if not able >> i & 1 or room.cpus_on(node.name) < need.cpus:
                 continue
@@ -282,7 +354,8 @@ class Coda:
                 load = world.memory_load_gbps(node.name)
                 if load and load + gbps > self.bandwidth * node.memory_gbps:
                     continue
-            kept = room.gpus_on(node.name) * self.arrays.cores_kept(shares.get(node.gpu_type, 0.0))
+            share = shares.get(node.gpu_type, NONE)
+            kept = room.gpus_on(node.name) * self.arrays.cores_kept(share.cores)
             if not node.gpus:
                 without |= 1 << i
             elif room.cpus_on(node.name) - need.cpus >= kept:
@@ -314,6 +387,17 @@ class Coda:
                     self._relieved += 1
                     relieved = True
         return relieved
+
+
+def place(
+    world: World, room: Room, job_id: str, ways: tuple[Option, ...], nodes: int
+) -> Fit | None:
+    """Return a place on some nodes, in the first way that has one."""
+    for option in ways:
+        placement = room.place(within(world.need(job_id, option), nodes))
+        if placement is not None:
+            return option, placement
+    return None
 
 
 def _gpus(placement: Placement) -> int:

@@ -2,13 +2,16 @@
 
 import difflib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
 
 from optsched.driver.world import World
+from optsched.estimates.history import by_completion
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
+from optsched.model.instance import Completed
 from optsched.model.job import Job, gang
 from optsched.plugins.options import PluginOptions, Share, declared_options
 
@@ -107,10 +110,11 @@ class Qssf:
     spread further than they must.
 
     The expected GPU time is alpha x the rolling estimate + (1 - alpha) x the model's predicted run
-    time x GPUs, fixed when the job arrives. Both learn from jobs that complete in the simulation
-    only: what they held their GPUs for. The model is that of the estimates `learned` (trained after
-    500, 1,000, 2,000... completions); before that, and where scikit-learn is not installed, the
-    rolling estimate counts alone. Until any job has completed, the smallest gang comes first.
+    time x GPUs, fixed when the job arrives. Both learn from the jobs of the instance's `past` and
+    from those that complete in the simulation: what they held their GPUs for. The model is that of
+    the estimates `learned` (trained on the past, and after 500, 1,000, 2,000... completions);
+    before that, and where scikit-learn is not installed, the rolling estimate counts alone. Until
+    any job has completed, the smallest gang comes first.
     """
 
     name = "qssf"
@@ -119,9 +123,11 @@ class Qssf:
     @declared_options
     class Options(PluginOptions):
         alpha: Annotated[Share, "Weight of the rolling estimate; 0.1 in the public code."] = 0.1
+        past: Annotated[bool, "Learn from what completed before the simulation begins."] = True
 
     def __init__(self, options: Options) -> None:
         self.alpha = options.alpha
+        self.past = options.past
         self.rolling = RollingGpuTime()
         self.model = Learned() if find_spec("sklearn") is not None else None
         self._gate = LocalityGate()
@@ -135,6 +141,8 @@ class Qssf:
         """Learn, then start from the heads of all queues."""
         if not self._begun:
             self._begun = True
+            if self.past:
+                self._remember(world.instance.past)
             for job_id in world.running:
                 self._expect(world, job_id)
         for job_id in world.take_released():
@@ -160,6 +168,13 @@ class Qssf:
             "mean_absolute_log_error": self._error / self._completed if self._completed else 0.0,
             "model_trained": int(self.model is not None and self.model.trained),
         }
+
+    def _remember(self, past: Sequence[Completed]) -> None:
+        """Learn from the jobs that completed before."""
+        for done in sorted(past, key=by_completion):
+            self.rolling.completed(done.job, done.work_s)
+        if self.model is not None:
+            self.model.remember(past)
 
     def _expect(self, world: World, job_id: str) -> float:
         """Return the GPU-seconds that a job is expected to take; the same as long as it is
