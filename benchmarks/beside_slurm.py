@@ -34,7 +34,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -443,19 +443,25 @@ def draw(waits: dict[str, list[float]], file: Path) -> None:
     figure.savefig(file, metadata={"Date": None})
 
 
-def main() -> None:
-    """Run every workload under every scheduler."""
+def parser_of(description: str | None, schedulers: Collection[str]) -> argparse.ArgumentParser:
+    """Return a parser of what every comparison on real Slurms takes."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jobs", type=int, default=60)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", choices=list(schedulers), metavar="NAME")
+    parser.add_argument("-o", "--output", type=Path)
+    return parser
+
+
+def main() -> None:
+    """Run every workload under every scheduler."""
+    parser = parser_of(__doc__, SCHEDULERS)
+    parser.add_argument("--jobs", type=int, default=60)
     parser.add_argument("--speedup", type=float, default=120.0)
     parser.add_argument("--load", type=float, default=1.5)
-    parser.add_argument("--only", nargs="+", choices=list(SCHEDULERS), metavar="NAME")
-    parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     reason = missing_accounting()
     if reason is not None:

@@ -1,7 +1,7 @@
 """How much of a real Slurm cluster is idle before a reservation of all its nodes, under Slurm's
 backfill and under optsched, and whom the reservation catches unsaved.
 
-    python -m benchmarks.slurm_window [--seeds 5] [--first-seed 0] [--nodes 4] [--window 300]
+    python -m benchmarks.slurm_window [--seeds 5] [--first-seed 0] [--nodes 4] [--window 600]
                                       [--only NAME ...] [-o FOLDER]
 
 As root, with Slurm's packages (docs/slurm.md). For each seed all schedulers run side by side, each
@@ -21,7 +21,6 @@ the reservation, `idle` their share, and `unsaved` are jobs that held one when i
 line is the sum.
 """
 
-import argparse
 import json
 import math
 import random
@@ -37,7 +36,7 @@ from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from tests.live.slurm_cluster import SlurmCluster, missing
 
-from .beside_slurm import Optsched, OptschedSbatch, SlurmAlone, Work, paced
+from .beside_slurm import Optsched, OptschedSbatch, SlurmAlone, Work, paced, parser_of
 
 GANGS = (1, 1, 2, 2, 4, 8)
 SHORTEST = 0.1
@@ -161,15 +160,8 @@ def run(
 
 def main() -> None:
     """Run every workload under every scheduler."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--nodes", type=int, default=4)
+    parser = parser_of(__doc__, SCHEDULERS)
     parser.add_argument("--window", type=float, default=600.0)
-    parser.add_argument("--only", nargs="+", choices=list(SCHEDULERS), metavar="NAME")
-    parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     reason = missing()
     if reason is not None:

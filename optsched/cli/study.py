@@ -58,7 +58,7 @@ def command(
     instance, its command or the code has changed. A run that fails becomes a row with the reason.
 
     \b
-    optsched study instances/studies/systems.toml -o systems --workers 2
+    optsched study instances/studies/policies.toml -o policies --workers 2
     optsched study instances/studies/known-optima.toml --limit 20
     optsched study instances/studies/preemption-cost.toml --set seed=1 --set checkpoint=0,5m
     """

@@ -58,10 +58,13 @@ STILL: Any = {
 
 def saved(figure: Any, kind: str, dpi: int) -> bytes:
     """Return a matplotlib figure as svg, png or pdf; the same figure gives the same bytes."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    for ax in figure.axes:  # the last bits of a layout depend on where its objects lie in memory
-        ax.set_position([round(length, 9) for length in ax.get_position().bounds])
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)  # "none" would draw it once more for each kind
+        for (
+            ax
+        ) in figure.axes:  # the last bits of a layout depend on where its objects lie in memory
+            ax.set_position([round(length, 9) for length in ax.get_position().bounds])
     out = io.BytesIO()
     when = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     figure.savefig(out, format=kind, dpi=dpi, metadata=when, facecolor=PAPER)

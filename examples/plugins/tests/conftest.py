@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1]
 sys.path.insert(0, str(PACKAGE))
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
     site = tmp_path_factory.mktemp("site")
