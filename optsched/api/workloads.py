@@ -278,7 +278,7 @@ def _memory_choices(given: dict[str, Any]) -> list[Callable[[Instance], Instance
     """Take out what gives jobs a choice of memory. Raises InputError where no family is named."""
     from ..traces.profiles.memory import with_micro_batches, with_more_memory
 
-    choices = []
+    choices: list[Callable[[Instance], Instance]] = []
     if given.pop("more_memory", False):
         if not {"families", "cores_per_gpu"} <= given.keys():
             raise InputError("--more-memory goes with --families and --cores-per-gpu; add both")
