@@ -164,16 +164,16 @@ def _mode(mode: Mode) -> str:
         return f"{mode.cpus} core{'s' if mode.cpus != 1 else ''}" if mode.cpus else ""
     kind = f"{mode.gpu_type} " if mode.gpu_type else ""
     clock = "" if mode.clock_mhz is None else f" at {mode.clock_mhz} MHz"
-    each = mode.cpus_per_gpu
-    cores = f" with {each} core{'s' if each != 1 else ''} each" if each else ""
-    memory = [
-        f"{gib:.4g} GiB of {of}"
+    cores = mode.cpus_per_gpu
+    each = [f"{cores} core{'s' if cores != 1 else ''}"] if cores else []
+    each += [
+        f"only {gib:.4g} GiB of {of}"
         for gib, of in ((mode.memory_gib_per_gpu, "memory"), (mode.gpu_memory_gib, "GPU memory"))
         if gib is not None
     ]
-    less = f" and only {' and '.join(memory)} each" if memory else ""
+    takes = f" with {' and '.join(each)} each" if each else ""
     beside = "" if mode.share_with is None else f" shared with {mode.share_with}"
-    return f"{mode.gpus} {kind}GPU{'s' if mode.gpus != 1 else ''}{clock}{cores}{less}{beside}"
+    return f"{mode.gpus} {kind}GPU{'s' if mode.gpus != 1 else ''}{clock}{takes}{beside}"
 
 
 def _worth(numbers: OptionNumbers | None, what: str, it: str = "it is") -> str:

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
-from operator import gt
 
 from ..frozen import frozen
 from ..model.cluster import Cluster, Node
@@ -28,6 +27,8 @@ from . import (
 
 WIDEST_FIRST: tuple[Span, ...] = ("cluster", "rack", "node")
 NODE_ONLY: tuple[Span, ...] = ("node",)
+Takes = tuple[float, float, float]
+"""Cores, host memory and memory of the GPU that a mode takes for each GPU."""
 
 
 @frozen
@@ -179,38 +180,37 @@ def split_jobs(instance: Instance) -> str | None:
 
 def undominated(job: Job, candidates: Iterable[Option]) -> tuple[Option, ...]:
     """Return the options that are of use beside the others of their GPU type and count."""
-    every = list(candidates)
-    alike: dict[object, list[Option]] = defaultdict(list)
-    for option in every:
-        alike[option.mode.gpu_type, option.mode.gpus].append(option)
+    every = [(option, _takes(job, option.mode)) for option in candidates]
+    alike: dict[object, list[tuple[Option, Takes]]] = defaultdict(list)
+    for entry in every:
+        mode = entry[0].mode
+        alike[mode.gpu_type, mode.gpus].append(entry)
     return tuple(
         option
-        for option in every
+        for option, takes in every
         if not any(
-            _dominates(job, other, option)
-            for other in alike[option.mode.gpu_type, option.mode.gpus]
+            _dominates(job, other, option, less, takes)
+            for other, less in alike[option.mode.gpu_type, option.mode.gpus]
         )
     )
 
 
-def _dominates(job: Job, a: Option, b: Option) -> bool:
+def _takes(job: Job, mode: Mode) -> Takes:
+    return mode.cpus_per_gpu, memory_gib_per_gpu(job, mode), gpu_memory_gib(job, mode)
+
+
+def _dominates(job: Job, a: Option, b: Option, a_takes: Takes, b_takes: Takes) -> bool:
     """Return whether `b` is of no use beside `a`, of the same GPU type and count."""
-    if a is b or a.mode.duration_s is not None:
+    if a.rate < b.rate or a is b or a.mode.duration_s is not None:
         return False
-    wider = WIDEST_FIRST.index(a.spread) <= WIDEST_FIRST.index(b.spread)
-    own, other = _beside(job, a), _beside(job, b)
-    if not wider or any(map(gt, own, other)) or a.rate < b.rate:
+    if a_takes[0] > b_takes[0] or a_takes[1] > b_takes[1] or a_takes[2] > b_takes[2]:
         return False
-    if a.rate > b.rate or own != other or a.spread != b.spread:
+    if WIDEST_FIRST.index(a.spread) > WIDEST_FIRST.index(b.spread):
+        return False
+    if a.rate > b.rate or a_takes != b_takes or a.spread != b.spread:
         return a.mode.clock_mhz == b.mode.clock_mhz or _watts(job, a) <= _watts(job, b)
     # Only their clocks differ: of two that are equal the default or the lower one is kept.
     return (_watts(job, a), a.mode.clock_mhz or 0) < (_watts(job, b), b.mode.clock_mhz or 0)
-
-
-def _beside(job: Job, option: Option) -> tuple[float, ...]:
-    """Return what an option takes for each GPU: cores, host memory and memory of the GPU."""
-    mode = option.mode
-    return mode.cpus_per_gpu, memory_gib_per_gpu(job, mode), gpu_memory_gib(job, mode)
 
 
 def _watts(job: Job, option: Option) -> float:

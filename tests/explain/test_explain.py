@@ -103,6 +103,28 @@ def test_priorities_in_words() -> None:
     ]
 
 
+MEMORY = """{
+  "cluster": {"nodes": [
+    {"name": "n0", "gpus": 2, "memory_gib": 16}, {"name": "n1", "gpus": 2, "gpu_memory_gib": 15}
+  ]},
+  "jobs": [
+    {"id": "cache", "gpus": 2, "duration_s": 900, "profile": {
+      "memory_gib_per_gpu": 16, "memory_rates": {"8": 0.7}, "cpus_per_gpu": {"4": 1},
+      "gpu_memory_gib": 40}},
+    {"id": "batch", "gpus": 2, "duration_s": 900, "profile": {
+      "memory_gib_per_gpu": 20, "gpu_memory_gib": 20, "gpu_memory_rates": {"12.5": 0.8}}}
+  ]
+}"""
+
+
+def test_less_memory_in_words() -> None:
+    said = [one.split(":")[0] for one in sentences(instance_of(MEMORY))]
+    assert said == [
+        "cache starts with 2 GPUs with 4 cores and only 8 GiB of memory each on n0",
+        "batch starts with 2 GPUs with only 12.5 GiB of GPU memory each on n1",
+    ]
+
+
 def test_fragmentation_in_words() -> None:
     """Six cores are free, three on each node: enough for `hungry` and `modest` by the rows, and not
     on any node for `hungry`, whichever way `modest` is put."""
