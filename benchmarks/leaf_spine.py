@@ -10,10 +10,11 @@ they never bind. A gang over several leaves goes round a `ring` (one flow leaves
 exchanges with those half of it away (`halving`: the largest messages of recursive halving and
 doubling, up to one flow for each GPU). ECMP hashes each flow onto a spine, by its job and its two
 ends; it takes a link up to the spine and one down. The gang goes on at the pace of its most loaded
-link, its own flows counted. Policies decide and believe as ever: they do not see the hash.
+link, its own flows counted. Policies decide and believe as ever: they do not see the links. With
+`balanced` routing a flow goes, when its gang starts, over the spine whose links are least loaded.
 
 `hashing` is for the policies of the study the mean completion time without contention (`ideal_h`)
-and with hashing (`jct_h`), the change and half its 95 % interval, the share of gangs that ever span
+and on links (`jct_h`), the change and half its 95 % interval, the share of gangs that ever span
 leaves (`spread`), that of these which were ever slowed down (`slowed`) and the largest loss of pace
 (`worst`). `isolation` compares vClos with links of its own, equal sets of spines for all leaves of
 a gang (`vclos`) or any spines, as optical switches allow (`ocs`), with `backfill` under ECMP, and
@@ -26,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
-from itertools import combinations
+from itertools import combinations, product
 from typing import Literal
 
 from optsched import generate
@@ -101,11 +102,18 @@ class Hashed(Channels):
             return whole
         taken: dict[Channel, float] = dict(whole)
         for ends in flows(self._cluster, placement, self._pattern):
-            spine = spine_of(job.id, ends, self._spines)
-            up, down = (self._cluster.node[name].rack for name in ends)
-            for link in (f"{up} to {spine}", f"{spine} to {down}"):
-                taken["uplink", link] = taken.get(("uplink", link), 0.0) + GANG_GBPS
+            for link in self._links(ends, self._spine(job.id, ends, taken)):
+                taken[link] = taken.get(link, 0.0) + GANG_GBPS
         return taken
+
+    def _links(self, ends: tuple[str, str], spine: int) -> tuple[Channel, Channel]:
+        """Return the link up and the one down of a flow through a spine."""
+        up, down = (self._cluster.node[name].rack for name in ends)
+        return ("uplink", f"{up} to {spine}"), ("uplink", f"{spine} to {down}")
+
+    def _spine(self, job_id: str, ends: tuple[str, str], taken: Loads) -> int:
+        """Return the spine of a flow of a job that has `taken` links for others already."""
+        return spine_of(job_id, ends, self._spines)
 
     def slowdown(self, index: int, profile: Profile) -> float:
         """Return by how much a job is slowed down now, and remember the most."""
@@ -124,6 +132,21 @@ class Hashed(Channels):
         if channel[1] in self._cluster.rack_uplink_gbps:
             return super()._ratio(channel, gbps)
         return max(1.0, gbps / GANG_GBPS)
+
+
+class Balanced(Hashed):
+    """The same links, where each flow is routed, when its gang starts, over those that are least
+    loaded then."""
+
+    def _spine(self, job_id: str, ends: tuple[str, str], taken: Loads) -> int:
+        def load(spine: int) -> float:
+            links = self._links(ends, spine)
+            return max(self.gbps(link) + taken.get(link, 0.0) for link in links)
+
+        return min(range(self._spines), key=load)
+
+
+ROUTINGS = {"ecmp": Hashed, "balanced": Balanced}
 
 
 @dataclass(frozen=True)
@@ -280,10 +303,11 @@ def alone(method: str, load: float, seed: int) -> Course:
 
 
 @cache
-def under_ecmp(method: str, pattern: Pattern, load: float, seed: int) -> Course:
-    """Return the course where flows are hashed."""
+def on_links(routing: str, method: str, pattern: Pattern, load: float, seed: int) -> Course:
+    """Return the course where flows are hashed, or routed."""
     instance = workload(load, seed)
-    return course(instance, policy(method, WCT), Hashed(instance.cluster, pattern, SPINES))
+    links = ROUTINGS[routing](instance.cluster, pattern, SPINES)
+    return course(instance, policy(method, WCT), links)
 
 
 def mean_h(courses: Sequence[Course]) -> float:
@@ -292,33 +316,29 @@ def mean_h(courses: Sequence[Course]) -> float:
 
 
 def hashing(seeds: Sequence[int]) -> Iterator[dict[str, object]]:
-    """Return what hashing costs each method of the study."""
-    for pattern in PATTERNS:
-        for method in METHODS:
-            ideal = [alone(method, 1.0, seed) for seed in seeds]
-            real = [under_ecmp(method, pattern, 1.0, seed) for seed in seeds]
-            change = mean_interval(
-                [a.jct_s / b.jct_s - 1 for a, b in zip(real, ideal, strict=True)]
-            )
-            worst = [times for one in real for times in one.worst]
-            gangs = sum(
-                job.profile.network_gbps > 0 for seed in seeds for job in workload(1.0, seed).jobs
-            )
-            yield {
-                **{"pattern": pattern, "method": method, "seeds": len(seeds)},
-                **{"ideal_h": mean_h(ideal), "jct_h": mean_h(real)},
-                **{"change": round(change.mean, 4), "half": round(change.half or 0.0, 4)},
-                "spread": round(len(worst) / gangs, 4),
-                "slowed": round(sum(times > 1.0 for times in worst) / len(worst), 4),
-                "worst": round(1 - 1 / max(worst), 4),
-            }
+    """Return what contention on links costs each method of the study."""
+    jobs = [job for seed in seeds for job in workload(1.0, seed).jobs]
+    gangs = sum(job.profile.network_gbps > 0 for job in jobs)
+    for pattern, routing, method in product(PATTERNS, ROUTINGS, METHODS):
+        ideal = [alone(method, 1.0, seed) for seed in seeds]
+        real = [on_links(routing, method, pattern, 1.0, seed) for seed in seeds]
+        change = mean_interval([a.jct_s / b.jct_s - 1 for a, b in zip(real, ideal, strict=True)])
+        worst = [times for one in real for times in one.worst]
+        yield {
+            **{"pattern": pattern, "routing": routing, "method": method, "seeds": len(seeds)},
+            **{"ideal_h": mean_h(ideal), "jct_h": mean_h(real)},
+            **{"change": round(change.mean, 4), "half": round(change.half or 0.0, 4)},
+            "spread": round(len(worst) / gangs, 4),
+            "slowed": round(sum(times > 1.0 for times in worst) / len(worst), 4),
+            "worst": round(1 - 1 / max(worst), 4),
+        }
 
 
 def isolation(seeds: Sequence[int]) -> Iterator[dict[str, object]]:
     """Return what links of its own are worth to vClos."""
     for pattern in PATTERNS:
         for load in LOADS:
-            ecmp = [under_ecmp("backfill", pattern, load, seed) for seed in seeds]
+            ecmp = [on_links("ecmp", "backfill", pattern, load, seed) for seed in seeds]
             ideal = [alone("vclos", load, seed) for seed in seeds]
             for name in ("vclos", "ocs"):
                 own = [

@@ -74,8 +74,10 @@ def profiles(draw: st.DrawFn) -> Profile:
                 )
             )
         ),
-        gpu_memory_gib=draw(amounts(16.0)),
-        memory_gib_per_gpu=draw(amounts(8.0)),
+        gpu_memory_gib=draw(amounts(16.0, 9.0)),
+        memory_gib_per_gpu=draw(amounts(8.0, 5.0)),
+        memory_rates=draw(st.dictionaries(amounts(4.5, 0.5), RATES, max_size=2)),
+        gpu_memory_rates=draw(st.dictionaries(amounts(8.5, 0.5), amounts(1.0, 0.01), max_size=2)),
         network_gbps=draw(amounts(100.0)),
         network_duty=draw(amounts(1.0, 0.01)),
         memory_gbps=draw(amounts(100.0)),
@@ -220,6 +222,8 @@ def instances(draw: st.DrawFn) -> Instance:
                     gpus=1,
                     cpus_per_gpu=cores,
                     clock_mhz=draw(st.sampled_from([None, *job.profile.clocks])),
+                    memory_gib_per_gpu=draw(st.sampled_from([None, *job.profile.memory_rates])),
+                    gpu_memory_gib=draw(st.sampled_from([None, *job.profile.gpu_memory_rates])),
                 )
                 mode = replace(mode, resources=held_resources(cluster, job, mode, node.gpu_type))
                 running = (

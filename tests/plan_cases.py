@@ -431,6 +431,65 @@ def clocked() -> Case:
     return Instance(cluster=cluster, jobs=jobs, running=running), plan
 
 
+def lean() -> Case:
+    """Less host memory than jobs ask for, on a node that is full then; less GPU memory alone and
+    beside another job; a running job that takes all again."""
+    cluster = Cluster(nodes=nodes(2, gpus=4, gpu_memory_gib=16.0, memory_gib=32.0))
+    cached = Profile(
+        memory_gib_per_gpu=12.0, memory_rates={4.0: 0.5, 8.0: 0.8}, cpus_per_gpu={1: 0.4, 2: 1.0}
+    )
+    batch = Profile(gpu_memory_gib=24.0, gpu_memory_rates={12.0: 0.4, 16.0: 0.8})
+    half = Profile(
+        sharing=Sharing(duty=0.5), gpu_memory_gib=10.0, gpu_memory_rates={5.0: 0.25, 6.0: 0.5}
+    )
+    jobs = (
+        Job(id="all", duration_s=20.0, profile=cached),
+        Job(id="less", gpus=2, duration_s=20.0, profile=cached),
+        Job(id="least", duration_s=10.0, profile=cached),
+        Job(id="cores", duration_s=10.0, profile=cached),
+        Job(id="small", duration_s=20.0, profile=batch),
+        Job(id="host", duration_s=40.0, profile=half),
+        Job(id="guest", duration_s=10.0, profile=half),
+        Job(id="grow", duration_s=60.0, profile=cached),
+        Job(id="list", modes=(Mode(duration_s=10.0, gpus=1),), profile=cached),
+    )
+    few = Mode(gpus=1, cpus_per_gpu=1, memory_gib_per_gpu=8.0)
+    running = (
+        Running(job="host", mode=Mode(gpus=1), placement=place("n1:1g0c"), remaining_s=20.0),
+        Running(
+            job="grow",
+            mode=Mode(gpus=1, cpus_per_gpu=2, memory_gib_per_gpu=4.0),
+            placement=place("n1:1g2c"),
+            remaining_s=30.0,
+        ),
+    )
+    two = Mode(gpus=1, cpus_per_gpu=2)
+    plan = Plan(
+        jobs=(
+            entry("all", "start", segment(0, 20, two, "n0:1g2c")),
+            entry(
+                "less",
+                "start",
+                segment(0, 25, replace(two, gpus=2, memory_gib_per_gpu=8.0), "n0:2g4c"),
+            ),
+            entry(
+                "least", "start", segment(0, 20, replace(two, memory_gib_per_gpu=4.0), "n0:1g2c")
+            ),
+            entry("cores", "wait", segment(25, 50, few, "n0:1g1c")),
+            entry("small", "start", segment(0, 25, Mode(gpus=1, gpu_memory_gib=16.0), "n1:1g0c")),
+            entry("host", "continue", segment(0, 20, Mode(gpus=1, share_with="guest"), "n1:1g0c")),
+            entry(
+                "guest",
+                "start",
+                segment(0, 20, Mode(gpus=1, share_with="host", gpu_memory_gib=6.0), "n1:1g0c"),
+            ),
+            entry("grow", "resize", segment(0, 30, two, "n1:1g2c")),
+            entry("list", "wait", segment(25, 35, Mode(duration_s=10.0, gpus=1), "n0:1g0c")),
+        )
+    )
+    return Instance(cluster=cluster, jobs=jobs, running=running), plan
+
+
 def racks() -> Case:
     """Gangs that span racks beside one that does not, on uplinks that are just enough."""
     cluster = Cluster(
@@ -657,6 +716,7 @@ CASES = {
         periodic,
         pairs,
         clocked,
+        lean,
         racks,
         contended,
         cached,

@@ -148,6 +148,11 @@ def check_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> No
         or (not job.modes and mode.gpus > 0 and mode.clock_mhz in job.profile.clocks),
         "clock",
     )
+    for gib, known in (
+        (mode.memory_gib_per_gpu, job.profile.memory_rates),
+        (mode.gpu_memory_gib, job.profile.gpu_memory_rates),
+    ):
+        need(gib is None or (not job.modes and mode.gpus > 0 and gib in known), "memory to take")
     if job.modes:
         need(
             (mode.duration_s, mode.gpus, mode.cpus_per_gpu, mode.cpus)
@@ -192,9 +197,18 @@ def check_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> No
         need(slot.gpus > 0 and slot.cpus == slot.gpus * mode.cpus_per_gpu, "slot")
         need(mode.gpu_type in (None, node.gpu_type), "type")
         need(
-            node.gpu_memory_gib is None or job.profile.gpu_memory_gib <= node.gpu_memory_gib,
+            node.gpu_memory_gib is None or takes_gib(job, mode)[0] <= node.gpu_memory_gib,
             "GPU memory",
         )
+
+
+def takes_gib(job: Job, mode: Mode) -> tuple[float, float]:
+    """The memory of each GPU, and that of the host beside it, that a job takes."""
+    of_each, beside = mode.gpu_memory_gib, mode.memory_gib_per_gpu
+    return (
+        job.profile.gpu_memory_gib if of_each is None else of_each,
+        job.profile.memory_gib_per_gpu if beside is None else beside,
+    )
 
 
 def use(instance: Instance, job: Job, segment: Segment) -> dict[str, float]:
@@ -238,13 +252,11 @@ def check_instant(instance: Instance, held: dict[str, Segment]) -> None:
                 gpus += slot.gpus if partner is None or name < partner else 0
                 cores += slot.cpus
                 memory += (
-                    slot.gpus * job.profile.memory_gib_per_gpu if slot.gpus else job.memory_gib
+                    slot.gpus * takes_gib(job, segment.mode)[1] if slot.gpus else job.memory_gib
                 )
                 if partner is not None and node.gpu_memory_gib is not None:
-                    both = (
-                        job.profile.gpu_memory_gib
-                        + job_named(instance, partner).profile.gpu_memory_gib
-                    )
+                    other = takes_gib(job_named(instance, partner), held[partner].mode)
+                    both = takes_gib(job, segment.mode)[0] + other[0]
                     need(both <= node.gpu_memory_gib + EPS, "GPU memory of a pair")
         need(gpus <= node.gpus, "GPUs")
         need(node.cpus is None or cores <= node.cpus, "cores of a node")
@@ -351,7 +363,12 @@ def speed(instance: Instance, job: Job, mode: Mode, nodes: list[str]) -> float:
             found *= mode.gpus / job.gpus.max
         else:
             found *= curve(profile.gpus, mode.gpus)
-        found *= curve(profile.cpus_per_gpu, mode.cpus_per_gpu)
+        by_cores = curve(profile.cpus_per_gpu, mode.cpus_per_gpu)
+        if mode.memory_gib_per_gpu is not None:
+            by_cores = min(by_cores, profile.memory_rates[mode.memory_gib_per_gpu])
+        found *= by_cores
+        if mode.gpu_memory_gib is not None:
+            found *= profile.gpu_memory_rates[mode.gpu_memory_gib]
         if mode.clock_mhz is not None:
             found *= profile.clocks[mode.clock_mhz].rate
     if profile.locality is not None and (mode.gpus or mode.duration_s is not None):
@@ -384,6 +401,8 @@ def key(segment: Segment) -> tuple[object, ...]:
         mode.cpus,
         mode.duration_s,
         mode.clock_mhz,
+        mode.memory_gib_per_gpu,
+        mode.gpu_memory_gib,
         tuple(sorted(mode.resources.items())),
         tuple(sorted(mode.budgets.items())),
     )

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import leaf_spine
-from benchmarks.leaf_spine import Hashed, OwnLinks, Pattern, Share, choose, flows, workload
+from benchmarks.leaf_spine import (
+    Balanced,
+    Hashed,
+    OwnLinks,
+    Pattern,
+    Share,
+    choose,
+    flows,
+    workload,
+)
 from optsched import Cluster, Instance, Job, Mode, Node, Profile
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
@@ -51,6 +60,19 @@ def test_own_flows_and_those_of_others_meet_on_links(monkeypatch: pytest.MonkeyP
     links.leave(0)
     assert links.slowdown(1, profile) == 1.0 and links.worst == {0: 2.0, 1: 2.0}
     assert links.loads(pair, Mode(gpus=2), place("a2:1g0c", "a3:1g0c")) == {}
+
+
+def test_flows_are_routed_over_the_least_loaded_links() -> None:
+    """Two flows leave a for b and two for c, each over a spine of its own."""
+    links = Balanced(CLUSTER, "halving", 8)
+    profile = Profile(network_gbps=25.0)
+    jobs = [Job(id=str(i), gpus=4, duration_s=1.0, profile=profile) for i in range(2)]
+    for i, names in enumerate(("a0 a1 b0 b1", "a2 a3 c0 c1")):
+        placement = place(*(f"{name}:1g0c" for name in names.split()))
+        links.join(i, links.loads(jobs[i], Mode(gpus=4), placement))
+    assert links.slowdown(0, profile) == links.slowdown(1, profile) == 1.0
+    ups = [channel for channel in (*links.on(0), *links.on(1)) if channel[1].startswith("a to ")]
+    assert len(set(ups)) == len(ups) == 4
 
 
 def test_one_spine_is_the_uplink_of_the_simulator() -> None:

@@ -49,6 +49,7 @@ GOES_WITH = {
     "plans": (EVEN,),
     "cpu_jobs": (EVEN,),
     "cores_per_gpu": (EVEN,),
+    "more_memory": (EVEN,),
     "memory_gbps": (EVEN,),
     "nodes_per_rack": (EVEN,),
     "clocks": (EVEN,),
@@ -90,6 +91,7 @@ def generate(
     plans: Literal["random", "best"] | None = None,
     cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
     cores_per_gpu: Annotated[int | None, Ge(1)] = None,
+    more_memory: bool = False,
     memory_gbps: Annotated[float | None, Gt(0)] = None,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
@@ -127,6 +129,7 @@ def generate(
         "plans": plans,
         "cpu_jobs": cpu_jobs,
         "cores_per_gpu": cores_per_gpu,
+        "more_memory": more_memory or None,
         "memory_gbps": memory_gbps,
         "nodes_per_rack": nodes_per_rack,
         "clocks": clocks or None,
@@ -224,6 +227,7 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
     from ..traces.generate import drawn, even
     from ..traces.generate.plans import with_plans
+    from ..traces.profiles.memory import with_more_memory
 
     profiles: dict[str, Any] = {
         name: given.pop(name) for name in ("locality", "variability") if name in given
@@ -255,13 +259,24 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
         raise InputError(
             "--plans says how jobs run; leave --elastic, --copies, --families and --cpu-jobs out"
         )
+    more_memory = _takes_more_memory(given)
     given["heavy"] = given.pop("heavy_tail", False)
     made = even.generate(gpus=gpus or 0, **how, **given)
+    if more_memory:
+        made = with_more_memory(made)
     if plans is not None:
         made = with_plans(made, how["seed"], plans)
     if memory_gbps is not None:
         made = drawn.with_memory_traffic(made, how["seed"], memory_gbps)
     return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made
+
+
+def _takes_more_memory(given: dict[str, Any]) -> bool:
+    """Take out whether jobs may have more host memory. Raises InputError where nothing says so."""
+    more_memory = bool(given.pop("more_memory", False))
+    if more_memory and not {"families", "cores_per_gpu"} <= given.keys():
+        raise InputError("--more-memory goes with --families and --cores-per-gpu; add both")
+    return more_memory
 
 
 def _own_cluster(given: dict[str, Any], gpus: int | None) -> "Cluster | None":

@@ -2,8 +2,8 @@
 
 from ..model.cluster import Node
 from ..model.instance import Instance
-from ..model.job import Job
-from ..physics import Span
+from ..model.job import Job, Mode
+from ..physics import Span, gpu_memory_gib, memory_gib_per_gpu
 from ..physics.capacity import gpus_that_fit, or_inf
 from ..physics.catalogue import Catalogue, catalogue_of, most_within
 
@@ -42,15 +42,15 @@ class EmptyCluster:
         catalogue = catalogue_of(instance)
         return catalogue.once("empty cluster", lambda: EmptyCluster(catalogue))
 
-    def most_gpus(self, job: Job, types: Types, spread: Span, cpus_per_gpu: int) -> int:
-        """Return the GPUs of the largest gang of `job` that fits nodes of `types` within
-        `spread`."""
-        profile = job.profile
-        key = types, cpus_per_gpu, profile.gpu_memory_gib, profile.memory_gib_per_gpu
+    def most_gpus(self, job: Job, types: Types, spread: Span, mode: Mode) -> int:
+        """Return the GPUs of the largest gang of `job` that fits nodes of `types` within `spread`,
+        with what `mode` takes for each GPU."""
+        takes = mode.cpus_per_gpu, memory_gib_per_gpu(job, mode), gpu_memory_gib(job, mode)
+        key = types, takes
         if key not in self._most:
             shapes = (shape for t in types for shape in self._shapes[t])
             self._most[key] = most_within(
-                [(shape, _most_gpus(shape.node, job, cpus_per_gpu)) for shape in shapes]
+                [(shape, _most_gpus(shape.node, *takes)) for shape in shapes]
             )
         return self._most[key][spread]
 
@@ -63,9 +63,10 @@ class EmptyCluster:
         )
 
 
-def _most_gpus(node: Node, job: Job, cpus_per_gpu: int) -> int:
-    """Return the GPUs of a node that `job` could hold with so many cores beside each."""
-    if job.profile.gpu_memory_gib > or_inf(node.gpu_memory_gib):
+def _most_gpus(node: Node, cpus_per_gpu: int, gib_per_gpu: float, of_each_gib: float) -> int:
+    """Return the GPUs of a node that a job could hold with so many cores and so much memory beside
+    each, and so much of each."""
+    if of_each_gib > or_inf(node.gpu_memory_gib):
         return 0
-    memory_gib, per_gpu = forgiven(or_inf(node.memory_gib)), job.profile.memory_gib_per_gpu
-    return gpus_that_fit(node.gpus, or_inf(node.cpus), memory_gib, cpus_per_gpu, per_gpu)
+    memory_gib = forgiven(or_inf(node.memory_gib))
+    return gpus_that_fit(node.gpus, or_inf(node.cpus), memory_gib, cpus_per_gpu, gib_per_gpu)

@@ -19,6 +19,7 @@ has the rate R_t; the gang
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 
 from ..model.cluster import POWER_CAP
@@ -31,8 +32,12 @@ from ..physics import (
     core_levels,
     count_rate,
     gang_sizes,
+    gpu_memory_levels,
+    gpu_memory_rate,
     gpu_type_rate,
+    host_rate,
     locality_rate,
+    memory_levels,
     power_w,
 )
 from ..physics.modes import with_shared
@@ -149,15 +154,14 @@ def _listed(
     for t, gpu_type in enumerate(empty.types):
         if mode.gpu_type not in (None, gpu_type):
             continue
-        if not empty.most_gpus(job, (t,), "node", mode.cpus_per_gpu):
+        if not empty.most_gpus(job, (t,), "node", mode):
             continue
         among = tuple(range(len(empty.types))) if mixes and mode.gpu_type is None else (t,)
         rate = own * max(
             (
                 locality_rate(job.profile, spread)
                 for spread in _spans(mode.gpus)
-                if empty.most_gpus(job, _within(t, among, spread), spread, mode.cpus_per_gpu)
-                >= mode.gpus
+                if empty.most_gpus(job, _within(t, among, spread), spread, mode) >= mode.gpus
             ),
             default=0.0,
         )
@@ -189,16 +193,16 @@ def _measured(
     cores_per_work = inf
     for spread in _spans(high):
         types = _within(t, among, spread)
-        by_cores = _core_levels(empty, job, t, types, spread)
+        beside = _beside(empty, job, t, types, spread)
         where = own * locality_rate(job.profile, spread)
         for gpus in [size for size in sizes if size <= high]:
-            fitting = [(level, rate) for level, rate, most in by_cores if gpus <= most]
+            fitting = [(cores, rate) for cores, rate, most in beside if gpus <= most]
             slower = _slower(empty, job, t, types, spread, gpus)
             rate = count_rate(job, gpus) * where * slower
             if fitting and rate > 0:
-                fastest_core = max(rate for _, rate in fitting)
-                fewest_cores = min(level / rate for level, rate in fitting)
-                rates[gpus] = max(rates.get(gpus, 0.0), rate * fastest_core)
+                fastest = max(rate for _, rate in fitting)
+                fewest_cores = min(cores / rate for cores, rate in fitting)
+                rates[gpus] = max(rates.get(gpus, 0.0), rate * fastest)
                 cores_per_work = min(cores_per_work, gpus * fewest_cores / rate)
     has_cores = bool(job.profile.cpus_per_gpu)
     least_w = min(power_w(job, Mode(gpus=1), empty.types[other], 1) for other in among)
@@ -247,17 +251,21 @@ def _useful_sizes(rates: Mapping[int, float]) -> list[tuple[int, float]]:
 def _slower(empty: EmptyCluster, job: Job, t: int, types: Types, spread: Span, gpus: int) -> float:
     """Return the most of the rate of type `t` that a gang has which is as fast as its slowest type:
     where `t` alone has too few GPUs it needs the next fastest types until there are enough."""
-    cores = 1 if job.profile.cpus_per_gpu else 0
+    least = Mode(
+        cpus_per_gpu=1 if job.profile.cpus_per_gpu else 0,
+        memory_gib_per_gpu=memory_levels(job)[-1],
+        gpu_memory_gib=gpu_memory_levels(job)[-1],
+    )
     if (
         len(types) == 1
         or job.profile.mixing == "sum"
-        or empty.most_gpus(job, (t,), spread, cores) >= gpus
+        or empty.most_gpus(job, (t,), spread, least) >= gpus
     ):
         return 1.0
     rates = {own: gpu_type_rate(job.profile, empty.types[own]) for own in types}
     fastest = sorted(types, key=lambda own: -rates[own])
     for count, slowest in enumerate(fastest, start=1):
-        if empty.most_gpus(job, tuple(fastest[:count]), spread, cores) >= gpus:
+        if empty.most_gpus(job, tuple(fastest[:count]), spread, least) >= gpus:
             return min(1.0, rates[slowest] / rates[t])
     return 1.0
 
@@ -276,15 +284,17 @@ def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:
     return useful
 
 
-def _core_levels(
+def _beside(
     empty: EmptyCluster, job: Job, t: int, types: Types, spread: Span
 ) -> list[tuple[int, float, int]]:
-    """Return the cores per GPU with which a gang on type `t` may be started, fewest first, with
-    their rates and the most GPUs that then fit; 0 cores, at the rate 1, where cores do not
-    matter."""
-    rates = job.profile.cpus_per_gpu or {0: 1.0}
-    return [
-        (level, rates[level], empty.most_gpus(job, types, spread, level))
-        for level in core_levels(job)
-        if rates[level] > 0 and empty.most_gpus(job, (t,), "node", level)
-    ]
+    """Return the cores per GPU with which a gang on type `t` may be started, with each amount of
+    memory: with the rates by all of these, and the most GPUs that then fit; 0 cores where they do
+    not matter."""
+    found = []
+    every = product(core_levels(job), memory_levels(job), gpu_memory_levels(job))
+    for cores, gib, gpu_gib in every:
+        mode = Mode(cpus_per_gpu=cores, memory_gib_per_gpu=gib, gpu_memory_gib=gpu_gib)
+        own = host_rate(job.profile, cores, gib) * gpu_memory_rate(job.profile, gpu_gib)
+        if own > 0 and empty.most_gpus(job, (t,), "node", mode):
+            found.append((cores, own, empty.most_gpus(job, types, spread, mode)))
+    return found

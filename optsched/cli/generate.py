@@ -107,6 +107,11 @@ from .parts.out import Out, answers
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
 )
 @count_option("--cores-per-gpu N", "even: cores of a node for each of its GPUs.", most=1000)
+@flag_option(
+    "--more-memory",
+    "even: let jobs of --families use the cores and the host memory beyond a GPU's share that were "
+    "measured to make them faster; goes with --cores-per-gpu.",
+)
 @option(
     "--memory-gbps GBPS",
     "even: bandwidth of a node's memory, in Gbit/s for each of its GPUs; half of the CPU-only jobs "

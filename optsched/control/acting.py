@@ -218,6 +218,12 @@ class Acting(Looking):
         if submission.array is not None:
             environment["OPTSCHED_ARRAY"] = submission.array
             environment["OPTSCHED_ARRAY_INDEX"] = str(submission.index)
+        for chosen, variable in (
+            (attempt.mode.memory_gib_per_gpu, "OPTSCHED_MEMORY_GIB_PER_GPU"),
+            (attempt.mode.gpu_memory_gib, "OPTSCHED_GPU_MEMORY_GIB"),
+        ):
+            if chosen is not None:
+                environment[variable] = f"{chosen:.12g}"
         placement = attempt.placement or (Slot(node=self.statuses[0].node.name),)
         return Order(
             key=attempt.key,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
-from ..physics import Span, node_counts
+from ..physics import Span, gpu_memory_gib, memory_gib_per_gpu, node_counts
 from ..physics.capacity import asks
 from ..physics.catalogue import catalogue_of
 from ..physics.modes import WIDEST_FIRST, Option, demands
@@ -91,7 +91,7 @@ class Demands:
             spread=spread,
             needs_node=mode.gpus > 0 or mode.cpus > 0 or job.memory_gib > 0,
             cpus_per_gpu=mode.cpus_per_gpu,
-            memory_gib_per_gpu=job.profile.memory_gib_per_gpu if mode.gpus else 0.0,
+            memory_gib_per_gpu=memory_gib_per_gpu(job, mode) if mode.gpus else 0.0,
             cpus=mode.cpus,
             memory_gib=job.memory_gib,
             shared=tuple(self._layout.table.together(job, mode)),
@@ -116,6 +116,8 @@ class Demands:
                     option.mode.cpus,
                     -WIDEST_FIRST.index(option.spread),
                     option.mode.clock_mhz or 0,
+                    memory_gib_per_gpu(job, option.mode),
+                    gpu_memory_gib(job, option.mode),
                 ),
             )
         )
@@ -131,6 +133,8 @@ class Demands:
                     option.mode.gpus,
                     option.mode.cpus_per_gpu,
                     option.mode.cpus,
+                    option.mode.memory_gib_per_gpu,
+                    option.mode.gpu_memory_gib,
                     option.spread,
                     tuple(sorted(option.mode.resources.items())),
                     tuple(sorted(option.mode.budgets.items())),

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model.instance import Placement, Slot
-from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, placed_rate, sharing_rate
+from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, gpu_memory_gib, placed_rate, sharing_rate
 from ..physics.modes import Option
 from ..physics.windows import leaves_saved
 from .layout import Need
@@ -52,9 +52,10 @@ def why_not_share(
         return f"the GPUs of {other.id} do not serve its mode"
     if (
         not heedless
-        and (node := beyond_gpu_memory(view.cluster, job, other, run.placement)) is not None
+        and (node := beyond_gpu_memory(view.cluster, job, mode, other, run.mode, run.placement))
+        is not None
     ):
-        both_gib = job.profile.gpu_memory_gib + other.profile.gpu_memory_gib
+        both_gib = gpu_memory_gib(job, mode) + gpu_memory_gib(other, run.mode)
         gib = view.cluster.node[node].gpu_memory_gib or 0.0
         return f"both need {both_gib:g} GiB of each GPU, those of {node} have {gib:g}"
     if view.cluster.windows and _meets_window(view, state, need.stay_s, partner):

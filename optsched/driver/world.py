@@ -176,7 +176,10 @@ class World(ClusterView):
         dies_s = None
         if (
             heedless
-            and beyond_gpu_memory(self.cluster, state.job, partner.job, placement) is not None
+            and beyond_gpu_memory(
+                self.cluster, state.job, mode, partner.job, partner.run.mode, placement
+            )
+            is not None
         ):
             dies_s = begin_s + runs_out_of_memory_s(state.job, state.ran_before)
         self._begin(state, begin_s, mode, placement, need, speed, dies_s).partner = partner

@@ -166,8 +166,14 @@ def _mode(mode: Mode) -> str:
     clock = "" if mode.clock_mhz is None else f" at {mode.clock_mhz} MHz"
     each = mode.cpus_per_gpu
     cores = f" with {each} core{'s' if each != 1 else ''} each" if each else ""
+    memory = [
+        f"{gib:.4g} GiB of {of}"
+        for gib, of in ((mode.memory_gib_per_gpu, "memory"), (mode.gpu_memory_gib, "GPU memory"))
+        if gib is not None
+    ]
+    less = f" and only {' and '.join(memory)} each" if memory else ""
     beside = "" if mode.share_with is None else f" shared with {mode.share_with}"
-    return f"{mode.gpus} {kind}GPU{'s' if mode.gpus != 1 else ''}{clock}{cores}{beside}"
+    return f"{mode.gpus} {kind}GPU{'s' if mode.gpus != 1 else ''}{clock}{cores}{less}{beside}"
 
 
 def _worth(numbers: OptionNumbers | None, what: str, it: str = "it is") -> str:

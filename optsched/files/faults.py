@@ -406,6 +406,18 @@ def _job(path: str, job: Job) -> Iterator[Fault]:
                 f"job {job.id}: {field} is for CPU-only jobs",
                 f"use profile.{field}_per_gpu",
             )
+    for field, rates in (
+        ("memory_gib_per_gpu", job.profile.memory_rates),
+        ("gpu_memory_gib", job.profile.gpu_memory_rates),
+    ):
+        most_gib = getattr(job.profile, field)
+        if most := [gib for gib in rates if gib >= most_gib]:
+            table = field.replace("gib_per_gpu", "rates").replace("gib", "rates")
+            yield Fault(
+                f"{path}.profile.{table}",
+                f"job {job.id}: {most[0]:.12g} GiB is no less than its {field}, {most_gib:.12g}",
+                f"list smaller amounts, and the largest in {field}",
+            )
     if not _falls(job.profile.locality):
         yield Fault(
             f"{path}.profile.locality",
@@ -434,6 +446,15 @@ def _mode_rules(mode: Mode) -> tuple[tuple[str, object, str, str], ...]:
             mode.clock_mhz is not None,
             "a listed mode cannot set a clock",
             "leave it out, its duration says how fast it is",
+        ),
+        *(
+            (
+                field,
+                getattr(mode, field) is not None,
+                "a listed mode cannot choose an amount of memory",
+                "leave it out, the profile says how much it takes",
+            )
+            for field in ("memory_gib_per_gpu", "gpu_memory_gib")
         ),
         ("cpus", mode.gpus and mode.cpus, "cpus is for CPU-only modes", "use cpus_per_gpu"),
         ("cpus_per_gpu", not mode.gpus and mode.cpus_per_gpu, "the mode has no GPU", "use cpus"),

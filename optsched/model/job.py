@@ -7,7 +7,17 @@ from typing import Literal
 from ..frozen import frozen
 from .cluster import Label
 from .profile import UNMEASURED, Profile
-from .quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Seconds, Weight
+from .quantity import (
+    Amount,
+    Count,
+    Duration,
+    Gib,
+    Instant,
+    PositiveCount,
+    PositiveGib,
+    Seconds,
+    Weight,
+)
 from .value import Value, empty
 
 
@@ -18,7 +28,9 @@ class Mode(Value):
     `gpu_type` None runs on any type. `cpus_per_gpu` goes with GPUs, `cpus` with a CPU-only job.
     `duration_s` is given in modes listed explicitly in a job and is the whole job's run time in
     this mode. `share_with` names the job that runs on the same GPUs. `clock_mhz` is a measured GPU
-    clock, None the default one; listed modes have none.
+    clock, None the default one. `memory_gib_per_gpu` (host memory) and `gpu_memory_gib` are
+    measured amounts below those that the profile asks for, None all of them. Listed modes have none
+    of the three.
     """
 
     duration_s: Duration | None = None
@@ -28,15 +40,18 @@ class Mode(Value):
     cpus: Count = 0
     share_with: str | None = None
     clock_mhz: PositiveCount | None = None
+    memory_gib_per_gpu: PositiveGib | None = None
+    gpu_memory_gib: PositiveGib | None = None
     resources: Mapping[str, Amount] = field(default_factory=empty)
     budgets: Mapping[str, Amount] = field(default_factory=empty)
 
     __hash__ = Value.__hash__
 
     @property
-    def size(self) -> tuple[int, int, int, int | None]:
-        """Return GPUs, cores and clock: what a job changes only by a new start."""
-        return self.gpus, self.cpus_per_gpu, self.cpus, self.clock_mhz
+    def size(self) -> tuple[int, int, int, int | None, float | None, float | None]:
+        """Return GPUs, cores, clock and memory: what a job changes only by a new start."""
+        memory = self.memory_gib_per_gpu, self.gpu_memory_gib
+        return self.gpus, self.cpus_per_gpu, self.cpus, self.clock_mhz, *memory
 
     @property
     def unshared(self) -> "Mode":

@@ -24,6 +24,8 @@ FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
         "cpus": (int,),
         "share_with": (str, NOTHING),
         "clock_mhz": (int, NOTHING),
+        "memory_gib_per_gpu": (*NUMBER, NOTHING),
+        "gpu_memory_gib": (*NUMBER, NOTHING),
         "resources": (Table,),
         "budgets": (Table,),
     },

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Literal
 
 from ..frozen import frozen
-from .quantity import Fraction, Gib, PositiveCount, Rate, Seconds, Watts
+from .quantity import Fraction, Gib, PositiveCount, PositiveGib, Rate, Seconds, Watts
 from .value import Value, empty
 
 
@@ -51,6 +51,12 @@ class Profile(Value):
     started with listed core counts; the interpolation serves jobs found running with others.
     `clocks` are the GPU clocks, in MHz, at which the job may run besides the default one.
 
+    `memory_rates` are the amounts of host memory below `memory_gib_per_gpu` with which the job may
+    be started, and the highest rate with each: less of the data set is cached, and the slower of
+    cores and memory decides. `gpu_memory_rates` are the amounts of GPU memory below
+    `gpu_memory_gib`, with smaller micro-batches whose gradients are accumulated, and the rate with
+    each relative to that without.
+
     `mixing` is how fast a gang on GPUs of several types is: "bottleneck" as its slowest type,
     because all workers go in step; "sum" as all its GPUs together, each at the pace of its own
     type, because copies of the job on each type work on their own and only join their progress now
@@ -79,6 +85,8 @@ class Profile(Value):
     sharing: Sharing | None = None
     gpu_memory_gib: Gib = 0.0
     memory_gib_per_gpu: Gib = 0.0
+    memory_rates: Mapping[PositiveGib, Rate] = field(default_factory=empty)
+    gpu_memory_rates: Mapping[PositiveGib, Fraction] = field(default_factory=empty)
     mixing: Mixing = "bottleneck"
     network_gbps: Rate = 0.0
     network_duty: Fraction = 1.0

@@ -15,6 +15,7 @@ PositiveCount = Annotated[int, Ge(1), Le(1_000_000)]
 Amount = Annotated[float, Ge(0), Le(1e12)]
 """A quantity of a resource or a budget."""
 Gib = Annotated[float, Ge(0), Le(1e9)]
+PositiveGib = Annotated[float, Gt(0), Le(1e9)]
 Watts = Annotated[float, Ge(0), Le(1e9)]
 Weight = Annotated[float, Ge(0), Le(1e9)]
 Rate = Annotated[float, Ge(0), Le(1e6)]

@@ -162,6 +162,36 @@ def clock_rate(profile: Profile, clock_mhz: int | None) -> float:
     return 0.0 if clock is None else clock.rate
 
 
+def memory_levels(job: Job) -> tuple[float | None, ...]:
+    """Return the host memory for each GPU with which a job may be started: all it asks for (None),
+    and the smaller amounts that were measured, the largest first."""
+    return (None, *sorted(job.profile.memory_rates, reverse=True))
+
+
+def gpu_memory_levels(job: Job) -> tuple[float | None, ...]:
+    """Return the memory of each GPU with which a job may be started: all it asks for (None), and
+    the smaller amounts that were measured, the largest first."""
+    return (None, *sorted(job.profile.gpu_memory_rates, reverse=True))
+
+
+def host_rate(profile: Profile, cpus_per_gpu: int, memory_gib_per_gpu: float | None) -> float:
+    """Return the rate by cores and host memory for each GPU: that of the one which is short, as
+    data is fetched while earlier data is prepared. Nothing is known of an amount of memory that was
+    not measured, so 0."""
+    by_cores = interpolate(profile.cpus_per_gpu, cpus_per_gpu)
+    if memory_gib_per_gpu is None:
+        return by_cores
+    return min(by_cores, profile.memory_rates.get(memory_gib_per_gpu, 0.0))
+
+
+def gpu_memory_rate(profile: Profile, gpu_memory_gib: float | None) -> float:
+    """Return the rate by GPU memory: 1 with all that the job asks for, less with the smaller
+    micro-batches that need less; 0 with an amount that was not measured."""
+    if gpu_memory_gib is None:
+        return 1.0
+    return profile.gpu_memory_rates.get(gpu_memory_gib, 0.0)
+
+
 def rate(
     job: Job, mode: Mode, gpu_type: str | None, spread: Span, partner: Job | None = None
 ) -> float:
@@ -181,10 +211,12 @@ def _rate(job: Job, mode: Mode, type_rate: float, spread: Span, partner: Job | N
         return share
     else:
         own = type_rate * count_rate(job, mode.gpus)
-        if job.profile.cpus_per_gpu:
-            own *= interpolate(job.profile.cpus_per_gpu, mode.cpus_per_gpu)
+        if job.profile.cpus_per_gpu or mode.memory_gib_per_gpu is not None:
+            own *= host_rate(job.profile, mode.cpus_per_gpu, mode.memory_gib_per_gpu)
         if mode.clock_mhz is not None:
             own *= clock_rate(job.profile, mode.clock_mhz)
+        if mode.gpu_memory_gib is not None:
+            own *= gpu_memory_rate(job.profile, mode.gpu_memory_gib)
     return own * locality_rate(job.profile, spread) * share
 
 
@@ -218,10 +250,12 @@ def setup_s(job: Job, ran_before: bool) -> float:
     return job.profile.startup_s + (job.profile.restore_s if ran_before else 0.0)
 
 
-def beyond_gpu_memory(cluster: Cluster, job: Job, partner: Job, placement: Placement) -> str | None:
+def beyond_gpu_memory(
+    cluster: Cluster, job: Job, mode: Mode, partner: Job, beside: Mode, placement: Placement
+) -> str | None:
     """Return the first node of a placement whose GPUs do not have the memory that two jobs need
-    together, or None."""
-    both_gib = job.profile.gpu_memory_gib + partner.profile.gpu_memory_gib
+    together, each in its mode, or None."""
+    both_gib = gpu_memory_gib(job, mode) + gpu_memory_gib(partner, beside)
     for slot in placement:
         gib = cluster.node[slot.node].gpu_memory_gib
         if slot.gpus and gib is not None and both_gib > gib * (1 + MEMORY_TOLERANCE):
@@ -291,12 +325,24 @@ def fits_type(job: Job, mode: Mode, node: Node) -> bool:
         return True
     if node.gpus == 0 or (mode.gpu_type is not None and node.gpu_type != mode.gpu_type):
         return False
-    return node.gpu_memory_gib is None or job.profile.gpu_memory_gib <= node.gpu_memory_gib
+    return node.gpu_memory_gib is None or gpu_memory_gib(job, mode) <= node.gpu_memory_gib
+
+
+def gpu_memory_gib(job: Job, mode: Mode) -> float:
+    """Return the memory that `job` needs of each of its GPUs."""
+    own = mode.gpu_memory_gib
+    return job.profile.gpu_memory_gib if own is None else own
+
+
+def memory_gib_per_gpu(job: Job, mode: Mode) -> float:
+    """Return the host memory that `job` takes beside each of its GPUs."""
+    own = mode.memory_gib_per_gpu
+    return job.profile.memory_gib_per_gpu if own is None else own
 
 
 def memory_gib(job: Job, mode: Mode, gpus: int) -> float:
     """Return the host memory that `job` takes on a node where it holds `gpus` GPUs."""
-    return job.memory_gib if mode.gpus == 0 else job.profile.memory_gib_per_gpu * gpus
+    return job.memory_gib if mode.gpus == 0 else memory_gib_per_gpu(job, mode) * gpus
 
 
 def cpus(mode: Mode, gpus: int) -> int:

@@ -99,6 +99,8 @@ class Catalogue:
             mode.gpus,
             mode.cpus_per_gpu,
             mode.cpus,
+            mode.memory_gib_per_gpu,
+            mode.gpu_memory_gib,
             asks(job),
             job.profile.network_gbps if self.cluster.rack_uplink_gbps else 0.0,
         )
@@ -139,8 +141,9 @@ class Catalogue:
         """Return every option in which `job` fits the empty cluster, without dominated ones.
 
         A narrower spread is kept only where it is faster than the wider one, more cores only where
-        they are faster, a slower clock only where it draws less power. Quotas and budgets are not
-        looked at here. Jobs of equal demands share one answer.
+        they are faster, a slower clock only where it draws less power, less GPU memory only where
+        the GPUs have no more. Quotas and budgets are not looked at here. Jobs of equal demands
+        share one answer.
         """
         key = "options", demands(job)
         return _once(self._fitting, key, lambda: undominated(job, self._candidates(job)))

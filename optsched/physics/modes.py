@@ -3,13 +3,28 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
+from operator import gt
 
 from ..frozen import frozen
 from ..model.cluster import Cluster, Node
 from ..model.instance import Instance
 from ..model.job import Job, Mode
 from ..model.value import Value
-from . import Span, capacity, clocks, core_levels, gang_sizes, held_resources, power_w, run_s
+from . import (
+    Span,
+    capacity,
+    clocks,
+    core_levels,
+    gang_sizes,
+    gpu_memory_gib,
+    held_resources,
+    memory_gib_per_gpu,
+    memory_levels,
+    power_w,
+    rate,
+    run_s,
+)
 
 WIDEST_FIRST: tuple[Span, ...] = ("cluster", "rack", "node")
 NODE_ONLY: tuple[Span, ...] = ("node",)
@@ -37,7 +52,7 @@ class Option(Value):
 
 def base_modes(cluster: Cluster, job: Job) -> tuple[Mode, ...]:
     """Return every mode of a job before it is known where it fits: listed ones, or sizes x types x
-    core levels x clocks."""
+    core levels x memory x clocks."""
     return tuple(_base_modes(cluster, job))
 
 
@@ -54,13 +69,52 @@ def _base_modes(cluster: Cluster, job: Job) -> Iterator[Mode]:
         yield with_shared(cluster, job, Mode(cpus=job.cpus))
         return
     for gpu_type in cluster.gpu_types:
-        for gpus in gang_sizes(job):
-            for level in core_levels(job):
-                for clock_mhz in clocks(job):
-                    mode = Mode(
-                        gpu_type=gpu_type, gpus=gpus, cpus_per_gpu=level, clock_mhz=clock_mhz
-                    )
-                    yield with_shared(cluster, job, mode)
+        each = product(
+            gang_sizes(job),
+            core_levels(job),
+            memory_levels(job),
+            clocks(job),
+            _gpu_memory_alone(cluster, job, gpu_type),
+        )
+        for gpus, level, gib, clock_mhz, gpu_gib in each:
+            mode = Mode(
+                gpu_type=gpu_type,
+                gpus=gpus,
+                cpus_per_gpu=level,
+                clock_mhz=clock_mhz,
+                memory_gib_per_gpu=gib,
+                gpu_memory_gib=gpu_gib,
+            )
+            yield with_shared(cluster, job, mode)
+
+
+def _gpu_memory_alone(cluster: Cluster, job: Job, gpu_type: str | None) -> tuple[float | None, ...]:
+    """Return the GPU memory with which a job may be started on GPUs of its own: all it asks for
+    (None), and where GPUs of the type have less the amount that is fastest there."""
+    rates = job.profile.gpu_memory_rates
+    if not rates:
+        return (None,)
+    levels: dict[float | None, None] = {None: None}
+    have = {node.gpu_memory_gib for node in cluster.nodes if node.gpu_type == gpu_type}
+    for most in sorted((gib for gib in have if gib is not None), reverse=True):
+        if job.profile.gpu_memory_gib > most:
+            fitting = [gib for gib in rates if gib <= most]
+            levels[max(fitting, key=lambda gib: (rates[gib], -gib), default=None)] = None
+    return tuple(levels)
+
+
+def with_less_gpu_memory(job: Job, option: Option) -> tuple[Option, ...]:
+    """Return an option of a job, and the same with smaller micro-batches, that need less GPU memory
+    beside another job: the fastest first, each slower than those that need more."""
+    rates, found = job.profile.gpu_memory_rates, [option]
+    least_gib = gpu_memory_gib(job, option.mode)
+    for gib in sorted(rates, key=lambda gib: (-rates[gib], gib)):
+        if option.mode.duration_s is None and gib < least_gib:
+            mode = replace(option.mode, gpu_memory_gib=gib)
+            speed = rate(job, mode, mode.gpu_type, option.spread)
+            found.append(replace(option, mode=mode, rate=speed))
+            least_gib = gib
+    return tuple(found)
 
 
 def with_shared(cluster: Cluster, job: Job, mode: Mode) -> Mode:
@@ -86,7 +140,7 @@ def room_on(node: Node, job: Job, mode: Mode) -> int:
     cpus, memory_gib = capacity.or_inf(node.cpus), capacity.or_inf(node.memory_gib)
     if mode.gpus == 0:
         return int(mode.cpus <= cpus and job.memory_gib <= memory_gib)
-    gpus, per_gpu = min(node.gpus, mode.gpus), job.profile.memory_gib_per_gpu
+    gpus, per_gpu = min(node.gpus, mode.gpus), memory_gib_per_gpu(job, mode)
     return capacity.gpus_that_fit(gpus, cpus, memory_gib, mode.cpus_per_gpu, per_gpu)
 
 
@@ -144,12 +198,19 @@ def _dominates(job: Job, a: Option, b: Option) -> bool:
     if a is b or a.mode.duration_s is not None:
         return False
     wider = WIDEST_FIRST.index(a.spread) <= WIDEST_FIRST.index(b.spread)
-    if not wider or a.mode.cpus_per_gpu > b.mode.cpus_per_gpu or a.rate < b.rate:
+    own, other = _beside(job, a), _beside(job, b)
+    if not wider or any(map(gt, own, other)) or a.rate < b.rate:
         return False
-    if a.rate > b.rate or a.mode.cpus_per_gpu < b.mode.cpus_per_gpu or a.spread != b.spread:
+    if a.rate > b.rate or own != other or a.spread != b.spread:
         return a.mode.clock_mhz == b.mode.clock_mhz or _watts(job, a) <= _watts(job, b)
     # Only their clocks differ: of two that are equal the default or the lower one is kept.
     return (_watts(job, a), a.mode.clock_mhz or 0) < (_watts(job, b), b.mode.clock_mhz or 0)
+
+
+def _beside(job: Job, option: Option) -> tuple[float, ...]:
+    """Return what an option takes for each GPU: cores, host memory and memory of the GPU."""
+    mode = option.mode
+    return mode.cpus_per_gpu, memory_gib_per_gpu(job, mode), gpu_memory_gib(job, mode)
 
 
 def _watts(job: Job, option: Option) -> float:

@@ -8,7 +8,15 @@ from typing import Any
 from ..model.cluster import POWER_CAP, Node
 from ..model.job import Job, Mode
 from ..model.value import Table
-from . import Span, gpu_type_rate, node_counts, rate
+from . import (
+    Span,
+    gpu_memory_gib,
+    gpu_memory_levels,
+    gpu_type_rate,
+    memory_gib_per_gpu,
+    node_counts,
+    rate,
+)
 from .capacity import Capacity, or_inf
 from .catalogue import Catalogue
 from .modes import WIDEST_FIRST, Option, base_modes, demands, room_on, spreads
@@ -169,11 +177,12 @@ def _largest(nodes: Iterable[Node], limit: str) -> tuple[Node, float]:
 
 
 def _needs(job: Job, able: list[Mode]) -> dict[str, tuple[float, str]]:
-    """Return what each GPU needs of what `LIMITS` limits, with its unit."""
+    """Return what each GPU needs at least of what `LIMITS` limits, with its unit."""
+    smallest = replace(able[0], gpu_memory_gib=None if job.modes else gpu_memory_levels(job)[-1])
     return {
-        "gpu_memory_gib": (job.profile.gpu_memory_gib, "GiB of GPU memory"),
+        "gpu_memory_gib": (gpu_memory_gib(job, smallest), "GiB of GPU memory"),
         "cpus": (min(mode.cpus_per_gpu for mode in able), "cores"),
-        "memory_gib": (job.profile.memory_gib_per_gpu, "GiB of memory"),
+        "memory_gib": (min(memory_gib_per_gpu(job, mode) for mode in able), "GiB of memory"),
     }
 
 

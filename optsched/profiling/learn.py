@@ -27,7 +27,8 @@ def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[s
     Times are the median of the latest `LATEST` runs that measured them. `checkpoint_s` is from
     SIGTERM to the end, because so long a preemption holds the GPUs; a command that never saved when
     asked, but now and then, gets `checkpoint_every_s` instead. Peaks of memory are the most of all
-    runs with the number of GPUs of the latest, with `HEADROOM`. Rates by GPU type follow step
+    runs with the number of GPUs of the latest, with `HEADROOM`; where less memory may be chosen
+    they say nothing, and the profile's stays. Rates by GPU type follow step
     times, for types that `rate` lists already: a type that is not listed may not run the job, so
     none is added. What no run measured stays as it is.
     """
@@ -50,12 +51,12 @@ def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[s
         changed["sharing"] = replace(sharing, duty=max(0.01, round(statistics.median(duties), 3)))
         notes["sharing"] = f"sharing.duty: {_median_of(len(duties))}"
     alike = [run for run in runs if run.gpus == runs[-1].gpus]
-    for field, need in (
-        ("gpu_memory_gib", gpu_memory_need_gib),
-        ("memory_gib_per_gpu", memory_need_gib),
+    for field, choice, need in (
+        ("gpu_memory_gib", profile.gpu_memory_rates, gpu_memory_need_gib),
+        ("memory_gib_per_gpu", profile.memory_rates, memory_need_gib),
     ):
         needs = [value for run in alike if (value := need(run)) is not None]
-        if needs:
+        if needs and not choice:
             changed[field] = max(needs)
             notes[field] = f"{field}: the peak of {_runs(len(needs))} and {HEADROOM:.0%} more"
     rates = _rates(profile, runs)

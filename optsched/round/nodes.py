@@ -6,7 +6,7 @@ from itertools import islice
 import numpy as np
 
 from ..model.job import Job
-from ..physics import node_counts
+from ..physics import memory_gib, memory_gib_per_gpu, node_counts
 from ..physics.capacity import Ties, gpus_that_fit, or_inf
 from ..physics.modes import WIDEST_FIRST
 from .held import SLACK
@@ -289,7 +289,7 @@ class Nodes:
         if counts is not None:
             placed = (self._evenly(pattern, job, rack, n) for n in counts)
             return next((held for held in placed if held is not None), None)
-        mode, memory_per_gpu = pattern.option.mode, job.profile.memory_gib_per_gpu
+        mode, memory_per_gpu = pattern.option.mode, memory_gib_per_gpu(job, pattern.option.mode)
         want, each = mode.gpus, mode.cpus_per_gpu
         held: Taken = []
         for n in self._by_free(pattern, rack, 1, self._fragments_first):
@@ -308,7 +308,7 @@ class Nodes:
         """Take equal parts on `count` nodes, on the fullest that still hold one."""
         mode = pattern.option.mode
         part = mode.gpus // count
-        cpus, memory = part * mode.cpus_per_gpu, part * job.profile.memory_gib_per_gpu
+        cpus, memory = part * mode.cpus_per_gpu, memory_gib(job, mode, part)
         able = (n for n in self._by_free(pattern, rack, part, True) if self._has(n, cpus, memory))
         held = [(n, part, cpus) for n in islice(able, count)]
         return sorted(held) if len(held) == count else None

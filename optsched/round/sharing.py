@@ -18,7 +18,7 @@ from ..physics import (
     span,
 )
 from ..physics.catalogue import catalogue_of
-from ..physics.modes import Option
+from ..physics.modes import Option, with_less_gpu_memory
 from .facts import Facts
 from .held import Hold
 from .model import Kind, is_second
@@ -103,7 +103,7 @@ def _host_kind(cluster: Cluster, class_of: list[int], job: Job, entry: Running) 
     held = sorted((class_of[order[slot.node]], slot.gpus, slot.cpus) for slot in entry.placement)
     return (
         _job_kind(job),
-        (mode.gpus, mode.gpu_type, mode.cpus_per_gpu, mode.clock_mhz, mode.duration_s),
+        (mode.size, mode.gpu_type, mode.duration_s),
         span(cluster, entry.placement),
         tuple(held),
     )
@@ -166,17 +166,20 @@ def _fitting(
     types = gpus_by_type(instance.cluster, entry.placement)
     if (
         len(types) > 1  # its options are on one type
-        or beyond_gpu_memory(instance.cluster, job, host, entry.placement) is not None
         or not _may_be_split(job, entry.placement)
     ):
         return None
     fitting = [
-        pattern.option
+        option
         for pattern in patterns
         if pattern.option.mode.gpus == entry.mode.gpus
         and pattern.option.mode.gpu_type in types
         and pattern.option.mode.clock_mhz == entry.mode.clock_mhz
         and _has_room(instance.cluster, job, pattern.option.mode, host, entry)
+        for option in with_less_gpu_memory(job, pattern.option)
+        if not beyond_gpu_memory(
+            instance.cluster, job, option.mode, host, entry.mode, entry.placement
+        )
     ]
     return max(fitting, key=lambda option: option.rate, default=None)
 

@@ -8,7 +8,7 @@ from ..model.cluster import Tenant
 from ..model.instance import Instance, Slot
 from ..model.job import Job, Mode
 from ..model.plan import JobPlan, Plan, Segment
-from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, memory_gib, uplinks
+from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, gpu_memory_gib, memory_gib, uplinks
 from .progress import fills_memory_s, goes_on_at_once
 from .violation import Violation, broken
 
@@ -344,6 +344,7 @@ def _shared_segment(
         where = f"shares GPUs with {name} on node {node} at {at_s:.12g} s"
         return broken("sharing", entry.id, f"{where}, but {says}", at_s, node)
 
+    beside: list[Segment] = []
     beside_s = segment.start_s  # up to here the partner has been found beside it
     for other in partner.segments if partner else ():
         at_s = max(segment.start_s, other.start_s)
@@ -358,17 +359,30 @@ def _shared_segment(
         if at_s > beside_s + TIME_TOLERANCE_S:
             break
         beside_s = other.end_s
+        beside.append(other)
     if beside_s < segment.end_s - TIME_TOLERANCE_S:
         yield wrong(beside_s, f"{name} does not run then")
-    elif partner is not None and name is not None:
-        job, other_job = instance.job[entry.id], instance.job[name]
-        short = beyond_gpu_memory(instance.cluster, job, other_job, segment.placement)
+        return
+    if partner is None or name is None:
+        return
+    job, other_job = instance.job[entry.id], instance.job[name]
+    suffices = True
+    for other in beside:
+        short = beyond_gpu_memory(
+            instance.cluster, job, segment.mode, other_job, other.mode, segment.placement
+        )
+        suffices = short is None
         if short is not None and not (replay and _is_filling(instance, entry, segment, partner)):
-            both = job.profile.gpu_memory_gib + other_job.profile.gpu_memory_gib
+            both = gpu_memory_gib(job, segment.mode) + gpu_memory_gib(other_job, other.mode)
             memory = instance.cluster.node[short].gpu_memory_gib or 0.0
             need = f"and {name} need {both:.12g} GiB together on each GPU of node {short}"
             says = f"{need} at {segment.start_s:.12g} s, there are {memory:.12g}"
             yield broken("GPU memory", entry.id, says, segment.start_s, short)
+            return
+    if suffices and segment.stopped_by == "out_of_memory":
+        when = f"at {segment.end_s:.12g} s on node {node}"
+        says = f"is stopped by want of GPU memory, but that suffices {when}"
+        yield broken("incident", entry.id, says, segment.end_s, node)
 
 
 def _is_filling(instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan) -> bool:

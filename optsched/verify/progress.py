@@ -9,7 +9,6 @@ from ..model.job import Job
 from ..model.plan import Decision, JobPlan, Segment
 from ..physics import (
     TIME_TOLERANCE_S,
-    beyond_gpu_memory,
     hold_to_save_s,
     lost_s,
     placed_rate,
@@ -258,14 +257,12 @@ def _incident(
 def _out_of_memory(instance: Instance, entry: JobPlan, end: Segment, replay: bool) -> str | None:
     """Return what is wrong with a start that was stopped by want of GPU memory: what it did counts
     for nothing, so nothing else is checked."""
-    job, partner = instance.job[entry.id], end.mode.share_with
+    partner = end.mode.share_with
     after_s, ran_s = fills_memory_s(instance, entry, end), end.end_s - end.start_s
     stopped = "is stopped by want of GPU memory"
     if not replay:
         return f"{stopped}, which no plan may intend,"
-    if partner is None or not beyond_gpu_memory(
-        instance.cluster, job, instance.job[partner], end.placement
-    ):
+    if partner is None:  # what the two need together is looked at beside all pairs
         return f"{stopped}, but that suffices"
     if after_s is None:
         return f"{stopped}, which it had filled before,"

@@ -12,6 +12,7 @@ from ..physics import (
     cpus,
     fits_type,
     gang_sizes,
+    gpu_memory_gib,
     placed_rate,
     placed_resources,
 )
@@ -19,7 +20,8 @@ from .violation import Violation, broken
 
 
 def same_size(a: Mode, b: Mode) -> bool:
-    """Return whether two modes hold equally many GPUs and cores, at the same clock."""
+    """Return whether two modes hold equally many GPUs and cores, at the same clock and
+    with as much memory."""
     return a.size == b.size
 
 
@@ -103,6 +105,13 @@ def _wrong_mode(instance: Instance, job: Job, segment: Segment, kept: bool) -> s
     if mode.clock_mhz is not None and not (mode.gpus and mode.clock_mhz in job.profile.clocks):
         measured = ", ".join(map(str, sorted(job.profile.clocks))) if mode.gpus else ""
         return f"it runs at a clock of {mode.clock_mhz} MHz, measured are {measured or 'none'}"
+    for what, gib, known in (
+        ("GiB of memory beside each GPU", mode.memory_gib_per_gpu, job.profile.memory_rates),
+        ("GiB of each GPU", mode.gpu_memory_gib, job.profile.gpu_memory_rates),
+    ):
+        if gib is not None and not (mode.gpus and gib in known):
+            measured = ", ".join(f"{own:.12g}" for own in sorted(known)) if mode.gpus else ""
+            return f"it takes {gib:.12g} {what}, measured below what it asks for are {measured or 'none'}"  # noqa: E501
     if mode.gpus == 0 and mode.cpus != job.cpus:
         return f"it holds {mode.cpus} cores, it asks for {job.cpus}"
     held = placed_resources(instance.cluster, job, mode, segment.placement)
@@ -123,7 +132,7 @@ def _is_listed(job: Job, listed: Mode, mode: Mode) -> bool:
     return (
         listed.gpu_type in (None, mode.gpu_type)
         and listed.duration_s == mode.duration_s
-        and mode.clock_mhz is None
+        and mode.clock_mhz is mode.memory_gib_per_gpu is mode.gpu_memory_gib is None
         and same_size(listed, mode)
         and merged(job.resources, listed.resources) == mode.resources
         and merged(job.budgets, listed.budgets) == mode.budgets
@@ -168,7 +177,7 @@ def _placement(instance: Instance, job: Job, segment: Segment) -> Iterator[Viola
             holds = f"holds {slot.cpus} cores on node {slot.node}, its mode takes {wanted}"
             yield wrong("cores", holds, slot.node)
         if not fits_type(job, mode, node[slot.node]):
-            need, have = job.profile.gpu_memory_gib, node[slot.node].gpu_memory_gib
+            need, have = gpu_memory_gib(job, mode), node[slot.node].gpu_memory_gib
             if have is not None and need > have:
                 needs = f"needs {need:.12g} GiB of each GPU"
                 there = f"those of node {slot.node} have {have:.12g}"

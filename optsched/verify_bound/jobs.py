@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
+from itertools import product
 
 import numpy as np
 
@@ -170,9 +171,7 @@ def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Alternative]:
             continue
         if quota is not None and mode.gpus > quota:
             continue
-        room, racks = site.room(
-            job.profile.gpu_memory_gib, job.profile.memory_gib_per_gpu, mode.cpus_per_gpu
-        )
+        room, racks = site.room(*_of_each(job.profile, mode), mode.cpus_per_gpu)
         for t, own in paces.items():
             if not site.has(_held(site, job, mode, t, paces)):
                 continue
@@ -239,18 +238,44 @@ def _started(site: Site, job: Job) -> Iterator[tuple[Mode, dict[int, float], flo
         yield Mode(cpus=job.cpus, resources=job.resources), {}, 1.0
         return
     paces = {t: pace for t, own in enumerate(site.types) if (pace := _type_pace(profile, own)) > 0}
-    for gpus in _sizes(job):
-        for cores in sorted(profile.cpus_per_gpu) or [0]:
-            for clock_mhz in (None, *profile.clocks):
-                speed = _count_rate(job, gpus) * _between(profile.cpus_per_gpu, cores)
-                speed *= 1.0 if clock_mhz is None else profile.clocks[clock_mhz].rate
-                yield (
-                    Mode(
-                        gpus=gpus, cpus_per_gpu=cores, clock_mhz=clock_mhz, resources=job.resources
-                    ),
-                    paces,
-                    speed,
-                )
+    for gpus, cores, clock_mhz, gib, gpu_gib in product(
+        _sizes(job),
+        sorted(profile.cpus_per_gpu) or [0],
+        (None, *profile.clocks),
+        (None, *profile.memory_rates),
+        (None, *profile.gpu_memory_rates),
+    ):
+        mode = Mode(
+            gpus=gpus,
+            cpus_per_gpu=cores,
+            clock_mhz=clock_mhz,
+            memory_gib_per_gpu=gib,
+            gpu_memory_gib=gpu_gib,
+            resources=job.resources,
+        )
+        yield mode, paces, _count_rate(job, gpus) * _by_choice(profile, mode)
+
+
+def _of_each(profile: Profile, mode: Mode) -> tuple[float, float]:
+    """Return the memory of each GPU, and that of the host beside it, that a job takes."""
+    gpu_gib, gib = mode.gpu_memory_gib, mode.memory_gib_per_gpu
+    return (
+        profile.gpu_memory_gib if gpu_gib is None else gpu_gib,
+        profile.memory_gib_per_gpu if gib is None else gib,
+    )
+
+
+def _by_choice(profile: Profile, mode: Mode) -> float:
+    """Return the rate by what is chosen for each GPU: cores or host memory, whichever is short, the
+    clock, and memory of the GPU."""
+    speed = _between(profile.cpus_per_gpu, mode.cpus_per_gpu)
+    if mode.memory_gib_per_gpu is not None:
+        speed = min(speed, profile.memory_rates[mode.memory_gib_per_gpu])
+    if mode.clock_mhz is not None:
+        speed *= profile.clocks[mode.clock_mhz].rate
+    if mode.gpu_memory_gib is not None:
+        speed *= profile.gpu_memory_rates[mode.gpu_memory_gib]
+    return speed
 
 
 def _sizes(job: Job) -> list[int]:
@@ -307,11 +332,8 @@ def _stay(site: Site, job: Job, entry: Running) -> list[Alternative]:
         total = sum(held.values())
         mean = sum(gpus * paces[t] for t, gpus in held.items()) / total
         pace = mean if profile.mixing == "sum" and min(paces.values()) > 0 else min(paces.values())
-        cores = _between(profile.cpus_per_gpu, mode.cpus_per_gpu)
-        clock = 1.0 if mode.clock_mhz is None else profile.clocks[mode.clock_mhz].rate
-        rate = (
-            pace * _count_rate(job, mode.gpus) * cores * clock * _spread(profile.locality, spread)
-        )
+        speed = _count_rate(job, mode.gpus) * _by_choice(profile, mode)
+        rate = pace * speed * _spread(profile.locality, spread)
     gpus = float(mode.gpus)
     return [Alternative(t, gpus, rate, gpus) for t in held] or [Alternative(NO_GPU, 0.0, rate, 0.0)]
 
@@ -327,9 +349,7 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
                 times_s.append(job.work_s / speed)
             continue
         stretch = max(1.0, mode.gpus / share)
-        room, racks = site.room(
-            profile.gpu_memory_gib, profile.memory_gib_per_gpu, mode.cpus_per_gpu, forgiving=False
-        )
+        room, racks = site.room(*_of_each(profile, mode), mode.cpus_per_gpu, forgiving=False)
         slow = [
             room.in_rack[rack]
             for rack, gbps in site.uplink_gbps.items()

@@ -376,6 +376,24 @@ def test_every_clock_is_a_way_to_run() -> None:
     assert value_of(capped, "makespan") == pytest.approx(3600), "the faster clock would draw 1600 W"
 
 
+def test_every_amount_of_memory_is_a_way_to_run() -> None:
+    profile = Profile(
+        memory_gib_per_gpu=16.0,
+        memory_rates={4.0: 0.5, 8.0: 0.8},
+        gpu_memory_gib=20.0,
+        gpu_memory_rates={12.0: 0.75},
+    )
+    job = Job(id="j", gpus=2, duration_s=600, profile=profile)
+
+    def makespan(gib: float, gpu_gib: float | None) -> float:
+        node = Node(name="n", gpus=2, memory_gib=gib, gpu_memory_gib=gpu_gib)
+        return value_of(Instance(cluster=Cluster(nodes=(node,)), jobs=(job,)), "makespan")
+
+    assert [makespan(*own) for own in ((32, 24), (31, 24), (16, None), (15, 24), (40, 12))] == [
+        pytest.approx(600 / rate) for rate in (1.0, 0.8, 0.8, 0.5, 0.75)
+    ]
+
+
 def test_the_power_cap_bounds_the_energy_of_all_jobs_together() -> None:
     """Ten jobs take at least 10 x 1000 s x 200 W at the slow clock, and 1000 W are there."""
     profile = Profile(power_w={"a": 400.0}, clocks={900: Clock(rate=0.8, power=0.5)})

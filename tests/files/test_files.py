@@ -228,6 +228,26 @@ NEVER = "ask for less, or add what is missing to the cluster"
             f"40; {NEVER}",
         ),
         (
+            profile(memory_gib_per_gpu=4, memory_rates={"2": 0.5, "4": 1}),
+            "jobs[2].profile.memory_rates: job one: 4 GiB is no less than its memory_gib_per_gpu, "
+            "4; list smaller amounts, and the largest in memory_gib_per_gpu",
+        ),
+        (
+            profile(gpu_memory_gib=2, gpu_memory_rates={"2.5": 0.5}),
+            "jobs[2].profile.gpu_memory_rates: job one: 2.5 GiB is no less than its "
+            "gpu_memory_gib, 2; list smaller amounts, and the largest in gpu_memory_gib",
+        ),
+        (
+            profile(gpu_memory_gib=4, gpu_memory_rates={"2.5": 1.5}),
+            "jobs[2].profile.gpu_memory_rates.2.5: job one: should be at most 1, not 1.5; write "
+            "a number in range",
+        ),
+        (
+            profile(memory_gib_per_gpu=4, memory_rates={"much": 0.5}),
+            'jobs[2].profile.memory_rates.much: job one: should be a number, not "much"; '
+            "write a number, without quotes",
+        ),
+        (
             lambda tree: (profile(rate={"h100": 1})(tree), tree["cluster"]["nodes"].pop()),
             "jobs[2]: job one can never run: its profile has rates for h100, the cluster has "
             f"a100; {NEVER}",

@@ -60,6 +60,8 @@ OTHER_PROFILE: dict[str, object] = {
     "sharing": Sharing(partners={"resnet": 1.5}),
     "gpu_memory_gib": 20.0,
     "memory_gib_per_gpu": 20.0,
+    "memory_rates": {2.0: 0.5},
+    "gpu_memory_rates": {4.0: 0.5},
     "mixing": "sum",
     "network_gbps": 20.0,
     "network_duty": 0.5,

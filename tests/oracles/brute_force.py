@@ -27,7 +27,7 @@ running jobs may go on in them, which is settled by who is preempted, the verifi
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 
 from optsched.model.cluster import Tenant
 from optsched.model.instance import Instance, Placement, Running, Slot
@@ -245,7 +245,7 @@ def choices(search: Search, job: Job, work_s: float, setup: float) -> Iterator[C
 
 
 def _modes(job: Job) -> Iterator[Mode]:
-    """Every mode the verifier accepts, cores as measured; the GPU type is read off the
+    """Every mode the verifier accepts, cores and memory as measured; the GPU type is read off the
     nodes."""
     for listed in job.modes:
         names = {**job.resources, **listed.resources}
@@ -276,11 +276,20 @@ def _modes(job: Job) -> Iterator[Mode]:
     )
     table = job.profile.cpus_per_gpu
     for gpus in counts:
-        for cores in table or (0,):
-            for clock_mhz in (None, *job.profile.clocks):
-                yield Mode(
-                    gpus=gpus, cpus_per_gpu=cores, clock_mhz=clock_mhz, resources=job.resources
-                )
+        for cores, clock_mhz, gib, gpu_gib in product(
+            table or (0,),
+            (None, *job.profile.clocks),
+            (None, *job.profile.memory_rates),
+            (None, *job.profile.gpu_memory_rates),
+        ):
+            yield Mode(
+                gpus=gpus,
+                cpus_per_gpu=cores,
+                clock_mhz=clock_mhz,
+                memory_gib_per_gpu=gib,
+                gpu_memory_gib=gpu_gib,
+                resources=job.resources,
+            )
 
 
 def _with_power(instance: Instance, job: Job, mode: Mode, placement: Placement) -> Mode:

@@ -1,12 +1,14 @@
 """The least value of a tiny instance file by trying everything, apart from the package: it reads
 the JSON itself and imports nothing of what it checks.
 
-It knows nodes with GPUs of a type in racks, gangs with rates by type and locality, releases,
-weights, deadlines, precedence, start-up, restore and checkpoints on demand, resources, windows, and
-jobs that run at time 0; no other field may be in the file. Every running job continues or is
-preempted at 0, every other one starts on every set of GPUs of one type, and the jobs are listed by
-start in every order; each starts at the first instant, not before the one listed before it, at
-which its GPUs and resources are free and no window that bars it comes on its nodes before its end.
+It knows nodes with GPUs of a type in racks and with memory, gangs with rates by type, locality,
+cores, host memory and GPU memory, releases, weights, deadlines, precedence, start-up, restore and
+checkpoints on demand, resources, windows, and jobs that run at time 0; no other field may be in the
+file. Every running job continues or is preempted at 0, every other one starts on every set of GPUs
+of one type with any cores and any memory that its tables list, and the jobs are listed by start in
+every order; each starts at the first instant, not before the one listed before it, at which its
+GPUs, cores, memory and resources are free and no window that bars it comes on its nodes before its
+end.
 Costs grow with completion times, so one of these plans is best: a job that could start earlier
 beside those listed before it could so beside all.
 
@@ -26,12 +28,15 @@ FIELDS = {
     "file": {"format", "name", "cluster", "jobs", "running"},
     "cluster": {"nodes", "resources", "windows"},
     "window": {"nodes", "from_s", "to_s", "users", "resources"},
-    "node": {"name", "gpu_type", "gpus", "rack"},
+    "node": {"name", "gpu_type", "gpus", "rack", "cpus", "memory_gib", "gpu_memory_gib"},
     "job": {
         *("id", "submit_s", "weight", "deadline_s", "after", "gpus", "duration_s", "profile"),
         *("user", "preemptible", "resources"),
     },
-    "profile": {"rate", "locality", "startup_s", "restore_s", "checkpoint_s"},
+    "profile": {
+        *("rate", "locality", "startup_s", "restore_s", "checkpoint_s", "cpus_per_gpu"),
+        *("memory_gib_per_gpu", "memory_rates", "gpu_memory_gib", "gpu_memory_rates"),
+    },
     "running": {"job", "mode", "placement", "started_s", "remaining_s"},
 }
 
@@ -39,17 +44,20 @@ Gpus = dict[str, int]
 """GPUs on each node."""
 
 
-Held = tuple[float, Gpus, dict[str, float]]
-"""Until when something is held: GPUs, and resources."""
+Amounts = dict[str | tuple[str, str], float]
+"""Of resources by name, and of cores and memory by what and node."""
+
+Held = tuple[float, Gpus, Amounts]
+"""Until when something is held: GPUs, and amounts."""
 
 
 @dataclass
 class Task:
-    """A job that is yet to start: from when on, and its lengths by the GPUs that it takes."""
+    """A job that is yet to start: from when on, and its lengths by what it takes."""
 
     job: dict[str, Any]
     ready_s: float
-    ways: list[tuple[Gpus, float]]
+    ways: list[tuple[Gpus, Amounts, float]]
 
 
 @dataclass
@@ -94,7 +102,10 @@ class Search:
         is_for = job.get("user") in window.get("users", ()) and "user" in job
         return not is_for and bool(set(gpus) & set(window.get("nodes", ())))
 
-    def there_is(self, name: str, at_s: float) -> float:
+    def there_is(self, name: str | tuple[str, str], at_s: float) -> float:
+        if isinstance(name, tuple):
+            most: float = self.nodes[name[1]].get(name[0], math.inf)
+            return most
         return min(
             [self.cluster.get("resources", {})[name]]
             + [
@@ -104,7 +115,9 @@ class Search:
             ]
         )
 
-    def fits(self, job: dict[str, Any], gpus: Gpus, at_s: float, length_s: float) -> bool:
+    def fits(
+        self, job: dict[str, Any], gpus: Gpus, takes: Amounts, at_s: float, length_s: float
+    ) -> bool:
         end_s = at_s + length_s
         if any(
             self.bars(window, job, gpus) and window["from_s"] < end_s and at_s < window["to_s"]
@@ -118,8 +131,8 @@ class Search:
             for node, count in gpus.items()
         ) and all(
             amount + sum(own.get(name, 0) for until_s, _, own in self.held if until_s > t)
-            <= self.there_is(name, t)
-            for name, amount in job.get("resources", {}).items()
+            <= self.there_is(name, t) + 1e-9
+            for name, amount in takes.items()
             for t in begins
         )
 
@@ -159,11 +172,11 @@ class Search:
                 continue
             ready_s = max([from_s, task.ready_s, *(self.ends_s[name] for name in before)])
             others = [other for other in tasks if other is not task]
-            for gpus, length_s in task.ways:
+            for gpus, takes, length_s in task.ways:
                 changes = [*(e for e, _, _ in self.held), *(w["to_s"] for w in self.windows)]
                 instants = [ready_s, *sorted(at_s for at_s in changes if at_s > ready_s)]
-                start_s = next(t for t in instants if self.fits(task.job, gpus, t, length_s))
-                self.held.append((start_s + length_s, gpus, task.job.get("resources", {})))
+                start_s = next(t for t in instants if self.fits(task.job, gpus, takes, t, length_s))
+                self.held.append((start_s + length_s, gpus, takes))
                 self.ends_s[task.job["id"]] = start_s + length_s
                 self.list_next(others, start_s)
                 del self.ends_s[task.job["id"]]
@@ -191,10 +204,12 @@ def least(path: Path, goal: str) -> float:
             job, gpus = jobs[entry["job"]], {p["node"]: p["gpus"] for p in entry["placement"]}
             profile, left_s = job.get("profile", {}), entry["remaining_s"]
             saved_s = profile.get("checkpoint_s", 0.0)
-            end_s = saved_s if is_preempted else left_s / _rate(nodes, profile, gpus)
+            mode = entry["mode"]
+            rate = _rate(nodes, profile, gpus) * _by_choice(profile, mode)
+            end_s = saved_s if is_preempted else left_s / rate
             stays = not job.get("preemptible", True)
             caught_s[len(search.held)] = math.inf if stays else saved_s
-            search.held.append((end_s, gpus, job.get("resources", {})))
+            search.held.append((end_s, gpus, _takes(job, mode, gpus)))
             if is_preempted:
                 is_plan = is_plan and not stays
                 set_up_s = profile.get("restore_s", 0.0)
@@ -214,15 +229,63 @@ def _ways(
     job: dict[str, Any],
     left_s: float | None = None,
     set_up_s: float = 0.0,
-) -> Iterator[tuple[Gpus, float]]:
+) -> Iterator[tuple[Gpus, Amounts, float]]:
     profile, work_s = job.get("profile", {}), job["duration_s"] if left_s is None else left_s
     for gpu_type in sorted({node["gpu_type"] for node in nodes.values()}):
         names = [name for name, node in nodes.items() if node["gpu_type"] == gpu_type]
         for counts in product(*(range(nodes[name]["gpus"] + 1) for name in names)):
             gpus = {name: n for name, n in zip(names, counts, strict=True) if n}
             rate = _rate(nodes, profile, gpus) if gpus else 0.0
-            if sum(counts) == job.get("gpus", 1) and rate > 0:
-                yield gpus, profile.get("startup_s", 0.0) + set_up_s + work_s / rate
+            if sum(counts) != job.get("gpus", 1) or rate <= 0:
+                continue
+            for mode in _modes(profile):
+                takes, faster = _takes(job, mode, gpus), _by_choice(profile, mode)
+                of_each = mode.get("gpu_memory_gib", profile.get("gpu_memory_gib", 0.0))
+                if faster > 0 and all(
+                    of_each <= nodes[name].get("gpu_memory_gib", math.inf)
+                    and takes["cpus", name] <= nodes[name].get("cpus", math.inf)
+                    and takes["memory_gib", name] <= nodes[name].get("memory_gib", math.inf)
+                    for name in gpus
+                ):
+                    length_s = work_s / (rate * faster)
+                    yield gpus, takes, profile.get("startup_s", 0.0) + set_up_s + length_s
+
+
+def _modes(profile: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield cores and memory for each GPU with which a job may start."""
+    for cores, gib, gpu_gib in product(
+        profile.get("cpus_per_gpu") or [0],
+        [None, *profile.get("memory_rates", ())],
+        [None, *profile.get("gpu_memory_rates", ())],
+    ):
+        mode = {"cpus_per_gpu": int(cores)}
+        yield (
+            mode
+            | ({} if gib is None else {"memory_gib_per_gpu": float(gib)})
+            | ({} if gpu_gib is None else {"gpu_memory_gib": float(gpu_gib)})
+        )
+
+
+def _takes(job: dict[str, Any], mode: dict[str, Any], gpus: Gpus) -> Amounts:
+    asked = job.get("profile", {}).get("memory_gib_per_gpu", 0.0)
+    takes: Amounts = dict(job.get("resources", {}))
+    for name, count in gpus.items():
+        takes["cpus", name] = mode.get("cpus_per_gpu", 0) * count
+        takes["memory_gib", name] = mode.get("memory_gib_per_gpu", asked) * count
+    return takes
+
+
+def _by_choice(profile: dict[str, Any], mode: dict[str, Any]) -> float:
+    """Return the rate by cores and host memory, of which the scarcer counts, and by GPU memory."""
+
+    def at(table: str, amount: float | None) -> float:
+        known = {float(key): float(rate) for key, rate in profile.get(table, {}).items()}
+        return math.inf if amount is None or not known else known[amount]
+
+    by_cores = min(at("cpus_per_gpu", mode.get("cpus_per_gpu")), 1e9)
+    by_cores = 1.0 if not profile.get("cpus_per_gpu") else by_cores
+    by_host = min(by_cores, at("memory_rates", mode.get("memory_gib_per_gpu")))
+    return by_host * min(1.0, at("gpu_memory_rates", mode.get("gpu_memory_gib")))
 
 
 def _rate(nodes: dict[str, dict[str, Any]], profile: dict[str, Any], gpus: Gpus) -> float:

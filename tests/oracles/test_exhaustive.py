@@ -4,6 +4,7 @@ with the package."""
 import ast
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +112,48 @@ def with_windows(rng: random.Random, data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def is_proved(seed: int, solver: str, folder: Path, windows: bool = False) -> bool:
+def with_memory(rng: random.Random, data: dict[str, Any]) -> dict[str, Any]:
+    """Give nodes cores and memory, and jobs that may take less of both; each still fits with the
+    least, where it fits without."""
+    for node in data["cluster"]["nodes"]:
+        node |= {"cpus": 2 * node["gpus"], "memory_gib": rng.choice((4.0, 8.0)) * node["gpus"]}
+        node["gpu_memory_gib"] = rng.choice((16.0, 32.0))
+    runs = {entry["job"]: entry for entry in data["running"]}
+    for job in data["jobs"]:
+        job["profile"] |= {
+            "cpus_per_gpu": rng.choice(({}, {"1": 0.5, "2": 1.0, "4": 1.5})),
+            "memory_gib_per_gpu": rng.choice((6.0, 8.0, 12.0)),
+            "memory_rates": rng.choice(({"4": 0.75}, {"2.5": 0.25, "4": 0.5}, {"4": 1.25})),
+            "gpu_memory_gib": rng.choice((10.0, 24.0)),
+        }
+        if job["profile"]["gpu_memory_gib"] > 16:
+            job["profile"]["gpu_memory_rates"] = rng.choice(({"12": 0.5, "16": 0.8}, {"9.5": 0.7}))
+        if job["id"] in runs:
+            mode = runs[job["id"]]["mode"]
+            mode |= {
+                "memory_gib_per_gpu": 4,
+                "cpus_per_gpu": len(job["profile"]["cpus_per_gpu"]) // 3,
+            }
+            if job["profile"]["gpu_memory_gib"] > 16:
+                mode["gpu_memory_gib"] = float(min(job["profile"]["gpu_memory_rates"]))
+            for slot in runs[job["id"]]["placement"]:
+                slot["cpus"] = slot["gpus"] * mode["cpus_per_gpu"]
+    return data
+
+
+def is_proved(
+    seed: int,
+    solver: str,
+    folder: Path,
+    windows: bool = False,
+    change: Callable[[random.Random, dict[str, Any]], dict[str, Any]] | None = None,
+) -> bool:
     """Return whether a solver proves its plan; check whatever it says of a random instance."""
     rng = random.Random(seed)
     path = folder / f"{seed}.json"
     data = with_windows(rng, random_file(rng)) if windows else random_file(rng)
+    if change is not None:
+        data = change(rng, data)
     path.write_text(json.dumps(data), encoding="utf-8")
     goal, said = rng.choice(GOALS), path.read_text(encoding="utf-8")
     least = exhaustive.least(path, goal)
@@ -139,6 +177,19 @@ def test_a_hundred_instances(solver: str, tmp_path: Path) -> None:
 
 def test_sixty_instances_with_windows(tmp_path: Path) -> None:
     assert sum(is_proved(seed, "cpsat", tmp_path, windows=True) for seed in range(60)) >= 55
+
+
+def test_instances_with_memory(tmp_path: Path) -> None:
+    assert sum(is_proved(seed, "cpsat", tmp_path, change=with_memory) for seed in range(20)) >= 18
+
+
+@pytest.mark.slow
+def test_a_thousand_instances_with_memory(tmp_path: Path) -> None:
+    seeds = range(1000, 2000)
+    proved = [is_proved(seed, "cpsat", tmp_path, change=with_memory) for seed in seeds]
+    assert sum(proved) >= 950
+    for seed in range(2000, 2060):
+        is_proved(seed, "milp", tmp_path, change=with_memory)
 
 
 HEAVY = 1e5

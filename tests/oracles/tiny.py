@@ -1,6 +1,7 @@
 """Random instances small enough for `brute_force`, as hypothesis strategies."""
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -14,6 +15,24 @@ from optsched.physics import held_resources
 from tests.oracles.brute_force import capacities, holds
 
 RACKS = (None, "r0", "r1")
+MEMORY: SearchStrategy[dict[str, Any]] = st.sampled_from(
+    (
+        {},
+        {},
+        {},
+        {"gpu_memory_gib": 24.0},
+        {"gpu_memory_gib": 24.0, "gpu_memory_rates": {10.0: 0.5, 16.0: 0.8}},
+        {"memory_gib_per_gpu": 8.0, "memory_rates": {4.0: 0.75}},
+        {"memory_gib_per_gpu": 10.0, "memory_rates": {2.5: 0.4, 6.0: 0.9}},
+        {
+            "memory_gib_per_gpu": 5.0,
+            "memory_rates": {4.0: 1.2},
+            "gpu_memory_gib": 20.0,
+            "gpu_memory_rates": {8.0: 1.0},
+        },
+    )
+)
+"""What jobs need of memory, and the smaller amounts with which they may be started."""
 
 
 @st.composite
@@ -27,6 +46,7 @@ def clusters(draw: DrawFn, most_nodes: int = 3, uplinks: bool = False) -> Cluste
             gpu_type=draw(st.sampled_from(("a", "b"))),
             gpus=draw(st.integers(1, 3)),
             cpus=draw(st.integers(2, 6)) if with_cores else None,
+            memory_gib=draw(st.sampled_from((None, None, 8.0, 20.5))),
             gpu_memory_gib=draw(st.sampled_from((None, 16.0, 32.0))),
             rack=draw(st.sampled_from(RACKS)),
             gpu_price_per_h=draw(st.sampled_from((1.0, 2.0))),
@@ -60,7 +80,7 @@ def profiles(draw: DrawFn) -> Profile:
         sharing=draw(
             st.sampled_from((None, None, Sharing(duty=0.6), Sharing(partners={"p": 0.9})))
         ),
-        gpu_memory_gib=draw(st.sampled_from((0.0, 0.0, 0.0, 24.0))),
+        **draw(MEMORY),
         startup_s=draw(st.sampled_from((0.0, 0.0, 1.0))),
         restore_s=draw(st.sampled_from((0.0, 1.0))),
         checkpoint_s=draw(st.sampled_from((0.0, 1.0, 2.0))),
@@ -169,6 +189,8 @@ def instances(
                     gpus=count,
                     cpus_per_gpu=level,
                     clock_mhz=draw(st.sampled_from((None, *job.profile.clocks))),
+                    memory_gib_per_gpu=draw(st.sampled_from((None, *job.profile.memory_rates))),
+                    gpu_memory_gib=draw(st.sampled_from((None, *job.profile.gpu_memory_rates))),
                 ),
             ),
             placement=(Slot(node=node.name, gpus=count, cpus=count * level),),

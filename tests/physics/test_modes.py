@@ -74,8 +74,18 @@ def jobs(draw: st.DrawFn) -> Job:
                 ]
             )
         ),
-        gpu_memory_gib=draw(st.sampled_from([0.0, 10.0, 15.0])),
-        memory_gib_per_gpu=draw(st.sampled_from([0.0, 4.0, 10.0])),
+        **draw(
+            st.sampled_from(
+                [
+                    {},
+                    {"gpu_memory_gib": 10.0},
+                    {"gpu_memory_gib": 15.0, "gpu_memory_rates": {8.0: 0.8, 12.0: 0.5}},
+                    {"gpu_memory_gib": 25.0, "gpu_memory_rates": {10.0: 0.6, 20.0: 0.9}},
+                ]
+            )
+        ),
+        memory_gib_per_gpu=draw(st.sampled_from([4.0, 10.0])),
+        memory_rates=draw(st.dictionaries(st.sampled_from([1.5, 3.0]), RATES, max_size=2)),
         network_gbps=draw(st.sampled_from([0.0, 5.0, 7.5])),
         power_w=draw(st.sampled_from([{}, {"a": 300.0}, {"a": 300.0, "b": 0.0}])),
         clocks=draw(
@@ -117,7 +127,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 
 def ways(cluster: Cluster, job: Job) -> Iterator[tuple[Mode, tuple[Slot, ...]]]:
-    """Every mode with measured cores, of every gang size, in every placement."""
+    """Every mode with measured cores and memory, of every gang size, in every placement."""
     if job.modes:
         modes = list(job.modes)
     elif job.gpus == 0:
@@ -125,10 +135,18 @@ def ways(cluster: Cluster, job: Job) -> Iterator[tuple[Mode, tuple[Slot, ...]]]:
     else:
         sizes = [job.gpus] if isinstance(job.gpus, int) else range(job.gpus.min, job.gpus.max + 1)
         modes = [
-            Mode(gpus=n, cpus_per_gpu=k, clock_mhz=mhz)
+            Mode(
+                gpus=n,
+                cpus_per_gpu=k,
+                clock_mhz=mhz,
+                memory_gib_per_gpu=gib,
+                gpu_memory_gib=gpu_gib,
+            )
             for n in sizes
             for k in job.profile.cpus_per_gpu or [0]
             for mhz in clocks(job)
+            for gib in (None, *job.profile.memory_rates)
+            for gpu_gib in (None, *job.profile.gpu_memory_rates)
         ]
     for mode in modes:
         if mode.gpus == 0:

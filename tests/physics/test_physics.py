@@ -313,6 +313,45 @@ def test_a_clock_changes_rate_and_power() -> None:
     assert ph.power_w(listed, listed.modes[0], "a100", 2) == 800.0
 
 
+LEAN = Profile(
+    cpus_per_gpu={1: 0.4, 4: 1.2},
+    memory_gib_per_gpu=16.0,
+    memory_rates={4.0: 0.5, 8.0: 0.9},
+    gpu_memory_gib=20.0,
+    gpu_memory_rates={12.0: 0.75},
+)
+
+
+def test_the_scarcer_of_cores_and_memory_decides() -> None:
+    job = Job(id="j", gpus=2, duration_s=1.0, profile=LEAN)
+    assert ph.memory_levels(job) == (None, 8.0, 4.0) and ph.gpu_memory_levels(job) == (None, 12.0)
+    for cores, gib, expected in (
+        (1, None, 0.4),
+        (4, None, 1.2),
+        (1, 4.0, 0.4),
+        (4, 4.0, 0.5),
+        (4, 8.0, 0.9),
+        (4, 5.0, 0.0),
+    ):
+        mode = Mode(gpus=2, cpus_per_gpu=cores, memory_gib_per_gpu=gib)
+        assert ph.rate(job, mode, None, "node") == expected
+        assert ph.memory_gib(job, mode, 2) == 2 * (16.0 if gib is None else gib)
+    bare = replace(job, profile=replace(LEAN, cpus_per_gpu={}))
+    assert ph.rate(bare, Mode(gpus=2, memory_gib_per_gpu=8.0), None, "node") == 0.9
+
+
+def test_less_gpu_memory_is_slower_and_fits_smaller_gpus() -> None:
+    job = Job(id="j", gpus=2, duration_s=1.0, profile=replace(LEAN, cpus_per_gpu={}))
+    small, other = Mode(gpus=2, gpu_memory_gib=12.0), Mode(gpus=2, gpu_memory_gib=13.0)
+    assert ph.rate(job, small, None, "node") == 0.75 and ph.rate(job, other, None, "node") == 0.0
+    node = Node(name="n", gpus=4, gpu_memory_gib=16.0)
+    assert ph.fits_type(job, small, node) and not ph.fits_type(job, Mode(gpus=2), node)
+    place = (Slot(node="n", gpus=2),)
+    cluster = Cluster(nodes=(replace(node, gpu_memory_gib=32.0),))
+    assert ph.beyond_gpu_memory(cluster, job, small, job, Mode(gpus=2), place) is None
+    assert ph.beyond_gpu_memory(cluster, job, Mode(gpus=2), job, Mode(gpus=2), place) == "n"
+
+
 def test_gpus_draw_on_the_power_cap() -> None:
     job = Job(id="j", gpus=2, duration_s=1.0, profile=CLOCKED, resources={"licence": 1.0})
     mode = Mode(gpus=2, clock_mhz=900)

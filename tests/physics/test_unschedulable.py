@@ -91,6 +91,14 @@ def job(gpus: Any = 1, tenant: str | None = None, **more: Any) -> Job:
         ),
         (job(gpu_memory_gib=96.0), "it needs 96 GiB of GPU memory, the largest GPU has 80"),
         (
+            job(gpu_memory_gib=200.0, gpu_memory_rates={90.0: 0.5, 120.0: 0.7}),
+            "it needs 90 GiB of GPU memory, the largest GPU has 80",
+        ),
+        (
+            job(memory_gib_per_gpu=4000.0, memory_rates={3000.0: 0.5}),
+            "it needs 3000 GiB of memory beside each GPU, the most on one node are the 2048 of v0",
+        ),
+        (
             job(12, gpu_memory_gib=60.0),
             "it needs 12 GPUs with 60 GiB of GPU memory each, there are at most 8",
         ),

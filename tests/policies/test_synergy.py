@@ -3,6 +3,7 @@ share as a floor."""
 
 import itertools
 import math
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -18,7 +19,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.readers import synergy
-from optsched_solvers.policies.parts.core_share import CoreWays, core_shares, core_ways
+from optsched_solvers.policies.parts.host_share import Host, HostWays, host_shares, host_ways
 from optsched_solvers.policies.synergy_opt import most_throughput
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times
@@ -161,6 +162,54 @@ def test_all_are_packed_anew_though_some_of_those_that_run_found_no_place() -> N
     assert all(entry.segments for entry in simulation.record().plan().jobs)
 
 
+CACHED = Profile(
+    cpus_per_gpu={1: 0.5, 3: 1.0, 6: 2.0}, memory_gib_per_gpu=24.0, memory_rates={8.0: 1.0}
+)
+WITH_MEMORY = (Node(name="n0", gpus=4, cpus=12, memory_gib=32.0),)  # 3 cores and 8 GiB each
+
+
+def first_memory(name: str, *jobs: Job, **options: str) -> dict[str, tuple[int, float]]:
+    """Cores and memory by job after the first decision."""
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=WITH_MEMORY), jobs=jobs))
+    world.advance()
+    policy(name, options=options).decide(world)
+    held = {one: world.hold(one) for one in world.running}
+    return {
+        one: (hold.placement[0].cpus, hold.need.memory_gib_per_gpu) for one, hold in held.items()
+    }
+
+
+def test_a_job_that_lacks_memory_takes_it_from_one_that_has_more() -> None:
+    a, b, c, d = (
+        Job(id=name, duration_s=HOUR, profile=profile)
+        for name, profile in (
+            ("a", CACHED),
+            ("b", Profile(memory_gib_per_gpu=8.0)),
+            ("c", Profile(memory_gib_per_gpu=8.0)),
+            ("d", Profile(memory_gib_per_gpu=8.0)),
+        )
+    )
+    # a has 24 of 32 GiB, b takes the last 8; c finds none, and a is cut back to its share of both.
+    assert first_memory("synergy-tune", a, b) == {"a": (6, 24.0), "b": (0, 8.0)}
+    cut = {"a": (3, 8.0), "b": (0, 8.0), "c": (0, 8.0)}
+    assert first_memory("synergy-tune", a, b, c) == cut
+    assert first_memory("synergy-tune", a, share="proportional") == {"a": (3, 8.0)}
+    # The program gives a job more memory where all have their shares besides.
+    assert first_memory("synergy-opt", a, b) == {"a": (6, 24.0), "b": (0, 8.0)}
+    assert first_memory("synergy-opt", a, b, c, d) == {**cut, "d": (0, 8.0)}
+
+
+def test_memory_goes_where_it_is_worth_most() -> None:
+    more = replace(CACHED, cpus_per_gpu={3: 1.0, 6: 2.5}, memory_rates={8.0: 1.0, 16.0: 1.5})
+    jobs = (
+        Job(id="a", duration_s=HOUR, profile=CACHED),
+        Job(id="b", duration_s=HOUR, profile=more),
+    )
+    # 16 GiB beyond two shares: 1.0 more for a, 1.5 more for b
+    assert first_memory("synergy-opt", *jobs) == {"a": (3, 8.0), "b": (6, 24.0)}
+    assert first_memory("synergy-tune", *jobs) == {"a": (6, 24.0), "b": (3, 8.0)}
+
+
 LEVELS = st.dictionaries(
     st.sampled_from([1, 2, 3, 4, 6, 9, 12]),
     st.sampled_from([0.3, 0.7, 1.0, 1.2, 2.0, 2.5]),
@@ -169,7 +218,7 @@ LEVELS = st.dictionaries(
 )
 
 
-def ways_of(gpus: int, curve: dict[int, float]) -> CoreWays:
+def ways_of(gpus: int, curve: dict[int, float]) -> HostWays:
     options = sorted(
         (
             Option(
@@ -179,7 +228,7 @@ def ways_of(gpus: int, curve: dict[int, float]) -> CoreWays:
         ),
         key=lambda option: (-option.rate, option.mode.cpus_per_gpu),
     )
-    return core_ways(tuple(options), {None: 3.0})[0]
+    return host_ways(tuple(options), 0.0, {None: Host(3.0, math.inf)})[0]
 
 
 GANGS = st.tuples(st.sampled_from([1, 1, 2, 4]), LEVELS)
@@ -203,7 +252,8 @@ def test_the_program_is_solved_exactly(
         )
 
     best = max(value(picked) for picked in itertools.product(*(curve for _, curve in jobs)))
-    found = value(tuple(most_throughput([ways_of(*one) for one in jobs], cores)))
+    picked = most_throughput([ways_of(*one) for one in jobs], cores, math.inf)
+    found = value(tuple(int(host.cores) for host in picked))
     if best > -math.inf:
         assert found == pytest.approx(best)
 
@@ -245,13 +295,13 @@ def test_whoever_fits_the_gpus_runs_and_nobody_is_below_its_share(
             assert interpolate(curve, found[one.id] // one.gpus) >= within
 
 
-def test_the_share_is_that_of_the_node_with_the_fewest_cores() -> None:
+def test_the_share_is_that_of_the_nodes_with_the_least() -> None:
     nodes = (
-        Node(name="a", gpus=4, cpus=14),
-        Node(name="b", gpus=2, cpus=20),
+        Node(name="a", gpus=4, cpus=14, memory_gib=64.0),
+        Node(name="b", gpus=2, cpus=20, memory_gib=24.0),
         Node(name="c", gpu_type="x", gpus=1),
     )
-    assert core_shares(Cluster(nodes=nodes)) == {None: 3, "x": math.inf}
+    assert host_shares(Cluster(nodes=nodes)) == {None: (3, 12.0), "x": (math.inf, math.inf)}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,18 @@ def test_memory_is_the_peak_and_a_tenth() -> None:
     )
 
 
+def test_memory_that_may_be_chosen_stays_as_it_is() -> None:
+    profile = Profile(
+        gpu_memory_gib=40.0,
+        gpu_memory_rates={20.0: 0.9},
+        memory_gib_per_gpu=64.0,
+        memory_rates={32.0: 0.5},
+    )
+    run = replace(RUN, gpus=1, gpu_memory_gib=20.0, memory_gib=30.0)
+    found = after(profile, run)
+    assert (found.gpu_memory_gib, found.memory_gib_per_gpu) == (40.0, 64.0)
+
+
 def test_memory_is_at_most_that_of_the_gpu() -> None:
     """Frameworks fill the GPU; a tenth more would fit nowhere."""
     assert (

@@ -95,8 +95,29 @@ def profiles(draw: Any) -> Profile:
                 [None, Locality(node=1.0, rack=0.8, cluster=0.5), Locality(cluster=0.0)]
             )
         ),
-        gpu_memory_gib=draw(st.sampled_from([0.0, 0.0, 10.0, 40.0])),
-        memory_gib_per_gpu=draw(st.sampled_from([0.0, 0.0, 4.1])),
+        **draw(
+            st.sampled_from(
+                [
+                    {},
+                    {},
+                    {"gpu_memory_gib": 10.0},
+                    {"gpu_memory_gib": 40.0},
+                    {"gpu_memory_gib": 40.0, "gpu_memory_rates": {6.0: 0.7, 14.0: 0.9}},
+                    {"gpu_memory_gib": 10.0, "gpu_memory_rates": {5.5: 0.8}},
+                ]
+            )
+        ),
+        **draw(
+            st.sampled_from(
+                [
+                    {},
+                    {},
+                    {"memory_gib_per_gpu": 4.1},
+                    {"memory_gib_per_gpu": 4.1, "memory_rates": {1.5: 0.6, 3.0: 0.95}},
+                    {"memory_gib_per_gpu": 9.0, "memory_rates": {4.1: 1.3}},
+                ]
+            )
+        ),
         checkpoint_s=draw(SECONDS),
         restore_s=draw(SECONDS),
         startup_s=draw(SECONDS),

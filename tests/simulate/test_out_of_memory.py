@@ -93,7 +93,14 @@ def test_what_a_heedless_policy_lets_happen_is_sound_and_adds_up(
     assert not stopped or not verify(instance, plan, WCT).ok  # what happened, but no plan
     for job_id, part in stopped:
         job, partner = instance.job[job_id], instance.job[part.mode.share_with or ""]
-        assert beyond_gpu_memory(instance.cluster, job, partner, part.placement) is not None
+        [other] = [entry for entry in plan.jobs if entry.id == partner.id]
+        [beside] = [
+            own.mode
+            for own in other.segments
+            if own.start_s <= part.start_s < own.end_s - 1e-5 and own.mode.share_with == job_id
+        ]
+        modes = instance.cluster, job, part.mode, partner, beside
+        assert beyond_gpu_memory(*modes, part.placement) is not None
         least_s = setup_s(job, False)
         assert part.end_s - part.start_s == pytest.approx(
             max(least_s, 1.0), abs=1e-4

@@ -241,6 +241,36 @@ def host_memory_gib() -> dict[str, float]:
     return {family: sig(memory_gb(family) * 1e9 / 2**30) for family in SYNERGY}
 
 
+def by_memory(family: str) -> dict[float, float]:
+    """The highest rate with each amount, from the least on, up to the first beyond which more does
+    not help; empty where that is the least."""
+    table, least = synergy(family)["tput"], MEMORY_GB.index(memory_gb(family))
+    most = [max(float(row[i]) for row in table) for i in range(len(MEMORY_GB))]
+    full = most.index(max(most), least)
+    gib = [sig(gb * 1e9 / 2**30) for gb in MEMORY_GB]
+    kept = range(least, full + 1) if full > least else ()
+    return {gib[i]: most[i] for i in kept}
+
+
+def memory_rates() -> dict[str, dict[float, float]]:
+    return {family: rates for family in SYNERGY if (rates := by_memory(family))}
+
+
+def more_cores() -> dict[str, dict[int, float]]:
+    """Rates by cores with the most memory, where they are above those of `cores`."""
+    known = cores()
+    found = {}
+    for family in memory_rates():
+        rates = [max(map(float, row)) for row in synergy(family)["tput"]][: len(CORES)]
+        found[family] = {
+            count: rate
+            for count, rate in zip(CORES, rates, strict=True)
+            if count not in known[family]
+        }
+        assert all(known[family].get(n, r) == r for n, r in zip(CORES, rates, strict=True))
+    return found
+
+
 def gpu_memory_gib() -> dict[str, float]:
     table = gavel()
     found = {}
@@ -303,6 +333,8 @@ COLUMNS: dict[str, Callable[[], Any]] = {
     "SCALING": scaling,
     "CPUS_PER_GPU": cores,
     "MEMORY_GIB_PER_GPU": host_memory_gib,
+    "MEMORY_RATES": memory_rates,
+    "MORE_CORES": more_cores,
     "GPU_MEMORY_GIB": gpu_memory_gib,
     "DUTY": duty,
     "PARTNERS": partners,

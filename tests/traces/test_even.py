@@ -137,6 +137,21 @@ def test_a_cluster_of_several_types_gets_measured_rates() -> None:
             generate("even", jobs=5, cluster="v100=8", **more)
 
 
+def test_more_memory_is_what_was_measured_to_help() -> None:
+    given = {"families": "alexnet,resnet50", "cores_per_gpu": 3, "gangs": "1"}
+    made = generate("even", jobs=20, gpus=8, more_memory=True, **given)
+    alexnet, resnet = (
+        next(job.profile for job in made.jobs if job.profile.name == name)
+        for name in ("alexnet", "resnet50")
+    )
+    assert alexnet.memory_gib_per_gpu == 116 and dict(alexnet.memory_rates) == {58.2: 2.0}
+    assert alexnet.cpus_per_gpu[12] == 2.94 and not resnet.memory_rates
+    bare = generate("even", jobs=20, gpus=8, **given)
+    assert [job.duration_s for job in bare.jobs] == [job.duration_s for job in made.jobs]
+    with pytest.raises(InputError, match="--more-memory goes with"):
+        generate("even", jobs=2, gpus=8, more_memory=True, cores_per_gpu=3)
+
+
 def test_copies_are_more_gpus_of_any_type() -> None:
     made = generate(
         "even", jobs=9, gpus=20, families="resnet50", gangs="2", copies=3, gpus_per_node=1

@@ -85,6 +85,21 @@ def test_the_share_of_a_node_gives_the_rate_1(tmp_path: Path) -> None:
     ]
 
 
+def test_rates_are_those_of_the_scarcer_of_cores_and_memory(tmp_path: Path) -> None:
+    by_cores, by_memory = (0.4, 0.7, 1, 1.2, 1.4, 2.5, 2.5, 0, 0), (0.1, 1.5, 2, 2.5, 2.5)
+    table = [[min(cores, most) for most in by_memory] for cores in by_cores]
+    path = trace(tmp_path, "0,res,0,100,1", table=[{**IMAGE, "tput": table}])
+    profile = synergy.read(path).instance.jobs[0].profile
+    gib = [round(gigabytes * 1e9 / 2**30, 3) for gigabytes in (62.5, 125, 187.5)]
+    assert profile.cpus_per_gpu == {1: 0.4, 2: 0.7, 3: 1, 4: 1.2, 5: 1.4, 6: 2.5}
+    assert profile.memory_gib_per_gpu == gib[2]
+    assert profile.memory_rates == {gib[0]: 1.5, gib[1]: 2}
+    table[4][1] = 0.9
+    assert "each that of the scarcer" in message(
+        trace(tmp_path, "0,res,0,100,1", table=[{**IMAGE, "tput": table}])
+    )
+
+
 def test_what_was_not_measured_is_dropped(tmp_path: Path) -> None:
     imported = synergy.read(
         trace(tmp_path, "0,res,0,100,2", "1,vgg,0,100,1", "2,res,0,100,1", "2,res,0,100,1")
@@ -148,7 +163,11 @@ def test_the_published_trace() -> None:
     assert (imported.read, imported.kept, imported.dropped) == (100, 100, {})
     alexnet = imported.instance.job["job-0"]
     assert (alexnet.duration_s, alexnet.command) == (round(3349 * 0.6, 3), "alexnet")
-    assert alexnet.profile.cpus_per_gpu == {1: 0.3, 2: 0.66, 3: 1, 4: 1.25, 5: 1.53, 6: 1.75, 9: 2}
+    assert alexnet.profile.cpus_per_gpu == {
+        **{1: 0.3, 2: 0.66, 3: 1, 4: 1.25, 5: 1.53, 6: 1.75, 9: 2, 12: 2.94}
+    }
+    assert alexnet.profile.memory_gib_per_gpu == pytest.approx(116.4, abs=0.05)
+    assert list(alexnet.profile.memory_rates.values()) == [2]
     assert imported.instance.job["job-8"].profile.cpus_per_gpu == {1: 1}
     assert imported.instance.job["job-8"].profile.memory_gib_per_gpu == pytest.approx(
         19.4, abs=0.01

@@ -157,6 +157,7 @@ def bent_segments(draw: st.DrawFn, instance: Instance, parts: list[Segment]) -> 
                 "node",
                 "size",
                 "clock",
+                "memory",
             ]
         )
     ):
@@ -190,6 +191,10 @@ def bent_segments(draw: st.DrawFn, instance: Instance, parts: list[Segment]) -> 
             parts[k] = replace(
                 old, mode=replace(old.mode, clock_mhz=draw(st.sampled_from([None, 900, 1200])))
             )
+        case "memory":
+            gib, gpu_gib = draw(st.sampled_from([(None, None), (4.0, None), (8.0, 12.0)]))
+            less = replace(old.mode, memory_gib_per_gpu=gib, gpu_memory_gib=gpu_gib)
+            parts[k] = replace(old, mode=less)
         case "size":
             gpus = draw(st.integers(0, 4))
             slots = [

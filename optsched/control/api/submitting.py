@@ -502,9 +502,12 @@ def _profile(body: SubmitBody, caller: Caller, command: str, controller: Control
                 422, "gpu_types names none of the GPU types that the profile has a rate for"
             )
         profile = replace(profile, rate=rates)
-    for name in ("gpu_memory_gib", "memory_gib_per_gpu"):
+    for name, choice in (
+        ("gpu_memory_gib", "gpu_memory_rates"),
+        ("memory_gib_per_gpu", "memory_rates"),
+    ):
         if (gib := getattr(body, name)) is not None:
-            profile = replace(profile, **{name: gib})
+            profile = replace(profile, **{name: gib, choice: {}})
     return profile
 
 

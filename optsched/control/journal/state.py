@@ -456,7 +456,7 @@ class State:
         """Take over what it asks for now; what its attempts have measured of it stays."""
         asked = submission.job
         if job.attempts:
-            names = ("rate", "locality", "cpus_per_gpu", "memory_gib_per_gpu")
+            names = ("rate", "locality", "cpus_per_gpu", "memory_gib_per_gpu", "memory_rates")
             job.profile = replace(
                 job.profile, **{name: getattr(asked.profile, name) for name in names}
             )

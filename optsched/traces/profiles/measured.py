@@ -49,8 +49,14 @@ BENCHMARK: dict[str, str] = _TABLES["BENCHMARK"]
 RATE: dict[str, dict[str, float]] = _TABLES["RATE"]
 NEWER: dict[str, dict[str, float]] = _TABLES["NEWER"]
 A100_RATE: dict[str, float] = _TABLES["A100_RATE"]
-LOCALITY, SCALING, CPUS_PER_GPU = map(_by_count, ("LOCALITY", "SCALING", "CPUS_PER_GPU"))
+LOCALITY, SCALING, CPUS_PER_GPU, MORE_CORES = map(
+    _by_count, ("LOCALITY", "SCALING", "CPUS_PER_GPU", "MORE_CORES")
+)
 MEMORY_GIB_PER_GPU: dict[str, float] = _TABLES["MEMORY_GIB_PER_GPU"]
+MEMORY_RATES: dict[str, dict[float, float]] = {
+    family: {float(gib): rate for gib, rate in row.items()}
+    for family, row in _TABLES["MEMORY_RATES"].items()
+}
 GPU_MEMORY_GIB: dict[str, float] = _TABLES["GPU_MEMORY_GIB"]
 DUTY: dict[str, float] = _TABLES["DUTY"]
 PARTNERS: dict[str, dict[str, float]] = _TABLES["PARTNERS"]
@@ -79,7 +85,8 @@ class Family:
     one V100.
 
     `locality` is by gang size, `gpus` by count relative to one GPU, `cpus_per_gpu` relative to 3
-    cores.
+    cores. `memory_rates` is the highest rate with so much host memory, from `memory_gib_per_gpu` on
+    where more gives more, and `more_cores` the rates by cores that only the most of it allows.
     """
 
     name: str
@@ -87,7 +94,9 @@ class Family:
     locality: Mapping[int, float]
     gpus: Mapping[int, float]
     cpus_per_gpu: Mapping[int, float]
+    more_cores: Mapping[int, float]
     memory_gib_per_gpu: float
+    memory_rates: Mapping[float, float]
     gpu_memory_gib: float
     duty: float | None
     partners: Mapping[str, float]
@@ -126,7 +135,9 @@ def _family(name: str) -> Family:
         locality=_nearest(LOCALITY, name),
         gpus=SCALING.get(name, {}),
         cpus_per_gpu=_nearest(CPUS_PER_GPU, name),
+        more_cores=MORE_CORES.get(name, {}),
         memory_gib_per_gpu=_nearest(MEMORY_GIB_PER_GPU, name),
+        memory_rates=MEMORY_RATES.get(name, {}),
         gpu_memory_gib=_nearest(GPU_MEMORY_GIB, name),
         duty=DUTY.get(name),
         partners=PARTNERS.get(name, {}),

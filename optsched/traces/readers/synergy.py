@@ -6,9 +6,11 @@ the proportional share of a node, 3 cores and 62.5 GB for each GPU, and `tput`, 
 it by cores (rows: 1, 2, 3, 4, 5, 6, 9, 12, 24) and memory (columns: 20.83, 62.5, 125, 187.5, 250
 GB, the first for one GPU only), 0 where there is none.
 
-- `duration_s` is iterations times `iter_time`. - `memory_gib_per_gpu` is the least memory with
-which the proportional share of cores has the rate 1, `cpus_per_gpu` the
-  rates with that memory, up to the first count beyond which more do not help.
+- `duration_s` is iterations times `iter_time`.
+- `memory_gib_per_gpu` is the least memory with which as much as ever is gained from more cores, and
+  `cpus_per_gpu` the rates with it, up to the first count beyond which more do not help.
+  `memory_rates` has the highest rate with less, down to the least memory with which the
+  proportional share of cores has the rate 1: the rate by cores and memory is that of the scarcer.
 - `locality` is `placement_penalty`. Stopping and starting cost nothing, as there.
 
 Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant clusters, OSDI'22;
@@ -16,6 +18,7 @@ meaning and units from simulator/jobs/ of https://github.com/msr-fiddle/synergy.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,7 +101,7 @@ def _measured(path: Path) -> dict[str, Measured]:
                 f"{path}: entry {i}: expected name, iter_time (s, above 0), placement_penalty "
                 "(above 0, at most 1) and "
                 f"tput (rates of {len(CORES)} core counts by {len(MEMORY_GB)} or "
-                f"{len(MEMORY_GB) - 1} sizes of memory)"
+                f"{len(MEMORY_GB) - 1} sizes of memory, each that of the scarcer of both)"
             ) from None
     return measured
 
@@ -115,16 +118,25 @@ def _entry(entry: dict[str, Any]) -> Measured:
     )
     if not sound or not 0 < seconds <= 1e6 or not 0 < spread <= 1:
         raise ValueError
-    column = next((i for i, rate in enumerate(rates[CORES.index(SHARE_CORES)]) if rate >= 1), None)
-    if column is None:
+    by_memory = [max(row[i] for row in rates) for i in range(len(columns))]
+    by_cores = [max(row) for row in rates]
+    share = rates[CORES.index(SHARE_CORES)]
+    least = next((i for i, rate in enumerate(share) if rate >= 1), None)
+    if least is None or any(
+        rate > 0 and not math.isclose(rate, min(by_cores[c], by_memory[m]), rel_tol=0.02)
+        for c, row in enumerate(rates)
+        for m, rate in enumerate(row)
+    ):
         raise ValueError
-    curve = {cores: row[column] for cores, row in zip(CORES, rates, strict=True) if row[column] > 0}
-    most = max(curve.values())
-    best = min(cores for cores, rate in curve.items() if rate == most)
+    full = by_memory.index(max(by_memory), least)
+    curve = {cores: row[full] for cores, row in zip(CORES, rates, strict=True) if row[full] > 0}
+    best = min(cores for cores, rate in curve.items() if rate == max(by_memory))
+    gib = [round(gigabytes * 1e9 / 2**30, 3) for gigabytes in columns]
     return Profile(
         name=entry["name"],
         cpus_per_gpu={cores: rate for cores, rate in curve.items() if cores <= best},
-        memory_gib_per_gpu=round(columns[column] * 1e9 / 2**30, 3),
+        memory_gib_per_gpu=gib[full],
+        memory_rates=dict(zip(gib[least:full], by_memory[least:full], strict=True)),
         locality=Locality(rack=spread, cluster=spread) if spread < 1 else None,
     ), seconds
 

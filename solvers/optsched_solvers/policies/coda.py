@@ -1,6 +1,5 @@
 """CODA-style co-location of GPU and CPU jobs."""
 
-import math
 from bisect import insort
 from collections.abc import Callable
 from functools import partial
@@ -17,8 +16,8 @@ from optsched.plugins.options import PluginOptions, PositiveDuration, Share, dec
 
 from .parts.coda_arrays import Arrays
 from .parts.core_search import Climb, CoreSearch, Trials, category, like
-from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.demand_queue import Entry, arrival_key
+from .parts.host_share import ANY, NONE, HostWays, host_shares, host_ways
 from .parts.locality_gate import within
 from .parts.starting import is_free, start_each
 
@@ -137,11 +136,12 @@ class Coda:
     def _slim(self, world: World, job_id: str, options: tuple[Option, ...]) -> tuple[Option, ...]:
         """Return the options with the core counts to start with; those without GPUs as they are."""
         slim: list[Option] = []
-        shares = core_shares(world.cluster)
-        for ways in core_ways(options, shares):
+        shares = host_shares(world.cluster)
+        memory_gib = world.job(job_id).profile.memory_gib_per_gpu
+        for ways in host_ways(options, memory_gib, shares):
             counts = {option.mode.cpus_per_gpu for option in ways.every}
             if len(counts) > 1:
-                share = shares.get(ways.gpu_type, math.inf)
+                share = shares.get(ways.gpu_type, ANY).cores
                 cores = self._cores(category(world.job(job_id)), ways, share)
                 slim.extend(ways.with_cores(cores))
                 self.arrays.found(cores)
@@ -149,7 +149,7 @@ class Coda:
                 slim.extend(ways.every)
         return (*slim, *(option for option in options if not option.mode.gpus))
 
-    def _cores(self, category: str, ways: CoreWays, share: float) -> int:
+    def _cores(self, category: str, ways: HostWays, share: float) -> int:
         """Return the cores for each GPU to start with."""
         group = category, ways.gpus
         counts = {option.mode.cpus_per_gpu for option in ways.every}
@@ -346,7 +346,7 @@ class Coda:
 
     def _tiers(self, world: World, room: Room, need: Need, gbps: float) -> tuple[int, int, int]:
         without = spare = lent = 0
-        shares, able = core_shares(world.cluster), room.able(need)
+        shares, able = host_shares(world.cluster), room.able(need)
         for i, node in enumerate(world.cluster.nodes):
             if not able >> i & 1 or room.cpus_on(node.name) < need.cpus:
                 continue
@@ -354,7 +354,8 @@ class Coda:
                 load = world.memory_load_gbps(node.name)
                 if load and load + gbps > self.bandwidth * node.memory_gbps:
                     continue
-            kept = room.gpus_on(node.name) * self.arrays.cores_kept(shares.get(node.gpu_type, 0.0))
+            share = shares.get(node.gpu_type, NONE)
+            kept = room.gpus_on(node.name) * self.arrays.cores_kept(share.cores)
             if not node.gpus:
                 without |= 1 << i
             elif room.cpus_on(node.name) - need.cpus >= kept:

@@ -1,4 +1,4 @@
-"""Synergy-TUNE: cores by sensitivity, never below the proportional share."""
+"""Synergy-TUNE: cores and host memory by sensitivity, never below the proportional share."""
 
 from collections.abc import Iterable
 from typing import Annotated, Literal
@@ -9,14 +9,14 @@ from optsched.driver.world import World
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration, declared_options
 
-from .parts.core_share import CoreWays, core_shares, core_ways
 from .parts.demand_queue import arrival_key
 from .parts.gpu_pool import GpuPool
+from .parts.host_share import Host, HostWays, host_of, host_shares, host_ways
 from .parts.placed_reallocation import PlacedReallocation, Placements, resized
 from .parts.reallocation import IntervalOption, held
 from .parts.starting import start_each
 
-Chosen = dict[str, CoreWays]
+Chosen = dict[str, HostWays]
 """The jobs that run in the next round, in order, each with the ways on the GPUs it was given."""
 
 
@@ -43,15 +43,15 @@ class TuneOptions(SynergyOptions):
 
 class SynergyTune(PlacedReallocation):
     """Every 300 s the jobs are taken in order, and whoever fits into the GPUs that are left runs
-    for the round. A job gets the cores with which it is fastest if there is a place with as many,
-    else its proportional share of a node's; where even that is taken, jobs on the node with just
-    enough GPUs that have more than theirs are cut back to it.
+    for the round. A job gets the cores and the host memory with which it is fastest if there is a
+    place with as much, else its proportional share of a node's; where even that is taken, jobs on
+    the node with just enough GPUs that have more than theirs are cut back to it.
 
-    Those cut back first are on the fewest nodes, then those with the most cores for each GPU. A
-    job's own place is preferred, then one that no other running job holds. Cores are chosen from
-    those measured: the share is the largest measured count within it. CPU-only jobs get the cores
-    that GPU jobs leave. Host memory is a fixed demand here, not a choice. To give a running job
-    other cores it is preempted and resumed, which costs what the profile says.
+    Those cut back first are on the fewest nodes, then those with the most cores for each GPU, then
+    with the most memory. A job's own place is preferred, then one that no other running job holds.
+    Cores and memory are chosen from those measured: the share is the fastest within it. CPU-only
+    jobs get what GPU jobs leave. To give a running job other cores or memory it is preempted and
+    resumed, which costs what the profile says.
 
     Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant clusters,
     OSDI'22, section 4.2; simulator/resources/cluster.py and simulator/schedulers/ of the public
@@ -59,7 +59,7 @@ class SynergyTune(PlacedReallocation):
     """
 
     name = "synergy-tune"
-    title = "cores by sensitivity, cut back to the proportional share where others lack theirs"
+    title = "cores and host memory by sensitivity, cut back to the share where others lack theirs"
 
     Options: type[SynergyOptions] = TuneOptions
 
@@ -67,7 +67,7 @@ class SynergyTune(PlacedReallocation):
         super().__init__(options)
         self.order = options.order
         self.proportional = isinstance(options, TuneOptions) and options.share == "proportional"
-        self._ways: dict[tuple[Option, ...], tuple[CoreWays, ...]] = {}
+        self._ways: dict[tuple[tuple[Option, ...], float], tuple[HostWays, ...]] = {}
 
     def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """Return places of the GPU jobs of the round in order, then of whoever fits beside them."""
@@ -88,21 +88,23 @@ class SynergyTune(PlacedReallocation):
         return placements.of
 
     def place_chosen(self, placements: Placements, chosen: Chosen) -> None:
-        """Give each its best cores or its share, cutting back others for the latter."""
+        """Give each the best for it or its share, cutting back others for the latter."""
         for job_id, ways in chosen.items():
             if self.proportional or not placements.give(job_id, ways.best):
                 self.give_share(placements, job_id, chosen)
 
     def give_share(self, placements: Placements, job_id: str, chosen: Chosen) -> bool:
-        """Place the job with its proportional share of cores, if need be by cutting others back to
+        """Place the job with its proportional share, if need be by cutting others back to
         theirs."""
-        fair = chosen[job_id].fair
+        ways = chosen[job_id]
+        fair, each = ways.fair, ways.host(ways.fair[0])
         if placements.give(job_id, fair):
             return True
         before: dict[str, Fit] = {}
         for nodes in _under_used(placements, job_id, fair):
             for node, gpus in nodes:
-                _cut_back(placements, node, gpus * fair[0].mode.cpus_per_gpu, chosen, before)
+                missing = Host(gpus * each.cores, gpus * each.gib)
+                _cut_back(placements, node, missing, chosen, before)
             if placements.give(job_id, fair):
                 return True
         for other, (option, placement) in before.items():
@@ -110,12 +112,12 @@ class SynergyTune(PlacedReallocation):
             placements.put(other, option, placement)
         return False
 
-    def ways(self, world: World, job_id: str) -> tuple[CoreWays, ...]:
+    def ways(self, world: World, job_id: str) -> tuple[HostWays, ...]:
         """Return the job's ways by GPU type and count, the fastest first."""
-        options = world.options(job_id)
-        if options not in self._ways:
-            self._ways[options] = core_ways(options, core_shares(world.cluster))
-        return self._ways[options]
+        key = world.options(job_id), world.job(job_id).profile.memory_gib_per_gpu
+        if key not in self._ways:
+            self._ways[key] = host_ways(*key, host_shares(world.cluster))
+        return self._ways[key]
 
     def _chosen(self, world: World, movable: list[str]) -> Chosen:
         """Choose in order whoever fits into the GPUs that are left: on the type it runs on, or the
@@ -176,27 +178,26 @@ def _under_used(
 
 
 def _cut_back(
-    placements: Placements, node: str, cores: int, chosen: Chosen, before: dict[str, Fit]
+    placements: Placements, node: str, wanted: Host, chosen: Chosen, before: dict[str, Fit]
 ) -> None:
-    """Cut placed jobs on a node back to their share until so many cores are free; `before` notes
-    what they had."""
-    missing = cores - placements.room.cpus_on(node)
-    peers = [
-        (len(placement), -option.mode.cpus_per_gpu, job_id)
-        for job_id, (option, placement) in placements.of.items()
-        if any(slot.node == node for slot in placement)
-    ]
-    position = {job_id: i for i, job_id in enumerate(placements.of)}
-    for _, _, job_id in sorted(peers, key=lambda peer: (*peer[:2], position[peer[2]])):
-        if missing <= 0:
+    """Cut placed jobs on a node back to their share until so many cores and so much memory, in all,
+    are free; `before` notes what they had."""
+    world, room = placements.world, placements.room
+    peers: list[tuple[int, float, float, int, str]] = []
+    for i, (job_id, (option, placement)) in enumerate(placements.of.items()):
+        if any(slot.node == node for slot in placement):
+            own = host_of(option, world.job(job_id).profile.memory_gib_per_gpu)
+            peers.append((len(placement), -own.cores, -own.gib, i, job_id))
+    for *_, job_id in sorted(peers):
+        if wanted.within(Host(room.cpus_on(node), room.memory_gib_on(node))):
             return
         option, placement = placements.of[job_id]
         for fair in chosen[job_id].fair if job_id in chosen else ():
-            less = resized(placements.world, placement, fair)
-            if less is not None and fair.mode.cpus_per_gpu < option.mode.cpus_per_gpu:
+            less = resized(world, placement, fair)
+            if less is not None and not chosen[job_id].host(option).within(
+                chosen[job_id].host(fair)
+            ):
                 placements.take_back(job_id)
                 before.setdefault(job_id, (option, placement))
                 placements.put(job_id, fair, less)
-                gpus = sum(slot.gpus for slot in placement if slot.node == node)
-                missing -= gpus * (option.mode.cpus_per_gpu - fair.mode.cpus_per_gpu)
                 break

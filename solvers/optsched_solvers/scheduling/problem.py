@@ -200,22 +200,32 @@ class Problem:
                 and node.memory_gib >= per_gpu * node.gpus
             ):
                 self.table.memory[n] = None
+        self._memory_suffices = {node.gpu_type for node in nodes} - {
+            node.gpu_type for n, node in enumerate(nodes) if self.table.memory[n] is not None
+        }
 
     def _worthwhile(self, job: Job) -> list[Option]:
-        """Return the options without those that save cores where cores never bind."""
+        """Return the options without those that save cores, or memory, where these never bind."""
         options = catalogue_of(self.instance).options(job)
         fastest: dict[object, float] = {}
         for option in options:
             if option.mode.duration_s is None:
-                key = _but_for_cores(option)
+                key = self._scarce(option)
                 fastest[key] = max(fastest.get(key, 0.0), option.rate)
         return [
             option
             for option in options
-            if not option.mode.cpus_per_gpu
-            or option.mode.gpu_type not in self._cores_suffice
-            or option.rate >= fastest.get(_but_for_cores(option), 0.0)
+            if option.mode.duration_s is not None or option.rate >= fastest[self._scarce(option)]
         ]
+
+    def _scarce(self, option: Option) -> object:
+        """Return what of an option may keep others from something, or is faster or slower there."""
+        mode = option.mode
+        return (
+            (option.spread, mode.gpus, mode.gpu_type, mode.clock_mhz, mode.gpu_memory_gib),
+            0 if mode.gpu_type in self._cores_suffice else mode.cpus_per_gpu,
+            None if mode.gpu_type in self._memory_suffices else mode.memory_gib_per_gpu,
+        )
 
     @cached_property
     def in_order(self) -> list[Activity]:
@@ -471,8 +481,3 @@ class Problem:
         """Return the completion of a choice in seconds."""
         start_s = self.instance.now_s + choice.start * self.tick.length_s
         return start_s + activity.alternatives[choice.alternative].seconds
-
-
-def _but_for_cores(option: Option) -> object:
-    mode = option.mode
-    return option.spread, mode.gpus, mode.gpu_type, mode.clock_mhz

@@ -296,7 +296,10 @@ def test_sizes_types_and_profiles_reach_the_round(live: Live) -> None:
         memory_gib_per_gpu=3,
         gpu_memory_gib=0,
         hold=True,
-        profile={"checkpoint_s": 4, "rate": {"a": 0.5, "b": 1}},
+        profile={
+            **{"checkpoint_s": 4, "rate": {"a": 0.5, "b": 1}, "memory_gib_per_gpu": 8},
+            "memory_rates": {"4": 0.5},
+        },
     )
     live.submit(name="cores", gpus=0, cpus=3, memory_gib=2, hold=True)
     live.submit(name="bare", gpus=0, hold=True, argv=["true"])
@@ -306,6 +309,7 @@ def test_sizes_types_and_profiles_reach_the_round(live: Live) -> None:
     elastic, cores = jobs["elastic"].job, jobs["cores"].job
     assert elastic.profile.rate == {"a": 0.5} and elastic.profile.cpus_per_gpu == {2: 1.0}
     assert (elastic.profile.memory_gib_per_gpu, elastic.profile.checkpoint_s) == (3.0, 4.0)
+    assert not elastic.profile.memory_rates, "its user says how much it takes"
     assert (elastic.gpus.min, elastic.gpus.max) == (2, 4)
     assert (cores.gpus, cores.cpus, cores.memory_gib) == (0, 3, 2.0)
     assert jobs["bare"].job.cpus == 1

@@ -6,12 +6,17 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from optsched.driver.world import World
+from optsched.model.instance import Running
+from optsched.model.job import Mode
 from optsched.model.profile import Sharing
 from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option
 
 from .demand_queue import DemandQueue, arrival_key
 from .starting import start_fitting
+
+ALL_MEMORY = Mode(gpus=1)
+"""What a job that does not choose takes."""
 
 Kind = tuple[int, str | None, Sharing | None]
 """Jobs of one kind fit at the same instants, and go equally well with the same partners."""
@@ -113,12 +118,13 @@ def way_beside(world: World, job_id: str, partner: str) -> Option | None:
     return None
 
 
-def fits_memory(world: World, job_id: str, partner: str) -> bool:
-    """Return whether the GPUs of a running job have the memory for both."""
-    placement = world.hold(partner).placement
-    return (
-        beyond_gpu_memory(world.cluster, world.job(job_id), world.job(partner), placement) is None
-    )
+def fits_memory(world: World, job_id: str, partner: str, mode: Mode = ALL_MEMORY) -> bool:
+    """Return whether the GPUs of a running job have the memory for both, the waiting one in
+    `mode`."""
+    run = world.entry(partner)
+    assert isinstance(run, Running)
+    job, other = world.job(job_id), world.job(partner)
+    return beyond_gpu_memory(world.cluster, job, mode, other, run.mode, run.placement) is None
 
 
 def duty(world: World, job_id: str) -> float | None:

@@ -1,0 +1,41 @@
+"""Amounts of memory from which jobs of measured families may choose, beside those that they ask
+for."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...model.instance import Instance
+from ...model.profile import Profile
+from .measured import Family, family_of
+
+
+def with_more_memory(instance: Instance) -> Instance:
+    """Return the instance whose jobs may take the cores and the host memory beyond a proportional
+    share that Synergy measured to be of use."""
+    return _with_profiles(instance, _with_more_memory)
+
+
+def _with_more_memory(own: Profile, family: Family) -> Profile:
+    if not (own.cpus_per_gpu and family.memory_rates):
+        return own
+    most_gib = max(family.memory_rates)
+    return replace(
+        own,
+        cpus_per_gpu={**own.cpus_per_gpu, **family.more_cores},
+        memory_gib_per_gpu=most_gib,
+        memory_rates={gib: rate for gib, rate in family.memory_rates.items() if gib < most_gib},
+    )
+
+
+def _with_profiles(instance: Instance, change: Callable[[Profile, Family], Profile]) -> Instance:
+    known: dict[Profile, Profile] = {}
+    jobs = []
+    for job in instance.jobs:
+        own, family = job.profile, family_of(job.profile.name)
+        if family is None or job.gpus == 0:
+            jobs.append(job)
+            continue
+        if own not in known:
+            known[own] = change(own, family)
+        jobs.append(replace(job, profile=known[own]))
+    return replace(instance, jobs=tuple(jobs))
