@@ -1,5 +1,6 @@
 """Instances from generators and traces, and their jobs packed one by one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +51,7 @@ GOES_WITH = {
     "cpu_jobs": (EVEN,),
     "cores_per_gpu": (EVEN,),
     "more_memory": (EVEN,),
+    "micro_batches": (EVEN,),
     "memory_gbps": (EVEN,),
     "nodes_per_rack": (EVEN,),
     "clocks": (EVEN,),
@@ -92,6 +94,7 @@ def generate(
     cpu_jobs: Annotated[float | None, Gt(0), Lt(1)] = None,
     cores_per_gpu: Annotated[int | None, Ge(1)] = None,
     more_memory: bool = False,
+    micro_batches: bool = False,
     memory_gbps: Annotated[float | None, Gt(0)] = None,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
@@ -130,6 +133,7 @@ def generate(
         "cpu_jobs": cpu_jobs,
         "cores_per_gpu": cores_per_gpu,
         "more_memory": more_memory or None,
+        "micro_batches": micro_batches or None,
         "memory_gbps": memory_gbps,
         "nodes_per_rack": nodes_per_rack,
         "clocks": clocks or None,
@@ -227,7 +231,6 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     """Return jobs drawn evenly from the gangs and run times given as texts."""
     from ..traces.generate import drawn, even
     from ..traces.generate.plans import with_plans
-    from ..traces.profiles.memory import with_more_memory
 
     profiles: dict[str, Any] = {
         name: given.pop(name) for name in ("locality", "variability") if name in given
@@ -259,11 +262,11 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
         raise InputError(
             "--plans says how jobs run; leave --elastic, --copies, --families and --cpu-jobs out"
         )
-    more_memory = _takes_more_memory(given)
+    choices = _memory_choices(given)
     given["heavy"] = given.pop("heavy_tail", False)
     made = even.generate(gpus=gpus or 0, **how, **given)
-    if more_memory:
-        made = with_more_memory(made)
+    for choose in choices:
+        made = choose(made)
     if plans is not None:
         made = with_plans(made, how["seed"], plans)
     if memory_gbps is not None:
@@ -271,12 +274,20 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     return drawn.with_drawn_profiles(made, how["seed"], **profiles) if profiles else made
 
 
-def _takes_more_memory(given: dict[str, Any]) -> bool:
-    """Take out whether jobs may have more host memory. Raises InputError where nothing says so."""
-    more_memory = bool(given.pop("more_memory", False))
-    if more_memory and not {"families", "cores_per_gpu"} <= given.keys():
-        raise InputError("--more-memory goes with --families and --cores-per-gpu; add both")
-    return more_memory
+def _memory_choices(given: dict[str, Any]) -> list[Callable[[Instance], Instance]]:
+    """Take out what gives jobs a choice of memory. Raises InputError where no family is named."""
+    from ..traces.profiles.memory import with_micro_batches, with_more_memory
+
+    choices: list[Callable[[Instance], Instance]] = []
+    if given.pop("more_memory", False):
+        if not {"families", "cores_per_gpu"} <= given.keys():
+            raise InputError("--more-memory goes with --families and --cores-per-gpu; add both")
+        choices.append(with_more_memory)
+    if given.pop("micro_batches", False):
+        if "families" not in given:
+            raise InputError("--micro-batches goes with --families; add it")
+        choices.append(with_micro_batches)
+    return choices
 
 
 def _own_cluster(given: dict[str, Any], gpus: int | None) -> "Cluster | None":

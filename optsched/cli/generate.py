@@ -112,6 +112,11 @@ from .parts.out import Out, answers
     "even: let jobs of --families use the cores and the host memory beyond a GPU's share that were "
     "measured to make them faster; goes with --cores-per-gpu.",
 )
+@flag_option(
+    "--micro-batches",
+    "even: let jobs of --families take a half or a quarter of the batch at a time, in less GPU "
+    "memory, at the rates that were measured.",
+)
 @option(
     "--memory-gbps GBPS",
     "even: bandwidth of a node's memory, in Gbit/s for each of its GPUs; half of the CPU-only jobs "

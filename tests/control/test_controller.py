@@ -165,6 +165,31 @@ def test_a_short_job_preempts_a_long_one_that_goes_on_from_its_checkpoint(lab: L
     assert set(lab.status().values()) == {"completed"}
 
 
+def test_a_job_is_told_the_memory_that_was_chosen_for_it(lab: Lab) -> None:
+    lab.executor.nodes = tuple(
+        Node(name=one.name, gpu_type="a", gpus=4, memory_gib=16.0, gpu_memory_gib=16.0)
+        for one in NODES
+    )
+    less = Profile(
+        memory_gib_per_gpu=8.0,
+        memory_rates={4.0: 0.5},
+        gpu_memory_gib=24.0,
+        gpu_memory_rates={12.5: 0.75},
+    )
+    lab.submit("less", 4, 100.0, profile=less)
+    lab.submit("all", 1, 100.0, profile=Profile(memory_gib_per_gpu=8.0, memory_rates={4.0: 0.5}))
+    lab.run(5)
+    orders = {key.job: process.order for key, process in lab.executor.processes.items()}
+    told = {
+        name: {k: v for k, v in order.environment.items() if "MEMORY" in k}
+        for name, order in orders.items()
+        if order is not None
+    }
+    assert told["less"] == {"OPTSCHED_MEMORY_GIB_PER_GPU": "4", "OPTSCHED_GPU_MEMORY_GIB": "12.5"}
+    assert orders["less"] is not None and orders["less"].memory_gib == (16.0,)
+    assert told["all"] == {} and orders["all"] is not None and orders["all"].memory_gib == (8.0,)
+
+
 def test_who_would_lose_more_than_it_gains_is_not_preempted(lab: Lab) -> None:
     lab.submit("long", 8, 100.0, profile=Profile(checkpoint_s=60.0, restore_s=60.0))
     lab.run(10)

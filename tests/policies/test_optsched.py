@@ -13,7 +13,7 @@ from optsched.estimates import Estimates
 from optsched.estimates.noisy import Noisy
 from optsched.estimates.unknown import Unknown
 from optsched.model.plan import Plan
-from optsched.model.profile import Profile
+from optsched.model.profile import Profile, Sharing
 from optsched.objectives import parse
 from optsched.physics import hold_to_save_s, setup_s
 from optsched.plugins.registry import policy
@@ -200,3 +200,20 @@ def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int, monkeypatch: pytest.M
 def test_a_pace_that_is_none_is_refused(pace: str) -> None:
     with pytest.raises(InputError, match=r"option pace of policy optsched: .*a number from 0 to 1"):
         policy("optsched", WCT, {"pace": pace})
+
+
+def test_a_guest_takes_smaller_batches_where_the_memory_is_short() -> None:
+    profile = Profile(
+        sharing=Sharing(duty=0.3), gpu_memory_gib=10.0, gpu_memory_rates={4.0: 0.6, 5.0: 0.8}
+    )
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n", gpus=1, gpu_memory_gib=15.0),)),
+        jobs=tuple(
+            Job(id=name, submit_s=submit_s, duration_s=4000.0, profile=profile)
+            for name, submit_s in (("host", 0.0), ("guest", 300.0))
+        ),
+    )
+    plan = simulate(instance, policy("optsched", WCT))
+    assert verify(instance, plan, WCT).ok
+    taken = {segment.mode.gpu_memory_gib for entry in plan.jobs for segment in entry.segments}
+    assert taken == {None, 5.0}

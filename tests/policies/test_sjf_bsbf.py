@@ -143,6 +143,32 @@ def test_jobs_that_the_memory_does_not_hold_wait() -> None:
     assert times(found["b"]) == [(100, 110)]
 
 
+def test_smaller_batches_where_the_memory_does_not_hold_whole_ones() -> None:
+    one = (Node(name="n0", gpus=1, gpu_memory_gib=40.0),)
+    rates = {8.0: 0.5, 4.0: 0.25}
+    a = job("a", 100.0, sharing=Sharing(duty=0.5))
+    b = job("b", 10.0, 1.0, sharing=Sharing(duty=0.5), gpu_memory_gib=31.0, gpu_memory_rates=rates)
+    found = plan_of("sjf-bsbf", a, b, nodes=one)
+    assert times(found["b"]) == [(1, 21)] and times(found["a"])[-1][1] == 100
+    assert found["b"].segments[0].mode.gpu_memory_gib == 8.0  # the largest that fits beside a
+    whole = plan_of("sjf-bsbf", a, b, nodes=one, options={"batches": "whole"})
+    assert times(whole["b"]) == [(100, 110)]
+    room = (Node(name="n0", gpus=1, gpu_memory_gib=41.0),)
+    assert plan_of("sjf-bsbf", a, b, nodes=room)["b"].segments[0].mode.gpu_memory_gib is None
+
+
+def test_smaller_batches_must_be_worth_it() -> None:
+    # b would take 40 s beside a, which is done in 14: (15 + 41) / 2 is later than (15 + 25) / 2.
+    one = (Node(name="n0", gpus=1, gpu_memory_gib=40.0),)
+    slow = {8.0: 0.25}
+    a = job("a", 15.0, sharing=Sharing(duty=0.5))
+    b = job("b", 10.0, 1.0, sharing=Sharing(duty=0.5), gpu_memory_gib=31.0, gpu_memory_rates=slow)
+    found = plan_of("sjf-bsbf", a, b, nodes=one)
+    assert times(found["b"]) == [(15, 25)]
+    joined = plan_of("sjf-bsbf", a, b, nodes=one, options={"share": "first-fit"})
+    assert times(joined["b"])[0][0] == 1 and times(joined["b"])[-1][1] == 41
+
+
 def test_a_pair_that_is_slower_than_in_turn_waits_and_a_third_job_may_still_join() -> None:
     slow = Sharing(duty=1.0)
     # both at half speed: A/2 + 3/4 x 2 B = A/2 + 1.5 B for the longer A, later than B + A/2

@@ -11,7 +11,7 @@ import pytest
 import optsched.round.decide as deciding
 import optsched.round.pose as posing
 from benchmarks.families import with_sharing
-from optsched import Instance
+from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Sharing, Slot
 from optsched.objectives import parse
 from optsched.physics import placed_rate
 from optsched.picture.facts import percent, quantity
@@ -101,6 +101,36 @@ def test_few_waiting_jobs_are_posed_whatever_time_it_takes(monkeypatch: pytest.M
 def test_posing_stops_at_its_deadline() -> None:
     with pytest.raises(OutOfTimeError):
         build(busy(), parse("wct"), 300.0, deadline=Deadline(0.0))
+
+
+@pytest.mark.parametrize(
+    ("gib", "taken"), [(32.0, [None]), (28.0, [12.0]), (21.0, [5.0]), (20.0, [])]
+)
+def test_a_guest_takes_the_gpu_memory_that_its_host_leaves(
+    gib: float, taken: list[float | None]
+) -> None:
+    shape = Profile(
+        sharing=Sharing(duty=0.4), gpu_memory_gib=16.0, gpu_memory_rates={5.0: 0.5, 12.0: 0.75}
+    )
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n", gpus=1, gpu_memory_gib=gib),)),
+        jobs=tuple(Job(id=name, duration_s=900.0, profile=shape) for name in ("host", "guest")),
+        running=(
+            Running(
+                job="host",
+                mode=Mode(gpus=1),
+                placement=(Slot(node="n", gpus=1),),
+                remaining_s=900.0,
+            ),
+        ),
+    )
+    beside = [
+        one
+        for one in build(instance, parse("wct"), 300.0).patterns.holds
+        if one.kind == Kind.BESIDE
+    ]
+    assert [one.mode.gpu_memory_gib for one in beside] == taken
+    assert [one.rate for one in beside] == [{None: 1.0, 12.0: 0.75, 5.0: 0.5}[own] for own in taken]
 
 
 def test_jobs_that_are_alike_have_the_rates_of_their_own_pair() -> None:

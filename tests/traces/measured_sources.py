@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests.data import DATA
 
 GAVEL = {
@@ -292,6 +294,34 @@ def gpu_memory_gib() -> dict[str, float]:
     return found
 
 
+def micro_batches() -> dict[str, dict[float, float]]:
+    table, found = gavel()["v100"], {}
+    for family, name in GAVEL.items():
+        model, _, size = name.partition(" (batch size ")
+        if size:
+            whole = int(size.rstrip(")"))
+            steps = {
+                part: float(table[f"('{model} (batch size {round(whole * part)})', 1)"]["null"])
+                for part in (1.0, 0.5, 0.25)
+            }
+            found[family] = {part: sig(steps[part] * part / steps[1.0]) for part in (0.5, 0.25)}
+    return found
+
+
+def batch_memory() -> dict[float, float]:
+    found: dict[float, float] = {}
+    for name, batch in TITAN.values():
+        known = sorted(
+            (int(r["local_bsz"]), float(r["gpu_memory"]))
+            for r in rows(f"titan/fminfo/A100/{name}_memory.csv")
+        )
+        whole = dict(known)[batch]
+        for part in (0.5, 0.25):
+            gib = float(np.interp(batch * part, *zip(*known, strict=True)))
+            found[part] = max(found.get(part, 0.0), float(f"{gib / whole:.2g}"))
+    return found
+
+
 def titan_restart_s() -> dict[str, float]:
     def switch_s(gpu_type: str, name: str) -> float:
         return float(rows(f"titan/fminfo/{gpu_type}/{name}_context_switch.csv")[0]["time_cost"])
@@ -336,6 +366,8 @@ COLUMNS: dict[str, Callable[[], Any]] = {
     "MEMORY_RATES": memory_rates,
     "MORE_CORES": more_cores,
     "GPU_MEMORY_GIB": gpu_memory_gib,
+    "MICRO_BATCHES": micro_batches,
+    "BATCH_MEMORY": batch_memory,
     "DUTY": duty,
     "PARTNERS": partners,
     "TITAN_RESTART_S": titan_restart_s,

@@ -152,6 +152,15 @@ def test_more_memory_is_what_was_measured_to_help() -> None:
         generate("even", jobs=2, gpus=8, more_memory=True, cores_per_gpu=3)
 
 
+def test_micro_batches_take_less_gpu_memory() -> None:
+    made = generate("even", jobs=9, gpus=8, families="resnet50,a3c", micro_batches=True)
+    by_name = {job.profile.name: job.profile for job in made.jobs}
+    assert dict(by_name["resnet50"].gpu_memory_rates) == {4.24: 0.886, 2.8: 0.648}
+    assert not by_name["a3c"].gpu_memory_rates
+    with pytest.raises(InputError, match="--micro-batches goes with --families"):
+        generate("even", jobs=2, gpus=8, micro_batches=True)
+
+
 def test_copies_are_more_gpus_of_any_type() -> None:
     made = generate(
         "even", jobs=9, gpus=20, families="resnet50", gangs="2", copies=3, gpus_per_node=1

@@ -57,6 +57,13 @@ MEMORY_RATES: dict[str, dict[float, float]] = {
     family: {float(gib): rate for gib, rate in row.items()}
     for family, row in _TABLES["MEMORY_RATES"].items()
 }
+MICRO_BATCHES: dict[str, dict[float, float]] = {
+    family: {float(part): rate for part, rate in row.items()}
+    for family, row in _TABLES["MICRO_BATCHES"].items()
+}
+BATCH_MEMORY: dict[float, float] = {
+    float(part): share for part, share in _TABLES["BATCH_MEMORY"].items()
+}
 GPU_MEMORY_GIB: dict[str, float] = _TABLES["GPU_MEMORY_GIB"]
 DUTY: dict[str, float] = _TABLES["DUTY"]
 PARTNERS: dict[str, dict[str, float]] = _TABLES["PARTNERS"]
@@ -87,6 +94,7 @@ class Family:
     `locality` is by gang size, `gpus` by count relative to one GPU, `cpus_per_gpu` relative to 3
     cores. `memory_rates` is the highest rate with so much host memory, from `memory_gib_per_gpu` on
     where more gives more, and `more_cores` the rates by cores that only the most of it allows.
+    `gpu_memory_rates` is what it makes of less GPU memory, with smaller micro-batches.
     """
 
     name: str
@@ -98,6 +106,7 @@ class Family:
     memory_gib_per_gpu: float
     memory_rates: Mapping[float, float]
     gpu_memory_gib: float
+    gpu_memory_rates: Mapping[float, float]
     duty: float | None
     partners: Mapping[str, float]
     checkpoint_s: float
@@ -129,6 +138,7 @@ def _family(name: str) -> Family:
         SAVING_SHARE * restart_s if size_mb is None else COPIES * size_mb / DISK_MB_PER_S, 1
     )
     startup_s = min(float(STARTUP_S.get(name, OTHER_STARTUP_S)), restart_s - checkpoint_s)
+    gpu_memory_gib = _nearest(GPU_MEMORY_GIB, name)
     return Family(
         name=name,
         rate=rate,
@@ -138,7 +148,11 @@ def _family(name: str) -> Family:
         more_cores=MORE_CORES.get(name, {}),
         memory_gib_per_gpu=_nearest(MEMORY_GIB_PER_GPU, name),
         memory_rates=MEMORY_RATES.get(name, {}),
-        gpu_memory_gib=_nearest(GPU_MEMORY_GIB, name),
+        gpu_memory_gib=gpu_memory_gib,
+        gpu_memory_rates={
+            round(gpu_memory_gib * BATCH_MEMORY[part], 3): rate
+            for part, rate in MICRO_BATCHES.get(name, {}).items()
+        },
         duty=DUTY.get(name),
         partners=PARTNERS.get(name, {}),
         checkpoint_s=checkpoint_s,

@@ -15,6 +15,18 @@ def with_more_memory(instance: Instance) -> Instance:
     return _with_profiles(instance, _with_more_memory)
 
 
+def with_micro_batches(instance: Instance) -> Instance:
+    """Return the instance whose jobs may take less GPU memory, with a half and a quarter of the
+    batch at a time, at the rates that Gavel measured of such batches."""
+    return _with_profiles(instance, _with_micro_batches)
+
+
+def _with_micro_batches(own: Profile, family: Family) -> Profile:
+    if own.gpu_memory_gib != family.gpu_memory_gib:
+        return own
+    return replace(own, gpu_memory_rates=family.gpu_memory_rates)
+
+
 def _with_more_memory(own: Profile, family: Family) -> Profile:
     if not (own.cpus_per_gpu and family.memory_rates):
         return own

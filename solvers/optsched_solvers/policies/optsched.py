@@ -21,7 +21,7 @@ from optsched.model.instance import Instance, Placement
 from optsched.model.job import Job, Mode
 from optsched.objectives import Objective, Usage, parse
 from optsched.physics import hold_to_save_s
-from optsched.physics.modes import Option
+from optsched.physics.modes import Option, with_less_gpu_memory
 from optsched.plugins import registry
 from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, Share
 from optsched.round.decide import decide
@@ -618,7 +618,8 @@ def _option(world: World, known: Instance, job_id: str, mode: Mode) -> Option:
     are as long as it is believed to be."""
     options = world.options(job_id)
     if mode.duration_s is None:
-        return next(option for option in options if option.mode == mode)
+        beside = (with_less_gpu_memory(world.job(job_id), option) for option in options)
+        return next(option for option in chain.from_iterable(beside) if option.mode == mode)
     wanted_s = mode.duration_s * world.job(job_id).work_s / known.job[job_id].work_s
     alike = [
         option for option in options if replace(option.mode, duration_s=mode.duration_s) == mode

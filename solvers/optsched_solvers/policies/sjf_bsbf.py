@@ -7,7 +7,7 @@ from optsched.physics import placed_rate
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, declared_options
 
-from .parts.pair_sharing import PairPolicy, fits_memory, slowdowns
+from .parts.pair_sharing import PairPolicy, fits_memory, slowdowns, ways_in_memory
 
 
 def mean_finish_shared_s(
@@ -35,8 +35,10 @@ class SjfBsbf(PairPolicy):
     With A and B the remaining times of the new and the running job alone and xi the slowdown of
     each beside the other, the pair finishes at A/2 + (1 - 1/(2 xi_A)) xi_B B on average where xi_A
     A >= xi_B B, and with the roles exchanged where not; one after the other at B + A/2. A job that
-    can do neither is skipped. With `share` "first-fit" (SJF-FFS, a rival in the paper) it joins
-    whom the GPU memory allows, whether or not that is earlier.
+    can do neither is skipped. Where the memory does not hold both, the new job takes the largest
+    smaller micro-batch that fits and accumulates gradients (`gpu_memory_rates`): where the two
+    share, its A is longer. With `share` "first-fit" (SJF-FFS, a rival in the paper) it joins whom
+    the GPU memory allows, whether or not that is earlier.
     """
 
     name = "sjf-bsbf"
@@ -49,10 +51,15 @@ class SjfBsbf(PairPolicy):
             "Share where the pair finishes earlier on average than in turn, or wherever the GPU "
             "memory holds both.",
         ] = "benefit"
+        batches: Annotated[
+            Literal["sub", "whole"],
+            "Where the GPU memory is short, take smaller micro-batches, or do not share.",
+        ] = "sub"
 
     def __init__(self, options: Options) -> None:
         super().__init__()
         self._first_fit = options.share == "first-fit"
+        self.sub_batches = options.batches == "sub"
         self._seen: dict[str, int] = {}
         self._good: dict[str, tuple[tuple[str, int], ...]] = {}
 
@@ -99,14 +106,17 @@ class SjfBsbf(PairPolicy):
     def _worth_it(self, world: World, job_id: str, option: Option, partner: str) -> float | None:
         """Return the mean finish of the pair if it is earlier than in turn."""
         slower = slowdowns(world, job_id, partner)
-        if slower is None or not fits_memory(world, job_id, partner):
+        if slower is None:
             return None
+        ways = ways_in_memory(world, job_id, option, sub_batches=self.sub_batches)
+        way = next((own for own in ways if fits_memory(world, job_id, partner, own.mode)), None)
         placement = world.hold(partner).placement
-        if placed_rate(world.instance, world.job(job_id), option.mode, placement) <= 0:
+        if way is None or placed_rate(world.instance, world.job(job_id), way.mode, placement) <= 0:
             return None
-        new_s = world.expected_run_s(job_id, option, placement)
+        new_s = world.expected_run_s(job_id, way, placement)
+        alone_s = new_s if way is option else world.expected_run_s(job_id, option, placement)
         running_s = world.expected_release_s(partner) - world.now_s
         shared_s = mean_finish_shared_s(new_s, running_s, *slower)
         if self._first_fit:
             return 0.0  # of equal ones, the first by id
-        return shared_s if shared_s < mean_finish_in_turn_s(new_s, running_s) else None
+        return shared_s if shared_s < mean_finish_in_turn_s(alone_s, running_s) else None

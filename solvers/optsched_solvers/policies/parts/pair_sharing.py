@@ -6,11 +6,10 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from optsched.driver.world import World
-from optsched.model.instance import Running
 from optsched.model.job import Mode
 from optsched.model.profile import Sharing
 from optsched.physics import beyond_gpu_memory, sharing_rate
-from optsched.physics.modes import Option
+from optsched.physics.modes import Option, with_less_gpu_memory
 
 from .demand_queue import DemandQueue, arrival_key
 from .starting import start_fitting
@@ -109,22 +108,33 @@ def joins(world: World, job_id: str, singles: Singles) -> Iterator[Join]:
                 yield Join(option, partner)
 
 
-def way_beside(world: World, job_id: str, partner: str) -> Option | None:
-    """Return the fastest option by which a waiting job may start on the GPUs of a running one."""
+def way_beside(
+    world: World, job_id: str, partner: str, *, sub_batches: bool = False
+) -> Option | None:
+    """Return the fastest option by which a waiting job may start on the GPUs of a running one, with
+    `sub_batches` also in less GPU memory."""
     gpus = world.hold(partner).need.gpus
     for option in world.options(job_id):
-        if option.mode.gpus == gpus and world.may_share(job_id, option, partner):
-            return option
+        if option.mode.gpus == gpus:
+            for own in ways_in_memory(world, job_id, option, sub_batches=sub_batches):
+                if world.may_share(job_id, own, partner):
+                    return own
     return None
+
+
+def ways_in_memory(
+    world: World, job_id: str, option: Option, *, sub_batches: bool
+) -> tuple[Option, ...]:
+    """Return an option, and with `sub_batches` the same in less GPU memory, the fastest first."""
+    return with_less_gpu_memory(world.job(job_id), option) if sub_batches else (option,)
 
 
 def fits_memory(world: World, job_id: str, partner: str, mode: Mode = ALL_MEMORY) -> bool:
     """Return whether the GPUs of a running job have the memory for both, the waiting one in
     `mode`."""
-    run = world.entry(partner)
-    assert isinstance(run, Running)
     job, other = world.job(job_id), world.job(partner)
-    return beyond_gpu_memory(world.cluster, job, mode, other, run.mode, run.placement) is None
+    beside, placement = world.running_mode(partner), world.hold(partner).placement
+    return beyond_gpu_memory(world.cluster, job, mode, other, beside, placement) is None
 
 
 def duty(world: World, job_id: str) -> float | None:
@@ -169,7 +179,10 @@ def heaviest_matching(weights: dict[tuple[str, str], float]) -> list[tuple[str, 
 
 class PairPolicy:
     """Base of the policies that start waiting jobs on free GPUs and on those of jobs that run
-    alone, kind by kind, in the order of a rank."""
+    alone, kind by kind, in the order of a rank. With `sub_batches` those that join a running one
+    may take less GPU memory."""
+
+    sub_batches = False
 
     def __init__(self) -> None:
         self._queue = DemandQueue()
@@ -194,7 +207,7 @@ class PairPolicy:
 
     def _join(self, world: World, job_id: str, partner: str) -> bool:
         """Start a waiting job on the GPUs of a running one; false where it may not."""
-        option = way_beside(world, job_id, partner)
+        option = way_beside(world, job_id, partner, sub_batches=self.sub_batches)
         if option is None:
             return False
         world.start_sharing(job_id, option, partner)
