@@ -8,8 +8,9 @@ from hypothesis import settings
 
 pytest_plugins = ["optsched.testing.executors"]
 
-settings.register_profile("fixed", derandomize=True)
-settings.register_profile("varied", deadline=None)  # long runs share the machine with others
+# No deadlines: the machine may be shared with others.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("varied", deadline=None)
 settings.load_profile("fixed")
 
 

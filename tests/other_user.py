@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,8 @@ def as_user(uid: int, call: Callable[[], Any]) -> Any:
             os.setuid(uid)
             os.write(writing, json.dumps(call()).encode())
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     os.close(writing)

@@ -84,7 +84,7 @@ def test_memory_and_duty_are_measured(profile) -> None:
         "--gpus",
         "2",
         states={0: "90 8000 1", 2: "0 1024 0"},
-        good=lambda measured: measured.get("steps", 0) > 10,
+        good=lambda measured: measured.get("steps", 0) > 10 and "gpu_duty" in measured,
     )
     measured = found["measured"]
     assert measured["gpu_type"] == "Model T"

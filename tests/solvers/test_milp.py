@@ -51,7 +51,7 @@ class Heard:
 def solve(
     instance: Instance,
     objective: str,
-    limit_s: float = 60.0,
+    limit_s: float = 600.0,
     incumbent: Plan | None = None,
     **chosen: str,
 ) -> tuple[Heard, tuple[float, ...] | None]:
