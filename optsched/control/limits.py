@@ -53,11 +53,18 @@ def limits_of(settings: Settings, user: str, tenant: str | None) -> Limits:
 
 def may_use(tier: TierSettings, user: str, tenant: str | None) -> bool:
     """Return whether jobs of a user, or of a tenant, may be of a tier."""
-    if not (tier.users or tier.groups or tier.tenants):
+    if not (tier.users or tier.groups or tier.tenants or tier.qos or tier.accounts):
         return True
     if user in tier.users or tenant in tier.tenants:
         return True
     return bool(tier.groups) and not groups_of(user).isdisjoint(tier.groups)
+
+
+def priority_in_manager(tiers: Iterable[TierSettings], qos: str | None, account: str | None) -> int:
+    """Return the priority of a job that was given to the cluster manager, which has checked its QOS
+    and account: that of the highest tier which lists one of these, else 0."""
+    of = [tier.priority for tier in tiers if qos in tier.qos or account in tier.accounts]
+    return max(of, default=0)
 
 
 def groups_of(user: str) -> set[str]:

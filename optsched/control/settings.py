@@ -118,7 +118,8 @@ class TenantSettings(JobLimits):
 class TierSettings(Part):
     """A name for the jobs of one `priority`, whom of those that run they preempt when they wait,
     and who may use it: `users`, members of the `groups` of this host, jobs of `tenants`; without
-    any of these, everybody."""
+    any of these, everybody. Of it are also jobs that were given to Slurm with one of these `qos` or
+    `accounts`; a tier that lists only such is open to nobody else."""
 
     name: str = Field(min_length=1, max_length=255, pattern=r"^[A-Za-z][A-Za-z0-9._-]*$")
     priority: int = Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)
@@ -126,6 +127,8 @@ class TierSettings(Part):
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
 
     def tier(self) -> Tier:
         """Return the noun."""
@@ -273,10 +276,11 @@ class WindowSettings(Part):
 
 class KueueSettings(Part):
     """What `optsched kueue` decides on: the Workloads of `queues` (ClusterQueues; all without any).
-    A step between two priorities that are in use counts `step` times in weight."""
+    Priorities are strict, as elsewhere; with `step` a step between two that are in use counts so
+    many times in weight instead."""
 
     queues: tuple[str, ...] = ()
-    step: float = Field(default=4.0, ge=1, le=1000)
+    step: float | None = Field(default=None, ge=1, le=1000)
 
 
 class Settings(Part):

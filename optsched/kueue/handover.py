@@ -81,6 +81,7 @@ class Handover:
             step=given.kueue.step,
             runs_s=given.runs,
             preempt_unsaved=given.preempt_unsaved,
+            tiers=tuple(tier.tier() for tier in given.tiers),
         )
         seen = view(site, now_s)
         faults = {
