@@ -217,7 +217,7 @@ def _read(path: Path) -> Calibration:
 def _look(controller: Controller) -> Seen:
     """Return what a forecast needs; for `Loop.ask`, quick."""
     now, learning = snapshot(controller), controller.learning
-    runs_s = float(controller.settings.runs)
+    runs_s = controller.settings.runs
 
     def believed(job: LiveJob) -> Belief:
         submission = job.submission
