@@ -19,7 +19,7 @@ from ..physics import count_rate, gang_sizes
 from .budgets import Spent, period_s
 from .journal.state import Attempt, LiveJob, State
 from .present import may_start
-from .settings import LimitSettings, Settings, TenantSettings, TierSettings, UserLimits
+from .settings import Settings, TenantSettings, TierSettings, UserLimits
 
 LEAST_GPU_S = 1.0
 """What a job is expected to use at least, so that nothing starts on a budget that is used up."""
@@ -464,7 +464,7 @@ def _limits_what_runs(settings: Settings, state: State) -> bool:
     limits = settings.limits
     if limits.labels:
         return True
-    users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
+    users: list[UserLimits] = [limits, *limits.users.values()]
     return any((own.max_running, own.max_gpus) != (None, None) for own in users) or any(
         own.max_running is not None for own in settings.tenants
     )
@@ -473,5 +473,5 @@ def _limits_what_runs(settings: Settings, state: State) -> bool:
 def has_budgets(settings: Settings) -> bool:
     """Return whether anybody has a budget."""
     limits = settings.limits
-    users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
+    users: list[UserLimits] = [limits, *limits.users.values()]
     return any(own.max_gpu_hours is not None for own in (*users, *settings.tenants))
