@@ -87,14 +87,17 @@ from .parts.out import Out, answers
     "checkpoint_s",
     type=cost,
 )
-@option("--gangs SIZES", "even: GPUs of a job, each as often (default: 1,1,2,4).")
+@option(
+    "--gangs SIZES", "even: GPUs of a job, drawn from these with equal chance (default: 1,1,2,4)."
+)
 @option("--run-times RANGE", "even: shortest and longest run time (default: 5m-30m).")
 @flag_option("--heavy-tail", "even: draw the logarithm of run times evenly.")
 @option(
     "--families NAMES",
-    "even: measured profiles of these families, on V100, each as often, such as resnet50,bert.",
+    "even: measured V100 profiles, drawn from these families with equal chance, such as "
+    "resnet50,bert.",
 )
-@flag_option("--elastic", "even: let gangs run on fewer GPUs, too.")
+@flag_option("--elastic", "even: let gangs also run on fewer GPUs.")
 @option(
     "--plans ASKED",
     "even: let jobs train large models with any execution plan (docs/formats.md); users ask for a "
@@ -110,7 +113,7 @@ from .parts.out import Out, answers
 @flag_option(
     "--more-memory",
     "even: let jobs of --families use the cores and the host memory beyond a GPU's share that were "
-    "measured to make them faster; goes with --cores-per-gpu.",
+    "measured to make them faster; needs --cores-per-gpu.",
 )
 @flag_option(
     "--micro-batches",
@@ -119,13 +122,13 @@ from .parts.out import Out, answers
 )
 @option(
     "--memory-gbps GBPS",
-    "even: bandwidth of a node's memory, in Gbit/s for each of its GPUs; half of the CPU-only jobs "
+    "even: memory bandwidth of a node, in Gbit/s for each of its GPUs; half of the CPU-only jobs "
     "stream through it (docs/formats.md).",
     type=click.FloatRange(0, min_open=True),
 )
 @count_option("--nodes-per-rack N", "even: nodes of a rack (default: no racks).", most=100_000)
 @flag_option(
-    "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."
+    "--clocks", "even: let GPUs also run at lower clocks, for less power (docs/formats.md)."
 )
 @count_option(
     "--copies N",
@@ -134,7 +137,7 @@ from .parts.out import Out, answers
 )
 @option(
     "--power-cap WATTS",
-    "even: what all GPUs at work may draw together.",
+    "even: limit on what all working GPUs draw together.",
     type=click.FloatRange(0, min_open=True),
 )
 @option(
@@ -148,22 +151,22 @@ from .parts.out import Out, answers
 )
 @option(
     "--variability F",
-    "even: let nodes differ in speed, the more the larger F, such as 0.2 (docs/formats.md).",
+    "even: let nodes differ in speed; a larger F means more, such as 0.2 (docs/formats.md).",
     type=click.FloatRange(0, 1, min_open=True),
 )
 @option(
     "--prices PRICES",
-    "even: what a GPU of each type costs for an hour, such as v100=2.48,p100=1.46,k80=0.45.",
+    "even: hourly price of a GPU of each type, such as v100=2.48,p100=1.46,k80=0.45.",
 )
 @option(
     "--deadlines FACTORS",
-    "even: let jobs be due after their run time times one of these, each as often, such as "
-    "1.2,2,10.",
+    "even: give each job a deadline: its run time times one of these, drawn with equal chance, "
+    "such as 1.2,2,10.",
 )
 @count_option(
     "--past N",
-    "Let the first N jobs be done before the rest comes: estimates of run times learn from them, "
-    "they are neither scheduled nor measured.",
+    "Make the first N jobs history that is over before the rest begins: estimates learn from "
+    "them, but they are neither scheduled nor measured.",
 )
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(

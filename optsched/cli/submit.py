@@ -121,7 +121,7 @@ def node_count(value: str) -> tuple[int, int]:
 )
 @many_option(
     "--node-label [!]LABEL",
-    "Only on nodes that have LABEL, with ! on those that have not; repeatable.",
+    "Only on nodes that have LABEL, or with ! on those without it; repeatable.",
     "node_labels",
 )
 @many_option(

@@ -19,7 +19,7 @@ from ..physics import count_rate, gang_sizes
 from .budgets import Spent, period_s
 from .journal.state import Attempt, LiveJob, State
 from .present import may_start
-from .settings import LimitSettings, Settings, TenantSettings, TierSettings, UserLimits
+from .settings import Settings, TenantSettings, TierSettings, UserLimits
 
 LEAST_GPU_S = 1.0
 """What a job is expected to use at least, so that nothing starts on a budget that is used up."""
@@ -53,11 +53,18 @@ def limits_of(settings: Settings, user: str, tenant: str | None) -> Limits:
 
 def may_use(tier: TierSettings, user: str, tenant: str | None) -> bool:
     """Return whether jobs of a user, or of a tenant, may be of a tier."""
-    if not (tier.users or tier.groups or tier.tenants):
+    if not (tier.users or tier.groups or tier.tenants or tier.qos or tier.accounts):
         return True
     if user in tier.users or tenant in tier.tenants:
         return True
     return bool(tier.groups) and not groups_of(user).isdisjoint(tier.groups)
+
+
+def priority_in_manager(tiers: Iterable[TierSettings], qos: str | None, account: str | None) -> int:
+    """Return the priority of a job that was given to the cluster manager, which has checked its QOS
+    and account: that of the highest tier which lists one of these, else 0."""
+    of = [tier.priority for tier in tiers if qos in tier.qos or account in tier.accounts]
+    return max(of, default=0)
 
 
 def groups_of(user: str) -> set[str]:
@@ -457,7 +464,7 @@ def _limits_what_runs(settings: Settings, state: State) -> bool:
     limits = settings.limits
     if limits.labels:
         return True
-    users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
+    users: list[UserLimits] = [limits, *limits.users.values()]
     return any((own.max_running, own.max_gpus) != (None, None) for own in users) or any(
         own.max_running is not None for own in settings.tenants
     )
@@ -466,5 +473,5 @@ def _limits_what_runs(settings: Settings, state: State) -> bool:
 def has_budgets(settings: Settings) -> bool:
     """Return whether anybody has a budget."""
     limits = settings.limits
-    users: list[LimitSettings | UserLimits] = [limits, *limits.users.values()]
+    users: list[UserLimits] = [limits, *limits.users.values()]
     return any(own.max_gpu_hours is not None for own in (*users, *settings.tenants))

@@ -4,15 +4,23 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    WrapValidator,
+)
 
-from ..duration import LONGEST_S, parse_duration
+from ..duration import LONGEST_S
 from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
 from ..files import check_instance
 from ..files.faults import Fault
@@ -24,23 +32,12 @@ from ..model.instance import Instance
 from ..model.quantity import Amount
 from ..objectives import wanted
 from ..plugins import registry
-from ..plugins.options import PluginOptions, read_table
+from ..plugins.options import Duration, PluginOptions, PositiveDuration, read_table
 from .rates import TIME_OF_DAY, Rates, known
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
 SHORTEST_HALF_LIFE_S = 60.0
-
-
-def _duration(text: str | float) -> float:
-    if isinstance(text, str):
-        return parse_duration(text)
-    if not (math.isfinite(text) and text >= 0):
-        raise ValueError("must be a number of seconds, or a text as 90s, 5m, 2h")
-    return float(text)
-
-
-Time = Annotated[str | float, AfterValidator(_duration)]
 
 
 class Part(BaseModel):
@@ -80,23 +77,13 @@ Period = Literal["day", "week", "month", "year", "forever"]
 GpuHours = Annotated[float, Field(ge=0, le=1e12)]
 
 
-def _time_limit(text: str | float) -> float:
-    seconds = _duration(text)
-    if seconds <= 0:
-        raise ValueError("must be longer than 0 s")
-    return seconds
-
-
-TimeLimit = Annotated[str | float, AfterValidator(_time_limit)]
-
-
 class JobLimits(Part):
     """The most that jobs may ask for, how many of them may wait and run, and the GPU-hours that
     they may use in a period; None: as others, or any number. `time_limit` is that of jobs which
     name none, `max_time_limit` the longest."""
 
-    time_limit: TimeLimit | None = None
-    max_time_limit: TimeLimit | None = None
+    time_limit: PositiveDuration | None = None
+    max_time_limit: PositiveDuration | None = None
     max_weight: MostWeight | None = None
     max_priority: MostPriority | None = None
     max_queued: MostJobs | None = None
@@ -131,7 +118,8 @@ class TenantSettings(JobLimits):
 class TierSettings(Part):
     """A name for the jobs of one `priority`, whom of those that run they preempt when they wait,
     and who may use it: `users`, members of the `groups` of this host, jobs of `tenants`; without
-    any of these, everybody."""
+    any of these, everybody. Of it are also jobs that were given to Slurm with one of these `qos` or
+    `accounts`; a tier that lists only such is open to nobody else."""
 
     name: str = Field(min_length=1, max_length=255, pattern=r"^[A-Za-z][A-Za-z0-9._-]*$")
     priority: int = Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)
@@ -139,6 +127,8 @@ class TierSettings(Part):
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
 
     def tier(self) -> Tier:
         """Return the noun."""
@@ -154,21 +144,15 @@ class LabelLimits(Part):
     tenants: dict[str, MostJobs] = Field(default_factory=dict)
 
 
-class LimitSettings(Part):
+class LimitSettings(UserLimits):
     """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
     otherwise, how many jobs each user may have waiting and running, and GPUs held, at once, and
     how many GPU-hours he may use in a period, which runs by the calendar in UTC. Root, the
     controller's own user and `api.administrators` may go beyond what may be asked for and
     `max_queued`."""
 
-    time_limit: TimeLimit | None = None
-    max_time_limit: TimeLimit | None = None
     max_weight: MostWeight = 1.0
     max_priority: MostPriority = 0
-    max_queued: MostJobs | None = None
-    max_running: MostJobs | None = None
-    max_gpus: MostJobs | None = None
-    max_gpu_hours: GpuHours | None = None
     gpu_hours_per: Period = "month"
     users: dict[str, UserLimits] = Field(default_factory=dict)
     labels: dict[Label, LabelLimits] = Field(default_factory=dict)
@@ -186,11 +170,11 @@ class ApiSettings(Part):
 FOREVER = "forever"
 
 
-def _kept(value: str | float) -> str | float:
-    return FOREVER if value == FOREVER else _duration(value)
+def _kept(given: object, duration: Callable[[object], float]) -> float:
+    return math.inf if given == FOREVER else duration(given)
 
 
-Kept = Annotated[str | float, AfterValidator(_kept)]
+Kept = Annotated[Duration, WrapValidator(_kept)]
 
 
 class RetentionSettings(Part):
@@ -220,7 +204,7 @@ class NoticeSettings(Part):
 
     webhook: str | None = None
     events: tuple[NoticeEvent, ...] = ()
-    timeout: Time = 10.0
+    timeout: Duration = 10.0
     smtp: str | None = None
     smtp_from: str | None = None
     smtp_starttls: bool = False
@@ -234,7 +218,7 @@ class NoticeSettings(Part):
         if webhook.scheme not in ("http", "https") or not webhook.hostname:
             remedy = "write https://HOST/PATH"
             yield Fault("notices.webhook", "is no address of a web server", remedy)
-        if not 0 < float(self.timeout) <= 60:
+        if not 0 < self.timeout <= 60:
             remedy = "write a length as 10s"
             yield Fault("notices.timeout", "must be longer than 0 s and at most 60 s", remedy)
         if self.smtp is not None and not SMTP.fullmatch(self.smtp):
@@ -250,8 +234,7 @@ class NoticeSettings(Part):
                 yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
 
 
-def _half_life(value: str | float) -> float:
-    seconds = _duration(value)
+def _half_life(seconds: float) -> float:
     if not SHORTEST_HALF_LIFE_S <= seconds <= LONGEST_S:
         raise ValueError(f"must be between 1 min and {LONGEST_S:g} s")
     return seconds
@@ -261,7 +244,7 @@ class SharesSettings(Part):
     """That rounds favour jobs of tenants and users which have used less than they are entitled to:
     use counts half after `half_life`."""
 
-    half_life: Annotated[str | float, AfterValidator(_half_life)] = 7 * 86400.0
+    half_life: Annotated[Duration, AfterValidator(_half_life)] = 7 * 86400.0
 
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -281,7 +264,7 @@ class WindowSettings(Part):
         | None
     ) = None
     at: TimeOfDay = "00:00"
-    length: Time
+    length: Duration
     tenants: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     resources: dict[str, Amount] = Field(default_factory=dict)
@@ -293,10 +276,11 @@ class WindowSettings(Part):
 
 class KueueSettings(Part):
     """What `optsched kueue` decides on: the Workloads of `queues` (ClusterQueues; all without any).
-    A step between two priorities that are in use counts `step` times in weight."""
+    Priorities are strict, as elsewhere; with `step` a step between two that are in use counts so
+    many times in weight instead."""
 
     queues: tuple[str, ...] = ()
-    step: float = Field(default=4.0, ge=1, le=1000)
+    step: float | None = Field(default=None, ge=1, le=1000)
 
 
 class Settings(Part):
@@ -326,11 +310,11 @@ class Settings(Part):
     solver: str = "price"
     policy: str | None = None
     policy_options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    every: Time = 60.0
-    length: Time = 300.0
-    budget: Time = 1.0
-    grace: Time = 60.0
-    runs: Time = 3600.0
+    every: Duration = 60.0
+    length: Duration = 300.0
+    budget: Duration = 1.0
+    grace: Duration = 60.0
+    runs: Duration = 3600.0
     preempt_unsaved: bool = False
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
@@ -355,7 +339,7 @@ class Settings(Part):
     @property
     def half_life_s(self) -> float | None:
         """Return the half-life of use, None where use is not counted."""
-        return None if self.shares is None else float(self.shares.half_life)
+        return None if self.shares is None else self.shares.half_life
 
     @property
     def attempts(self) -> Path:
@@ -390,7 +374,7 @@ def read_settings(path: Path) -> Settings:
         settings = Settings.model_validate(parsed)
         faults = list(_faults(settings))
     except ValidationError as error:
-        kinds: list[type[Part]] = [*Part.__subclasses__(), TenantSettings]
+        kinds: list[type[Part]] = [*Part.__subclasses__(), TenantSettings, LimitSettings]
         known = {field for kind in kinds for field in kind.model_fields}
         known.update(registry.names("executors"))
         data = json.dumps(parsed, default=str)
@@ -441,7 +425,7 @@ def _window_faults(path: str, window: WindowSettings, settings: Settings) -> Ite
         yield Fault(path, "it must say either when it is, or how often", remedy)
     elif window.start is not None and not abs(window.start.year - 1970) < 250:
         yield Fault(f"{path}.start", "is no date of these centuries", "correct the year")
-    if not 0 < float(window.length) <= 366 * 86400:
+    if not 0 < window.length <= 366 * 86400:
         yield Fault(f"{path}.length", "must be longer than 0 s, a year at most", 'write "4h"')
     for name in window.resources:
         if name not in settings.resources:
@@ -471,7 +455,7 @@ def _faults(settings: Settings) -> Iterator[Fault]:
     yield from _label_faults(settings, tenants)
     yield from _tier_faults(settings, tenants)
     for what in ("every", "length", "budget", "runs"):
-        if not float(getattr(settings, what)) > 0:
+        if not getattr(settings, what) > 0:
             yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
     yield from _plugin_faults(settings)
 

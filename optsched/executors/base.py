@@ -194,8 +194,9 @@ class Request:
     Its `duration_s` is None where nobody stated it; the manager ends it after `limit_s`. `saves`
     None: nobody said whether it saves when it is asked to stop; `grace_s` is how long it may take
     to. `preempt_unsaved` says whether it may be stopped for others all the same. `account` is who
-    pays there. `faults` are clauses on what was said of the job and cannot be heeded. The weight of
-    the job is what the site says it is; `asked_weight` is by how much its user wants it multiplied.
+    pays there, `qos` the quality of service it has there. `faults` are clauses on what was said of
+    the job and cannot be heeded. The weight of the job is what the site says it is; `asked_weight`
+    is by how much its user wants it multiplied.
     """
 
     job: Job
@@ -203,6 +204,7 @@ class Request:
     directory: str
     user_id: int
     account: str | None = None
+    qos: str | None = None
     limit_s: float | None = None
     saves: bool | None = None
     preempt_unsaved: bool = False

@@ -5,17 +5,12 @@ from typing import Any, TypeVar
 
 from ...executors.base import Progress
 from ...frozen import frozen
-from ..budgets_left import BudgetsView, BudgetView
 from ..controller import Controller
 from ..expected import LiveForecast, expected
 from ..explain.blocked import Obstacles
-from ..explain.explaining import Explained
 from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
 from ..journal.state import Attempt, LiveJob, Status
-from ..reloading import Reloaded
-from ..shares import SharesView, ShareView
-from ..what_if.words import Foretold
 from ..work_left import work_left_s
 
 View = TypeVar("View")
@@ -394,42 +389,6 @@ class Windows:
     """Windows that are not over, in order of time."""
 
     windows: tuple[WindowView, ...]
-
-
-VIEWS = (
-    WindowView,
-    Windows,
-    Reloaded,
-    AccountRow,
-    Account,
-    HeldOnNode,
-    Stay,
-    History,
-    Share,
-    Usage,
-    JobView,
-    AttemptView,
-    JobDetail,
-    JobPage,
-    Shell,
-    Names,
-    Holder,
-    NodeView,
-    Nodes,
-    RoundView,
-    Rounds,
-    ShareView,
-    SharesView,
-    BudgetView,
-    BudgetsView,
-    Price,
-    ForecastView,
-    StateView,
-    Output,
-    Fault,
-    Explained,
-    Foretold,
-)
 
 
 def view(kind: type[View], *sources: object, **stated: Any) -> View:

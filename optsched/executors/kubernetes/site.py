@@ -84,9 +84,9 @@ class Site(PluginOptions):
     container: Annotated[dict[str, Any], "Further fields of their container."] = field(
         default_factory=dict
     )
-    python: Annotated[str, "Runs the supervisor, in each image."] = "python3"
-    poll_s: Annotated[PositiveDuration, "How often Kubernetes is asked."] = 1.0
-    timeout_s: Annotated[PositiveDuration, "What each call may take."] = 10.0
+    python: Annotated[str, "The Python in each image, which runs the supervisor."] = "python3"
+    poll_s: Annotated[PositiveDuration, "How often to poll Kubernetes."] = 1.0
+    timeout_s: Annotated[PositiveDuration, "How long a call may take."] = 10.0
     start_timeout_s: Annotated[PositiveDuration, "How long an attempt may take to begin."] = 600.0
 
     @property

@@ -18,8 +18,8 @@ class RayOptions(PluginOptions):
     address: Annotated[str, "Where the job server of Ray's head answers."] = "http://127.0.0.1:8265"
     headers: Annotated[dict[str, str], "Headers of each call."] = field(default_factory=dict)
     token_file: Annotated[Path | None, "The file with the bearer token of each call."] = None
-    timeout_s: Annotated[PositiveDuration, "What each call may take."] = 10.0
-    poll_s: Annotated[PositiveDuration, "How often Ray is asked."] = 1.0
+    timeout_s: Annotated[PositiveDuration, "How long a call may take."] = 10.0
+    poll_s: Annotated[PositiveDuration, "How often to poll Ray."] = 1.0
     label: Annotated[str, "The label of Ray's nodes whose values are their names."] = (
         "optsched-node"
     )

@@ -65,6 +65,7 @@ def request_of(job: HeldJob, nodes: Sequence[Node], rules: Rules = NONE) -> Requ
         directory=str(entry.get("current_working_directory") or "/"),
         user_id=job.uid,
         account=str(entry.get("account") or "") or None,
+        qos=str(entry.get("qos") or "") or None,
         limit_s=limit_s,
         saves=True if hints.save_s is not None else None,
         preempt_unsaved=unsaved,

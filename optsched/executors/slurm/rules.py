@@ -18,18 +18,17 @@ class Rules(PluginOptions):
 
     preempt: Annotated[
         Literal["savers", "all", "none"],
-        "Jobs of users that may be stopped for others: those that say that they save, all, or "
-        "none.",
+        "Which jobs may be preempted: those that say that they save (savers), all, or none.",
     ] = "savers"
-    preempt_qos: Annotated[tuple[str, ...], "QOS of which all jobs may be stopped."] = ()
-    preempt_accounts: Annotated[tuple[str, ...], "Accounts of which all jobs may be stopped."] = ()
-    min_run_s: Annotated[Duration, "How long a job runs before it may be stopped."] = 300.0
-    max_preemptions: Annotated[int | None, Ge(0), "How often a job may be stopped."] = 5
-    qos_weight: Annotated[SiteWeights, "What jobs of a QOS weigh; 1 where nothing is said."] = (
-        field(default_factory=dict)
-    )
-    account_weight: Annotated[SiteWeights, "By what that is multiplied for an account."] = field(
+    preempt_qos: Annotated[tuple[str, ...], "QOS whose jobs may all be preempted."] = ()
+    preempt_accounts: Annotated[tuple[str, ...], "Accounts whose jobs may all be preempted."] = ()
+    min_run_s: Annotated[Duration, "How long a job runs before it may be preempted."] = 300.0
+    max_preemptions: Annotated[int | None, Ge(0), "How often a job may be preempted."] = 5
+    qos_weight: Annotated[SiteWeights, "Weight of the jobs of each QOS; 1 for others."] = field(
         default_factory=dict
+    )
+    account_weight: Annotated[SiteWeights, "Factor on the weight of the jobs of each account."] = (
+        field(default_factory=dict)
     )
 
     def may_be_stopped(self, entry: Mapping[str, Any], agrees: bool) -> tuple[bool, bool]:
