@@ -309,8 +309,8 @@ NEVER = "ask for less, or add what is missing to the cluster"
             "mode cannot set a clock; leave it out, its duration says how fast it is",
         ),
         (
-            job(1, node_labels={"ib": "required"}),
-            "running[0]: job run at 100 s: is on node b1, for which label ib is required; "
+            job(0, node_labels={"ib": "required"}),
+            "running[0]: job run at 100 s is on node a0, for which label ib is required; "
             "correct its mode and placement",
         ),
         (
