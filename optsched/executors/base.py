@@ -237,6 +237,14 @@ class Arrival:
     barred: str | None = None
 
 
+def inner(of: Mapping[str, Any], *names: str) -> Any:
+    """Return what an object of a manager has under `names`, one within the other; nothing, an empty
+    mapping, where one of them is left out or null."""
+    for name in names:
+        of = of.get(name) or {}
+    return of
+
+
 def in_one_line(said: object, most: int = 300) -> str:
     """Return what a manager has `said`, cut off after so many characters, as a part of a
     sentence."""

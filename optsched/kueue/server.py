@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from ..errors import InputError
-from ..executors.base import NoAnswerError
+from ..executors.base import NoAnswerError, inner
 from ..executors.kubernetes.api import NOT_FOUND, KubernetesApi, RejectedError
 from .objects import BOOST, STARTS, Flavor, Queue, Workload, read_flavor, read_queue, read_workload
 
@@ -78,7 +78,7 @@ class KueueServer(KubernetesApi):
             try:
                 objects.append(read(given))
             except (KeyError, TypeError, ValueError) as error:
-                name = (given.get("metadata") or {}).get("name")
+                name = inner(given, "metadata").get("name")
                 raise NoAnswerError(
                     f"{what} {name} is not as Kueue's API says: {type(error).__name__} {error}"
                 ) from None

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...frozen import frozen
 from ...model.cluster import Node
-from ..base import NodeStatus, because
+from ..base import NodeStatus, because, inner
 from .site import Site
 
 GIB = 1 << 30
@@ -78,7 +78,7 @@ def held_by_others(
         name = pod["spec"].get("nodeName")
         if (
             name
-            and (pod.get("status") or {}).get("phase") not in FINAL
+            and inner(pod, "status").get("phase") not in FINAL
             and pod["metadata"]["uid"] not in ours
         ):
             of_node = held.setdefault(name, {})
@@ -120,23 +120,23 @@ def quantity(text: str) -> float:
 def requests(spec: Mapping[str, Any]) -> dict[str, float]:
     """Return what a pod asks of its node: its containers together, or an init container where that
     asks for more."""
-    first = spec.get("initContainers") or ()
+    first = inner(spec, "initContainers")
     staying = [container for container in first if container.get("restartPolicy") == "Always"]
     total: defaultdict[str, float] = defaultdict(float)
-    for container in (*(spec.get("containers") or ()), *staying):
+    for container in (*inner(spec, "containers"), *staying):
         for what, amount in _asked(container).items():
             total[what] += amount
     for container in first:
         for what, amount in _asked(container).items() if container not in staying else ():
             total[what] = max(total[what], amount)
-    for what, text in (spec.get("overhead") or {}).items():
+    for what, text in inner(spec, "overhead").items():
         total[what] += quantity(str(text))
     return dict(total)
 
 
 def _asked(container: Mapping[str, Any]) -> dict[str, float]:
-    resources = container.get("resources") or {}
-    texts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    resources = inner(container, "resources")
+    texts = {**inner(resources, "limits"), **inner(resources, "requests")}
     return {what: quantity(str(text)) for what, text in texts.items()}
 
 
@@ -158,7 +158,7 @@ def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
 def _node(
     each: Mapping[str, Any], held: Mapping[str, float], site: Site, declared: Node | None
 ) -> KubernetesNode:
-    status, spec = each.get("status") or {}, each.get("spec") or {}
+    status, spec = inner(each, "status"), inner(each, "spec")
     node = _described(each, held, site)
     if declared is not None:
         node = replace(
@@ -168,11 +168,11 @@ def _node(
             labels=declared.labels,
             gpu_memory_gib=declared.gpu_memory_gib or node.gpu_memory_gib,
         )
-    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
+    conditions = {each.get("type"): each for each in inner(status, "conditions")}
     condition = conditions.get("Ready", {})
     ready = condition.get("status") == "True"
     reason = _why_not(node.name, spec, condition, site)
-    lost = not ready and any(map(_given_up, spec.get("taints") or ()))
+    lost = not ready and any(map(_given_up, inner(spec, "taints")))
     return KubernetesNode(
         status=NodeStatus(node=node, usable=reason is None, reason=reason),
         ready=ready,
@@ -182,8 +182,8 @@ def _node(
 
 def _described(each: Mapping[str, Any], held: Mapping[str, float], site: Site) -> Node:
     """Return what a node has and others do not hold, and what its labels say of it."""
-    labels, status = each["metadata"].get("labels") or {}, each.get("status") or {}
-    texts = status.get("allocatable") or status.get("capacity") or {}
+    labels, status = inner(each, "metadata", "labels"), inner(each, "status")
+    texts = status.get("allocatable") or inner(status, "capacity")
     there = {
         what: quantity(str(texts[what])) for what in (site.gpu, "cpu", "memory") if what in texts
     }
@@ -218,7 +218,7 @@ def _why_not(
         return what + because(ready.get("message"))
     if spec.get("unschedulable"):
         return "is cordoned"
-    for taint in spec.get("taints") or ():
+    for taint in inner(spec, "taints"):
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(
             taint, site.tolerations
         ):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ..base import because
+from ..base import because, inner
 from .nodes import FINAL
 from .pods import CONTAINER
 
@@ -28,7 +28,7 @@ OOM_KILLED = "OOMKilled"
 
 def final(pod: Mapping[str, Any] | None) -> bool:
     """Return whether nothing of it runs any more, and its node has its GPUs back."""
-    return pod is None or (pod.get("status") or {}).get("phase") in FINAL
+    return pod is None or inner(pod, "status").get("phase") in FINAL
 
 
 def stopped(pod: Mapping[str, Any]) -> bool:
@@ -58,7 +58,7 @@ def overdue_s(pod: Mapping[str, Any]) -> float:
 def hopeless(pod: Mapping[str, Any], for_good: bool = False) -> str | None:
     """Return why its container will hardly begin, or, with `for_good`, never will; None where it
     may."""
-    waits = _state(pod).get("waiting") or {}
+    waits = inner(_state(pod), "waiting")
     if waits.get("reason") not in (AT_ONCE if for_good else HOPELESS):
         return None
     return f"its container cannot begin: {waits['reason']}{because(waits.get('message'))}"
@@ -70,7 +70,7 @@ def waits_for(pod: Mapping[str, Any] | None) -> str:
         return "Kubernetes does not have its pod"
     if node_of(pod) is None:
         return "its pod is not bound to its node"
-    waits = _state(pod).get("waiting") or {}
+    waits = inner(_state(pod), "waiting")
     if waits.get("reason"):
         return f"its container waits: {waits['reason']}{because(waits.get('message'))}"
     return "its node has not begun with its pod"
@@ -83,15 +83,15 @@ def ran(pod: Mapping[str, Any]) -> bool:
 
 def out_of_memory(pod: Mapping[str, Any] | None) -> bool:
     """Return whether the kernel ended its container for want of memory."""
-    return pod is not None and (_state(pod).get("terminated") or {}).get("reason") == OOM_KILLED
+    return pod is not None and inner(_state(pod), "terminated").get("reason") == OOM_KILLED
 
 
 def removed_by(pod: Mapping[str, Any]) -> str | None:
     """Return who has it end although it was not asked to from here; None if nobody says."""
-    status = pod.get("status") or {}
+    status = inner(pod, "status")
     if status.get("reason") == "Evicted":
         return f"its node evicted it{because(status.get('message'))}"
-    for condition in status.get("conditions") or ():
+    for condition in inner(status, "conditions"):
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return f"Kubernetes removed its pod: {condition.get('reason') or 'without a word'}{because(condition.get('message'))}"  # noqa: E501
     return None
@@ -99,7 +99,7 @@ def removed_by(pod: Mapping[str, Any]) -> str | None:
 
 def how_it_ended(pod: Mapping[str, Any]) -> str:
     """Return how one in a final phase ended whose supervisor has not said anything."""
-    status, ended = pod.get("status") or {}, _state(pod).get("terminated") or {}
+    status, ended = inner(pod, "status"), inner(_state(pod), "terminated")
     by = removed_by(pod)
     if by is not None:
         return by
@@ -120,6 +120,6 @@ def how_it_ended(pod: Mapping[str, Any]) -> str:
 
 
 def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    listed = (pod.get("status") or {}).get("containerStatuses") or ()
-    states = (each.get("state") or {} for each in listed if each.get("name") == CONTAINER)
+    listed = inner(pod, "status", "containerStatuses")
+    states = (inner(each, "state") for each in listed if each.get("name") == CONTAINER)
     return next(states, {})

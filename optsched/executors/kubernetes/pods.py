@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base import AttemptKey
+from ..base import AttemptKey, inner
 from .site import Site
 
 TAG, JOB, ATTEMPT, RANK = (
@@ -42,9 +42,9 @@ def pod_name(key: AttemptKey, rank: int, tag: str) -> str:
 def key_of(pod: Mapping[str, Any], tag: str) -> AttemptKey | None:
     """Return the attempt to which a pod belongs, None if it is not one of this tag."""
     metadata = pod["metadata"]
-    if (metadata.get("labels") or {}).get(TAG) != tag:
+    if inner(metadata, "labels").get(TAG) != tag:
         return None
-    return AttemptKey.parse(str((metadata.get("annotations") or {}).get(KEY)))
+    return AttemptKey.parse(str(inner(metadata, "annotations").get(KEY)))
 
 
 def attempt_pod(

@@ -5,7 +5,7 @@ from typing import Any
 
 from ...frozen import frozen
 from ...model.cluster import Node
-from ..base import NodeStatus, because
+from ..base import NodeStatus, because, inner
 from ..orders import names_folder
 
 GIB = 1 << 30
@@ -34,7 +34,7 @@ def found_nodes(
     """
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for each in listed:
-        name = (each.get("labels") or {}).get(label)
+        name = inner(each, "labels").get(label)
         if isinstance(name, str):
             by_name.setdefault(name, []).append(each)
     wanted = {node.name: node for node in declared}
@@ -56,8 +56,8 @@ def found_nodes(
 
 
 def _described(name: str, each: Mapping[str, Any]) -> Node:
-    resources = each.get("resources_total") or {}
-    gpu_type = (each.get("labels") or {}).get(ACCELERATOR)
+    resources = inner(each, "resources_total")
+    gpu_type = inner(each, "labels").get(ACCELERATOR)
     gpus = int(resources.get("GPU", 0))
     memory = resources.get("memory")
     return Node(
@@ -78,7 +78,7 @@ def _why_not(
         return f"no node of Ray has the label {label}={node.name}"
     if not alive:
         return f"its Ray node is dead{because(entries[-1].get('state_message'))}"
-    resources = alive[0].get("resources_total") or {}
+    resources = inner(alive[0], "resources_total")
     for what, kind, wanted in (("GPU", "GPUs", node.gpus), ("CPU", "cores", node.cpus or 0)):
         if resources.get(what, 0) < wanted:
             return f"Ray knows {resources.get(what, 0):g} {kind} of it, {wanted} are declared"

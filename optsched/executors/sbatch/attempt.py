@@ -10,7 +10,7 @@ from typing import Any
 
 from ..attempts.attempt import FENCE_S
 from ..attempts.folder import NEVER_STARTED, Report
-from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress
+from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress, inner
 from ..slurm.attempt import ENDED_BY_SLURM, FORGOTTEN, SlurmAttempt
 from ..slurm.nodes import number
 from ..slurm.others import Part
@@ -51,7 +51,7 @@ class SbatchAttempt(SlurmAttempt):
     @property
     def who(self) -> tuple[Any, ...]:
         """Return whose limits it counts against."""
-        return tuple(self.record.get("who") or ())
+        return tuple(inner(self.record, "who"))
 
     def asks(self) -> tuple[Hashable, str, tuple[str, ...]]:
         """Return whose limits it counts against, what tells its job, and its nodes."""
@@ -265,7 +265,7 @@ class SbatchAttempt(SlurmAttempt):
         """Return what this run of its job reports of itself, if it does: the file is the same for
         all of them, and in a folder where others may write."""
         path = Path(self.record.get("progress") or "/")
-        started_s = (self.record.get("seen") or {}).get("started_s")
+        started_s = inner(self.record, "seen").get("started_s")
         try:
             if started_s is None or path.lstat().st_uid != self.record["uid"]:
                 return None

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ...frozen import frozen
-from ..base import AttemptKey, RefusedError
+from ..base import AttemptKey, RefusedError, inner
 from ..slurm.client import SlurmClient, understood
 from ..slurm.jobs import OVER, WAITING
 from ..slurm.nodes import number, words
@@ -219,7 +219,7 @@ def _job(entry: Mapping[str, Any], mark: re.Match[str], target: str, task: int |
         restarts=number(entry["restart_cnt"]) or 0,
         status=exit_status(entry["exit_code"]),
         nodes=nodes,
-        gpu_ids=_gpu_ids(nodes, entry.get("gres_detail") or []),
+        gpu_ids=_gpu_ids(nodes, inner(entry, "gres_detail")),
         started_s=number(entry.get("start_time")) or None,
         ended_s=number(entry.get("end_time")) or None,
         eligible_s=float(number(entry.get("eligible_time")) or 0),
@@ -243,7 +243,7 @@ def exit_status(value: Any) -> int | None:
     22.05 gives the status of `wait`, later releases give its parts.
     """
     if isinstance(value, Mapping):
-        told = value.get("signal") or {}
+        told = inner(value, "signal")
         signal = number(told.get("id") or told.get("signal_id"))
         return -signal if signal else number(value.get("return_code"))
     status = number(value)
