@@ -16,6 +16,10 @@ from ..model.cluster import Node, Window
 from ..model.instance import Placement
 from ..model.job import Job
 
+Entry = Mapping[str, Any]
+"""An object as a manager says it, or as it is told."""
+Record = dict[str, Any]
+"""What is kept of something, as JSON has it."""
 SAVED_AND_STOPPED = 85
 """Exit status of a command that was asked to stop, has saved, and wants to be started again from
 what it saved."""

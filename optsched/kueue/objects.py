@@ -8,10 +8,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Any
 
 from ..duration import parse_duration
-from ..executors.base import inner
+from ..executors.base import Entry, inner
 from ..executors.kubernetes.nodes import quantity, requests, tolerated
 from ..frozen import frozen
 
@@ -67,8 +66,8 @@ class Flavor:
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: Sequence[Mapping[str, Any]] = ()
-    tolerations: Sequence[Mapping[str, Any]] = ()
+    taints: Sequence[Entry] = ()
+    tolerations: Sequence[Entry] = ()
 
 
 @frozen
@@ -98,7 +97,7 @@ class Workload:
     again_s: float | None = None
     duration_s: float | None = None
     checkpoint_every_s: float | None = None
-    pods: Sequence[Mapping[str, Any]] = ()
+    pods: Sequence[Entry] = ()
     faults: tuple[str, ...] = ()
 
     @property
@@ -127,7 +126,7 @@ def amount(resource: str, text: str | float) -> float:
     return number / GIB if resource in BYTES or resource.startswith("hugepages-") else number
 
 
-def read_queue(given: Mapping[str, Any]) -> Queue:
+def read_queue(given: Entry) -> Queue:
     """Read a ClusterQueue."""
     spec = given["spec"]
     preemption = inner(spec, "preemption").get("withinClusterQueue", "Never")
@@ -162,7 +161,7 @@ def read_queue(given: Mapping[str, Any]) -> Queue:
     )
 
 
-def read_flavor(given: Mapping[str, Any]) -> Flavor:
+def read_flavor(given: Entry) -> Flavor:
     """Read a ResourceFlavor."""
     spec = inner(given, "spec")
     return Flavor(
@@ -173,9 +172,7 @@ def read_flavor(given: Mapping[str, Any]) -> Flavor:
     )
 
 
-def read_workload(
-    given: Mapping[str, Any], local_queues: Mapping[tuple[str, str], str]
-) -> Workload | None:
+def read_workload(given: Entry, local_queues: Mapping[tuple[str, str], str]) -> Workload | None:
     """Read a Workload; return None where it has finished, is not active, or is in no queue.
     `local_queues` tells the ClusterQueue of each LocalQueue (namespace, name)."""
     metadata, spec, status = given["metadata"], given["spec"], inner(given, "status")
@@ -227,11 +224,11 @@ def read_workload(
     )
 
 
-def _never(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+def _never(spec: Entry, metadata: Entry) -> bool:
     return spec.get("active") is False or metadata.get("deletionTimestamp") is not None
 
 
-def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[str, float]:
+def _asks(sets: Sequence[Entry], status: Entry) -> dict[str, float]:
     """Return what it asks for as Kueue worked it out, where it has looked at the Workload
     already."""
     considered = {
@@ -251,7 +248,7 @@ def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[
     return total
 
 
-def _held(admission: Mapping[str, Any] | None) -> dict[Share, float] | None:
+def _held(admission: Entry | None) -> dict[Share, float] | None:
     if admission is None:
         return None
     total: dict[Share, float] = defaultdict(float)

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from ...frozen import frozen
 from ...model.cluster import Node
-from ..base import NodeStatus, because, inner
+from ..base import Entry, NodeStatus, because, inner
 from .site import Site
 
 GIB = 1 << 30
@@ -44,7 +43,7 @@ class KubernetesNode:
 
 
 def read_nodes(
-    listed: Iterable[Mapping[str, Any]],
+    listed: Iterable[Entry],
     held: Mapping[str, Mapping[str, float]],
     site: Site,
     declared: Mapping[str, Node],
@@ -68,9 +67,7 @@ def read_nodes(
     return nodes
 
 
-def held_by_others(
-    pods: Iterable[Mapping[str, Any]], ours: Collection[str]
-) -> dict[str, dict[str, float]]:
+def held_by_others(pods: Iterable[Entry], ours: Collection[str]) -> dict[str, dict[str, float]]:
     """Return what `pods` ask of the nodes they are bound to, by node and resource, except those
     whose uids are `ours`."""
     held: dict[str, dict[str, float]] = {}
@@ -117,7 +114,7 @@ def quantity(text: str) -> float:
     return float(match[1]) * SUFFIXES[match[2]]
 
 
-def requests(spec: Mapping[str, Any]) -> dict[str, float]:
+def requests(spec: Entry) -> dict[str, float]:
     """Return what a pod asks of its node: its containers together, or an init container where that
     asks for more."""
     first = inner(spec, "initContainers")
@@ -134,13 +131,13 @@ def requests(spec: Mapping[str, Any]) -> dict[str, float]:
     return dict(total)
 
 
-def _asked(container: Mapping[str, Any]) -> dict[str, float]:
+def _asked(container: Entry) -> dict[str, float]:
     resources = inner(container, "resources")
     texts = {**inner(resources, "limits"), **inner(resources, "requests")}
     return {what: quantity(str(text)) for what, text in texts.items()}
 
 
-def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
+def tolerated(taint: Entry, tolerations: Iterable[Entry]) -> bool:
     """Return whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and
     Tolerations")."""
     return any(
@@ -156,7 +153,7 @@ def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
 
 
 def _node(
-    each: Mapping[str, Any], held: Mapping[str, float], site: Site, declared: Node | None
+    each: Entry, held: Mapping[str, float], site: Site, declared: Node | None
 ) -> KubernetesNode:
     status, spec = inner(each, "status"), inner(each, "spec")
     node = _described(each, held, site)
@@ -180,7 +177,7 @@ def _node(
     )
 
 
-def _described(each: Mapping[str, Any], held: Mapping[str, float], site: Site) -> Node:
+def _described(each: Entry, held: Mapping[str, float], site: Site) -> Node:
     """Return what a node has and others do not hold, and what its labels say of it."""
     labels, status = inner(each, "metadata", "labels"), inner(each, "status")
     texts = status.get("allocatable") or inner(status, "capacity")
@@ -202,15 +199,13 @@ def _described(each: Mapping[str, Any], held: Mapping[str, float], site: Site) -
     )
 
 
-def _given_up(taint: Mapping[str, Any]) -> bool:
+def _given_up(taint: Entry) -> bool:
     return taint["key"] == OUT_OF_SERVICE or (
         taint["key"] == UNREACHABLE and taint.get("effect") == "NoExecute"
     )
 
 
-def _why_not(
-    name: str, spec: Mapping[str, Any], ready: Mapping[str, Any], site: Site
-) -> str | None:
+def _why_not(name: str, spec: Entry, ready: Entry, site: Site) -> str | None:
     if name.endswith(".json") or name == "progress":
         return "its name cannot be that of a folder here"
     if ready.get("status") != "True":

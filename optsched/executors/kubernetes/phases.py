@@ -1,11 +1,9 @@
 """What a pod says of itself, in plain words (Kubernetes documentation, "Pod Lifecycle")."""
 
 import time
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
-from ..base import because, inner
+from ..base import Entry, because, inner
 from .nodes import FINAL
 from .pods import CONTAINER
 
@@ -26,28 +24,28 @@ RAN_OUT = "OutOf"
 OOM_KILLED = "OOMKilled"
 
 
-def final(pod: Mapping[str, Any] | None) -> bool:
+def final(pod: Entry | None) -> bool:
     """Return whether nothing of it runs any more, and its node has its GPUs back."""
     return pod is None or inner(pod, "status").get("phase") in FINAL
 
 
-def stopped(pod: Mapping[str, Any]) -> bool:
+def stopped(pod: Entry) -> bool:
     """Return whether its container has ended, though others that a site adds to each pod may run
     on."""
     return final(pod) or "terminated" in _state(pod)
 
 
-def node_of(pod: Mapping[str, Any]) -> str | None:
+def node_of(pod: Entry) -> str | None:
     """Return to which node it is bound."""
     return pod["spec"].get("nodeName") or None
 
 
-def leaving(pod: Mapping[str, Any]) -> bool:
+def leaving(pod: Entry) -> bool:
     """Return whether it has been deleted, and is given time to end."""
     return pod["metadata"].get("deletionTimestamp") is not None
 
 
-def overdue_s(pod: Mapping[str, Any]) -> float:
+def overdue_s(pod: Entry) -> float:
     """Return for how long it should have ended; negative before, by the clock of this host."""
     until = pod["metadata"].get("deletionTimestamp")
     return (
@@ -55,7 +53,7 @@ def overdue_s(pod: Mapping[str, Any]) -> float:
     )
 
 
-def hopeless(pod: Mapping[str, Any], for_good: bool = False) -> str | None:
+def hopeless(pod: Entry, for_good: bool = False) -> str | None:
     """Return why its container will hardly begin, or, with `for_good`, never will; None where it
     may."""
     waits = inner(_state(pod), "waiting")
@@ -64,7 +62,7 @@ def hopeless(pod: Mapping[str, Any], for_good: bool = False) -> str | None:
     return f"its container cannot begin: {waits['reason']}{because(waits.get('message'))}"
 
 
-def waits_for(pod: Mapping[str, Any] | None) -> str:
+def waits_for(pod: Entry | None) -> str:
     """Return what is known of why it has not begun."""
     if pod is None:
         return "Kubernetes does not have its pod"
@@ -76,17 +74,17 @@ def waits_for(pod: Mapping[str, Any] | None) -> str:
     return "its node has not begun with its pod"
 
 
-def ran(pod: Mapping[str, Any]) -> bool:
+def ran(pod: Entry) -> bool:
     """Return whether its container ever ran."""
     return any(name in _state(pod) for name in ("running", "terminated"))
 
 
-def out_of_memory(pod: Mapping[str, Any] | None) -> bool:
+def out_of_memory(pod: Entry | None) -> bool:
     """Return whether the kernel ended its container for want of memory."""
     return pod is not None and inner(_state(pod), "terminated").get("reason") == OOM_KILLED
 
 
-def removed_by(pod: Mapping[str, Any]) -> str | None:
+def removed_by(pod: Entry) -> str | None:
     """Return who has it end although it was not asked to from here; None if nobody says."""
     status = inner(pod, "status")
     if status.get("reason") == "Evicted":
@@ -97,7 +95,7 @@ def removed_by(pod: Mapping[str, Any]) -> str | None:
     return None
 
 
-def how_it_ended(pod: Mapping[str, Any]) -> str:
+def how_it_ended(pod: Entry) -> str:
     """Return how one in a final phase ended whose supervisor has not said anything."""
     status, ended = inner(pod, "status"), inner(_state(pod), "terminated")
     by = removed_by(pod)
@@ -119,7 +117,7 @@ def how_it_ended(pod: Mapping[str, Any]) -> str:
     return "its pod failed without a word"
 
 
-def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+def _state(pod: Entry) -> Entry:
     listed = inner(pod, "status", "containerStatuses")
     states = (inner(each, "state") for each in listed if each.get("name") == CONTAINER)
     return next(states, {})

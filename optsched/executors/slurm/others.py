@@ -5,12 +5,12 @@ import re
 import time
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...errors import InputError
 from ...frozen import record
 from ...model.cluster import FOR_EVER_S, Window
-from ..base import NoAnswerError, NodeStatus, in_one_line, inner
+from ..base import Entry, NoAnswerError, NodeStatus, in_one_line, inner
 from .client import SlurmClient, understood
 from .nodes import gpus, number
 from .site import split_nodes
@@ -105,7 +105,7 @@ def read_holdings(text: str, which: Container[int]) -> dict[int, dict[str, Part]
     return {int(entry["job_id"]): _holding(entry) for entry in entries}
 
 
-def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
+def _holding(entry: Entry) -> dict[str, Part]:
     given = inner(entry, "job_resources")
     if "allocated_nodes" in given:
         listed = given["allocated_nodes"]
@@ -123,7 +123,7 @@ def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
     }
 
 
-def _part(gpus: int | None, allocated: Mapping[str, Any]) -> Part:
+def _part(gpus: int | None, allocated: Entry) -> Part:
     """Return what is allocated of a node: of cores a count, or each of them with its state."""
     memory = allocated.get("memory_allocated", inner(allocated, "memory").get("allocated"))
     cpus = allocated.get("cpus")
