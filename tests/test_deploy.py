@@ -219,7 +219,7 @@ def test_those_of_kueue_too(tmp_path: Path) -> None:
     settings = settings_of("kueue.yaml", tmp_path)
     assert (settings.kueue.queues, settings.kueue.step, settings.every, settings.runs) == (
         (),
-        4.0,
+        None,
         60.0,
         3600.0,
     )

@@ -3,20 +3,21 @@
 import math
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..duration import human
 from ..errors import InputError
 from .journal import Journal, clock_text, reads_journal
-from .parts.arguments import check_outputs, count_option, option, path_option
+from .parts.arguments import check_outputs, count_option, flag_option, option, path_option
 from .parts.duration import past
-from .parts.out import Out, Parts, answers_aloud
+from .parts.out import Json, Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
     from ..control.regret.regret import Regret
 
+LARGE = ("slices", "instance", "costed")
 MEANING = {
     "alone": "the work itself, alone and at its fastest",
     "slower": "slower there than at its fastest",
@@ -45,6 +46,12 @@ MEANING = {
 @path_option(
     "--picture FILE.svg", "Draw how the jobs of each hour spent their time, and the bound."
 )
+@flag_option(
+    "--price-of-priorities",
+    "Also simulate these jobs twice, by their priorities and as if all had one, and report what it "
+    "costs that higher ones go first.",
+    "priced",
+)
 @path_option("-o, --output INSTANCE", "Write the jobs and their actual work as an instance file.")
 @answers_aloud
 @reads_journal
@@ -54,6 +61,7 @@ def command(
     to_s: float | None,
     steps: int | None,
     picture: Path | None,
+    priced: bool,
     output: Path | None,
     out: Out,
 ) -> int:
@@ -69,6 +77,7 @@ def command(
     optsched regret --from 24h
     optsched regret --from 2026-05-01 --to 2026-05-02 --picture day.svg
     """
+    from ..api.priorities import in_words
     from ..control.regret.picture import svg
     from ..control.regret.regret import regret
     from ..files import dump_instance, write_bytes, write_text
@@ -82,16 +91,30 @@ def command(
     if picture is not None:
         write_bytes(picture, svg(measured))
 
+    price = _price(measured) if priced else None
+
     def parts() -> Parts:
         yield from _parts(measured)
+        yield from () if price is None else ("", *in_words(price))
         yield from (f"written: {path}" for path in (output, picture) if path is not None)
 
-    out.answer(lambda: _plain(measured), parts)
+    more = {} if price is None else {"price_of_priorities": price}
+    out.answer(lambda: _plain(measured) | more, parts)
     return 0
 
 
-def _plain(measured: "Regret") -> dict[str, Any]:
-    names = (field.name for field in fields(measured) if field.name not in ("slices", "instance"))
+def _price(measured: "Regret") -> Json:
+    from ..api.outcome import Setting, Simulated
+    from ..api.priorities import price_of_priorities
+
+    setting = Setting.of("optsched", "wct")
+    simulation = setting.simulation(measured.costed)
+    simulation.run()
+    return price_of_priorities(setting, Simulated(setting, simulation))
+
+
+def _plain(measured: "Regret") -> Json:
+    names = (field.name for field in fields(measured) if field.name not in LARGE)
     plain = {name: getattr(measured, name) for name in (*names, "gap")}
     return plain | {"hours": [asdict(part) for part in measured.slices]}
 

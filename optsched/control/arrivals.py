@@ -15,10 +15,10 @@ from ..executors.base import JOB_NAME, Arrival, Arrivals, NoAnswerError, Request
 from ..model.job import Job
 from ..model.profile import Profile
 from .accepting import accepted, check_alone
+from .caps import limits_of, priority_in_manager
 from .journal.events import Cancelled, Changed, Event, Held, Noted, Released, Submitted
 from .journal.state import LiveJob
 from .learned import NEVER_S
-from .limits import limits_of
 from .submission import Submission
 
 if TYPE_CHECKING:
@@ -117,11 +117,17 @@ class Intake:
         known, request, started = job.submission, arrival.request, bool(job.attempts)
         if request is None:
             return arrival.unplanned is not None
-        asked = _demands(request.job, started), self._weight(request), request.limit_s
-        return asked != (_demands(known.job, started), known.job.weight, known.limit_s)
+        demands = _demands(request.job, started), _demands(known.job, started)
+        asked = self._weight(request), self._priority(request), request.limit_s
+        before = known.job.weight, known.job.priority, known.limit_s
+        return demands[0] != demands[1] or asked != before
 
     def _weight(self, request: Request) -> float:
         return request.job.weight * min(request.asked_weight, self._most_weight(request))
+
+    def _priority(self, request: Request) -> int:
+        tiers = self._controller.settings.tiers
+        return priority_in_manager(tiers, request.qos, request.account)
 
     def _most_weight(self, request: Request) -> float:
         """Return the weight that its user may ask for, besides that of its QOS and account."""
@@ -191,6 +197,7 @@ class Intake:
                 tenant=self._tenant(request),
                 profile=profile,
                 weight=self._weight(request),
+                priority=self._priority(request),
             ),
             limit_s=request.limit_s,
             grace_s=request.grace_s,

@@ -16,6 +16,10 @@ from ..model.cluster import Node, Window
 from ..model.instance import Placement
 from ..model.job import Job
 
+Entry = Mapping[str, Any]
+"""An object as a manager says it, or as it is told."""
+Record = dict[str, Any]
+"""What is kept of something, as JSON has it."""
 SAVED_AND_STOPPED = 85
 """Exit status of a command that was asked to stop, has saved, and wants to be started again from
 what it saved."""
@@ -194,8 +198,9 @@ class Request:
     Its `duration_s` is None where nobody stated it; the manager ends it after `limit_s`. `saves`
     None: nobody said whether it saves when it is asked to stop; `grace_s` is how long it may take
     to. `preempt_unsaved` says whether it may be stopped for others all the same. `account` is who
-    pays there. `faults` are clauses on what was said of the job and cannot be heeded. The weight of
-    the job is what the site says it is; `asked_weight` is by how much its user wants it multiplied.
+    pays there, `qos` the quality of service it has there. `faults` are clauses on what was said of
+    the job and cannot be heeded. The weight of the job is what the site says it is; `asked_weight`
+    is by how much its user wants it multiplied.
     """
 
     job: Job
@@ -203,6 +208,7 @@ class Request:
     directory: str
     user_id: int
     account: str | None = None
+    qos: str | None = None
     limit_s: float | None = None
     saves: bool | None = None
     preempt_unsaved: bool = False
@@ -233,6 +239,14 @@ class Arrival:
     gone: str | None = None
     unplanned: str | None = None
     barred: str | None = None
+
+
+def inner(of: Mapping[str, Any], *names: str) -> Any:
+    """Return what an object of a manager has under `names`, one within the other; nothing, an empty
+    mapping, where one of them is left out or null."""
+    for name in names:
+        of = of.get(name) or {}
+    return of
 
 
 def in_one_line(said: object, most: int = 300) -> str:

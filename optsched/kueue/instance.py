@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..control.present import LEAST_WORK_S, MOST_DOUBLINGS, PATIENCE_RUNS, PATIENCE_S
+from ..control.settings import MOST_PRIORITY
 from ..control.work_left import OVERRUN
 from ..frozen import frozen
-from ..model.cluster import Cluster, Node
+from ..model.cluster import Cluster, Node, Tier
 from ..model.instance import Instance, Running, Slot, Suspended
 from ..model.job import Job, Mode
 from ..model.profile import Profile
@@ -33,17 +34,19 @@ TINY = 1e-9
 class Site:
     """All there is: `gpu` is the resource that is a GPU. `steered` are the names of the queues
     whose Workloads are decided on, `step` is what a step between two priorities in use counts in
-    weight, `runs_s` how long a Workload is believed to run that says nothing of it. Those that do
-    not say that they save give way only with `preempt_unsaved`."""
+    weight, where they are not strict, `runs_s` how long a Workload is believed to run that says
+    nothing of it. Those that do not say that they save give way only with `preempt_unsaved`;
+    `tiers` say whom others may preempt."""
 
     queues: Mapping[str, Queue]
     flavors: Mapping[str, Flavor]
     workloads: Sequence[Workload]
     steered: Sequence[str]
     gpu: str
-    step: float
+    step: float | None
     runs_s: float
     preempt_unsaved: bool = False
+    tiers: tuple[Tier, ...] = ()
 
 
 @frozen
@@ -70,10 +73,10 @@ def view(site: Site, now_s: float) -> View:
     capacity = _Capacity(
         site, others, [workload for workload in decided if workload.held is not None]
     )
-    weights = _weights(decided, site.step)
+    weights = {} if site.step is None else _weights(decided, site.step)
     jobs, running, suspended = [], [], []
     for workload in decided:
-        job, entry = capacity.job(workload, weights[workload.priority], now_s)
+        job, entry = capacity.job(workload, weights.get(workload.priority, 1.0), now_s)
         if not job.modes:
             left_out[workload.id] = "no flavor of its queue has all that it asks for"
             continue
@@ -116,6 +119,11 @@ def _weights(workloads: Iterable[Workload], step: float) -> dict[int, float]:
     has."""
     present = sorted({workload.priority for workload in workloads})
     return {priority: min(MOST_WEIGHT, step**rank) for rank, priority in enumerate(present)}
+
+
+def _strict(workload: Workload) -> int:
+    """Return the priority of a Workload, within what rounds tell apart."""
+    return max(-MOST_PRIORITY, min(MOST_PRIORITY, workload.priority))
 
 
 class _Capacity:
@@ -173,7 +181,7 @@ class _Capacity:
                 resources[_resource(pool, (flavor, resource))] = amount
         for (queue, share), amount in self._own.items():
             resources[_resource(f"queue:{queue}", share) + " limit"] = amount
-        return Cluster(nodes=tuple(nodes), resources=resources)
+        return Cluster(nodes=tuple(nodes), resources=resources, tiers=self._site.tiers)
 
     def job(
         self, workload: Workload, weight: float, now_s: float
@@ -207,6 +215,7 @@ class _Capacity:
             submit_s=min(workload.created_s, now_s),
             user=workload.namespace,
             weight=weight,
+            priority=_strict(workload) if site.step is None else 0,
             modes=tuple(modes),
             preemptible=queue.preempts and (every_s is not None or site.preempt_unsaved),
             profile=Profile(checkpoint_every_s=every_s or NEVER_SAVES_S),

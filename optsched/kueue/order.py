@@ -23,11 +23,12 @@ the rest is below."""
 @frozen
 class Ranked:
     """A Workload, where it stands in its pool and why, and the boost that puts it there. `worth` is
-    that of a GPU."""
+    that of a GPU, and `priority` goes before it; it is 0 where priorities are weights."""
 
     workload: Workload
     pool: str
     tier: int
+    priority: int
     worth: float
     gpus: int
     why: str
@@ -60,6 +61,7 @@ def ranked(
                 workload=workload,
                 pool=pool,
                 tier=tiers[workload.id],
+                priority=seen.instance.job[workload.id].priority,
                 worth=worth.get(workload.id, 0.0),
                 gpus=gpus,
                 why=entry.decision,
@@ -112,7 +114,7 @@ def _boosted(pool: Sequence[Ranked], equal: bool) -> list[Ranked]:
         pool,
         key=lambda entry: (
             entry.tier,
-            -effective(entry) if entry.tier == GOES_ON else -entry.worth,
+            (-effective(entry),) if entry.tier == GOES_ON else (-entry.priority, -entry.worth),
             entry.workload.created_s,
             entry.workload.id,
         ),
@@ -127,10 +129,11 @@ def _boosted(pool: Sequence[Ranked], equal: bool) -> list[Ranked]:
     ]
     wanted = boosts(places)
     waiting = sum(entry.workload.held is None for entry in order)
+    starts = max((entry.priority for entry in order if entry.tier == NEXT), default=0)
     boosted, number = [], 0
     for entry, boost in zip(order, wanted, strict=True):
         number += entry.workload.held is None
-        boosted.append(replace(entry, boost=boost, why=_why(entry, number, waiting)))
+        boosted.append(replace(entry, boost=boost, why=_why(entry, number, waiting, starts)))
     return boosted
 
 
@@ -144,9 +147,13 @@ def _below(before: Ranked, entry: Ranked, equal: bool) -> bool:
     )
 
 
-def _why(entry: Ranked, number: int, waiting: int) -> str:
+def _why(entry: Ranked, number: int, waiting: int, starts: int) -> str:
+    """Return why it stands where it does, `number` of those that wait; `starts` is the highest
+    priority of those that are to be admitted."""
     if entry.workload.held is not None:
         if entry.tier == LATER:
+            if starts > entry.priority:
+                return "gives way: what starts in its place is of a higher priority"
             return "gives way: what starts in its place is worth more, its lost work counted"
         return "goes on"
     if entry.tier == NEXT:

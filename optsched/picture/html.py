@@ -53,7 +53,12 @@ def table(
     """Return a table with a head."""
     body = "".join(row(cells, numeric) for cells in lines)
     head = row(heads, numeric, "th")
-    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+    return wide(f"<table><thead>{head}</thead><tbody>{body}</tbody></table>")
+
+
+def wide(content: str) -> str:
+    """Return a part that scrolls sideways by itself where the screen is narrower."""
+    return f'<div class="wide">{content}</div>'
 
 
 def folding(summary: str, content: str, more: str = "") -> str:
@@ -103,7 +108,9 @@ details{{padding:12px 18px}} summary{{cursor:pointer;font-weight:600}}
 table{{border-collapse:collapse;width:100%;margin-top:10px}}
 th{{text-align:left;color:{MUTED};font-weight:500}}
 td,th{{padding:4px 10px;border-bottom:1px solid {GRID}}}
-.n{{text-align:right;font-variant-numeric:tabular-nums}}
+.n{{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}
+.wide,.picture{{overflow-x:auto}} .plotly-graph-div{{min-width:600px}}
+@media (max-width:600px){{body{{padding:14px 10px 24px}}}}
 td i{{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:8px}}
 em{{color:{LATE};font-style:normal}}
 """  # noqa: E501

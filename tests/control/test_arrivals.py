@@ -10,13 +10,14 @@ import pytest
 from optsched import Job, Node, Profile
 from optsched.control.api.views import reason_of
 from optsched.control.arrivals import FORGOTTEN, ON_HOLD
+from optsched.control.caps import may_use
 from optsched.control.controller import Controller
 from optsched.control.explain.explaining import explain_job
 from optsched.control.journal.events import Cancelled, Changed, Noted
 from optsched.control.journal.journal import Journal
 from optsched.control.learned import NEVER_S
 from optsched.control.present import as_waiting, guarded
-from optsched.control.settings import Settings, TenantSettings
+from optsched.control.settings import Settings, TenantSettings, TierSettings
 from optsched.control.what_if.snapshot import snapshot
 from optsched.executors.base import Arrival, NoAnswerError, Order, Request
 
@@ -26,6 +27,10 @@ TENANTS = (
     TenantSettings(name="vision", users=("ann",)),
     TenantSettings(name="all"),
     TenantSettings(name="speech", users=("bob",)),
+)
+TIERS = (
+    TierSettings(name="urgent", priority=100, qos=("high", "day")),
+    TierSettings(name="patient", priority=-10, accounts=("guests",)),
 )
 
 
@@ -76,7 +81,9 @@ class Place:
         self.controller = self.open()
 
     def open(self) -> Controller:
-        settings = Settings(format="optsched-cluster/1", state=self.folder, tenants=TENANTS)
+        settings = Settings(
+            format="optsched-cluster/1", state=self.folder, tenants=TENANTS, tiers=TIERS
+        )
         return Controller(settings, self.manager, Journal(self.folder / "journal"), self.clock)
 
     def add(self, name: str, origin: str = "", **more: Any) -> None:
@@ -134,6 +141,45 @@ def test_weight_is_the_sites_to_give(place: Place) -> None:
         "cluster.toml); "
         "QOS and account may weigh more"
     ]
+
+
+@pytest.mark.parametrize(
+    ("qos", "account", "priority"),
+    [
+        (None, None, 0),
+        ("normal", "vision", 0),
+        ("high", None, 100),
+        ("normal", "guests", -10),
+        ("high", "guests", 100),
+    ],
+)
+def test_tiers_are_those_of_qos_and_account(
+    place: Place, qos: str | None, account: str | None, priority: int
+) -> None:
+    place.add("7", request=request("7", qos=qos, account=account))
+    place.step()
+    assert place.controller.state.jobs["7"].submission.job.priority == priority
+
+
+def test_a_higher_qos_goes_first(place: Place) -> None:
+    """One GPU, two that wait for it: the longer one comes last, and is first once its QOS is
+    another."""
+    place.add("runs", request=request("runs", saves=False))
+    place.step()
+    place.add("short", request=request("short", duration_s=5.0))
+    place.add("long", request=request("long", duration_s=500.0))
+    place.step(1)
+    place.change("long", request=request("long", duration_s=500.0, qos="day"))
+    place.step(1)
+    assert place.controller.state.jobs["long"].submission.job.priority == 100
+    place.step(20)
+    place.step(1)
+    assert [order.key.job for order in place.manager.orders] == ["runs", "long"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_tiers_of_the_manager_are_open_to_nobody_else(tier: TierSettings) -> None:
+    assert not may_use(tier, "ann", "vision")
 
 
 def test_changed_while_it_waits(place: Place) -> None:

@@ -1,6 +1,7 @@
 """Looking back: where the time of jobs went, by hand and to the second, and that the bound is below
 what happened."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from optsched.control.journal.events import (
     Submitted,
 )
 from optsched.control.journal.journal import Journal, RoundEntry
+from optsched.control.learned import NEVER_S
 from optsched.control.regret import picture
 from optsched.control.regret.regret import Regret, regret
 from optsched.control.submission import Submission
@@ -280,6 +282,31 @@ def test_steps_tell_what_was_done_twice_and_when_work_began(tmp_path: Path) -> N
     }
     assert found.instance.job["a"].work_s == pytest.approx(100.0) and found.preemptions == 1
     assert found.bound_s == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(("saves", "cost"), [(True, 0.75), (False, 0.0)])
+def test_what_strict_priorities_cost(tmp_path: Path, lab: Lab, saves: bool, cost: float) -> None:
+    """Both want all GPUs: 100 s first, then 10 s, 105 s in the mean, where 60 s were to be had. One
+    that does not save has the place that it has either way."""
+    profile = FREE if saves else replace(FREE, checkpoint_every_s=NEVER_S)
+    lab.submit("long", 8, 100.0, profile=profile, job={"priority": 10})
+    lab.run(1 if not saves else 0)
+    lab.submit("short", 8, 10.0, profile=profile)
+    lab.run(130)
+    lab.controller.journal.close()
+    config = tmp_path / "cluster.toml"
+    config.write_text('format = "optsched-cluster/1"\nstate = "."\n')
+
+    def told(*words: str) -> str:
+        given = ["--config", str(config), *words]
+        return CliRunner().invoke(regret_command, given, catch_exceptions=False).output
+
+    price = json.loads(told("--price-of-priorities", "--json"))["price_of_priorities"]
+    assert price["cost"] == pytest.approx(cost, abs=0.01)
+    assert [tier["priority"] for tier in price["priorities"]] == [10, 0]
+    aloud = told("--price-of-priorities")
+    assert f"strict priorities cost {100 * price['cost']:+.1f} % of mean JCT" in aloud
+    assert "price_of_priorities" not in told("--json")
 
 
 def test_the_picture_holds_what_it_says(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

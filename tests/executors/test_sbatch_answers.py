@@ -537,7 +537,8 @@ def test_the_site_says_what_jobs_weigh() -> None:
         ({"qos": "high", "account": "vision"}, 2.0),
         ({"qos": "low", "comment": "optsched: weight=1000"}, 1.0),
     ):
-        assert request_of(read({**OLD, **changes}), NODES, rules).job.weight == weight
+        asked = request_of(read({**OLD, **changes}), NODES, rules)
+        assert (asked.job.weight, asked.qos) == (weight, changes.get("qos"))
 
 
 @pytest.mark.parametrize(

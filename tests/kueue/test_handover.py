@@ -131,9 +131,86 @@ def test_weight_moves_the_order() -> None:
         memory = Memory(
             workload("plain", 8, duration="1h"),
             workload("important", 8, priority=10, duration=f"{hours}h"),
+            kueue={"step": 4},
         )
         memory.hand_over()
         assert memory.kueue_schedules() == [first]
+
+
+def test_priorities_are_strict() -> None:
+    """However long it is, and whatever weighs against it: a higher priority goes first."""
+    memory = Memory(
+        workload("plain", 8, duration="1m"), workload("important", 8, priority=10, duration="100h")
+    )
+    found = memory.hand_over()
+    assert memory.why(found) == {"important": "is to be admitted now", "plain": "waits"}
+    assert memory.kueue_schedules() == ["important"]
+
+
+@pytest.mark.parametrize(
+    ("preempts", "holds"), [("any", "important"), ("lower", "important"), ("never", "runs")]
+)
+def test_a_higher_priority_takes_the_place_of_lower_ones_as_its_tier_says(
+    preempts: str, holds: str
+) -> None:
+    """Two minutes are left of what runs, which saves: by worth alone it would stay."""
+    runs = admitted(workload("runs", 8, duration="1h", checkpoint_every="1m"), NOW_S - 3480)
+    memory = Memory(
+        runs,
+        workload("important", 8, priority=10_000, duration="100h"),
+        tiers=[{"name": "urgent", "priority": 10_000, "preempts": preempts}],
+    )
+    found = memory.hand_over()
+    assert memory.kueue_schedules() == [holds]
+    whys = [entry.why for entry in found.order if entry.workload.name == "runs"]
+    gives_way = "gives way: what starts in its place is of a higher priority"
+    assert whys == ["goes on" if holds == "runs" else gives_way]
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 8),  # GPUs
+            st.sampled_from((-500_000, -5, 0, 7, 400_000)),
+            st.integers(1, 300),  # minutes
+            st.booleans(),  # saves
+            st.integers(0, 600),  # has run for so many minutes, 0: waits
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_priority_is_inverted(jobs: list[tuple[int, int, int, bool, int]]) -> None:
+    """No Workload waits while another of a lower priority, which would save, holds what it
+    needs."""
+    free, workloads = 8, []
+    for i, (gpus, priority, minutes, saves, ran) in enumerate(jobs):
+        made = workload(
+            f"w{i}",
+            gpus,
+            created_s=NOW_S - 60 * ran - i,
+            priority=priority,
+            duration=f"{minutes}m",
+            checkpoint_every="1m" if saves else None,
+        )
+        if ran and gpus <= free:
+            free -= gpus
+            made = admitted(made, NOW_S - 60 * ran)
+        workloads.append(made)
+    memory = Memory(*workloads)
+    found = memory.hand_over()
+    stays = {entry.workload.name for entry in found.order if entry.tier == 0}
+    for _ in range(2):  # it evicts, then it admits
+        holders = memory.kueue_schedules()
+    assert stays <= {*holders}
+    of = {f"w{i}": job for i, job in enumerate(jobs)}
+    free = 8 - sum(of[name][0] for name in holders)
+    for name, (gpus, priority, *_) in of.items():
+        below = [of[own] for own in holders if of[own][1] < priority and of[own][3]]
+        room = free + sum(own[0] for own in below if own[4])
+        assert name in holders or gpus > room, name
 
 
 def test_a_hundred_passes_with_kueue_in_between() -> None:

@@ -10,8 +10,10 @@ import pytest
 from optsched import Cluster, Instance, Job, Node
 from optsched.errors import InputError
 from optsched.picture import can_draw
+from tests.browser import CHROMIUM, Browser
 from tests.list_schedule import list_schedule, solution_of
 from tests.picture.cases import busy_morning, shared_gpus
+from tests.simulate.test_report import busy, html, simulated
 
 pytest.importorskip("plotly")
 pytest.importorskip("matplotlib")
@@ -154,3 +156,20 @@ def test_full_disk_leaves_one_sentence(solved):
 
     with pytest.raises(InputError, match="cannot be written"):
         write_svg(*solved, "/proc/plan.svg")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here to show pages in")
+def test_no_page_is_wider_than_a_phone(solved, tmp_path):
+    """Wide tables and figures scroll within their part of the page."""
+    plan, run = tmp_path / "plan.html", tmp_path / "run.html"
+    can_draw(plan)(*solved, plan)
+    run.write_text(html(simulated(busy())))
+    browser = Browser(tmp_path / "profile", width=390, height=800)
+    try:
+        for path in (plan, run):
+            browser.open(path.as_uri())
+            browser.until("document.querySelector('.plotly-graph-div .main-svg') !== null")
+            assert browser.run("document.documentElement.scrollWidth") == 390, path.name
+        assert not browser.errors
+    finally:
+        browser.close()

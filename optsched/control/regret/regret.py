@@ -20,6 +20,7 @@ from ...objectives import fastest_s, parse
 from ...physics.catalogue import Catalogue
 from ..journal.journal import Journal
 from ..journal.state import PREEMPTIONS, LiveJob
+from ..learned import NEVER_S
 from .past import stored
 from .spent import PARTS, Past, Spent
 
@@ -52,7 +53,8 @@ class Regret:
     beforehand and loses nothing to failures; `gap` is (mean - bound) / mean. The weighted pair are
     sums of weight times seconds. `parts_s` are means by what the time is made of; the work is split
     into what it takes `alone` at its fastest and what it took longer (`slower`). `instance` has the
-    jobs with their true work. Of what was before `kept_s` jobs or rounds were dropped.
+    jobs with their true work, `costed` the same with what it costs to preempt them, and whether
+    they may be. Of what was before `kept_s` jobs or rounds were dropped.
     """
 
     from_s: float
@@ -70,6 +72,7 @@ class Regret:
     failures: int
     slices: tuple[Slice, ...]
     instance: Instance
+    costed: Instance
     kept_s: float | None = None
 
     @property
@@ -137,6 +140,7 @@ def regret(
         failures=sum(failed),
         slices=tuple(_slices(even, spent)),
         instance=instance,
+        costed=replace(instance, jobs=tuple(map(_costed, spent, jobs))),
         kept_s=kept_s,
     )
 
@@ -260,6 +264,21 @@ def _true_job(cluster: Cluster, spent: Spent, there: set[str]) -> Job:
     if alone_s > spent.parts["work"] > 0:  # what was measured of it later says that it is faster
         job = replace(job, duration_s=max(LEAST_WORK_S, job.work_s * spent.parts["work"] / alone_s))
     return job
+
+
+def _costed(spent: Spent, true: Job) -> Job:
+    """Return the job with its true work, what it was last known to cost to preempt it, and whether
+    it may be: as that would lose all it did, not where nobody knows that it saves."""
+    submission, known = spent.job.submission, spent.job.profile
+    stated, costs = submission.job, ("restore_s", "checkpoint_s", "checkpoint_every_s", "fetch_s")
+    return replace(
+        true,
+        profile=replace(true.profile, **{name: getattr(known, name) for name in costs}),
+        preemptible=stated.preemptible
+        and (bool(submission.preempt_unsaved) or known.checkpoint_every_s != NEVER_S),
+        min_run_s=stated.min_run_s,
+        max_preemptions=stated.max_preemptions,
+    )
 
 
 def _parts(instance: Instance, spent: Sequence[Spent]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from ...model.plan import Plan
 from ...picture.axis import time_unit
 from ...picture.chart import chart
 from ...picture.gantt import figure as gantt
-from ...picture.html import div, document, gpus_by_type, row, table, tiles
+from ...picture.html import div, document, gpus_by_type, row, table, tiles, wide
 from ...picture.text_simulation import REASON_WORDS
 from ..metrics import Metrics
 from ..metrics.waiting import REASONS
@@ -93,7 +93,7 @@ def _section(title: str, html: str) -> str:
 
 def _table(title: str, lines: list[tuple[str, str, str]]) -> str:
     rows = "".join(row([escape(cell) for cell in line], (1,)) for line in lines)
-    return f'<section class="picture"><h2>{title}</h2><table>{rows}</table></section>'
+    return f'<section class="picture"><h2>{title}</h2>{wide(f"<table>{rows}</table>")}</section>'
 
 
 def _longest(metrics: Metrics) -> str:
@@ -124,10 +124,10 @@ def _longest(metrics: Metrics) -> str:
 
 MORE_STYLE = """
 h2{font-size:14px;font-weight:600;margin:0 0 4px 8px}
-.picture p{margin:6px 8px} .picture{overflow:hidden} td.n{white-space:nowrap}
+.picture p{margin:6px 8px}
 .columns{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:0 16px}
 @media (max-width:1100px){.columns{grid-template-columns:minmax(0,1fr)}}
-.numbers{display:grid;grid-template-columns:repeat(auto-fit,minmax(560px,1fr));gap:0 16px;align-items:start}
+.numbers{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(560px,100%),1fr));gap:0 16px;align-items:start}
 .numbers td:first-child{white-space:nowrap} .numbers td:last-child{color:#667085;font-size:12px}
 .scroll{max-height:520px;overflow:auto}
 """  # noqa: E501

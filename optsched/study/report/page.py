@@ -177,7 +177,7 @@ def _run(entry: Entry, gantts: dict[str, str]) -> str:
 MORE_STYLE = """
 h2{font-size:15px;font-weight:600;margin:0 0 4px 8px} h2#numbers{margin:22px 0 8px}
 .about{max-width:110ch;color:#1f2430} .picture p{margin:4px 8px;max-width:150ch;color:#667085;font-size:12.5px}
-.picture{overflow:hidden} .foot{color:#98a2b3!important;font-size:11px!important;border-top:1px solid #e4e7ec;
+.foot{color:#98a2b3!important;font-size:11px!important;border-top:1px solid #e4e7ec;
 padding:6px 0 4px;max-width:none!important;overflow-wrap:anywhere}
 nav{display:flex;flex-wrap:wrap;gap:6px 18px;margin-bottom:14px} a{color:#1f5f9e} .links{font-size:12px;font-weight:400}
 .scroll{max-height:560px;overflow:auto} td,th{white-space:nowrap} pre{overflow:auto;font-size:12px}
