@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ... import __version__
 from ...files import adapter
+from .answers import Fault
 from .bodies import MOST_BYTES, Name
-from .views import Fault
 
 if TYPE_CHECKING:
     from .routes import Route
