@@ -16,6 +16,7 @@ hold at once for a round.
 """
 
 import argparse
+import importlib
 import json
 import resource
 import statistics
@@ -49,6 +50,7 @@ COUNTED = ((200, 256, 600.0, 0.0), (2_000, 4_096, 600.0, 1e-4), (10_000, 16_384,
 
 def load_solvers() -> None:
     """Import what the first round would import."""
+    importlib.import_module("ortools.sat.python.cp_model")
     decide(generate(jobs=20, gpus=64, seed=0, running=0.5), budget_s=10.0)
 
 
