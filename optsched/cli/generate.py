@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..model.instance import Instance
 from .import_ import write_checked
 from .parts.arguments import (
+    amount_option,
     check_outputs,
     count_option,
     flag_option,
@@ -46,18 +47,14 @@ from .parts.out import Out, answers
     most=1000,
 )
 @seed_option(metavar="S", help="Random seed; the same seed gives the same instance.")
-@option(
+@amount_option(
     "--load F",
     "Offered work over capacity. Fitted: by default jobs arrive as often as on the real "
     "cluster. mixed, llm: with --arrivals poisson (default: 0.9). even: 1 by default, "
     "workflows: 0.7.",
-    type=click.FloatRange(0, 100, min_open=True),
+    most=100,
 )
-@option(
-    "--days D",
-    "Fitted only: let all jobs arrive within D days, instead of --load.",
-    type=click.FloatRange(0, min_open=True),
-)
+@amount_option("--days D", "Fitted only: let all jobs arrive within D days, instead of --load.")
 @option(
     "--arrivals",
     "mixed, llm: submit all jobs at 0 (the default) or one by one (the default of even).",
@@ -75,10 +72,8 @@ from .parts.out import Out, answers
     "--quotas", "Fitted only: give virtual clusters GPU quotas in proportion to the published ones."
 )
 @flag_option("--no-failures", "Fitted only: let no attempt fail.")
-@option(
-    "--uplinks GBPS",
-    "Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
-    type=click.FloatRange(0, min_open=True),
+@amount_option(
+    "--uplinks GBPS", "Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it."
 )
 @flag_option("--no-overheads", "Make starting, saving and restoring free.")
 @option(
@@ -87,14 +82,17 @@ from .parts.out import Out, answers
     "checkpoint_s",
     type=cost,
 )
-@option("--gangs SIZES", "even: GPUs of a job, each as often (default: 1,1,2,4).")
+@option(
+    "--gangs SIZES", "even: GPUs of a job, drawn from these with equal chance (default: 1,1,2,4)."
+)
 @option("--run-times RANGE", "even: shortest and longest run time (default: 5m-30m).")
 @flag_option("--heavy-tail", "even: draw the logarithm of run times evenly.")
 @option(
     "--families NAMES",
-    "even: measured profiles of these families, on V100, each as often, such as resnet50,bert.",
+    "even: measured V100 profiles, drawn from these families with equal chance, such as "
+    "resnet50,bert.",
 )
-@flag_option("--elastic", "even: let gangs run on fewer GPUs, too.")
+@flag_option("--elastic", "even: let gangs also run on fewer GPUs.")
 @option(
     "--plans ASKED",
     "even: let jobs train large models with any execution plan (docs/formats.md); users ask for a "
@@ -110,60 +108,53 @@ from .parts.out import Out, answers
 @flag_option(
     "--more-memory",
     "even: let jobs of --families use the cores and the host memory beyond a GPU's share that were "
-    "measured to make them faster; goes with --cores-per-gpu.",
+    "measured to make them faster; needs --cores-per-gpu.",
 )
 @flag_option(
     "--micro-batches",
     "even: let jobs of --families take a half or a quarter of the batch at a time, in less GPU "
     "memory, at the rates that were measured.",
 )
-@option(
+@amount_option(
     "--memory-gbps GBPS",
-    "even: bandwidth of a node's memory, in Gbit/s for each of its GPUs; half of the CPU-only jobs "
+    "even: memory bandwidth of a node, in Gbit/s for each of its GPUs; half of the CPU-only jobs "
     "stream through it (docs/formats.md).",
-    type=click.FloatRange(0, min_open=True),
 )
 @count_option("--nodes-per-rack N", "even: nodes of a rack (default: no racks).", most=100_000)
 @flag_option(
-    "--clocks", "even: let GPUs run at lower clocks, too, for less power (docs/formats.md)."
+    "--clocks", "even: let GPUs also run at lower clocks, for less power (docs/formats.md)."
 )
 @count_option(
     "--copies N",
     "even: let jobs have up to N copies on GPUs of any type, which join their progress.",
     most=1000,
 )
-@option(
-    "--power-cap WATTS",
-    "even: what all GPUs at work may draw together.",
-    type=click.FloatRange(0, min_open=True),
-)
+@amount_option("--power-cap WATTS", "even: limit on what all working GPUs draw together.")
 @option(
     "--duty RANGE",
     "even: let jobs share GPUs, each busy for a share of its step drawn from this, such as 0.1-1.",
 )
-@option(
-    "--locality RATE",
-    "even: rate of a gang spread over nodes that would fit on one.",
-    type=click.FloatRange(0, 1, min_open=True),
+@amount_option(
+    "--locality RATE", "even: rate of a gang spread over nodes that would fit on one.", most=1
 )
-@option(
+@amount_option(
     "--variability F",
-    "even: let nodes differ in speed, the more the larger F, such as 0.2 (docs/formats.md).",
-    type=click.FloatRange(0, 1, min_open=True),
+    "even: let nodes differ in speed; a larger F means more, such as 0.2 (docs/formats.md).",
+    most=1,
 )
 @option(
     "--prices PRICES",
-    "even: what a GPU of each type costs for an hour, such as v100=2.48,p100=1.46,k80=0.45.",
+    "even: hourly price of a GPU of each type, such as v100=2.48,p100=1.46,k80=0.45.",
 )
 @option(
     "--deadlines FACTORS",
-    "even: let jobs be due after their run time times one of these, each as often, such as "
-    "1.2,2,10.",
+    "even: give each job a deadline: its run time times one of these, drawn with equal chance, "
+    "such as 1.2,2,10.",
 )
 @count_option(
     "--past N",
-    "Let the first N jobs be done before the rest comes: estimates of run times learn from them, "
-    "they are neither scheduled nor measured.",
+    "Make the first N jobs history that is over before the rest begins: estimates learn from "
+    "them, but they are neither scheduled nor measured.",
 )
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @path_option(

@@ -44,8 +44,8 @@ def _format_options(command: Command) -> Command:
 @count_option("--jobs N", "Keep the first N jobs only.")
 @count_option(
     "--past N",
-    "Let the first N of the jobs be done before the rest comes: estimates of run times learn from "
-    "them, they are neither scheduled nor measured.",
+    "Make the first N jobs history that is over before the rest begins: estimates learn from "
+    "them, but they are neither scheduled nor measured.",
 )
 @_format_options
 @option(

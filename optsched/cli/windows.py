@@ -11,7 +11,7 @@ import click
 from ..errors import InputError
 from .parts.arguments import option
 from .parts.controller import Client, asks_controller
-from .parts.out import Out, Parts, answers
+from .parts.out import Json, Out, Parts, answers
 
 INSTANTS = "18:00 (the next), '2026-08-03 18:00', or a time from {} as 2h"
 
@@ -43,9 +43,9 @@ def instant_s(text: str, since_s: float, what: str) -> float:
 
 def _setting(command: Callable[..., Any]) -> Callable[..., Any]:
     for named in (
-        option("--name NAME", "What it is called; else maintenance-1, reservation-1, ..."),
-        option("--to TIME", f"Until when: {INSTANTS.format('--from')}.", required=True),
-        option("--from TIME", f"From when on: {INSTANTS.format('now')}; default now.", "begin"),
+        option("--name NAME", "Its name (default: maintenance-1, reservation-1, ...)."),
+        option("--to TIME", f"End: {INSTANTS.format('--from')}.", required=True),
+        option("--from TIME", f"Start: {INSTANTS.format('now')} (default: now).", "begin"),
     ):
         command = named(command)
     return command
@@ -58,11 +58,11 @@ def _set(client: Client, out: Out, begin: str | None, to: str, **body: Any) -> i
     return _told(out, client.post("/v1/windows", _stated(asked)))
 
 
-def _stated(body: dict[str, Any]) -> dict[str, Any]:
+def _stated(body: Json) -> Json:
     return {name: value for name, value in body.items() if value}
 
 
-def _told(out: Out, answer: dict[str, Any]) -> int:
+def _told(out: Out, answer: Json) -> int:
     def parts() -> Parts:
         for window in answer["windows"]:
             yield line(window)
@@ -73,7 +73,7 @@ def _told(out: Out, answer: dict[str, Any]) -> int:
     return 0
 
 
-def line(window: dict[str, Any]) -> str:
+def line(window: Json) -> str:
     """Return a window in one line."""
     begin, end = (
         "until it is lifted"
@@ -93,9 +93,7 @@ def line(window: dict[str, Any]) -> str:
 
 @click.command("maintain")
 @click.argument("nodes", nargs=-1, metavar="[NODES...]")
-@option(
-    "--resource NAME=AMOUNT", "There is only so much of it then; may be given again.", multiple=True
-)
+@option("--resource NAME=AMOUNT", "Lower a resource to this amount; repeatable.", multiple=True)
 @_setting
 @answers
 @asks_controller
@@ -108,12 +106,12 @@ def maintain(
     name: str | None,
     out: Out,
 ) -> int:
-    """Keep NODES (as gpu-[0-3]) free of jobs for a while, known beforehand: maintenance; or lower
-    what there is of a resource, as the power cap power_w.
+    """Announce maintenance: keep NODES (such as gpu-[0-3]) free of jobs for a while, or lower a
+    resource, such as the power cap power_w.
 
-    Jobs that can save use the nodes until then, are asked to save in time, and go on later; others
-    start there only if they are believed to be done by then. Nobody is killed: where a job that
-    cannot save runs longer than it was believed to, its node is free when it is done.
+    Jobs that can save use the nodes until then, are asked to save in time, and resume later; others
+    start there only if they are expected to be done by then. No job is killed: if one that cannot
+    save runs longer than expected, its node becomes free when it is done.
     Administrators only.
 
     \b
@@ -135,8 +133,8 @@ def maintain(
 @click.command("reserve")
 @click.argument("nodes", nargs=-1, metavar="[NODES...]")
 @option("--gpus N", "Choose nodes with so many GPUs, in place of NODES.", type=int)
-@option("--user NAME", "Whose jobs may run there; may be given again.", multiple=True)
-@option("--tenant NAME", "Whose jobs may run there; may be given again.", multiple=True)
+@option("--user NAME", "Whose jobs may run there; repeatable.", multiple=True)
+@option("--tenant NAME", "Whose jobs may run there; repeatable.", multiple=True)
 @_setting
 @answers
 @asks_controller
@@ -151,9 +149,9 @@ def reserve(
     name: str | None,
     out: Out,
 ) -> int:
-    """Keep NODES, or nodes of so many GPUs, for the jobs of some users or tenants.
+    """Reserve NODES, or nodes with so many GPUs, for the jobs of some users or tenants.
 
-    All others leave as for `optsched maintain`. Administrators only.
+    Other jobs make way as for `optsched maintain`. Administrators only.
 
     \b
     optsched reserve --gpus 16 --tenant vision --from '2026-08-03 08:00' --to 2d
@@ -173,9 +171,9 @@ def reserve(
 def drain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
     """Let each NODE run empty, and keep it so until `optsched undrain`.
 
-    Jobs that can save do so now and go on elsewhere, others run to their end. Administrators only.
+    Jobs that can save do so now and resume elsewhere; others run to their end. Administrators only.
     """
-    answer: dict[str, Any] = {}
+    answer: Json = {}
     for node in nodes:
         body = {"kind": "drain", "name": f"drain-{node}", "nodes": [node]}
         answer = client.post("/v1/windows", body)
@@ -188,16 +186,14 @@ def drain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
 @asks_controller
 def undrain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
     """Let each drained NODE take jobs again. Administrators only."""
-    answer: dict[str, Any] = {}
+    answer: Json = {}
     for node in nodes:
         answer = client.post("/v1/windows/lift", {"name": f"drain-{node}"})
     return _told(out, answer)
 
 
 @click.command("windows")
-@option(
-    "--lift NAME", "Take this one back (administrators only); may be given again.", multiple=True
-)
+@option("--lift NAME", "Lift this one (administrators only); repeatable.", multiple=True)
 @answers
 @asks_controller
 def command(client: Client, lift: tuple[str, ...], out: Out) -> int:

@@ -137,7 +137,10 @@ Gap = Annotated[float, Written("a share, as 1% or 0.01", parse_share)]
 
 @frozen
 class DeclaredOption:
-    """One option as users see it: what it is called, what it may be, what it is without them."""
+    """One option as users see it: what it is called, what it may be, what it is without them.
+
+    An option that `switches` needs no value on a command line of its own: its flag says it all.
+    """
 
     name: str
     field: str
@@ -146,6 +149,7 @@ class DeclaredOption:
     meaning: str
     hint: Any
     flag: str
+    switches: bool
 
 
 def described(declared: type[PluginOptions]) -> tuple[DeclaredOption, ...]:
@@ -180,6 +184,7 @@ def _described(field: str, hint: Any, default: object) -> DeclaredOption:
         meaning=next((data for data in reversed(metadata) if isinstance(data, str)), ""),
         hint=hint,
         flag=own_flag.name if own_flag else f"--{name.replace('_', '-')}",
+        switches=base is bool,
     )
 
 
@@ -310,15 +315,16 @@ def read_words(what: str, declared: type[PluginOptions], words: Sequence[str]) -
         option = by_flag.get(flag)
         if option is None:
             raise InputError(f"{what} has no option {flag}{perhaps(flag, by_flag)}")
-        base, _, _ = _taken_apart(option.hint)
-        if base is bool:
+        if option.switches:
             given[option.name] = option.default != "yes"
             continue
         if not equals and (following := next(rest, None)) is None:
             raise InputError(f"{what}: {flag} needs a value")
         pairs[option.name].append(value if equals else str(following))
         given[option.name] = (
-            read_pairs(pairs[option.name]) if get_origin(base) is dict else pairs[option.name][-1]
+            read_pairs(pairs[option.name])
+            if get_origin(_taken_apart(option.hint)[0]) is dict
+            else pairs[option.name][-1]
         )
     values = read_options(what, declared, given)
     return {

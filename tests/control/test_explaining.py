@@ -12,7 +12,7 @@ from optsched.control.journal.events import Held
 from optsched.control.learned import NEVER_S
 from optsched.control.settings import TenantSettings
 from optsched.control.what_if.future import outlook
-from optsched.control.what_if.simulated import Change, what_if
+from optsched.control.what_if.simulated import Change
 from optsched.control.what_if.snapshot import snapshot
 from optsched.errors import InputError
 from optsched.model.instance import Instance
@@ -21,6 +21,7 @@ from optsched.model.profile import Locality
 from optsched.round.decide import decide
 
 from . import test_controller
+from .courses import what_if
 from .test_controller import SETTINGS, Lab
 
 

@@ -1,6 +1,5 @@
 """What beliefs that were off say of the time that jobs have left."""
 
-
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +13,8 @@ from optsched_solvers.policies.parts.lengths import Lengths
 from optsched_solvers.policies.parts.life_table import LifeTable
 
 AGES = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 5.0])
+
+
 def table(ended: np.ndarray, going: np.ndarray | None = None) -> LifeTable:
     made = LifeTable()
     for age in ended:
@@ -84,5 +85,3 @@ def test_a_snapshot_has_these_lengths() -> None:
         for entry in (*seen.running, *seen.suspended):
             assert 0 < entry.remaining_s <= seen.job[entry.job].work_s
     assert lengths.indexed(VirtualWorld(instance), instance) is instance
-
-

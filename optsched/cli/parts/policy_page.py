@@ -85,13 +85,17 @@ def _section(plug_in: Listed) -> list[str]:
 def options_table(options: Sequence[DeclaredOption], *, flags: bool = False) -> list[str]:
     """Return the lines of a Markdown table of options, an empty line first; none without any."""
     rows = [
-        f"| `{option.flag if flags else option.name}` | {_cell(option.expected)} "
-        f"| {_cell(option.default)} | {_cell(option.meaning)} |"
+        f"| `{option.flag if flags else option.name}` | "
+        f"{'a flag |' if flags and option.switches else _value(option)} | {_cell(option.meaning)} |"
         for option in options
     ]
     return (
         ["", "| option | value | default | meaning |", "|---|---|---|---|", *rows] if rows else []
     )
+
+
+def _value(option: DeclaredOption) -> str:
+    return f"{_cell(option.expected)} | {_cell(option.default)}"
 
 
 def _linked(source: Source) -> str:

@@ -19,27 +19,26 @@ from .rules import Rules
 class Site(Rules):
     """The table `[slurm]`."""
 
-    partition: Annotated[str | None, "The partition whose nodes are optsched's."] = None
-    reservation: Annotated[str | None, "The reservation whose nodes are optsched's."] = None
-    account: Annotated[str | None, "Who pays."] = None
-    options: Annotated[tuple[str, ...], "Further words for sbatch."] = ()
-    poll_s: Annotated[PositiveDuration, "How often Slurm is asked."] = 1.0
-    timeout_s: Annotated[PositiveDuration, "What each of Slurm's programs may take."] = 10.0
-    conf: Annotated[Path | None, "The slurm.conf, where it is not the usual one."] = None
-    programs: Annotated[Path | None, "The folder of Slurm's programs, where PATH has them not."] = (
-        None
-    )
-    python: Annotated[str | None, "The Python of the nodes; none: the controller's own."] = None
+    partition: Annotated[str | None, "The partition whose nodes optsched may use."] = None
+    reservation: Annotated[str | None, "The reservation whose nodes optsched may use."] = None
+    account: Annotated[str | None, "The Slurm account that jobs are charged to."] = None
+    options: Annotated[tuple[str, ...], "Further arguments for sbatch."] = ()
+    poll_s: Annotated[PositiveDuration, "How often to poll Slurm."] = 1.0
+    timeout_s: Annotated[PositiveDuration, "How long a call of a Slurm program may take."] = 10.0
+    conf: Annotated[Path | None, "The slurm.conf, if not in the usual place."] = None
+    programs: Annotated[Path | None, "The folder of Slurm's programs, if not on PATH."] = None
+    python: Annotated[str | None, "The Python to use on nodes; none: the controller's own."] = None
     start_timeout_s: Annotated[
-        PositiveDuration, "After which what Slurm has not started is taken back, and tried later."
+        PositiveDuration,
+        "Time after which a job that Slurm has not started is withdrawn, to be tried again later.",
     ] = 60.0
     sbatch: Annotated[
-        bool, "Jobs that users submit to Slurm themselves are run, too (`optsched setup slurm`)."
+        bool, "Also schedule jobs that users submit with sbatch (`optsched setup slurm`)."
     ] = False
     heartbeat: Annotated[
         Path | None,
-        "The file by which job_submit.lua knows that a controller runs; none: the usual one of the "
-        "partition.",
+        "The file that tells job_submit.lua that a controller is running; none: the usual one of "
+        "the partition.",
     ] = None
 
     def words(self) -> list[str]:
