@@ -236,12 +236,12 @@ class NoticeSettings(Part):
         webhook = urlsplit(self.webhook or "http://none")
         if webhook.scheme not in ("http", "https") or not webhook.hostname:
             remedy = "write https://HOST/PATH"
-            yield Fault("notices.webhook", "is no address of a web server", remedy)
+            yield Fault("notices.webhook", "is not the address of a web server", remedy)
         if not 0 < float(self.timeout) <= 60:
             remedy = "write a length as 10s"
             yield Fault("notices.timeout", "must be longer than 0 s and at most 60 s", remedy)
         if self.smtp is not None and not SMTP.fullmatch(self.smtp):
-            yield Fault("notices.smtp", f"{self.smtp!r} is no mail server", "write HOST:PORT")
+            yield Fault("notices.smtp", f"{self.smtp!r} is not a mail server", "write HOST:PORT")
         if self.smtp is not None and not ADDRESS.fullmatch(self.smtp_from or ""):
             remedy = "name the address that e-mail comes from"
             yield Fault("notices.smtp_from", "is missing, or no address", remedy)
@@ -250,7 +250,7 @@ class NoticeSettings(Part):
             yield Fault("notices", "has one of smtp_user and smtp_password_file", remedy)
         for i, domain in enumerate(self.email_domains):
             if not ADDRESS.fullmatch(f"user@{domain}"):
-                yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
+                yield Fault(f"notices.email_domains[{i}]", "is not a domain", "write example.org")
 
 
 def _half_life(value: str | float) -> float:
@@ -444,7 +444,7 @@ def _window_faults(path: str, window: WindowSettings, settings: Settings) -> Ite
         remedy = 'give start = 2026-08-01T18:00:00, or every = "sunday" and at = "18:00"'
         yield Fault(path, "it must say either when it is, or how often", remedy)
     elif window.start is not None and not abs(window.start.year - 1970) < 250:
-        yield Fault(f"{path}.start", "is no date of these centuries", "correct the year")
+        yield Fault(f"{path}.start", "is not a date of these centuries", "correct the year")
     if not 0 < float(window.length) <= 366 * 86400:
         yield Fault(f"{path}.length", "must be longer than 0 s, a year at most", 'write "4h"')
     for name in window.resources:
