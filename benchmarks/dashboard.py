@@ -64,6 +64,11 @@ NETS = (
 )
 SPAN_S = 8 * 3600.0
 REFRESHES = 40
+FORECAST = """
+listed.jobs.every(job => job.status !== 'waiting')
+|| listed.jobs.some(job => job.start_p90_s > now_s)
+"""
+"""Whether it is shown when jobs start, where some wait."""
 MOST_STEPPED = 500
 """Of so many jobs at most the past is played; of more, all wait when the page is opened."""
 
@@ -241,7 +246,7 @@ def main() -> None:
         if given.measure:
             print(json.dumps({"jobs": given.jobs, **measured(browser)}))
         if given.picture:
-            browser.until("listed.jobs.some(job => job.start_p90_s > now_s)")
+            browser.until(FORECAST)
             time.sleep(1.0)  # the columns of forecasts are drawn
             browser.picture(given.picture)
             image = Image.open(given.picture).convert("RGB")

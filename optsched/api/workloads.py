@@ -1,8 +1,9 @@
 """Instances from generators and traces, and their jobs packed one by one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -28,37 +29,22 @@ PLANTED, EVEN, WORKFLOWS = "planted", "even", "workflows"
 KINDS = (*FITTED, *INVENTED, PLANTED, EVEN, WORKFLOWS)
 GOES_WITH = {
     "arrivals": (*INVENTED, EVEN),
-    "running": INVENTED,
-    "gpu_types": INVENTED,
-    "days": FITTED,
-    "failures": FITTED,
-    "quotas": FITTED,
-    "overheads": (*FITTED, *INVENTED),
     "cluster": (*FITTED, EVEN),
     "gpus_per_node": (*FITTED, PLANTED, EVEN),
     "load": (*FITTED, *INVENTED, EVEN, WORKFLOWS),
-    "uplinks": (*FITTED, *INVENTED, EVEN),
-    "checkpoint_s": (*FITTED, *INVENTED, EVEN),
-    "gangs": (EVEN,),
-    "run_times": (EVEN,),
-    "heavy_tail": (EVEN,),
-    "duty": (EVEN,),
-    "locality": (EVEN,),
-    "variability": (EVEN,),
-    "families": (EVEN,),
-    "elastic": (EVEN,),
-    "plans": (EVEN,),
-    "cpu_jobs": (EVEN,),
-    "cores_per_gpu": (EVEN,),
-    "more_memory": (EVEN,),
-    "micro_batches": (EVEN,),
-    "memory_gbps": (EVEN,),
-    "nodes_per_rack": (EVEN,),
-    "clocks": (EVEN,),
-    "copies": (EVEN,),
-    "power_cap": (EVEN,),
-    "prices": (EVEN,),
-    "deadlines": (EVEN,),
+    "overheads": (*FITTED, *INVENTED),
+    **dict.fromkeys(("running", "gpu_types"), INVENTED),
+    **dict.fromkeys(("days", "failures", "quotas"), FITTED),
+    **dict.fromkeys(("uplinks", "checkpoint_s"), (*FITTED, *INVENTED, EVEN)),
+    **dict.fromkeys(
+        (
+            *("gangs", "run_times", "heavy_tail", "duty", "locality", "variability", "families"),
+            *("elastic", "plans", "cpu_jobs", "cores_per_gpu", "more_memory", "micro_batches"),
+            *("memory_gbps", "nodes_per_rack", "clocks", "copies", "power_cap", "prices"),
+            "deadlines",
+        ),
+        (EVEN,),
+    ),
 }
 """Options that go with some kinds of workloads only."""
 STILL_AT_WORK = "of the past, still at work when the rest begins"
@@ -108,43 +94,27 @@ def generate(
 
     Raises InputError for options out of range, and for those that do not go together.
     """
-    special = {
-        "arrivals": arrivals,
-        "running": running,
-        "gpu_types": gpu_types,
-        "days": days,
-        "failures": None if failures else False,
-        "quotas": quotas or None,
-        "overheads": None if overheads else False,
-        "cluster": cluster,
-        "gpus_per_node": gpus_per_node,
-        "load": load,
-        "uplinks": uplinks,
-        "checkpoint_s": checkpoint_s,
-        "gangs": gangs,
-        "run_times": run_times,
-        "heavy_tail": heavy_tail or None,
-        "duty": duty,
-        "locality": locality,
-        "variability": variability,
-        "families": families,
-        "elastic": elastic or None,
-        "plans": plans,
-        "cpu_jobs": cpu_jobs,
-        "cores_per_gpu": cores_per_gpu,
-        "more_memory": more_memory or None,
-        "micro_batches": micro_batches or None,
-        "memory_gbps": memory_gbps,
-        "nodes_per_rack": nodes_per_rack,
-        "clocks": clocks or None,
-        "copies": copies,
-        "power_cap": power_cap,
-        "prices": prices,
-        "deadlines": deadlines,
-    }
-    given: dict[str, Any] = {name: value for name, value in special.items() if value is not None}
+    given = _given(like, locals())
+    if gpus is None and cluster is None:
+        raise InputError(
+            "how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else "")
+        )
+    refined = {name: given.pop(name) for name in REFINEMENTS if name in given}
+    instance = _refined(_made(like, given, jobs, gpus, seed), seed, **refined)
+    return instance if past is None else with_past(instance, past)
+
+
+REFINEMENTS = ("uplinks", "checkpoint_s", "clocks", "power_cap", "prices", "deadlines")
+"""Options that change an instance which has been made."""
+
+
+def _given(like: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what was given of options that go with some kinds only. Raises InputError where they
+    do not go with this one."""
     if like not in KINDS:
         raise InputError(f"generate: no kind {like!r}; there are {', '.join(KINDS)}")
+    usual = signature(generate).parameters
+    given = {name: asked[name] for name in GOES_WITH if asked[name] != usual[name].default}
     for name in given:
         if like not in GOES_WITH[name]:
             flags = {option.field: option.flag for option in described(declared_by(generate))}
@@ -152,49 +122,58 @@ def generate(
                 f"{flags[name]} goes with --like {', '.join(GOES_WITH[name])}, not with {like}; "
                 "leave it out"
             )
-    if gpus is None and cluster is None:
-        raise InputError(
-            "how many GPUs? Give --gpus G" + (" or --cluster SPEC" if like in FITTED else "")
-        )
-    for name in ("uplinks", "checkpoint_s", "clocks", "power_cap", "prices", "deadlines"):
-        given.pop(name, None)
-    if like == PLANTED:
-        from ..traces.generate import planted
+    return given
 
-        instance = planted.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
-    elif like == EVEN:
-        instance = _even(given, jobs=jobs, gpus=gpus, seed=seed)
-    elif like == WORKFLOWS:
-        from ..traces.generate import workflows
 
-        instance = workflows.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
-    elif like in FITTED:
-        instance = _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed)
-    else:
-        from ..traces.generate import synth
+def _made(like: str, given: dict[str, Any], jobs: int, gpus: int | None, seed: int) -> Instance:
+    from ..traces.generate import planted, synth, workflows
 
-        if load is not None and arrivals != "poisson":
+    if like == EVEN:
+        return _even(given, jobs=jobs, gpus=gpus, seed=seed)
+    if like in FITTED:
+        return _fitted(like, given, jobs=jobs, gpus=gpus, seed=seed)
+    if like in INVENTED:
+        if "load" in given and given.get("arrivals") != "poisson":
             raise InputError(
                 f"--load goes with --arrivals poisson for --like {like}; add that or leave --load "
                 "out"
             )
-        instance = synth.generate(
-            like="llm" if like == "llm" else "mixed", jobs=jobs, gpus=gpus or 0, seed=seed, **given
-        )
-    if uplinks is not None:
-        from ..traces.generate.shared_uplinks import with_shared_uplinks
+        given["like"] = like
+    module = {PLANTED: planted, WORKFLOWS: workflows}.get(like, synth)
+    made: Instance = module.generate(jobs=jobs, gpus=gpus or 0, seed=seed, **given)
+    return made
 
+
+def _refined(
+    instance: Instance,
+    seed: int,
+    *,
+    uplinks: float | None = None,
+    checkpoint_s: float | None = None,
+    clocks: bool = False,
+    power_cap: float | None = None,
+    prices: str | None = None,
+    deadlines: str | None = None,
+) -> Instance:
+    """Return the instance as these options change it."""
+    from ..traces.clusters import with_prices
+    from ..traces.generate.drawn import with_deadlines
+    from ..traces.generate.shared_uplinks import with_shared_uplinks
+    from ..traces.profiles.checkpoint_cost import with_checkpoint_cost
+    from ..traces.profiles.clocks import with_clocks
+
+    if uplinks is not None:
         instance = with_shared_uplinks(instance, uplinks)
     if checkpoint_s is not None:
-        from ..traces.profiles.checkpoint_cost import with_checkpoint_cost
-
         instance = with_checkpoint_cost(instance, checkpoint_s)
     if clocks:
-        from ..traces.profiles.clocks import with_clocks
-
         instance = with_clocks(instance)
-    instance = _priced_and_due(_capped(instance, power_cap), seed, prices, deadlines)
-    return instance if past is None else with_past(instance, past)
+    if power_cap is not None:
+        capped = replace(instance.cluster, resources={POWER_CAP: power_cap})
+        instance = replace(instance, cluster=capped)
+    if prices is not None:
+        instance = replace(instance, cluster=with_prices(instance.cluster, prices))
+    return instance if deadlines is None else with_deadlines(instance, seed, deadlines)
 
 
 def with_past(instance: Instance, jobs: int) -> Instance:
@@ -205,26 +184,25 @@ def with_past(instance: Instance, jobs: int) -> Instance:
     return with_past(instance, jobs)
 
 
-def _capped(instance: Instance, power_cap: float | None) -> Instance:
-    if power_cap is None:
-        return instance
-    capped = replace(instance.cluster, resources={POWER_CAP: power_cap})
-    return replace(instance, cluster=capped)
-
-
-def _priced_and_due(
-    instance: Instance, seed: int, prices: str | None, deadlines: str | None
-) -> Instance:
-    """Return the instance with the prices of GPUs and the deadlines that texts give."""
-    if prices is not None:
-        from ..traces.clusters import with_prices
-
-        instance = replace(instance, cluster=with_prices(instance.cluster, prices))
-    if deadlines is not None:
-        from ..traces.generate.drawn import with_deadlines
-
-        instance = with_deadlines(instance, seed, deadlines)
-    return instance
+CLASHES = (
+    (
+        "cluster",
+        ("cores_per_gpu", "nodes_per_rack"),
+        "--cores-per-gpu and --nodes-per-rack do not go with --cluster",
+    ),
+    (
+        "variability",
+        ("cluster", "families"),
+        "--variability does not go with --cluster and --families",
+    ),
+    ("elastic", ("copies",), "--elastic and --copies are two ways to be elastic; leave one out"),
+    (
+        "plans",
+        ("elastic", "copies", "families", "cpu_jobs"),
+        "--plans says how jobs run; leave --elastic, --copies, --families and --cpu-jobs out",
+    ),
+)
+"""Options of even workloads that do not go together, and what is said of that."""
 
 
 def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
@@ -232,38 +210,30 @@ def _even(given: dict[str, Any], *, gpus: int | None, **how: Any) -> Instance:
     from ..traces.generate import drawn, even
     from ..traces.generate.plans import with_plans
 
-    profiles: dict[str, Any] = {
-        name: given.pop(name) for name in ("locality", "variability") if name in given
-    }
-    if "duty" in given:
-        profiles["duty"] = drawn.read_duties(given.pop("duty"))
+    for name, others, sentence in CLASHES:
+        if name in given and not given.keys().isdisjoint(others):
+            raise InputError(sentence)
     cluster = _own_cluster(given, gpus)
     if cluster is not None:
-        if given.keys() & {"cores_per_gpu", "nodes_per_rack"}:
-            raise InputError("--cores-per-gpu and --nodes-per-rack do not go with --cluster")
         given["cluster"], gpus = cluster, cluster.total_gpus
-    if "variability" in profiles and given.keys() & {"cluster", "families"}:
-        raise InputError("--variability does not go with --cluster and --families")
-
-    if "gangs" in given:
-        given["gangs"] = even.read_gangs(given["gangs"])
-    if "run_times" in given:
-        given["run_s"] = even.read_run_times(given.pop("run_times"))
+    for name, read in (
+        ("duty", drawn.read_duties),
+        ("gangs", even.read_gangs),
+        ("run_times", even.read_run_times),
+        ("families", even.read_families),
+    ):
+        if name in given:
+            given[name] = read(given[name])
+    profiles = {own: given.pop(own) for own in ("locality", "variability", "duty") if own in given}
+    for option, name in (("run_times", "run_s"), ("heavy_tail", "heavy")):
+        if option in given:
+            given[name] = given.pop(option)
     if given.pop("arrivals", None) == "batch":
         if "load" in given:
             raise InputError("--load goes with jobs that arrive one by one; leave one out")
         given["load"] = 0.0
-    if "families" in given:
-        given["families"] = even.read_families(given["families"])
-    if "elastic" in given and "copies" in given:
-        raise InputError("--elastic and --copies are two ways to be elastic; leave one out")
     plans, memory_gbps = given.pop("plans", None), given.pop("memory_gbps", None)
-    if plans is not None and given.keys() & {"elastic", "copies", "families", "cpu_jobs"}:
-        raise InputError(
-            "--plans says how jobs run; leave --elastic, --copies, --families and --cpu-jobs out"
-        )
     choices = _memory_choices(given)
-    given["heavy"] = given.pop("heavy_tail", False)
     made = even.generate(gpus=gpus or 0, **how, **given)
     for choose in choices:
         made = choose(made)
@@ -340,32 +310,12 @@ def import_trace(
     from ..traces.profiles.attach import attach
 
     known = registry.importer(trace_format)
-    drawn = seed if not resample else None
-    for flag, value in (("--profiles", profiles or None), ("--seed", drawn)):
-        if known.profiled and value is not None:
-            raise InputError(
-                f"{flag} does not go with the format {trace_format}, whose jobs keep the profiles "
-                "that they have; leave it out"
-            )
-    if profiles not in ("", "measured", "none"):
-        raise InputError(f"profiles {profiles!r}: must be measured or none")
-    if profiles == "none" and drawn is not None:
-        raise InputError(
-            "--seed does not go with --profiles none, which draws nothing; leave one of them out"
-        )
+    drawn = None if resample else seed
     measured = not known.profiled and profiles != "none"
     takes = {option.field for option in described(known.Options)}
     if not overheads and ("overheads" in takes or not measured):
         of_format["overheads"] = False
-    flags = {
-        option.field: option.flag
-        for listed in registry.listed("importers")
-        for option in listed.options
-    }
-    for name in of_format.keys() - takes:
-        raise InputError(
-            f"{flags.get(name, name)} does not go with the format {trace_format}; leave it out"
-        )
+    _check_import(trace_format, known.profiled, profiles, drawn, of_format.keys() - takes)
     read = read_options(f"format {trace_format}", known.Options, of_format)
     chosen = {name: getattr(read, name) for name in of_format}
     imported = known.read(source, jobs=None if resample else jobs, track=track or iter, **chosen)
@@ -381,6 +331,30 @@ def import_trace(
         unfinished = {STILL_AT_WORK: past - len(made.past)} if past > len(made.past) else {}
         imported = replace(imported, instance=made, dropped=imported.dropped | unfinished)
     return imported
+
+
+def _check_import(
+    trace_format: str, profiled: bool, profiles: str, drawn: int | None, unknown: Iterable[str]
+) -> None:
+    """Raise InputError for options that do not go with the format, or with each other."""
+    for flag, value in (("--profiles", profiles or None), ("--seed", drawn)):
+        if profiled and value is not None:
+            raise InputError(
+                f"{flag} does not go with the format {trace_format}, whose jobs keep the profiles "
+                "that they have; leave it out"
+            )
+    if profiles not in ("", "measured", "none"):
+        raise InputError(f"profiles {profiles!r}: must be measured or none")
+    if profiles == "none" and drawn is not None:
+        raise InputError(
+            "--seed does not go with --profiles none, which draws nothing; leave one of them out"
+        )
+    listed = registry.listed("importers")
+    flags = {option.field: option.flag for own in listed for option in own.options}
+    for name in unknown:
+        raise InputError(
+            f"{flags.get(name, name)} does not go with the format {trace_format}; leave it out"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,7 +76,7 @@ def command(config: Path, once: bool, dry_run: bool, out: Out) -> int:
                 return 1
         if once:
             return 0
-        stopped.wait(float(settings.every))
+        stopped.wait(settings.every)
     return 0
 
 

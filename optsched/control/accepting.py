@@ -26,13 +26,13 @@ def accepted(
     """Return the submission of a job whose `duration_s` is what its user states: with the work that
     it is believed to be in its place, and the grace of the site where none is given."""
     settings = controller.settings
-    work_s, estimate = believed(controller.learning, float(settings.runs), job, limit_s)
+    work_s, estimate = believed(controller.learning, settings.runs, job, limit_s)
     return Submission(
         job=replace(job, duration_s=work_s),
         estimate=estimate,
         stated_s=job.duration_s,
         limit_s=limit_s,
-        grace_s=float(settings.grace) if grace_s is None else grace_s,
+        grace_s=settings.grace if grace_s is None else grace_s,
         **about,
     )
 

@@ -15,10 +15,10 @@ from ..executors.base import JOB_NAME, Arrival, Arrivals, NoAnswerError, Request
 from ..model.job import Job
 from ..model.profile import Profile
 from .accepting import accepted, check_alone
+from .caps import limits_of, priority_in_manager
 from .journal.events import Cancelled, Changed, Event, Held, Noted, Released, Submitted
 from .journal.state import LiveJob
 from .learned import NEVER_S
-from .limits import limits_of, priority_in_manager
 from .submission import Submission
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ def windows_ahead(
 
 def occurrences(stated: WindowSettings, nodes: Collection[str], now_s: float) -> list[Window]:
     """Return the next times of a window of cluster.toml, all of one that does not recur."""
-    length_s = float(stated.length)
+    length_s = stated.length
     windows: list[Window] = []
     for from_s in _begins(stated, now_s - length_s):
         if from_s + length_s > now_s:

@@ -49,10 +49,7 @@ class Controller(Deciding):
     def _next_s(self) -> float:
         """Return the seconds until something is due by itself."""
         now_s = self.clock.now_s()
-        due = [
-            self.decided_s + float(self.settings.every),
-            self.driver(now_s).next_wake_s(self.decided_s),
-        ]
+        due = [self.decided_s + self.settings.every, self.driver(now_s).next_wake_s(self.decided_s)]
         for job in self.state.open.values():
             live = job.live
             if live is None:

@@ -179,7 +179,7 @@ class ControllerCore:
         """Return what decides rounds, and the policy that decides in their place where one is
         named. Raises InputError for faulty options."""
         rounds = rounds_of(settings)
-        limit_s = LIMIT_S + float(settings.budget)
+        limit_s = LIMIT_S + settings.budget
         if settings.policy is None:
             return RoundDriver(rounds, settings.objective, limit_s), None
         policy = NamedPolicy(settings.policy, settings.policy_options)

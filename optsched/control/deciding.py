@@ -30,7 +30,7 @@ class Deciding(Acting):
 
     def _round_is_due(self) -> bool:
         now_s = self.clock.now_s()
-        if now_s - self.decided_s >= float(self.settings.every):
+        if now_s - self.decided_s >= self.settings.every:
             return True
         return (
             self._due
@@ -126,7 +126,7 @@ class Deciding(Acting):
         self, driver: RoundDriver, instance: Instance, blocked: tuple[Placement, ...]
     ) -> Commands | None:
         closed = {status.node.name for status in self.statuses if not status.usable}
-        return driver.decide(instance, self.state, blocked, closed, float(self.settings.length))
+        return driver.decide(instance, self.state, blocked, closed, self.settings.length)
 
     def _leave_policy_out(self, policy: RoundDriver, now_s: float, error: Exception) -> None:
         policy.failed(now_s)

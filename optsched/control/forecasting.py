@@ -158,19 +158,24 @@ class Forecaster:
         )
 
     def _told(self, job: LiveJob, own: Quantiles, now_s: float) -> Instants:
-        """Return the instants to tell of a job, and keep them now and then to be compared."""
+        """Return the instants to tell of a job, and keep them now and then to be compared.
+
+        What is certain is not calibrated: that a job does not start before its user wants it to.
+        """
         calibration = self._calibration
+        from_s = now_s if job.live is not None else max(now_s, job.submission.begin_s or now_s)
+        own = own.after(from_s - now_s)
         if now_s >= self._given_s.get(job.id, -math.inf) + AGAIN_S:
             self._given_s[job.id] = now_s
             if not job.attempts:
-                calibration.given(job.id, "start", now_s, own.start_p50_s, own.start_p90_s)
-            calibration.given(job.id, "end", now_s, own.end_p50_s, own.end_p90_s)
+                calibration.given(job.id, "start", from_s, own.start_p50_s, own.start_p90_s)
+            calibration.given(job.id, "end", from_s, own.end_p50_s, own.end_p90_s)
         start_s = (own.start_p50_s, own.start_p90_s)
         if job.live is None:
             start_s = calibration.told("start", *start_s)
         end_s = calibration.told("end", own.end_p50_s, own.end_p90_s)
         end_s = max(start_s[0], end_s[0]), max(start_s[1], end_s[1])  # each is calibrated by itself
-        return Instants(*(now_s + wait_s for wait_s in (*start_s, *end_s)))
+        return Instants(*(from_s + wait_s for wait_s in (*start_s, *end_s)))
 
     def _compare(self, now: Snapshot) -> None:
         """Compare the forecasts that are kept with what has come of their jobs."""
@@ -212,7 +217,7 @@ def _read(path: Path) -> Calibration:
 def _look(controller: Controller) -> Seen:
     """Return what a forecast needs; for `Loop.ask`, quick."""
     now, learning = snapshot(controller), controller.learning
-    runs_s = float(controller.settings.runs)
+    runs_s = controller.settings.runs
 
     def believed(job: LiveJob) -> Belief:
         submission = job.submission

@@ -50,7 +50,7 @@ class Learning:
 
     def reload(self, settings: Settings) -> None:
         """Take over what is believed of jobs of which nothing is known."""
-        self._runs_s = float(settings.runs)
+        self._runs_s = settings.runs
 
     def heard(self, at_s: float, event: Event) -> None:
         """Learn from attempts that ended by their own doing."""

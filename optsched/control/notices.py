@@ -227,7 +227,7 @@ def post_webhook(notice: Notice, settings: NoticeSettings) -> None:
         method="POST",
     )
     try:
-        OPENER.open(request, timeout=float(settings.timeout)).close()
+        OPENER.open(request, timeout=settings.timeout).close()
     except urllib.error.HTTPError as error:
         error.close()
         # Its address may be a secret, so it is not in the sentence.
@@ -246,7 +246,7 @@ def send_mail(notice: Notice, settings: NoticeSettings) -> None:
     message = mail_of(notice, settings.smtp_from)
     host, _, port = settings.smtp.partition(":")
     try:
-        with smtplib.SMTP(host, int(port or 25), timeout=float(settings.timeout)) as server:
+        with smtplib.SMTP(host, int(port or 25), timeout=settings.timeout) as server:
             if settings.smtp_starttls:
                 server.starttls(context=ssl.create_default_context())
             if settings.smtp_user is not None and settings.smtp_password_file is not None:

@@ -55,7 +55,7 @@ def opened(settings: Settings) -> Iterator[Controller]:
                     settings.state / "profiles",
                     controller.state,
                     lambda text: controller.record(Noted(text=text)),
-                    float(settings.runs),
+                    settings.runs,
                 )
                 controller.learning = learning
                 controller.listeners.append(learning.heard)

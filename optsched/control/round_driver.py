@@ -47,12 +47,12 @@ class NamedPolicy:
 def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
     """Return what drives the nodes where no policy is named: rounds that are as good as they can be
     within their budget, by the weights that users gave."""
-    budget_s = float(settings.budget) if budget_s is None else budget_s
+    budget_s = settings.budget if budget_s is None else budget_s
     return NamedPolicy(
         "optsched",
         {
             "solver": settings.solver,
-            "round": float(settings.length),
+            "round": settings.length,
             "budget": budget_s,
             "gap": DEFAULT_GAP,
             "moves": 0.0,

@@ -3,44 +3,40 @@
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    WrapValidator,
+)
 
-from ..duration import LONGEST_S, parse_duration
-from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
+from ..duration import LONGEST_S
+from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
 from ..files.toml import read_toml
-from ..hostlist import MAX_NODES, expand_hostlist
+from ..hostlist import expand_hostlist
 from ..model.cluster import Cluster, Label, Node, Tenant, Tier
 from ..model.instance import Instance
 from ..model.quantity import Amount
-from ..objectives import wanted
 from ..plugins import registry
-from ..plugins.options import PluginOptions, read_table
+from ..plugins.options import Duration, PluginOptions, PositiveDuration, read_table
 from .rates import TIME_OF_DAY, Rates, known
+from .settings_faults import faults_of
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
 SHORTEST_HALF_LIFE_S = 60.0
-
-
-def _duration(text: str | float) -> float:
-    if isinstance(text, str):
-        return parse_duration(text)
-    if not (math.isfinite(text) and text >= 0):
-        raise ValueError("must be a number of seconds, or a text as 90s, 5m, 2h")
-    return float(text)
-
-
-Time = Annotated[str | float, AfterValidator(_duration)]
 
 
 class Part(BaseModel):
@@ -80,23 +76,13 @@ Period = Literal["day", "week", "month", "year", "forever"]
 GpuHours = Annotated[float, Field(ge=0, le=1e12)]
 
 
-def _time_limit(text: str | float) -> float:
-    seconds = _duration(text)
-    if seconds <= 0:
-        raise ValueError("must be longer than 0 s")
-    return seconds
-
-
-TimeLimit = Annotated[str | float, AfterValidator(_time_limit)]
-
-
 class JobLimits(Part):
     """The most that jobs may ask for, how many of them may wait and run, and the GPU-hours that
     they may use in a period; None: as others, or any number. `time_limit` is that of jobs which
     name none, `max_time_limit` the longest."""
 
-    time_limit: TimeLimit | None = None
-    max_time_limit: TimeLimit | None = None
+    time_limit: PositiveDuration | None = None
+    max_time_limit: PositiveDuration | None = None
     max_weight: MostWeight | None = None
     max_priority: MostPriority | None = None
     max_queued: MostJobs | None = None
@@ -157,21 +143,15 @@ class LabelLimits(Part):
     tenants: dict[str, MostJobs] = Field(default_factory=dict)
 
 
-class LimitSettings(Part):
+class LimitSettings(UserLimits):
     """The most that jobs may ask for, unless their tenant or, before that, `users` (by name) says
     otherwise, how many jobs each user may have waiting and running, and GPUs held, at once, and
     how many GPU-hours he may use in a period, which runs by the calendar in UTC. Root, the
     controller's own user and `api.administrators` may go beyond what may be asked for and
     `max_queued`."""
 
-    time_limit: TimeLimit | None = None
-    max_time_limit: TimeLimit | None = None
     max_weight: MostWeight = 1.0
     max_priority: MostPriority = 0
-    max_queued: MostJobs | None = None
-    max_running: MostJobs | None = None
-    max_gpus: MostJobs | None = None
-    max_gpu_hours: GpuHours | None = None
     gpu_hours_per: Period = "month"
     users: dict[str, UserLimits] = Field(default_factory=dict)
     labels: dict[Label, LabelLimits] = Field(default_factory=dict)
@@ -189,11 +169,11 @@ class ApiSettings(Part):
 FOREVER = "forever"
 
 
-def _kept(value: str | float) -> str | float:
-    return FOREVER if value == FOREVER else _duration(value)
+def _kept(given: object, duration: Callable[[object], float]) -> float:
+    return math.inf if given == FOREVER else duration(given)
 
 
-Kept = Annotated[str | float, AfterValidator(_kept)]
+Kept = Annotated[Duration, WrapValidator(_kept)]
 
 
 class RetentionSettings(Part):
@@ -223,7 +203,7 @@ class NoticeSettings(Part):
 
     webhook: str | None = None
     events: tuple[NoticeEvent, ...] = ()
-    timeout: Time = 10.0
+    timeout: Duration = 10.0
     smtp: str | None = None
     smtp_from: str | None = None
     smtp_starttls: bool = False
@@ -233,11 +213,10 @@ class NoticeSettings(Part):
 
     def faults(self) -> Iterator[Fault]:
         """Yield what is wrong with it."""
-        webhook = urlsplit(self.webhook or "http://none")
-        if webhook.scheme not in ("http", "https") or not webhook.hostname:
+        if self.webhook is not None and not _is_of_web_server(self.webhook):
             remedy = "write https://HOST/PATH"
             yield Fault("notices.webhook", "is not the address of a web server", remedy)
-        if not 0 < float(self.timeout) <= 60:
+        if not 0 < self.timeout <= 60:
             remedy = "write a length as 10s"
             yield Fault("notices.timeout", "must be longer than 0 s and at most 60 s", remedy)
         if self.smtp is not None and not SMTP.fullmatch(self.smtp):
@@ -253,8 +232,18 @@ class NoticeSettings(Part):
                 yield Fault(f"notices.email_domains[{i}]", "is not a domain", "write example.org")
 
 
-def _half_life(value: str | float) -> float:
-    seconds = _duration(value)
+def _is_of_web_server(address: str) -> bool:
+    """Return whether requests can be sent to an address."""
+    try:
+        parts = urlsplit(address)
+        parts.port  # noqa: B018 - raises ValueError
+    except ValueError:
+        return False
+    is_plain = address.isascii() and address.isprintable() and " " not in address
+    return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _half_life(seconds: float) -> float:
     if not SHORTEST_HALF_LIFE_S <= seconds <= LONGEST_S:
         raise ValueError(f"must be between 1 min and {LONGEST_S:g} s")
     return seconds
@@ -264,7 +253,7 @@ class SharesSettings(Part):
     """That rounds favour jobs of tenants and users which have used less than they are entitled to:
     use counts half after `half_life`."""
 
-    half_life: Annotated[str | float, AfterValidator(_half_life)] = 7 * 86400.0
+    half_life: Annotated[Duration, AfterValidator(_half_life)] = 7 * 86400.0
 
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -284,7 +273,7 @@ class WindowSettings(Part):
         | None
     ) = None
     at: TimeOfDay = "00:00"
-    length: Time
+    length: Duration
     tenants: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     resources: dict[str, Amount] = Field(default_factory=dict)
@@ -330,11 +319,11 @@ class Settings(Part):
     solver: str = "price"
     policy: str | None = None
     policy_options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    every: Time = 60.0
-    length: Time = 300.0
-    budget: Time = 1.0
-    grace: Time = 60.0
-    runs: Time = 3600.0
+    every: Duration = 60.0
+    length: Duration = 300.0
+    budget: Duration = 1.0
+    grace: Duration = 60.0
+    runs: Duration = 3600.0
     preempt_unsaved: bool = False
     nodes: tuple[NodeSettings, ...] = ()
     tenants: tuple[TenantSettings, ...] = ()
@@ -359,7 +348,7 @@ class Settings(Part):
     @property
     def half_life_s(self) -> float | None:
         """Return the half-life of use, None where use is not counted."""
-        return None if self.shares is None else float(self.shares.half_life)
+        return None if self.shares is None else self.shares.half_life
 
     @property
     def attempts(self) -> Path:
@@ -392,9 +381,9 @@ def read_settings(path: Path) -> Settings:
     tables, of_tables = _read_tables(parsed)
     try:
         settings = Settings.model_validate(parsed)
-        faults = list(_faults(settings))
+        faults = list(faults_of(settings))
     except ValidationError as error:
-        kinds: list[type[Part]] = [*Part.__subclasses__(), TenantSettings]
+        kinds: list[type[Part]] = [*Part.__subclasses__(), TenantSettings, LimitSettings]
         known = {field for kind in kinds for field in kind.model_fields}
         known.update(registry.names("executors"))
         data = json.dumps(parsed, default=str)
@@ -433,90 +422,3 @@ def _read_tables(parsed: dict[str, Any]) -> tuple[dict[str, PluginOptions], list
         if options is not None:
             tables[name] = options
     return tables, faults
-
-
-def _window_faults(path: str, window: WindowSettings, settings: Settings) -> Iterator[Fault]:
-    try:
-        window.node_names()
-    except ValueError as error:
-        yield Fault(f"{path}.nodes", str(error), "write names as gpu-[0-3,7]")
-    if (window.start is None) == (window.every is None):
-        remedy = 'give start = 2026-08-01T18:00:00, or every = "sunday" and at = "18:00"'
-        yield Fault(path, "it must say either when it is, or how often", remedy)
-    elif window.start is not None and not abs(window.start.year - 1970) < 250:
-        yield Fault(f"{path}.start", "is not a date of these centuries", "correct the year")
-    if not 0 < float(window.length) <= 366 * 86400:
-        yield Fault(f"{path}.length", "must be longer than 0 s, a year at most", 'write "4h"')
-    for name in window.resources:
-        if name not in settings.resources:
-            yield Fault(f"{path}.resources", f"{name!r} is not in resources", "add it there")
-    for name in window.tenants:
-        if name not in {tenant.name for tenant in settings.tenants}:
-            yield Fault(f"{path}.tenants", f"{name!r} is not in tenants", "add it, or leave it out")
-
-
-def _faults(settings: Settings) -> Iterator[Fault]:
-    yield from settings.notices.faults()
-    for i, window in enumerate(settings.windows):
-        yield from _window_faults(f"windows[{i}]", window, settings)
-    names = []
-    for i, part in enumerate(settings.nodes):
-        try:
-            names += [node.name for node in part.nodes()]
-        except ValueError as error:
-            yield Fault(f"nodes[{i}].name", str(error), "write names as gpu-[0-3,7]")
-    if len(names) > MAX_NODES:
-        yield Fault("nodes", f"there are more than {MAX_NODES}", "correct the range")
-    tenants = [tenant.name for tenant in settings.tenants]
-    tiers = [tier.name for tier in settings.tiers]
-    for what, every in (("nodes", names), ("tenants", tenants), ("tiers", tiers)):
-        for name in (name for name, count in Counter(every).items() if count > 1):
-            yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
-    yield from _label_faults(settings, tenants)
-    yield from _tier_faults(settings, tenants)
-    for what in ("every", "length", "budget", "runs"):
-        if not float(getattr(settings, what)) > 0:
-            yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
-    yield from _plugin_faults(settings)
-
-
-def _plugin_faults(settings: Settings) -> Iterator[Fault]:
-    try:
-        objective = wanted(settings.objective, Cluster(**settings.rates(0.0)))
-    except InputError as error:
-        yield Fault("objective", str(error), "see `optsched list objectives`")
-    else:
-        if settings.policy is not None:
-            try:
-                registry.policy(settings.policy, objective, settings.policy_options)
-            except OptschedError as error:
-                yield Fault("policy", str(error), "see `optsched list policies`")
-        elif settings.policy_options:
-            yield Fault("policy_options", "there is no policy for them", "name a policy")
-    groups: dict[str, registry.Group] = {"solver": "rounds", "executor": "executors"}
-    for what, group in groups.items():
-        name, known = getattr(settings, what), registry.names(group)
-        if name not in known:
-            remedy = f"choose from {', '.join(known)}"
-            yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", remedy)
-
-
-def _label_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
-    for label, limits in settings.limits.labels.items():
-        for name in limits.tenants:
-            if name not in tenants:
-                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
-                path = f"limits.labels.{label}.tenants"
-                yield Fault(path, says, "name one of [[tenants]]")
-
-
-def _tier_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
-    counts = Counter(tier.priority for tier in settings.tiers)
-    for i, tier in enumerate(settings.tiers):
-        if counts[tier.priority] > 1:
-            says = f"{tier.priority} is the priority of more than one tier"
-            yield Fault(f"tiers[{i}].priority", says, "give each its own")
-        for name in tier.tenants:
-            if name not in tenants:
-                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
-                yield Fault(f"tiers[{i}].tenants", says, "name one of [[tenants]]")

@@ -14,9 +14,8 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from ..errors import InputError
-from ..model.instance import Slot
-from ..model.job import Mode
-from ..model.plan import JobPlan, Plan, Segment
+from ..files import nouns_of
+from ..model.plan import Plan
 from ..model.value import Table
 from ..plugins.solver import Request, Solver
 from . import child
@@ -38,9 +37,7 @@ OUTPUT_KEPT_BYTES = 8192
 OUTPUT_LINES = 12
 GUARD_ENDS_WITHIN_S = 1.0
 
-_NOUNS = {
-    (noun.__module__, noun.__name__): noun for noun in (Plan, JobPlan, Segment, Mode, Slot, Table)
-}
+_NOUNS = {(noun.__module__, noun.__name__): noun for noun in (*nouns_of(Plan), Table)}
 
 
 class BadMessageError(Exception):

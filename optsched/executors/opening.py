@@ -57,7 +57,7 @@ def open_executor(settings: "Settings") -> Executor:
         nodes=settings.cluster.nodes,
         emulated=frozenset(emulated),
         outputs=settings.outputs,
-        grace_s=float(settings.grace),
+        grace_s=settings.grace,
     )
     open_named = registry.executor(settings.executor)
     opened: Executor = open_named(context, settings.table(settings.executor))

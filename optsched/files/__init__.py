@@ -13,17 +13,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from ..errors import InputError
 from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
-from ..model.cluster import Cluster, Node, Tenant, Tier, Window
-from ..model.instance import Completed, Failure, Instance, Outage, Running, Slot, Suspended
-from ..model.job import Elastic, Job, Mode
-from ..model.plan import JobPlan, Level, Plan, Segment, Solution, Status
-from ..model.profile import UNMEASURED, Clock, Locality, Profile, Sharing
-from ..model.shares import Shares, Use
+from ..model.cluster import Cluster, Node
+from ..model.instance import Instance, Running, Slot
+from ..model.job import Job, Mode
+from ..model.plan import JobPlan, Level, Plan, Solution, Status
+from ..model.profile import UNMEASURED, Profile, Sharing
 from .faults import Fault, Sound, find_faults
 from .power import with_power, without_power
 from .shape_faults import FaultyFileError, duplicate_keys, other_kind, shape_faults
@@ -173,45 +172,30 @@ def read_bytes(path: str | Path) -> bytes:
     return data
 
 
-NOUNS: tuple[type, ...] = (
-    Node,
-    Window,
-    Cluster,
-    Tenant,
-    Use,
-    Shares,
-    Tier,
-    Locality,
-    Sharing,
-    Clock,
-    Profile,
-    Mode,
-    Elastic,
-    Job,
-    Slot,
-    Running,
-    Suspended,
-    Completed,
-    Failure,
-    Outage,
-    Instance,
-    InstanceFile,
-    Segment,
-    JobPlan,
-    Level,
-    InstanceRef,
-    ObjectiveValue,
-    PlanFile,
-)
+@cache
+def nouns_of(kind: Any) -> tuple[type, ...]:
+    """Return the dataclasses that values of a type are made of."""
+    nouns: dict[type, None] = {}
+
+    def look(hint: Any) -> None:
+        if isinstance(hint, type) and is_dataclass(hint) and hint not in nouns:
+            nouns[hint] = None
+            for inner in get_type_hints(hint).values():
+                look(inner)
+        for part in get_args(hint):
+            look(part)
+
+    look(kind)
+    return tuple(nouns)
 
 
 @cache
-def adapter(kind: type, nouns: tuple[type, ...] = NOUNS) -> Any:
-    """Return the validator of one kind of file; pydantic is told the rules here, the `nouns` in it
+def adapter(kind: Any) -> Any:
+    """Return the validator of one kind of file; pydantic is told the rules here, the nouns in it
     stay free of it."""
     from pydantic import TypeAdapter
 
-    for noun in nouns:
+    for noun in nouns_of(kind):
         names = {field: alias for (owner, field), alias in ALIASES.items() if owner is noun}
         if kind is Instance:
             names = {}  # made in Python, where fields have their own names
@@ -230,11 +214,10 @@ def parse_file(
     data: bytes | str,
     name: str,
     file_format: str,
-    nouns: tuple[type, ...] = NOUNS,
     faults_of: Callable[[Any], Iterable[Fault]] = lambda parsed: (),
 ) -> Any:
-    """Return what a kind of file holds, a dataclass made of `nouns`, checked field by field and
-    then as a whole by `faults_of`. Raises InputError naming every fault."""
+    """Return what a kind of file holds, a dataclass, checked field by field and then as a whole
+    by `faults_of`. Raises InputError naming every fault."""
     from pydantic import ValidationError
 
     data = _text(data, name)
@@ -244,12 +227,12 @@ def parse_file(
         )
     faults = duplicate_keys(data)
     try:
-        parsed = adapter(kind, nouns).validate_json(data)
+        parsed = adapter(kind).validate_json(data)
     except ValidationError as error:
         other = other_kind(error.errors(include_url=False), file_format)
         if other is not None:
             raise InputError(f"{name}: {other}") from None
-        known = [alias for noun in nouns for _, alias, _ in _layout(noun)]
+        known = [alias for noun in nouns_of(kind) for _, alias, _ in _layout(noun)]
         faults.extend(shape_faults(error.errors(include_url=False), data, known))
     if not faults:
         faults.extend(faults_of(parsed))
@@ -466,9 +449,9 @@ def schema(kind: Literal["instance", "plan"]) -> dict[str, Any]:
     return schema_of(InstanceFile if kind == "instance" else PlanFile, f"optsched {kind} file")
 
 
-def schema_of(kind: type, title: str, nouns: tuple[type, ...] = NOUNS) -> dict[str, Any]:
-    """Return the JSON Schema of one kind of file, made of `nouns`."""
-    return {**adapter(kind, nouns).json_schema(by_alias=True), "title": title}
+def schema_of(kind: type, title: str) -> dict[str, Any]:
+    """Return the JSON Schema of one kind of file."""
+    return {**adapter(kind).json_schema(by_alias=True), "title": title}
 
 
 @cache

@@ -53,9 +53,6 @@ class Certificate:
     replay: bool = False
 
 
-NOUNS: tuple[type, ...] = (InstanceRef, TypePrices, QuotaPrices, Certificate)
-
-
 def dump_certificate(certificate: Certificate) -> str:
     """Return the certificate as file text, the prices of a GPU type a line."""
     stated: dict[str, Any] = {
@@ -81,7 +78,7 @@ def read_certificate(path: str | Path) -> Certificate:
 def load_certificate(data: bytes | str, name: str = "certificate") -> Certificate:
     """Parse a certificate; `name` is what messages call it. Raises InputError naming every
     fault."""
-    parsed: Certificate = parse_file(Certificate, data, name, BOUND_FORMAT, NOUNS, _faults)
+    parsed: Certificate = parse_file(Certificate, data, name, BOUND_FORMAT, _faults)
     return parsed
 
 
@@ -118,4 +115,4 @@ def _priced(
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of certificates."""
-    return schema_of(Certificate, "optsched bound certificate", NOUNS)
+    return schema_of(Certificate, "optsched bound certificate")

@@ -81,6 +81,11 @@ class Quantiles:
     end_p50_s: float
     end_p90_s: float
 
+    def after(self, later_s: float) -> "Quantiles":
+        """Return these in seconds from a later instant, none before it."""
+        each = (self.start_p50_s, self.start_p90_s, self.end_p50_s, self.end_p90_s)
+        return Quantiles(*(max(0.0, at_s - later_s) for at_s in each))
+
 
 def forecast(question: Question) -> dict[str, Quantiles]:
     """Return the quantiles of each job over the draws.

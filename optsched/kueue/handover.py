@@ -79,7 +79,7 @@ class Handover:
             steered=given.kueue.queues or names,
             gpu=given.table("kubernetes").gpu,
             step=given.kueue.step,
-            runs_s=float(given.runs),
+            runs_s=given.runs,
             preempt_unsaved=given.preempt_unsaved,
             tiers=tuple(tier.tier() for tier in given.tiers),
         )
@@ -93,13 +93,13 @@ class Handover:
             return Pass(at_s=now_s, left_out=seen.left_out, faults=faults)
         instance = seen.instance
         check_instance(instance, accept_never=True)
-        objective, round_s = parse(given.objective), float(given.length)
+        objective, round_s = parse(given.objective), given.length
         solution = decide(
             instance,
             objective,
             round_s=round_s,
             solver=given.solver,
-            budget_s=float(given.budget),
+            budget_s=given.budget,
             last=self._last,
         )
         self._last = solution

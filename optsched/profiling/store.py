@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
-from ..files import NOUNS, adapter, parse_file, plain, read_bytes, write_text
+from ..files import adapter, parse_file, plain, read_bytes, write_text
 from ..frozen import frozen
 from ..model.profile import Profile
 from ..model.quantity import PositiveCount
@@ -74,9 +74,6 @@ class Stored:
         return self.versions[-1].version
 
 
-STORED_NOUNS = (*NOUNS, Measured, Version, Run, Stored)
-
-
 class Store:
     """A folder of profiles. Files are written whole, under a lock that other processes keep to as
     well."""
@@ -104,7 +101,7 @@ class Store:
         path = self._path(name)
         if not path.is_file():
             raise InputError(f"no profile {name!r} in {self.folder}; there {_those(self.names())}")
-        stored: Stored = parse_file(Stored, read_bytes(path), str(path), STORE_FORMAT, STORED_NOUNS)
+        stored: Stored = parse_file(Stored, read_bytes(path), str(path), STORE_FORMAT)
         _check(stored, name, path)
         return _with_runs(_with_edit(stored, path), self._noted_runs(name), None)
 
@@ -151,7 +148,7 @@ class Store:
         runs: dict[str, Run] = {}
         for line in self._noted(name):
             with suppress(ValueError):
-                run: Run = adapter(Run, STORED_NOUNS).validate_json(line)
+                run: Run = adapter(Run).validate_json(line)
                 runs.setdefault(run.source, run)
         return list(runs.values())
 

@@ -11,8 +11,6 @@ from ..errors import InputError
 from ..files import Texts, lines, number, parse_file, plain, read_bytes, schema_of
 from ..files.faults import Fault
 from ..frozen import frozen
-from ..model.instance import Slot
-from ..model.job import Mode
 from ..model.quantity import Instant, Seconds
 from ..objectives import parse
 from .plan import JobRound, RoundSolution, RowPrice, TierRound
@@ -69,16 +67,6 @@ AS_THEY_ARE = (
     *("notes", "never", "tiers", "prices", "jobs"),
 )
 """Fields of a round that its file has by the same name."""
-NOUNS: tuple[type, ...] = (
-    Mode,
-    Slot,
-    RoundRef,
-    RoundValue,
-    RowPrice,
-    TierRound,
-    JobRound,
-    RoundFile,
-)
 
 
 def dump_round(solution: RoundSolution, texts: Texts | None = None) -> str:
@@ -121,7 +109,7 @@ def read_round(path: str | Path) -> RoundSolution:
 
 def load_round(data: bytes | str, name: str = "round") -> RoundSolution:
     """Parse a round; `name` is what messages call it. Raises InputError."""
-    parsed: RoundFile = parse_file(RoundFile, data, name, ROUND_FORMAT, NOUNS, _faults)
+    parsed: RoundFile = parse_file(RoundFile, data, name, ROUND_FORMAT, _faults)
     stated = parsed.objective
     return RoundSolution(
         instance_name=parsed.instance.name,
@@ -166,7 +154,7 @@ def _faults(parsed: RoundFile) -> Iterator[Fault]:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of round files."""
-    return schema_of(RoundFile, "optsched round file", NOUNS)
+    return schema_of(RoundFile, "optsched round file")
 
 
 def file_format(data: bytes) -> str | None:

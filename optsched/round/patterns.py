@@ -2,7 +2,8 @@
 for the same."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -205,10 +206,8 @@ def _node_classes(cluster: Cluster, needs: Needs | None) -> tuple[tuple[NodeClas
     least, most = ([_extreme(of, group) for group in groups] for of in (min, max))
     class_of = [0] * len(nodes)
     classes = []
-    for number, own in enumerate(members.values()):
-        name = _name(least[number], least)
-        for window in windows.get(least[number].name, ()):
-            name = f"{name}, {window.name} at {window.from_s:.12g} s"
+    names = _beside_windows([_name(node, least) for node in least], least, windows)
+    for (number, own), name in zip(enumerate(members.values()), names, strict=True):
         classes.append(NodeClass(number, name, least[number], most[number], tuple(own)))
         for i in own:
             class_of[i] = number
@@ -222,6 +221,22 @@ def _windows(cluster: Cluster) -> dict[str, tuple[Window, ...]]:
         for name in window.nodes:
             windows[name] = (*windows.get(name, ()), window)
     return windows
+
+
+def _beside_windows(
+    names: list[str], first: list[Node], windows: Mapping[str, tuple[Window, ...]]
+) -> list[str]:
+    """Return the names of classes with those of their windows, which stay the same from one time of
+    a window to the next; where that tells two not apart, with that of their first node."""
+    told = []
+    for name, node in zip(names, first, strict=True):
+        own = dict.fromkeys(window.name for window in windows.get(node.name, ()))
+        told.append(f"{name} with {', '.join(own)}" if own else name)
+    many = Counter(told)
+    return [
+        f"{name} ({node.name})" if many[name] > 1 and node.name in windows else name
+        for name, node in zip(told, first, strict=True)
+    ]
 
 
 def _fitting(limit: float | None, needs: Sequence[float]) -> int | None:

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from optsched.cli.queue import command as queue_command
-from optsched.control.api.views import JobView, job_view
+from optsched.control.api.answers import JobView
+from optsched.control.api.views import job_view
 from optsched.control.beside import Beside, NoForecastError
 from optsched.control.controller import Controller
 from optsched.control.expected import LiveForecast
@@ -124,6 +125,24 @@ def test_no_job_is_told_to_end_before_it_starts(
     waits = shown(lab, "waits")
     assert waits.start_p50_s is not None and waits.start_p90_s is not None
     assert (waits.end_p50_s, waits.end_p90_s) == (waits.start_p50_s, waits.start_p90_s)
+
+
+def test_no_job_is_told_to_start_before_its_user_wants_it(
+    lab: Lab, forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calibration makes what is uncertain shorter or longer, and that alone is compared."""
+    monkeypatch.setattr(
+        forecaster._calibration, "told", lambda event, p50_s, p90_s: (0.1 * p50_s, 0.1 * p90_s)
+    )
+    begin_s = lab.clock.at_s + 36000.0
+    lab.submit("later", 1, 600.0, begin_s=begin_s)
+    lab.run(2)
+    assert forecaster.turn()
+    later = shown(lab, "later")
+    assert begin_s <= (later.start_p50_s or 0) <= (later.start_p90_s or 0) < begin_s + 60.0
+    assert begin_s + 1.0 < (later.end_p50_s or 0) < begin_s + 600.0
+    [started] = forecaster._calibration._of["start"][0]._pending["later"]
+    assert started.made_s == begin_s and started.drawn_s <= 60.0
 
 
 def test_who_would_take_a_place_that_is_kept_waits(lab: Lab, forecaster: Forecaster) -> None:

@@ -187,6 +187,24 @@ def test_a_node_that_shrinks_below_what_is_held_of_it(lab: Hostile, more: dict[s
     assert status(lab)[runs] == "completed"
 
 
+def test_a_node_that_loses_a_label(lab: Hostile) -> None:
+    """Who wants it and runs there goes on, out of rounds; nobody else is."""
+    lab.executor.nodes = (node("n0", labels=("ib",)), node("n1"))
+    runs = submit(lab, gpus=2, seconds=60.0, node_labels={"ib": "required"})
+    beside = submit(lab, gpus=2, seconds=60.0)
+    lab.run(3)
+    lab.executor.nodes = (node("n0"), node("n1"))
+    waits = submit(lab, gpus=2, seconds=5.0, node_labels={"ib": "required"})
+    other = submit(lab, gpus=4, seconds=5.0)
+    lab.run(20)
+    assert status(lab) == {runs: "running", beside: "running", waits: "waiting", other: "completed"}
+    assert list(lab.controller.left_out) == [runs] and not lab.bugs
+    assert "for which label ib is required" in lab.controller.left_out[runs]
+    lab.executor.nodes = (node("n0", labels=("ib",)), node("n1"))
+    lab.run(70)
+    assert set(status(lab).values()) == {"completed"}
+
+
 def test_gpus_of_strangers_are_taken(lab: Hostile) -> None:
     lab.executor.stranger("n0", 2)
     lab.executor.stranger("n1", 1)

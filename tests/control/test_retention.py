@@ -1,5 +1,6 @@
 """What is dropped of the past, and that what is left can be checked and gone on with."""
 
+import math
 import sqlite3
 from pathlib import Path
 
@@ -214,7 +215,7 @@ def test_the_table_of_cluster_toml(tmp_path: Path) -> None:
     path = tmp_path / "cluster.toml"
     path.write_text('format = "optsched-cluster/1"\n[retention]\nrounds = "2d"\njobs = "forever"\n')
     found = read_settings(path).retention
-    assert (found.rounds, found.jobs, found.outputs) == (2 * DAY_S, "forever", 90 * DAY_S)
+    assert (found.rounds, found.jobs, found.outputs) == (2 * DAY_S, math.inf, 90 * DAY_S)
     path.write_text('format = "optsched-cluster/1"\n[retention]\nrounds = "never"\n')
     with pytest.raises(InputError, match=r"retention.rounds: .*'never' is not a duration"):
         read_settings(path)

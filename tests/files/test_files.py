@@ -309,6 +309,11 @@ NEVER = "ask for less, or add what is missing to the cluster"
             "mode cannot set a clock; leave it out, its duration says how fast it is",
         ),
         (
+            job(0, node_labels={"ib": "required"}),
+            "running[0]: job run at 100 s is on node a0, for which label ib is required; "
+            "correct its mode and placement",
+        ),
+        (
             running(mode={"gpus": 2, "clock_mhz": 900}),
             "running[0]: job run at 100 s: it runs at a clock of 900 MHz, "
             "measured are none; correct its mode and placement",

@@ -9,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Profile
+from optsched.model.cluster import Window
 from optsched.objectives import TERMS, parse
+from optsched.physics.catalogue import Catalogue
 from optsched.round.build import build
 from optsched.round.decide import decide
+from optsched.round.patterns import node_classes
 
 from .random_rounds import rounds
 from .settings import PATIENT
@@ -179,3 +182,21 @@ def test_a_later_objective_decides_between_equals(
     jobs = job("short", duration_s), job("long", duration_s + longer_s)
     assert first("deadline,wct", turned, *jobs) == "short"
     assert first("deadline,makespan", turned, *jobs) == "long"
+
+
+def test_classes_have_the_names_of_their_windows() -> None:
+    """Not their times, so that prices keep their names from one week to the next."""
+    nodes = tuple(Node(name=f"n{i}", gpu_type="a100", gpus=8) for i in range(6))
+    windows = (
+        *(Window(nodes=("n1",), from_s=i * 7e5, to_s=i * 7e5 + 9, name="weekly") for i in (1, 2)),
+        Window(nodes=("n2",), from_s=5e5, to_s=6e5, name="weekly"),
+        Window(nodes=("n3", "n4"), from_s=1e5, to_s=2e5, name="course"),
+    )
+    classes, _ = node_classes(Catalogue.of(Cluster(nodes=nodes, windows=windows)))
+    names = {tuple(nodes[i].name for i in own.nodes): own.name for own in classes}
+    assert names == {
+        ("n0", "n5"): "a100 x 8",
+        ("n1",): "a100 x 8 with weekly (n1)",
+        ("n2",): "a100 x 8 with weekly (n2)",
+        ("n3", "n4"): "a100 x 8 with course",
+    }

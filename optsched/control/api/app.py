@@ -11,12 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
 from ...files import adapter
+from .answers import Fault
 from .bodies import parse_body, parse_query
 from .peer import NOBODY
 from .refusal import HttpError
-from .routes import ROUTES, Asked, Route
+from .routes import ROUTES, Route
 from .service import Service
-from .views import VIEWS, Fault
 
 THREADS, SLOW_THREADS = 64, 8
 """So many requests wait for the controller at once, or compute; further ones wait for these."""
@@ -36,9 +36,9 @@ def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
             route = methods["GET" if request.method == "HEAD" else request.method]
             if route.slow not in limiters:  # they belong to the event loop, which runs only now
                 limiters[route.slow] = CapacityLimiter(SLOW_THREADS if route.slow else THREADS)
-            given = await _body(request, route.most_bytes)
+            data = await _body(request, route.most_bytes)
             return await to_thread.run_sync(
-                _done, service, route, request, given, limiter=limiters[route.slow]
+                _done, service, route, request, data, limiter=limiters[route.slow]
             )
 
         return answer
@@ -56,25 +56,25 @@ def make_app(service: Service, routes: Sequence[Route] = ROUTES) -> Starlette:
     return app
 
 
-def _done(service: Service, route: Route, request: Request, given: bytes) -> Response:
+def _done(service: Service, route: Route, request: Request, data: bytes) -> Response:
     caller = NOBODY
     if not route.public:
         uid = request.scope["state"].get("uid")
         caller = service.access.of_request(uid, request.headers, route.opened_by)
-    pairs = request.query_params.multi_items()
-    query = body = None
-    if route.query is not None:
-        query = parse_query(route.query, pairs)
+    given: dict[str, Any] = {"caller": caller, "name": request.path_params.get("job")}
+    takes, pairs = route.takes, request.query_params.multi_items()
+    if "query" in takes:
+        given["query"] = parse_query(takes["query"], pairs)
     elif pairs:
         raise HttpError(422, f"{pairs[0][0][:64]}: this request takes no query; leave it out")
-    if route.body is not None:
+    if "body" in takes:
         kind = request.headers.get("content-type", "application/json").partition(";")[0]
         if kind.strip().lower() != "application/json":
             raise HttpError(415, "the body must be JSON: Content-Type: application/json")
-        body = parse_body(route.body, given)
-    elif given.strip() not in (b"", b"{}"):
+        given["body"] = parse_body(takes["body"], data)
+    elif data.strip() not in (b"", b"{}"):
         raise HttpError(422, "this request takes no body; leave it out")
-    answer = route.does(service, Asked(caller, request.path_params.get("job", ""), query, body))
+    answer = route.does(service, **{name: given[name] for name in takes})
     if isinstance(answer, Response):
         return answer
     return as_json(*(answer if isinstance(answer, tuple) else (route.statuses[0], answer)))
@@ -83,7 +83,7 @@ def _done(service: Service, route: Route, request: Request, given: bytes) -> Res
 def as_json(status: int, view: Any, headers: dict[str, str] | None = None) -> Response:
     """Return a view as the body of a response."""
     kind: type = type(view)
-    return Response(adapter(kind, VIEWS).dump_json(view), status, headers, "application/json")
+    return Response(adapter(kind).dump_json(view), status, headers, "application/json")
 
 
 async def _body(request: Request, most_bytes: int) -> bytes:

@@ -10,7 +10,7 @@ from annotated_types import MaxLen, MinLen
 from pydantic import Field, ValidationError
 
 from ...executors.base import JOB_NAME
-from ...files import NOUNS, adapter
+from ...files import adapter
 from ...files.shape_faults import WORDS, Steps, duplicate_keys, of_gpus
 from ...frozen import frozen
 from ...model.cluster import Label
@@ -316,19 +316,6 @@ class AccountQuery:
     by: Annotated[str, Field(max_length=64, pattern=rf"^({By})(,({By}))*$")] = "user"
 
 
-BODIES = (
-    *NOUNS,
-    SubmitBody,
-    BatchBody,
-    ChangeBody,
-    AmendBody,
-    SignalBody,
-    Hypothetical,
-    WhatIfBody,
-    WindowBody,
-    LiftBody,
-)
-QUERIES = (JobsQuery, RoundsQuery, OutputQuery, ShellQuery, HistoryQuery, UsageQuery, AccountQuery)
 WORD_TABLES = WORDS["requests"], WORDS["faults"]
 """Words for the faults in requests, the first that has any."""
 
@@ -337,7 +324,7 @@ def parse_body(kind: type, data: bytes) -> Any:
     """Return the body of a request. Raises HttpError: 400 for what is no JSON, 422 for faulty
     fields."""
     try:
-        body = adapter(kind, BODIES).validate_json(data)
+        body = adapter(kind).validate_json(data)
     except ValidationError as error:
         faults = error.errors(include_url=False)
         if faults[0]["type"] == "json_invalid":
@@ -357,7 +344,7 @@ def parse_query(kind: type, pairs: Iterable[tuple[str, str]]) -> Any:
             raise HttpError(422, f"{name[:64]}: is given twice; give it once")
         given[name] = value or "true"
     try:
-        return adapter(kind, QUERIES).validate_python(given, strict=False)
+        return adapter(kind).validate_python(given, strict=False)
     except ValidationError as error:
         raise HttpError(422, in_words(error.errors(include_url=False), given)) from None
 

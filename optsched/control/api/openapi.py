@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ... import __version__
 from ...files import adapter
-from .bodies import BODIES, MOST_BYTES, QUERIES, Name
-from .views import VIEWS, Fault
+from .answers import Fault
+from .bodies import MOST_BYTES, Name
 
 if TYPE_CHECKING:
     from .routes import Route
@@ -37,7 +37,7 @@ def document(routes: tuple["Route", ...]) -> str:
     """Return the description as JSON text."""
     schemas: dict[str, Any] = {}
     paths: dict[str, Any] = {}
-    fault = _schema(Fault, VIEWS, schemas)
+    fault = _schema(Fault, schemas)
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, fault, schemas)
     return json.dumps(
@@ -65,11 +65,11 @@ def document(routes: tuple["Route", ...]) -> str:
 def _operation(route: "Route", fault: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
     good: dict[str, Any] = {"schema": {}}
     if route.answer is not None:
-        good = {"schema": _schema(route.answer, VIEWS, schemas)}
+        good = {"schema": _schema(route.answer, schemas)}
     elif route.media_type == "application/json":
         good = {"schema": {"type": "object"}}
     refusals = {**ANY_REQUEST, **{status: REFUSALS[status] for status in route.refusals}}
-    if route.body is not None:
+    if "body" in route.takes:
         refusals[415] = REFUSALS[415]
     answers = [(status, GOOD[status], route.media_type, good) for status in route.statuses]
     answers += [
@@ -85,21 +85,21 @@ def _operation(route: "Route", fault: dict[str, Any], schemas: dict[str, Any]) -
         },
     }
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": _schema(Name, VIEWS, schemas)}
+        {"name": name, "in": "path", "required": True, "schema": _schema(Name, schemas)}
         for name in re.findall(r"\{(\w+)\}", route.path)
     ]
-    parameters += [] if route.query is None else _query_parameters(route.query)
+    parameters += _query_parameters(route.takes["query"]) if "query" in route.takes else []
     if parameters:
         operation["parameters"] = parameters
-    if route.body is not None:
-        schema = _schema(route.body, BODIES, schemas)
+    if "body" in route.takes:
+        schema = _schema(route.takes["body"], schemas)
         content = {"application/json": {"schema": schema}}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
 def _query_parameters(kind: type) -> Iterator[dict[str, Any]]:
-    whole = adapter(kind, QUERIES).json_schema()
+    whole = adapter(kind).json_schema()
     required = whole.get("required", [])
     for name, schema in whole["properties"].items():
         own = [inner for inner in schema.get("anyOf", []) if inner != {"type": "null"}]
@@ -108,12 +108,10 @@ def _query_parameters(kind: type) -> Iterator[dict[str, Any]]:
         yield {"name": name, "in": "query", "required": name in required, "schema": schema}
 
 
-def _schema(kind: Any, nouns: tuple[type, ...], schemas: dict[str, Any]) -> dict[str, Any]:
+def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     """Return a reference to the schema of a type, which is put into `schemas` with all it refers
     to; other types in place."""
-    schema: dict[str, Any] = adapter(kind, nouns).json_schema(
-        ref_template="#/components/schemas/{model}"
-    )
+    schema: dict[str, Any] = adapter(kind).json_schema(ref_template="#/components/schemas/{model}")
     schemas.update(schema.pop("$defs", {}))
     if not isinstance(kind, type):
         return schema

@@ -2,37 +2,16 @@
 list."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 from starlette.responses import Response
 
 from ...frozen import record
-from ..budgets_left import BudgetsView
-from ..explain.explaining import Explained
-from ..reloading import Reloaded
-from ..shares import SharesView
-from ..what_if.words import Foretold
 from .accounting import account
+from .answers import JobView, Names
 from .asking import explained, foretold
-from .bodies import (
-    MOST_BYTES,
-    MOST_BYTES_OF_MANY,
-    AccountQuery,
-    AmendBody,
-    BatchBody,
-    ChangeBody,
-    HistoryQuery,
-    JobsQuery,
-    LiftBody,
-    OutputQuery,
-    RoundsQuery,
-    ShellQuery,
-    SignalBody,
-    SubmitBody,
-    UsageQuery,
-    WhatIfBody,
-    WindowBody,
-)
+from .bodies import MOST_BYTES, MOST_BYTES_OF_MANY, BatchBody, ChangeBody, SubmitBody
 from .calendar import lift_window, set_window, windows
 from .dashboard import dashboard
 from .history import history
@@ -41,55 +20,30 @@ from .peer import Caller
 from .place import METRICS_TOKEN, VIEW_TOKEN
 from .service import Change, Service
 from .usage import usage
-from .views import (
-    Account,
-    History,
-    JobDetail,
-    JobPage,
-    JobView,
-    Names,
-    Nodes,
-    Output,
-    Rounds,
-    Shell,
-    StateView,
-    Usage,
-    Windows,
-)
 
 VIEWS_OPEN = (VIEW_TOKEN,)
 """What opens requests that only look, besides the token of the controller's user."""
 
 
-@record
-class Asked:
-    """A request whose parts have been checked: `job` is the name in its path, `query` and `body`
-    are of the types that its route names, None where it names none."""
-
-    caller: Caller
-    job: str
-    query: Any
-    body: Any
+TAKEN = ("caller", "name", "query", "body")
+"""What a request may give to the function that does it, by the names of its parameters."""
 
 
 @record
 class Route:
-    """One request. `does` answers it on a thread where it may wait: by an object of type `answer`
-    (or of a status and such an object), or by a response of its own, whose `media_type` is named
-    then; `slow` ones only hold up each other. `refusals` are the statuses with which it may be
-    refused beyond those of every request. Types of queries and bodies go into bodies.QUERIES and
-    bodies.BODIES, those of answers into views.VIEWS. A `public` one tells nothing that is
-    anybody's, and needs no caller; the others need the token of the controller's user over
-    the port, or one by which they are `opened_by`."""
+    """One request. `does` answers it on a thread where it may wait: it is given the service and, of
+    `TAKEN`, what it has parameters for, whose types are those of the query and the body. It returns
+    an object of the type of the answer (or a status and such an object), or a response of its own,
+    whose `media_type` is named then; `slow` ones only hold up each other. `refusals` are the
+    statuses with which it may be refused beyond those of every request. A `public` one tells
+    nothing that is anybody's, and needs no caller; the others need the token of the controller's
+    user over the port, or one by which they are `opened_by`."""
 
     path: str
     name: str
     summary: str
-    does: Callable[[Service, Asked], Any]
+    does: Callable[..., Any]
     method: str = "GET"
-    answer: type | None = None
-    query: type | None = None
-    body: type | None = None
     statuses: tuple[int, ...] = (200,)
     refusals: tuple[int, ...] = ()
     media_type: str = "application/json"
@@ -98,18 +52,35 @@ class Route:
     public: bool = False
     opened_by: tuple[str, ...] = ()
 
+    @property
+    def takes(self) -> dict[str, type]:
+        """Return the types of what it takes of `TAKEN`."""
+        return {name: kind for name, kind in _hints(self.does).items() if name in TAKEN}
 
-def _submit(service: Service, asked: Asked) -> tuple[int, JobView]:
-    job, new = service.submit(asked.caller, asked.body)
+    @property
+    def answer(self) -> type | None:
+        """Return the type of the answer; None where that is a response of its own."""
+        kind = _hints(self.does).get("return", Response)
+        kind = get_args(kind)[1] if get_origin(kind) is tuple else kind
+        return None if kind is Response else kind
+
+
+@cache
+def _hints(does: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(does)
+
+
+def _submit(service: Service, caller: Caller, body: SubmitBody) -> tuple[int, JobView]:
+    job, new = service.submit(caller, body)
     return (201 if new else 200), job
 
 
-def _submit_all(service: Service, asked: Asked) -> tuple[int, Names]:
-    names, new = service.submit_all(asked.caller, asked.body)
+def _submit_all(service: Service, caller: Caller, body: BatchBody) -> tuple[int, Names]:
+    names, new = service.submit_all(caller, body)
     return (201 if new else 200), names
 
 
-def _openapi(service: Service, asked: Asked) -> Response:
+def _openapi(service: Service) -> Response:
     from .openapi import document
 
     return Response(document(service.routes), media_type="application/json")
@@ -117,25 +88,17 @@ def _openapi(service: Service, asked: Asked) -> Response:
 
 def _change(change: Change, summary: str) -> tuple[Route, Route]:
     """Return how one job is changed, and how all that are chosen are."""
+
+    def one(service: Service, caller: Caller, name: str) -> JobView:
+        return service.change(caller, name, change)
+
+    def chosen(service: Service, caller: Caller, body: ChangeBody) -> Names:
+        return service.change_all(caller, body, change)
+
+    path, every = f"/v1/jobs/{{job}}/{change}", f"{summary} For all jobs that are chosen."
     return (
-        Route(
-            f"/v1/jobs/{{job}}/{change}",
-            change,
-            summary,
-            lambda service, asked: service.change(asked.caller, asked.job, change),
-            method="POST",
-            answer=JobView,
-            refusals=(404, 409),
-        ),
-        Route(
-            f"/v1/{change}",
-            f"{change}_all",
-            f"{summary} For all jobs that are chosen.",
-            lambda service, asked: service.change_all(asked.caller, asked.body, change),
-            method="POST",
-            body=ChangeBody,
-            answer=Names,
-        ),
+        Route(path, change, summary, one, method="POST", refusals=(404, 409)),
+        Route(f"/v1/{change}", f"{change}_all", every, chosen, method="POST"),
     )
 
 
@@ -146,8 +109,6 @@ ROUTES: list[Route] = [
         "Submit a job.",
         _submit,
         method="POST",
-        body=SubmitBody,
-        answer=JobView,
         statuses=(201, 200),
         refusals=(409,),
     ),
@@ -157,29 +118,12 @@ ROUTES: list[Route] = [
         "Submit many jobs, all or none.",
         _submit_all,
         method="POST",
-        body=BatchBody,
-        answer=Names,
         statuses=(201, 200),
         refusals=(409,),
         most_bytes=MOST_BYTES_OF_MANY,
     ),
-    Route(
-        "/v1/jobs",
-        "jobs",
-        "List jobs.",
-        lambda service, asked: service.jobs(asked.caller, asked.query),
-        query=JobsQuery,
-        answer=JobPage,
-        opened_by=VIEWS_OPEN,
-    ),
-    Route(
-        "/v1/jobs/{job}",
-        "job",
-        "One job and its attempts.",
-        lambda service, asked: service.job(asked.caller, asked.job),
-        answer=JobDetail,
-        refusals=(404,),
-    ),
+    Route("/v1/jobs", "jobs", "List jobs.", Service.jobs, opened_by=VIEWS_OPEN),
+    Route("/v1/jobs/{job}", "job", "One job and its attempts.", Service.job, refusals=(404,)),
     *_change("hold", "Keep a job from running; stop it if it runs."),
     *_change("release", "Let a held job run again."),
     *_change("cancel", "Stop a job for good."),
@@ -188,55 +132,45 @@ ROUTES: list[Route] = [
         "/v1/jobs/{job}/change",
         "change",
         "Change what a job asks for.",
-        lambda service, asked: service.amend(asked.caller, asked.job, asked.body),
+        Service.amend,
         method="POST",
-        body=AmendBody,
-        answer=JobView,
         refusals=(404, 409),
     ),
     Route(
         "/v1/jobs/{job}/shell",
         "shell",
         "How to start a shell beside a running job.",
-        lambda service, asked: service.shell(asked.caller, asked.job, asked.query),
-        query=ShellQuery,
-        answer=Shell,
+        Service.shell,
         refusals=(404, 409),
     ),
     Route(
         "/v1/jobs/{job}/signal",
         "signal",
         "Send a signal to the command of a running job.",
-        lambda service, asked: service.signal(asked.caller, asked.job, asked.body),
+        Service.signal,
         method="POST",
-        body=SignalBody,
-        answer=JobView,
         refusals=(404, 409),
     ),
     Route(
         "/v1/jobs/{job}/clear",
         "clear",
         "Vouch that nothing is left of an attempt that is lost, or that cannot be ended.",
-        lambda service, asked: service.clear(asked.caller, asked.job),
+        Service.clear,
         method="POST",
-        answer=JobView,
         refusals=(404, 409),
     ),
     Route(
         "/v1/jobs/{job}/output",
         "output",
         "What an attempt of a job printed.",
-        lambda service, asked: service.output(asked.caller, asked.job, asked.query),
-        query=OutputQuery,
-        answer=Output,
+        Service.output,
         refusals=(404,),
     ),
     Route(
         "/v1/jobs/{job}/explain",
         "explain",
         "Why a job runs, waits, or has ended.",
-        lambda service, asked: explained(service, asked.caller, asked.job),
-        answer=Explained,
+        explained,
         refusals=(404,),
         opened_by=VIEWS_OPEN,
     ),
@@ -244,10 +178,8 @@ ROUTES: list[Route] = [
         "/v1/what-if",
         "what_if",
         "What would become of the present jobs.",
-        lambda service, asked: foretold(service, asked.caller, asked.body),
+        foretold,
         method="POST",
-        body=WhatIfBody,
-        answer=Foretold,
         refusals=(404,),
         slow=True,
     ),
@@ -255,111 +187,65 @@ ROUTES: list[Route] = [
         "/v1/nodes",
         "nodes",
         "All nodes and who holds what of them.",
-        lambda service, asked: service.nodes(asked.caller),
-        answer=Nodes,
+        Service.nodes,
         opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/shares",
         "shares",
         "What tenants and users are entitled to, and have used.",
-        lambda service, asked: service.shares(asked.caller),
-        answer=SharesView,
+        Service.shares,
         opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/budgets",
         "budgets",
         "What is left of budgets of GPU-hours, and until when.",
-        lambda service, asked: service.budgets(asked.caller),
-        answer=BudgetsView,
+        Service.budgets,
         opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/windows",
         "windows",
         "Maintenance, reservations and drained nodes.",
-        lambda service, asked: windows(service, asked.caller),
-        answer=Windows,
+        windows,
         opened_by=VIEWS_OPEN,
     ),
     Route(
         "/v1/windows",
         "set_window",
         "Set a window: maintenance, a reservation, a drain.",
-        lambda service, asked: set_window(service, asked.caller, asked.body),
+        set_window,
         method="POST",
-        body=WindowBody,
-        answer=Windows,
         refusals=(409,),
     ),
     Route(
         "/v1/windows/lift",
         "lift_window",
         "Take a window back.",
-        lambda service, asked: lift_window(service, asked.caller, asked.body),
+        lift_window,
         method="POST",
-        body=LiftBody,
-        answer=Windows,
         refusals=(404,),
     ),
+    Route("/v1/rounds", "rounds", "The last rounds.", Service.rounds, opened_by=VIEWS_OPEN),
+    Route("/v1/state", "state", "The cluster in short.", Service.state, opened_by=VIEWS_OPEN),
     Route(
-        "/v1/rounds",
-        "rounds",
-        "The last rounds.",
-        lambda service, asked: service.rounds(asked.query),
-        query=RoundsQuery,
-        answer=Rounds,
-        opened_by=VIEWS_OPEN,
-    ),
-    Route(
-        "/v1/state",
-        "state",
-        "The cluster in short.",
-        lambda service, asked: service.state(asked.caller),
-        answer=StateView,
-        opened_by=VIEWS_OPEN,
-    ),
-    Route(
-        "/v1/history",
-        "history",
-        "What was where in the last hours.",
-        lambda service, asked: history(service, asked.caller, asked.query),
-        query=HistoryQuery,
-        answer=History,
-        opened_by=VIEWS_OPEN,
+        "/v1/history", "history", "What was where in the last hours.", history, opened_by=VIEWS_OPEN
     ),
     Route(
         "/v1/usage",
         "usage",
         "GPUs held and jobs waiting over time, by tenant or user.",
-        lambda service, asked: usage(service, asked.caller, asked.query),
-        query=UsageQuery,
-        answer=Usage,
+        usage,
         opened_by=VIEWS_OPEN,
     ),
-    Route(
-        "/v1/reload",
-        "reload",
-        "Read cluster.toml again.",
-        lambda service, asked: service.reload(asked.caller),
-        method="POST",
-        answer=Reloaded,
-    ),
-    Route(
-        "/v1/account",
-        "account",
-        "What was used, by whom and for what.",
-        lambda service, asked: account(service, asked.caller, asked.query),
-        query=AccountQuery,
-        answer=Account,
-        slow=True,
-    ),
+    Route("/v1/reload", "reload", "Read cluster.toml again.", Service.reload, method="POST"),
+    Route("/v1/account", "account", "What was used, by whom and for what.", account, slow=True),
     Route(
         "/metrics",
         "metrics",
         "Numbers for Prometheus.",
-        lambda service, asked: metrics(service, asked.caller),
+        metrics,
         media_type=TEXT,
         opened_by=(METRICS_TOKEN,),
     ),
@@ -367,7 +253,7 @@ ROUTES: list[Route] = [
         "/",
         "dashboard",
         "The dashboard.",
-        lambda service, asked: dashboard(),
+        lambda service: dashboard(),
         media_type="text/html",
         public=True,
     ),

@@ -33,23 +33,7 @@ from ..shares import SharesView, shares_view
 from ..submission import Submission
 from ..warning import number_of
 from ..work_left import work_left_s
-from .bodies import (
-    AmendBody,
-    BatchBody,
-    ChangeBody,
-    JobsQuery,
-    OutputQuery,
-    RoundsQuery,
-    ShellQuery,
-    SignalBody,
-    SubmitBody,
-)
-from .output import read_output
-from .peer import Access, Caller, visible
-from .refusal import HttpError
-from .selecting import matching, page_of
-from .submitting import Taking, amended, argv_of
-from .views import (
+from .answers import (
     Holder,
     JobDetail,
     JobPage,
@@ -62,13 +46,25 @@ from .views import (
     Rounds,
     Shell,
     StateView,
-    attempt_view,
-    forecast_view,
-    job_view,
-    placement_of,
-    round_view,
-    view,
 )
+from .bodies import (
+    AmendBody,
+    BatchBody,
+    ChangeBody,
+    JobsQuery,
+    OutputQuery,
+    RoundsQuery,
+    ShellQuery,
+    SignalBody,
+    SubmitBody,
+)
+from .naming import argv_of
+from .output import read_output
+from .peer import Access, Caller, visible
+from .refusal import HttpError
+from .selecting import matching, page_of
+from .submitting import Taking, amended
+from .views import attempt_view, forecast_view, job_view, placement_of, round_view, view
 
 if TYPE_CHECKING:
     from .routes import Route

@@ -2,7 +2,6 @@
 would change that."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ...duration import human
 from ...errors import InputError
@@ -18,6 +17,7 @@ from ..journal.state import ENDED_AS, Attempt, LiveJob, Status
 from ..learned import NEVER_S
 from ..present import as_running, guarded
 from ..what_if.snapshot import Snapshot
+from .blocked import Facts
 from .round_says import round_says
 from .waiting import why_it_waits
 
@@ -39,7 +39,7 @@ class Explained:
     job: str
     status: Status
     sentences: tuple[str, ...]
-    facts: dict[str, Any]
+    facts: Facts
 
 
 def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Explained:
@@ -51,15 +51,13 @@ def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Expl
     job = snapshot.state.jobs.get(job_id)
     if job is None:
         raise InputError(f"job {job_id!r} is not known here; `optsched queue` lists jobs")
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
     sentences = (*_sentences(snapshot, job, facts, names), *_expected(snapshot, job, facts))
     facts["attempts"] = [_numbers(attempt) for attempt in job.attempts]
     return Explained(job=job_id, status=job.status, sentences=sentences, facts=facts)
 
 
-def _sentences(
-    snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: bool
-) -> Iterator[str]:
+def _sentences(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> Iterator[str]:
     attempt, now_s = job.live, snapshot.now_s
     if job.finished is not None and job.finished_s is not None:
         took_s = facts["completion_s"] = job.finished_s - job.submit_s
@@ -103,7 +101,7 @@ def _sentences(
             yield f"Some of what it runs on is out of order: {listed}; it is not stopped for that."
 
 
-def _expected(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any]) -> Iterator[str]:
+def _expected(snapshot: Snapshot, job: LiveJob, facts: Facts) -> Iterator[str]:
     """Yield when it starts and ends, as the last forecast says."""
     times, now_s = expected(snapshot.forecast, job, snapshot.now_s), snapshot.now_s
     facts["expected"] = times._asdict()
@@ -162,7 +160,7 @@ def _goes_on(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> str:
 
 
 def _running(
-    snapshot: Snapshot, job: LiveJob, attempt: Attempt, facts: dict[str, Any], names: bool
+    snapshot: Snapshot, job: LiveJob, attempt: Attempt, facts: Facts, names: bool
 ) -> Iterator[str]:
     progress = snapshot.progress.get(attempt.key)
     known, entry = as_running(job, attempt, progress, snapshot.now_s)
@@ -194,9 +192,7 @@ def _running(
         yield from round_says(snapshot, job, facts, names)
 
 
-def _preemption(
-    snapshot: Snapshot, live: LiveJob, job: Job, entry: Running, facts: dict[str, Any]
-) -> str:
+def _preemption(snapshot: Snapshot, live: LiveJob, job: Job, entry: Running, facts: Facts) -> str:
     """Return whether it could be preempted, and what that would cost."""
     now_s = snapshot.now_s
     if not job.preemptible:
@@ -261,7 +257,7 @@ def _how_it_ended(attempt: Attempt, ended: AttemptEnded) -> str:
     return f"{asked}ended {how}{because}{left}"
 
 
-def _numbers(attempt: Attempt) -> dict[str, Any]:
+def _numbers(attempt: Attempt) -> Facts:
     names = ("ended_s", "exit_status", "left_s")
     return {
         "number": attempt.key.number,

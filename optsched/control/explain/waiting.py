@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...driver.shares import account_of
 from ...duration import human
@@ -15,11 +14,11 @@ from ..present import as_running, as_waiting
 from ..room_now import RoomNow
 from ..shares import share_rows
 from ..what_if.snapshot import Snapshot
-from .blocked import Obstacle, Obstacles
+from .blocked import Facts, Obstacle, Obstacles
 from .round_says import round_says
 
 
-def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
+def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> list[str]:
     """Return what a job that holds nothing and is not on hold waits for; its numbers go into
     `facts`."""
     said: list[str] = []
@@ -53,7 +52,7 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names:
     return said
 
 
-def _more_than_its_share(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any]) -> list[str]:
+def _more_than_its_share(snapshot: Snapshot, job: LiveJob, facts: Facts) -> list[str]:
     """Return by how much use has lowered the weight of a job, where it has."""
     noun, shares = job.submission.job, snapshot.shares
     if shares is None or noun.tenant not in {None, *(own.name for own in snapshot.tenants)}:
@@ -85,7 +84,7 @@ def _more_than_its_share(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any]
 
 
 def _alone(
-    snapshot: Snapshot, job: LiveJob, obstacle: Obstacle, facts: dict[str, Any], seen: Names
+    snapshot: Snapshot, job: LiveJob, obstacle: Obstacle, facts: Facts, seen: Names
 ) -> list[str]:
     """Return sentences on an obstacle that says it all; none on another."""
     state = snapshot.state
@@ -130,7 +129,7 @@ def _how(job: LiveJob) -> str:
     return ", or ".join(how for how, names in kinds.items() if names)
 
 
-def _pause(job: LiveJob, now_s: float, facts: dict[str, Any]) -> str:
+def _pause(job: LiveJob, now_s: float, facts: Facts) -> str:
     facts["pause_s"] = job.ready_s - now_s
     if job.submission.begin_s == job.ready_s:
         return f"{job.id} waits for another {human(job.ready_s - now_s)}: its user wants it to begin then."  # noqa: E501
@@ -178,7 +177,7 @@ def _claimed(snapshot: Snapshot, job: LiveJob, seen: Names) -> list[str]:
     return said
 
 
-def _free(room: RoomNow, able: Sequence[Option], facts: dict[str, Any]) -> list[str]:
+def _free(room: RoomNow, able: Sequence[Option], facts: Facts) -> list[str]:
     """Return how many GPUs that it can use are free, and how they are scattered."""
     least = min((option.mode.gpus for option in able), default=0)
     if not least:

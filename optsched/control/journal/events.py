@@ -4,7 +4,7 @@ import json
 from typing import Literal
 
 from ...executors.base import AttemptKey, Progress
-from ...files import NOUNS, adapter, plain
+from ...files import adapter, plain
 from ...frozen import frozen
 from ...model.cluster import Window
 from ...model.instance import Placement
@@ -297,7 +297,6 @@ Event = (
     | Noted
 )
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Event.__args__}
-LIVE_NOUNS = (*NOUNS, Submission, Progress, Claim, *KINDS.values())
 
 
 def dump_event(event: Event) -> str:
@@ -311,5 +310,5 @@ def load_event(kind: str, body: str) -> Event:
     """Return the event of that kind. Raises ValueError where the text is none."""
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is not a kind of event")
-    event: Event = adapter(KINDS[kind], LIVE_NOUNS).validate_json(body)
+    event: Event = adapter(KINDS[kind]).validate_json(body)
     return event

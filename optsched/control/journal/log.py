@@ -19,17 +19,20 @@ from .events import (
     StartIntended,
     StopIntended,
     Submitted,
+    Why,
     WindowSet,
 )
 
 MOST_LOG_BYTES = 1 << 20
 """A log of bugs that is longer is put aside, in place of the one before it."""
-STOPS = {
+STOPS: dict[Why, str] = {
     "preempt": "preempted",
     "migrate": "to move",
     "resize": "to change its size",
     "hold": "held",
     "cancel": "cancelled",
+    "limit": "its time limit is reached",
+    "requeue": "to run again",
 }
 TEMPLATES: dict[str, str] = {
     "ControllerStarted": "controller {0.version} started, process {0.pid}",

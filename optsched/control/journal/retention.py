@@ -1,6 +1,7 @@
 """What is dropped of the past: finished jobs, rounds, what jobs printed, and profiles of commands
 that run no more."""
 
+import math
 import os
 import shutil
 import time
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...model.job import gang
 from ...profiling.store import Store
 from ..account import bill_of
-from ..settings import FOREVER, RetentionSettings
+from ..settings import RetentionSettings
 from .state import LiveJob
 
 if TYPE_CHECKING:
@@ -51,11 +52,8 @@ class Retention:
         """Drop what is too old now; return whether there is more of it. Raises JournalError."""
         now_s = controller.clock.now_s()
         state = controller.state
-        jobs_s, rounds_s = (
-            _before_s(now_s, self.settings.jobs),
-            _before_s(now_s, self.settings.rounds),
-        )
-        gone = self._gone(controller, jobs_s, min(jobs_s, _before_s(now_s, self.settings.profiles)))
+        jobs_s, rounds_s = now_s - self.settings.jobs, now_s - self.settings.rounds
+        gone = self._gone(controller, jobs_s, min(jobs_s, now_s - self.settings.profiles))
         more = len(gone) > MOST_JOBS
         if more:
             gone = gone[:MOST_JOBS]
@@ -65,7 +63,7 @@ class Retention:
         many_s = journal.round_s(MOST_ROUNDS)
         if many_s is not None and many_s < rounds_s:
             rounds_s, more = many_s, True
-        outputs_s = max(_before_s(now_s, self.settings.outputs), jobs_s)
+        outputs_s = max(now_s - self.settings.outputs, jobs_s)
         dropped = frozenset(gone)
         printed = [
             job.id
@@ -81,8 +79,8 @@ class Retention:
         if event is not None:
             controller.hear(now_s, event)
         self._drop_outputs(controller, printed)
-        if self.settings.profiles != FOREVER:
-            Store(controller.settings.state / "profiles").drop(float(self.settings.profiles))
+        if self.settings.profiles < math.inf:
+            Store(controller.settings.state / "profiles").drop(self.settings.profiles)
         return more
 
     def _gone(self, controller: "Controller", before_s: float, alike_s: float) -> list[str]:
@@ -127,7 +125,3 @@ def _names_in(folder: Path) -> list[str]:
 def _kind(job: LiveJob) -> object:
     noun = job.submission.job
     return noun.user, noun.command, gang(noun)
-
-
-def _before_s(now_s: float, kept: str | float) -> float:
-    return -float("inf") if kept == FOREVER else now_s - float(kept)

@@ -109,28 +109,6 @@ class Seen:
     added: str | None = None
 
 
-def what_if(
-    ahead: Outlook,
-    change: Change,
-    *,
-    objective: str = "wct",
-    policy: NamedPolicy = ROUNDS,
-    time_limit_s: float = 20.0,
-) -> Answer:
-    """Simulate the present jobs to their end under `policy`, as things are and as they would be,
-    one after the other in this process.
-
-    After `time_limit_s` of wall clock it answers with what was reached. Raises InputError for a
-    job, node or GPU type that is not there.
-    """
-    refuse(ahead, change)
-    asked = courses_of(change)
-    limit_s = time_limit_s / len(asked)
-    return compared(
-        ahead, change, [seen_of(ahead, own, objective, policy, limit_s) for own in asked], policy
-    )
-
-
 def refuse(ahead: Outlook, change: Change) -> None:
     """Raise InputError for what names something that is not there."""
     instance, job = ahead.instance, change.job

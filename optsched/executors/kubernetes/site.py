@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated
 
 from ...errors import InputError
 from ...plugins.options import PluginOptions, PositiveDuration, declared_options
+from ..base import Record
 
 DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 RESOURCE = re.compile(
@@ -49,7 +50,7 @@ class Volume(PluginOptions):
     sub_path: str | None = None
     read_only: bool = False
 
-    def source(self) -> dict[str, Any]:
+    def source(self) -> Record:
         """Return what a pod says of it."""
         only_read = {"readOnly": True} if self.read_only else {}
         if self.claim is not None:
@@ -80,17 +81,15 @@ class Site(PluginOptions):
         "Volumes of every pod, that of the shared folder among them: each a mount with claim, nfs "
         "or host.",
     ] = ()
-    pod: Annotated[dict[str, Any], "Further fields of pods."] = field(default_factory=dict)
-    container: Annotated[dict[str, Any], "Further fields of their container."] = field(
-        default_factory=dict
-    )
+    pod: Annotated[Record, "Further fields of pods."] = field(default_factory=dict)
+    container: Annotated[Record, "Further fields of their container."] = field(default_factory=dict)
     python: Annotated[str, "The Python in each image, which runs the supervisor."] = "python3"
     poll_s: Annotated[PositiveDuration, "How often to poll Kubernetes."] = 1.0
     timeout_s: Annotated[PositiveDuration, "How long a call may take."] = 10.0
     start_timeout_s: Annotated[PositiveDuration, "How long an attempt may take to begin."] = 600.0
 
     @property
-    def tolerations(self) -> list[dict[str, Any]]:
+    def tolerations(self) -> list[Record]:
         """Return the tolerations of taints; that which keeps jobs without GPUs from a node is no
         matter here."""
         return [{"key": self.gpu, "operator": "Exists"}, *self.pod.get("tolerations", ())]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from optsched.control.api.bodies import MOST_BYTES, MOST_BYTES_OF_MANY
+from optsched.control.api.naming import read_array
 from optsched.control.api.refusal import HttpError
-from optsched.control.api.submitting import read_array
 
 from .live import Live, until, work
 from .test_commands import Run, run

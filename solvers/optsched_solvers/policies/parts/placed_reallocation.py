@@ -174,6 +174,12 @@ class Placements:
                 return True
         return False
 
+    def take(self, job_id: str, fit: Fit | None) -> bool:
+        """Place the job where it was found to fit; return whether it was."""
+        if fit is not None:
+            self.put(job_id, *fit)
+        return fit is not None
+
     def put(self, job_id: str, option: Option, placement: Placement) -> None:
         """Place the job where it is known to fit."""
         self._take(
