@@ -188,7 +188,7 @@ def compared(ahead: Outlook, change: Change, seen: list[Seen], policy: NamedPoli
 
 def changed_instance(instance: Instance, change: Change) -> tuple[Instance, str | None]:
     """Return the instance with the change, and the name of the job that was added. Raises
-    InputError where that is no sound instance."""
+    InputError where that is not a sound instance."""
     added = None
     if change.gpus:
         added_nodes = _more_nodes(instance, change.gpus, change.gpu_type)
