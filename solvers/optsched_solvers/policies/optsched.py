@@ -361,8 +361,7 @@ class Optsched:
         come: all GPUs stand still for their share of what saving and restoring take, and as many
         jobs wait for that as come while what is here is done."""
         lost_gpu_s = sum(
-            world.held_gpus(job)
-            * (hold_to_save_s(world.job(job)) + world.job(job).profile.restore_s)
+            world.held_gpus(job) * (hold_to_save_s(world.job(job)) + world.profile(job).restore_s)
             for job in trial.victims
             if job not in xion.victims
         )
@@ -399,8 +398,7 @@ class Optsched:
             return False
         jobs = [*world.waiting, *world.running]
         swap_s = sum(
-            hold_to_save_s(world.job(job_id)) + world.job(job_id).profile.restore_s
-            for job_id in jobs
+            hold_to_save_s(world.job(job_id)) + world.profile(job_id).restore_s for job_id in jobs
         )
         return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
 
