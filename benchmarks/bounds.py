@@ -1,8 +1,8 @@
 """Processor time of the combinatorial bounds, a line of JSON for each: `python -m
 benchmarks.bounds [JOBS]`, 100,000 jobs by default.
 
-`python -m benchmarks.bounds --prices [JOBS [STEPS]]`: of the bounds by prices beside them and of
-checking their certificates, 10,000 jobs and 0,30,120 steps by default. `kernels` is the time in
+`python -m benchmarks.bounds --prices [JOBS [STEPS [OBJECTIVES]]]`: of the bounds by prices
+beside them and of checking their certificates; 10,000, 0,30,120 and wct,makespan,ftf by default. `kernels` is the time in
 thousands of steps of a reference loop.
 
 Three GPU types, 40 profiles, Philly-like gangs and log-normal durations; released at once or over a
@@ -76,11 +76,11 @@ def instance(jobs: int, horizon_s: float, weighted: bool, seed: int = 1) -> Inst
     )
 
 
-def prices(jobs: int, steps: list[int]) -> None:
+def prices(jobs: int, steps: list[int], objectives: list[str]) -> None:
     """Print the bounds by prices after so many steps, and how long it takes to find and to check
     them."""
     made = instance(jobs, jobs * 40.0, True)
-    for name in ("wct", "makespan", "ftf"):
+    for name in objectives:
         [known] = lower_bounds(made, parse(name))
         for count in steps:
             started = time.process_time()
@@ -102,8 +102,9 @@ def prices(jobs: int, steps: list[int]) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["--prices"]:
-        steps = sys.argv[3] if len(sys.argv) > 3 else "0,30,120"
-        prices(int((sys.argv[2:] or [10_000])[0]), [int(count) for count in steps.split(",")])
+        given = dict(enumerate(sys.argv[2:]))
+        steps = [int(count) for count in given.get(1, "0,30,120").split(",")]
+        prices(int(given.get(0, "10000")), steps, given.get(2, "wct,makespan,ftf").split(","))
         return
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     for horizon_s, weighted in ((0.0, True), (7 * 86400.0, True), (7 * 86400.0, False)):
