@@ -1,9 +1,9 @@
 """Processor time of the combinatorial bounds, a line of JSON for each: `python -m
 benchmarks.bounds [JOBS]`, 100,000 jobs by default.
 
-`python -m benchmarks.bounds --prices [JOBS [STEPS [OBJECTIVES]]]`: of the bounds by prices
-beside them and of checking their certificates; 10,000, 0,30,120 and wct,makespan,ftf by default. `kernels` is the time in
-thousands of steps of a reference loop.
+`python -m benchmarks.bounds --prices [JOBS [STEPS [OBJECTIVES]]]`: of the bounds by prices, and of
+checking their certificates; 10,000 jobs, 0,30,120 steps and wct,makespan,ftf by default. `kernels`
+is the time in thousands of steps of a reference loop.
 
 Three GPU types, 40 profiles, Philly-like gangs and log-normal durations; released at once or over a
 week.
