@@ -43,7 +43,10 @@ def test_a_running_job_says_since_when_how_far_and_what_a_preemption_costs(lab: 
     text = said(lab, "a")
     node = lab.controller.state.jobs["a"].attempts[0].placement[0].node
     # 22 s minus 2 s of start-up: 20 of 100 s are done; 3 + 2 + 5 s would a preemption cost
-    assert f"a runs since 22 s on {node} (4 GPUs); 20% done, expected to end in 1 min 20 s." in text
+    assert (
+        f"a has been running for 22 s on {node} (4 GPUs); 20% done, expected to end in 1 min 20 s."
+        in text
+    )
     assert "that would cost 10 s (3 s to save, 2 s to start up again, 5 s to restore)" in text
     assert facts(lab, "a")["remaining_s"] == pytest.approx(80.0)
 

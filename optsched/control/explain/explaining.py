@@ -181,8 +181,8 @@ def _running(
     )
     doing = " (still starting up)" if entry.setup_s > 0 else ""
     yield (
-        f"{job.id} runs since {human(since_s)} on {place(attempt.placement)}{doing}; {share:.0%} "
-        f"done{steps}, expected to end in {human(ends_s)}{sure}."
+        f"{job.id} has been running for {human(since_s)} on {place(attempt.placement)}{doing}; "
+        f"{share:.0%} done{steps}, expected to end in {human(ends_s)}{sure}."
     )
     if abs(attempt.rate - 1) > 1e-9:
         yield f"There it makes {attempt.rate:.3g} s of its reference work a second."

@@ -35,7 +35,9 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names:
             said.append(f"{obstacle.why[0].upper()}{obstacle.why[1:]}.")
     known = as_waiting(job)
     since_s, left_s = snapshot.now_s - _since_s(job), job.left_s
-    said.insert(0, f"{job.id} waits since {human(since_s)} with {human(left_s)} of work to do.")
+    said.insert(
+        0, f"{job.id} has been waiting for {human(since_s)}, with {human(left_s)} of work to do."
+    )
     room = RoomNow(snapshot)
     cluster = replace(snapshot.cluster, nodes=tuple(status.node for status in snapshot.statuses))
     able = Catalogue.of(cluster).options(known)
