@@ -58,8 +58,8 @@ class Buyer:
 @dataclass(frozen=True, slots=True)
 class Market:
     """All jobs, and how much there is of each row: the GPUs of each type first, then the quotas of
-    `tenants` (None: all together); `offset` is what the weighted completion times count from before
-    now."""
+    `tenants` (None: all together) that are not 0; `offset` is what the weighted completion times
+    count from before now."""
 
     buyers: tuple[Buyer, ...]
     capacity: tuple[float, ...]
@@ -76,18 +76,19 @@ def market(instance: Instance, replay: bool = False) -> Market:
     modes = tabulate(instance, preemptive=True, replay=replay)
     outlook = look(instance, modes)
     types = len(modes.empty.types)
-    quotas = instance.quotas
-    row = {tenant: types + k for k, tenant in enumerate(quotas.limits)}
+    quotas = {name: most for name, most in instance.quotas.limits.items() if most}
+    row = {tenant: types + k for k, tenant in enumerate(quotas)}
     ends = np.append(modes.first[1:], len(modes.job)).tolist()
     buyers, offset = [], 0.0
     for j, job in enumerate(instance.jobs):
         offset += job.weight * (instance.now_s - job.submit_s)
-        limits = [row[name] for name in quotas.over.get(job.tenant or "", ())]
+        over = instance.quotas.over.get(job.tenant or "", ())
+        limits = [row[name] for name in over if name in row]
         delay_s, work_s, own = _alternatives(modes, range(int(modes.first[j]), ends[j]), limits)
         head_s, alone_s = float(outlook.heads_s[j]) + delay_s, float(outlook.seconds[j])
         buyers.append(Buyer(job.weight, head_s, work_s, own, alone_s))
-    capacity = (*map(float, modes.empty.capacity), *map(float, quotas.limits.values()))
-    return Market(tuple(buyers), capacity, types, tuple(quotas.limits), offset)
+    capacity = (*map(float, modes.empty.capacity), *map(float, quotas.values()))
+    return Market(tuple(buyers), capacity, types, tuple(quotas), offset)
 
 
 def _alternatives(

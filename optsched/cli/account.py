@@ -11,7 +11,7 @@ from ..duration import human
 from .journal import clock_text
 from .parts.arguments import flag_option, option
 from .parts.controller import Client, asks_controller
-from .parts.out import Out, Parts, answers_aloud
+from .parts.out import Json, Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,7 +73,7 @@ def command(client: Client, budgets: bool, as_csv: bool, out: Out, **asked: Any)
     return 0
 
 
-def _budgets(client: Client, as_csv: bool, out: Out, asked: dict[str, Any]) -> int:
+def _budgets(client: Client, as_csv: bool, out: Out, asked: Json) -> int:
     if asked["from"] or asked["to"] or asked["by"] != "user":
         raise click.UsageError("--from, --to and --by are not for budgets, which have one period")
     answer = client.get("/v1/budgets")
@@ -86,7 +86,7 @@ def _budgets(client: Client, as_csv: bool, out: Out, asked: dict[str, Any]) -> i
     return 0
 
 
-def _budget_parts(answer: dict[str, Any]) -> Parts:
+def _budget_parts(answer: Json) -> Parts:
     from ..picture.text import table
 
     if not answer["rows"]:
@@ -118,7 +118,7 @@ def _day(value: datetime | None) -> str | None:
     return None if value is None else f"{value:%Y-%m-%d}"
 
 
-def _as_csv(columns: list[str], rows: list[dict[str, Any]]) -> str:
+def _as_csv(columns: list[str], rows: list[Json]) -> str:
     """Return the rows as comma-separated values. A name that a spreadsheet would take for a formula
     gets an apostrophe before it."""
     text = io.StringIO()
@@ -136,7 +136,7 @@ def _as_csv(columns: list[str], rows: list[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _parts(answer: dict[str, Any], by: list[str]) -> Parts:
+def _parts(answer: Json, by: list[str]) -> Parts:
     if not answer["rows"]:
         yield "nothing was used"
     else:
@@ -148,7 +148,7 @@ def _parts(answer: dict[str, Any], by: list[str]) -> Parts:
         )
 
 
-def _table(answer: dict[str, Any], by: list[str]) -> "Table":
+def _table(answer: Json, by: list[str]) -> "Table":
     from ..picture.facts import percent
     from ..picture.text import table
 
@@ -156,7 +156,7 @@ def _table(answer: dict[str, Any], by: list[str]) -> "Table":
     wastes = [cause for cause in WASTE if total[f"{cause}_gpu_h"] >= 0.05]
     cores = ["core-hours"] if total["core_h"] >= 0.05 else []
 
-    def cells(row: dict[str, Any]) -> list[str]:
+    def cells(row: Json) -> list[str]:
         hours = row["gpu_h"]
         return [
             f"{row['jobs']:,}",

@@ -10,7 +10,7 @@ from ..errors import InputError
 from .parts.arguments import count_option, flag_option, option, time_option
 from .parts.controller import Client, asks_controller, chosen_jobs
 from .parts.duration import deadline
-from .parts.out import Out, answers
+from .parts.out import Json, Out, answers
 from .submit import gpu_count
 
 NOT_ALL, NOT_THERE = 1, 404
@@ -27,11 +27,7 @@ DONE = {
 
 
 def _each(
-    client: Client,
-    change: str,
-    names: tuple[str, ...],
-    out: Out,
-    body: dict[str, Any] | None = None,
+    client: Client, change: str, names: tuple[str, ...], out: Out, body: Json | None = None
 ) -> int:
     """Make a change to each of the jobs, and to the tasks of the arrays, that are named."""
     from ..control.api.client import ApiError
@@ -84,7 +80,7 @@ def _command(change: str, help: str) -> click.Command:
         yes: bool,
         out: Out,
     ) -> int:
-        asked: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+        asked: Json = {name: value for name, value in chosen.items() if value is not None}
         if bool(jobs) == bool(asked):
             raise InputError(
                 "name jobs, or choose them by --name, --array, --state, --user or --tenant"
@@ -153,7 +149,7 @@ def change(client: Client, jobs: tuple[str, ...], out: Out, **asked: Any) -> int
     """
     body = {name: value for name, value in asked.items() if value is not None}
     if not body:
-        raise InputError("name what is to be otherwise, as --weight 2")
+        raise InputError("name what to change, such as --weight 2")
     return _each(client, "change", jobs, out, body)
 
 

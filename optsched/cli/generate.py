@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..model.instance import Instance
 from .import_ import write_checked
 from .parts.arguments import (
+    amount_option,
     check_outputs,
     count_option,
     flag_option,
@@ -46,18 +47,14 @@ from .parts.out import Out, answers
     most=1000,
 )
 @seed_option(metavar="S", help="Random seed; the same seed gives the same instance.")
-@option(
+@amount_option(
     "--load F",
     "Offered work over capacity. Fitted: by default jobs arrive as often as on the real "
     "cluster. mixed, llm: with --arrivals poisson (default: 0.9). even: 1 by default, "
     "workflows: 0.7.",
-    type=click.FloatRange(0, 100, min_open=True),
+    most=100,
 )
-@option(
-    "--days D",
-    "Fitted only: let all jobs arrive within D days, instead of --load.",
-    type=click.FloatRange(0, min_open=True),
-)
+@amount_option("--days D", "Fitted only: let all jobs arrive within D days, instead of --load.")
 @option(
     "--arrivals",
     "mixed, llm: submit all jobs at 0 (the default) or one by one (the default of even).",
@@ -75,10 +72,8 @@ from .parts.out import Out, answers
     "--quotas", "Fitted only: give virtual clusters GPU quotas in proportion to the published ones."
 )
 @flag_option("--no-failures", "Fitted only: let no attempt fail.")
-@option(
-    "--uplinks GBPS",
-    "Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it.",
-    type=click.FloatRange(0, min_open=True),
+@amount_option(
+    "--uplinks GBPS", "Give every rack an uplink of GBPS Gbit/s, shared by the gangs that cross it."
 )
 @flag_option("--no-overheads", "Make starting, saving and restoring free.")
 @option(
@@ -120,11 +115,10 @@ from .parts.out import Out, answers
     "even: let jobs of --families take a half or a quarter of the batch at a time, in less GPU "
     "memory, at the rates that were measured.",
 )
-@option(
+@amount_option(
     "--memory-gbps GBPS",
     "even: memory bandwidth of a node, in Gbit/s for each of its GPUs; half of the CPU-only jobs "
     "stream through it (docs/formats.md).",
-    type=click.FloatRange(0, min_open=True),
 )
 @count_option("--nodes-per-rack N", "even: nodes of a rack (default: no racks).", most=100_000)
 @flag_option(
@@ -135,24 +129,18 @@ from .parts.out import Out, answers
     "even: let jobs have up to N copies on GPUs of any type, which join their progress.",
     most=1000,
 )
-@option(
-    "--power-cap WATTS",
-    "even: limit on what all working GPUs draw together.",
-    type=click.FloatRange(0, min_open=True),
-)
+@amount_option("--power-cap WATTS", "even: limit on what all working GPUs draw together.")
 @option(
     "--duty RANGE",
     "even: let jobs share GPUs, each busy for a share of its step drawn from this, such as 0.1-1.",
 )
-@option(
-    "--locality RATE",
-    "even: rate of a gang spread over nodes that would fit on one.",
-    type=click.FloatRange(0, 1, min_open=True),
+@amount_option(
+    "--locality RATE", "even: rate of a gang spread over nodes that would fit on one.", most=1
 )
-@option(
+@amount_option(
     "--variability F",
     "even: let nodes differ in speed; a larger F means more, such as 0.2 (docs/formats.md).",
-    type=click.FloatRange(0, 1, min_open=True),
+    most=1,
 )
 @option(
     "--prices PRICES",

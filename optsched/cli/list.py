@@ -12,7 +12,7 @@ from ..plugins import registry
 from ..plugins.options import DeclaredOption
 from ..plugins.policy import Source
 from .parts.arguments import flag_option
-from .parts.out import Out, Parts, answers
+from .parts.out import Json, Out, Parts, answers
 from .parts.policy_page import options_page, page
 
 GROUPS: dict[str, tuple[str, "registry.Group"]] = {
@@ -70,7 +70,7 @@ def _echo(names: Iterable[str]) -> None:
         click.echo(name)
 
 
-def entries(kind: str) -> list[dict[str, Any]]:
+def entries(kind: str) -> list[Json]:
     """Return one object for each thing of a kind, with the same keys throughout."""
     if kind == "objectives":
         from ..objectives import TERMS
@@ -134,7 +134,7 @@ def _parts(kind: str, plug_in: registry.Listed) -> Parts:
         yield "no options"
 
 
-def facts(source: Source | None) -> dict[str, Any]:
+def facts(source: Source | None) -> Json:
     """Return when a policy was published, what it reads of an instance, how sure it is that this is
     it, and what to cite."""
     names = ("year", "needs", "sureness", "cite")

@@ -3,13 +3,12 @@
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
 from .parts.arguments import count_option, flag_option
 from .parts.controller import Client, asks_controller
-from .parts.out import Out, answers_aloud
+from .parts.out import Json, Out, answers_aloud
 
 FINISHED = ("completed", "failed", "timeout", "cancelled")
 LONGEST_PAUSE_S = 2.0
@@ -50,7 +49,7 @@ def command(
     return 0
 
 
-def _echo(answer: dict[str, Any], out: Out) -> None:
+def _echo(answer: Json, out: Out) -> None:
     click.echo(json.dumps(answer) if out.as_json else answer["text"], nl=out.as_json)
 
 
@@ -85,14 +84,14 @@ def follow(
         time.sleep(pause_s)
 
 
-def ended(client: Client, job: str) -> dict[str, Any]:
+def ended(client: Client, job: str) -> Json:
     """Return the job once it has ended."""
     while (answer := _once_there(client, job)["job"])["status"] not in FINISHED:
         time.sleep(0.5)
     return dict(answer)
 
 
-def exit_status(job: dict[str, Any]) -> int:
+def exit_status(job: Json) -> int:
     """Return what a shell would report of its command; 1 where that is not known, or it was
     cancelled."""
     status = job["exit_status"]
@@ -103,7 +102,7 @@ def exit_status(job: dict[str, Any]) -> int:
     return 128 - status if status < 0 else int(status)
 
 
-def _once_there(client: Client, job: str) -> dict[str, Any]:
+def _once_there(client: Client, job: str) -> Json:
     from ..control.api.client import NoControllerError
 
     told = False

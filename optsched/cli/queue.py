@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -10,7 +11,7 @@ from ..duration import human
 from ..picture.text import WIDE, short, table
 from .parts.arguments import count_option, flag_option, option
 from .parts.controller import Client, all_jobs, asks_controller, chosen_jobs
-from .parts.out import Out, Parts, answers_aloud, width
+from .parts.out import Json, Out, Parts, answers_aloud, width
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,7 +26,7 @@ def column_names(value: str) -> tuple[str, ...]:
     for name in names:
         if name not in COLUMNS:
             known = ", ".join(COLUMNS)
-            raise click.BadParameter(f"{name!r} is no column; choose from {known}")
+            raise click.BadParameter(f"{name!r} is not a column; choose from {known}")
     return tuple(dict.fromkeys(names))
 
 
@@ -83,7 +84,7 @@ class Column(NamedTuple):
     """A column of the queue: its head, and what it shows of a job."""
 
     head: str
-    text: Callable[[dict[str, Any]], str]
+    text: Callable[[Json], str]
     numeric: bool = False
     folded: bool = False
 
@@ -97,7 +98,7 @@ def usual_columns(*, users: bool, finished: bool = False) -> tuple[str, ...]:
     return ("job", "status", *["user"] * users, "gpus", "nodes", *times, *starts, *ends, "reason")
 
 
-def jobs_table(jobs: list[dict[str, Any]], names: Sequence[str]) -> "Table":
+def jobs_table(jobs: list[Json], names: Sequence[str]) -> "Table":
     """Return jobs as a person reads them, in the columns of these names."""
     columns = [COLUMNS[name] for name in names]
     return table(
@@ -114,7 +115,7 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def gpus_of(job: dict[str, Any]) -> str:
+def gpus_of(job: Json) -> str:
     """Return what it holds, or asks for: `2 a100`, `1-8`."""
     runs = job["placement"] and job["status"] not in ("waiting", "held")
     held = sum(slot["gpus"] for slot in job["placement"]) if runs else 0
@@ -126,52 +127,52 @@ def gpus_of(job: dict[str, Any]) -> str:
     return str(most) if least == most else f"{least}-{most}"
 
 
-def nodes_of(job: dict[str, Any]) -> str:
+def nodes_of(job: Json) -> str:
     """Return where it is, or was."""
     if job["status"] in ("waiting", "held"):
         return "-"
     return short(tuple(slot["node"] for slot in job["placement"]))
 
 
-def _progress(job: dict[str, Any]) -> str:
+def _progress(job: Json) -> str:
     if job["step"] is None:
         return "-"
     total = job["total_steps"]
     return f"{job['step']:,}" if not total else f"{min(1.0, job['step'] / total):.0%}"
 
 
-def _left(job: dict[str, Any]) -> str:
+def _left(job: Json) -> str:
     if job["remaining_s"] is None:
         return "-"
     sure = job["estimate"] is None or job["step"] is not None
     return ("" if sure else "~") + human(job["remaining_s"])
 
 
-def _ran(job: dict[str, Any]) -> str:
+def _ran(job: Json) -> str:
     return human(job["ran_s"]) if job["ran_s"] else "-"
 
 
-def _waited_or_ran(job: dict[str, Any]) -> str:
+def _waited_or_ran(job: Json) -> str:
     waits = job["status"] in ("waiting", "held") or not job["ran_s"]
     return human(job["waited_s"]) if waits else _ran(job)
 
 
-def _field(name: str) -> Callable[[dict[str, Any]], str]:
+def _field(name: str) -> Callable[[Json], str]:
     """Return what shows a field as it is."""
     return lambda job: "-" if job[name] is None else printable(f"{job[name]}")
 
 
-def _instant(name: str) -> Callable[[dict[str, Any]], str]:
+def _instant(name: str) -> Callable[[Json], str]:
     """Return what shows a Unix time as a date."""
     return lambda job: (
         "-" if job[name] is None else f"{datetime.fromtimestamp(job[name]):%Y-%m-%d %H:%M:%S}"
     )
 
 
-def _ahead(name: str) -> Callable[[dict[str, Any]], str]:
+def _ahead(name: str) -> Callable[[Json], str]:
     """Return what shows how far ahead an expected Unix time is; nothing of what has happened."""
 
-    def text(job: dict[str, Any]) -> str:
+    def text(job: Json) -> str:
         over = job["finished_s"] is not None or (name.startswith("start") and job["started_s"])
         waits = job["status"] in ("waiting", "held")
         if job[name] is None or (over and not waits):
@@ -182,6 +183,7 @@ def _ahead(name: str) -> Callable[[dict[str, Any]], str]:
     return text
 
 
+number = partial(Column, numeric=True)
 COLUMNS = {
     "job": Column("job", lambda job: job["id"], folded=True),
     "status": Column("status", lambda job: job["status"]),
@@ -189,32 +191,30 @@ COLUMNS = {
     "tenant": Column("tenant", _field("tenant")),
     "gpus": Column("GPUs", gpus_of),
     "nodes": Column("nodes", nodes_of, folded=True),
-    "waited": Column("waited", lambda job: human(job["waited_s"]), numeric=True),
-    "ran": Column("ran", _ran, numeric=True),
-    "waited/ran": Column("waited/ran", _waited_or_ran, numeric=True),
-    "starts": Column("starts in", _ahead("start_p50_s"), numeric=True),
-    "starts90": Column("90 %", _ahead("start_p90_s"), numeric=True),
-    "ends": Column("ends in", _ahead("end_p50_s"), numeric=True),
-    "ends90": Column("ends, 90 %", _ahead("end_p90_s"), numeric=True),
-    "progress": Column("progress", _progress, numeric=True),
-    "left": Column("left", _left, numeric=True),
-    "ended": Column("ended with", _field("exit_status"), numeric=True),
-    "weight": Column("weight", lambda job: f"{job['weight']:g}", numeric=True),
-    "priority": Column("priority", _field("priority"), numeric=True),
+    "waited": number("waited", lambda job: human(job["waited_s"])),
+    "ran": number("ran", _ran),
+    "waited/ran": number("waited/ran", _waited_or_ran),
+    "starts": number("starts in", _ahead("start_p50_s")),
+    "starts90": number("90 %", _ahead("start_p90_s")),
+    "ends": number("ends in", _ahead("end_p50_s")),
+    "ends90": number("ends, 90 %", _ahead("end_p90_s")),
+    "progress": number("progress", _progress),
+    "left": number("left", _left),
+    "ended": number("ended with", _field("exit_status")),
+    "weight": number("weight", lambda job: f"{job['weight']:g}"),
+    "priority": number("priority", _field("priority")),
     "submitted": Column("submitted", _instant("submit_s")),
     "started": Column("started", _instant("started_s")),
     "finished": Column("finished", _instant("finished_s")),
     "begin": Column("begin", _instant("begin_s")),
-    "limit": Column(
-        "limit", lambda job: "-" if job["limit_s"] is None else human(job["limit_s"]), numeric=True
-    ),
+    "limit": number("limit", lambda job: "-" if job["limit_s"] is None else human(job["limit_s"])),
     "array": Column("array", _field("array")),
-    "index": Column("index", _field("index"), numeric=True),
+    "index": number("index", _field("index")),
     "deadline": Column("deadline", _instant("deadline_s")),
     "after": Column("after", lambda job: ",".join(job["after"]) or "-", folded=True),
-    "attempts": Column("attempts", _field("attempts"), numeric=True),
-    "preemptions": Column("preemptions", _field("preemptions"), numeric=True),
-    "failures": Column("failures", _field("failures"), numeric=True),
+    "attempts": number("attempts", _field("attempts")),
+    "preemptions": number("preemptions", _field("preemptions")),
+    "failures": number("failures", _field("failures")),
     "command": Column("command", _field("command"), folded=True),
     "reason": Column("reason", lambda job: printable(job["reason"] or ""), folded=True),
 }

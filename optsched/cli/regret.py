@@ -3,7 +3,7 @@
 import math
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +12,7 @@ from ..errors import InputError
 from .journal import Journal, clock_text, reads_journal
 from .parts.arguments import check_outputs, count_option, flag_option, option, path_option
 from .parts.duration import past
-from .parts.out import Out, Parts, answers_aloud
+from .parts.out import Json, Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
     from ..control.regret.regret import Regret
@@ -103,7 +103,7 @@ def command(
     return 0
 
 
-def _price(measured: "Regret") -> dict[str, Any]:
+def _price(measured: "Regret") -> Json:
     from ..api.outcome import Setting, Simulated
     from ..api.priorities import price_of_priorities
 
@@ -113,7 +113,7 @@ def _price(measured: "Regret") -> dict[str, Any]:
     return price_of_priorities(setting, Simulated(setting, simulation))
 
 
-def _plain(measured: "Regret") -> dict[str, Any]:
+def _plain(measured: "Regret") -> Json:
     names = (field.name for field in fields(measured) if field.name not in LARGE)
     plain = {name: getattr(measured, name) for name in (*names, "gap")}
     return plain | {"hours": [asdict(part) for part in measured.slices]}

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..duration import human
 from .journal import Journal, clock_text, reads_journal
 from .parts.arguments import option, time_option
-from .parts.out import Out, Parts, answers_aloud
+from .parts.out import Json, Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
     from ..control.regret.replay import Replay
@@ -54,10 +54,10 @@ def command(
     return 0
 
 
-def _plain(replayed: "Replay") -> dict[str, Any]:
+def _plain(replayed: "Replay") -> Json:
     from ..files import plain
 
-    def numbers(solution: "RoundSolution") -> dict[str, Any]:
+    def numbers(solution: "RoundSolution") -> Json:
         names = ("objective", "solver", "value", "bound", "wall_s", "fallback")
         gap = solution.gap if math.isfinite(solution.gap) else None
         return {"gap": gap, **{name: getattr(solution, name) for name in names}}

@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from .parts.arguments import flag_option, path_option
-from .parts.out import Out, answers
+from .parts.out import Json, Out, answers
 
 if TYPE_CHECKING:
     from ..control.journal.events import Event
@@ -112,10 +112,10 @@ def command(config: Path, web: bool, out: Out) -> int:
     return 0
 
 
-def _for_logs(event: "Event") -> dict[str, Any]:
+def _for_logs(event: "Event") -> Json:
     """Return the event as JSON, without the variables of a job: they hold passwords."""
     from ..control.journal.events import dump_event
 
-    plain: dict[str, Any] = json.loads(dump_event(event))
+    plain: Json = json.loads(dump_event(event))
     plain.get("submission", {}).pop("environment", None)
     return plain

@@ -20,7 +20,7 @@ from .parts.arguments import (
 )
 from .parts.controller import Client, asks_controller
 from .parts.duration import cost, deadline
-from .parts.out import Out, answers
+from .parts.out import Json, Out, answers
 
 
 def _range(value: str, what: str, usual: str, fewest: int = 0) -> tuple[int, int | None]:
@@ -29,7 +29,7 @@ def _range(value: str, what: str, usual: str, fewest: int = 0) -> tuple[int, int
     decimal = least.isdecimal() and (not dash or most.isdecimal()) and len(value) <= 20
     if not decimal or int(least) < fewest:
         raise click.BadParameter(
-            f"{value!r} is no count of {what}; write {usual} for a job that runs on fewer too"
+            f"{value!r} is not a count of {what}; write {usual} for a job that runs on fewer too"
         )
     return int(least), int(most) if dash else None
 
@@ -219,13 +219,13 @@ def command(
     return exit_status(answer)
 
 
-def said(job: dict[str, Any]) -> str:
+def said(job: Json) -> str:
     """Return how a job ended, in words."""
     was = "was cancelled" if job["status"] == "cancelled" else str(job["status"])
     return f"{was}: {job['reason']}" if job["reason"] else was
 
 
-def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
+def body_of(words: tuple[str, ...], asked: Json) -> Json:
     """Return the request that the options make. Raises InputError."""
     try:
         directory = os.getcwd()
@@ -252,7 +252,7 @@ def body_of(words: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value not in (None, (), {})}
 
 
-def jobs_of(path: Path, defaults: dict[str, Any]) -> list[dict[str, Any]]:
+def jobs_of(path: Path, defaults: Json) -> list[Json]:
     """Return the requests of a file, with the options where a line says nothing. Raises
     InputError."""
     from ..files import read_bytes
@@ -268,7 +268,7 @@ def jobs_of(path: Path, defaults: dict[str, Any]) -> list[dict[str, Any]]:
             raise InputError(f"{path}, line {number}: is no JSON: {error}") from None
         if not isinstance(job, dict):
             raise InputError(
-                f'{path}, line {number}: is no job; write {{"argv": ["python", "train.py"]}}'
+                f'{path}, line {number}: is not a job; write {{"argv": ["python", "train.py"]}}'
             )
         jobs.append({**defaults, **job})
     if not jobs:

@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,7 @@ from ..duration import human
 from ..picture.text import table
 from .parts.arguments import flag_option, time_option
 from .parts.controller import Client, all_jobs, asks_controller
-from .parts.out import Out, Parts, answers_aloud
+from .parts.out import Json, Out, Parts, answers_aloud
 from .queue import jobs_table, usual_columns
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def command(client: Client, every_s: float, once: bool, out: Out) -> int:
             return 0
 
 
-def look(client: Client) -> dict[str, Any]:
+def look(client: Client) -> Json:
     """Return state, nodes and jobs, of all users for those who may see them."""
     from ..control.api.client import ApiError
 
@@ -82,7 +82,7 @@ def look(client: Client) -> dict[str, Any]:
     }
 
 
-def parts(seen: dict[str, Any], most_jobs: int) -> Parts:
+def parts(seen: Json, most_jobs: int) -> Parts:
     """Return what is drawn, from the top down."""
     state, jobs = seen["state"], seen["jobs"]
     counts = [f"{state['jobs'][name]:,} {name}" for name in STATUSES if name in state["jobs"]]
@@ -115,7 +115,7 @@ def bar(share: float) -> str:
     return "█" * full + "░" * (BAR - full)
 
 
-def round_line(state: dict[str, Any]) -> str:
+def round_line(state: Json) -> str:
     """Return the last round in short, and what is scarce."""
     last = state["round"]
     if last is None:
@@ -129,7 +129,7 @@ def round_line(state: dict[str, Any]) -> str:
     )
 
 
-def nodes_table(nodes: list[dict[str, Any]]) -> "Table":
+def nodes_table(nodes: list[Json]) -> "Table":
     """Return the first nodes: those that cannot be used, then those with jobs, before the
     others."""
     ahead = sorted(nodes, key=lambda node: (node["usable"], not node["holders"]))[:MOST_NODES]
@@ -137,7 +137,7 @@ def nodes_table(nodes: list[dict[str, Any]]) -> "Table":
     return table(*heads, rows=map(_cells, ahead), numeric=heads[2:3], folded=heads[3:])
 
 
-def _cells(node: dict[str, Any]) -> tuple[str, ...]:
+def _cells(node: Json) -> tuple[str, ...]:
     said = [f"out of order: {', '.join(node['out'])}"] if node["out"] else []
     if not node["usable"]:
         said.append(f"takes no jobs: {node['reason'] or 'drained'}")

@@ -9,7 +9,7 @@ import click
 from ..errors import InputError
 from ..model.instance import Instance
 from .parts.arguments import instance_argument, load, option
-from .parts.out import Out, answers
+from .parts.out import Json, Out, answers
 
 if TYPE_CHECKING:
     from ..objectives import Term
@@ -61,7 +61,7 @@ INSTANT_S = 1e-6
 """Rounding of a completion time."""
 
 
-def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str, Any]:
+def check(instance: Instance, plan_path: str, objective: str | None) -> Json:
     """Return everything that is wrong with a plan file, and the values recomputed from it.
 
     Raises InputError where the file cannot be read or names an unknown objective.
@@ -71,7 +71,7 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
 
     stated, plan = files.read_plan(plan_path)
     wanted = objectives.parse(objective or stated.objective.name)
-    wrong: list[dict[str, Any]] = []
+    wrong: list[Json] = []
 
     def add(rule: str, message: str, **where: Any) -> None:
         nowhere = {"job": None, "node": None, "time_s": None}
@@ -86,7 +86,7 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> dict[str
         )
     if not stated.replay:
         instance = instance.undisturbed
-    levels: list[dict[str, Any]] = []
+    levels: list[Json] = []
     status = stated.objective.status
     if plan is None:
         add("no plan", f"the file holds no plan, only the status {status}")

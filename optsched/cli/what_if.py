@@ -1,7 +1,6 @@
 """`optsched what-if`: what would become of the present jobs of a live cluster."""
 
 import re
-from typing import Any
 
 import click
 
@@ -9,7 +8,7 @@ from ..duration import parse_duration
 from ..errors import InputError
 from .parts.arguments import count_option, flag_option, option, time_option
 from .parts.controller import Client, asks_controller
-from .parts.out import Out, Parts, answers_aloud
+from .parts.out import Json, Out, Parts, answers_aloud
 
 LONGEST_S = 30.0
 
@@ -100,7 +99,7 @@ def _down(name: str, state: str) -> str:
     return name
 
 
-def _submit(text: str) -> dict[str, Any]:
+def _submit(text: str) -> Json:
     match = re.fullmatch(r"([0-9]{1,9}):([^:]*)(?::([^:]+))?", text)
     try:
         if match is None:
@@ -113,7 +112,7 @@ def _submit(text: str) -> dict[str, Any]:
     return job if match[3] is None else {**job, "gpu_types": [match[3]]}
 
 
-def _parts(answer: dict[str, Any]) -> Parts:
+def _parts(answer: Json) -> Parts:
     from ..picture.text import table
 
     yield from answer["sentences"]

@@ -12,7 +12,7 @@ from ..errors import InputError
 from .parts.arguments import option
 from .parts.controller import Client, asks_controller
 from .parts.duration import instant_s
-from .parts.out import Out, Parts, answers
+from .parts.out import Json, Out, Parts, answers
 
 INSTANTS = "18:00 (the next), '2026-08-03 18:00', or a time from {} as 2h"
 
@@ -41,11 +41,11 @@ def _set(client: Client, out: Out, begin: str | None, to: str, **body: Any) -> i
     return _told(out, client.post("/v1/windows", _stated(asked)))
 
 
-def _stated(body: dict[str, Any]) -> dict[str, Any]:
+def _stated(body: Json) -> Json:
     return {name: value for name, value in body.items() if value}
 
 
-def _told(out: Out, answer: dict[str, Any]) -> int:
+def _told(out: Out, answer: Json) -> int:
     def parts() -> Parts:
         for window in answer["windows"]:
             yield line(window)
@@ -56,7 +56,7 @@ def _told(out: Out, answer: dict[str, Any]) -> int:
     return 0
 
 
-def line(window: dict[str, Any]) -> str:
+def line(window: Json) -> str:
     """Return a window in one line."""
     begin, end = (
         "until it is lifted"
@@ -156,7 +156,7 @@ def drain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
 
     Jobs that can save do so now and resume elsewhere; others run to their end. Administrators only.
     """
-    answer: dict[str, Any] = {}
+    answer: Json = {}
     for node in nodes:
         body = {"kind": "drain", "name": f"drain-{node}", "nodes": [node]}
         answer = client.post("/v1/windows", body)
@@ -169,7 +169,7 @@ def drain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
 @asks_controller
 def undrain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
     """Let each drained NODE take jobs again. Administrators only."""
-    answer: dict[str, Any] = {}
+    answer: Json = {}
     for node in nodes:
         answer = client.post("/v1/windows/lift", {"name": f"drain-{node}"})
     return _told(out, answer)

@@ -4,8 +4,9 @@ from math import isfinite
 
 from ..frozen import frozen
 from .budgets import period_s
+from .caps import caps_of, has_budgets
 from .core import ControllerCore
-from .limits import Budgets, caps_of, has_budgets, holders_of
+from .limits import Budgets, holders_of
 from .settings import Period
 
 

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import InputError
-from ..executors.base import AttemptKey, Executor, NoAnswerError, Order
+from ..executors.base import Executor, NoAnswerError
 from ..executors.opening import open_executor
 from ..frozen import frozen
 from .accepting import check_alone
@@ -108,29 +108,11 @@ class Closed:
             raise NoAnswerError(f"it cannot be opened: {error}") from None
         raise NoAnswerError("it has just been opened again")
 
-    def start(self, order: Order) -> NoReturn:
-        """Raise NoAnswerError, as all of these do."""
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        """Do nothing of what is asked. Raises NoAnswerError."""
         raise NoAnswerError("the executor is closed")
 
-    def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> NoReturn:
-        """Stop nothing."""
-        raise NoAnswerError("the executor is closed")
-
-    def signal(self, key: AttemptKey, number: int) -> NoReturn:
-        """Send nothing."""
-        raise NoAnswerError("the executor is closed")
-
-    def kill(self, key: AttemptKey) -> NoReturn:
-        """Kill nothing."""
-        raise NoAnswerError("the executor is closed")
-
-    def observe(self) -> NoReturn:
-        """See nothing."""
-        raise NoAnswerError("the executor is closed")
-
-    def forget(self, key: AttemptKey) -> NoReturn:
-        """Forget nothing."""
-        raise NoAnswerError("the executor is closed")
+    start = checkpoint_stop = signal = kill = observe = forget = refuse
 
     def changes(self, timeout_s: float) -> None:
         """Wait."""

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -21,19 +20,19 @@ from pydantic import (
 )
 
 from ..duration import LONGEST_S
-from ..errors import InputError, OptschedError, SolverUnavailableError, perhaps
+from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
 from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
 from ..files.toml import read_toml
-from ..hostlist import MAX_NODES, expand_hostlist
+from ..hostlist import expand_hostlist
 from ..model.cluster import Cluster, Label, Node, Tenant, Tier
 from ..model.instance import Instance
 from ..model.quantity import Amount
-from ..objectives import wanted
 from ..plugins import registry
 from ..plugins.options import Duration, PluginOptions, PositiveDuration, read_table
 from .rates import TIME_OF_DAY, Rates, known
+from .settings_faults import faults_of
 
 FORMAT = "optsched-cluster/1"
 MOST_WEIGHT, MOST_PRIORITY = 1e9, 10**9
@@ -214,15 +213,14 @@ class NoticeSettings(Part):
 
     def faults(self) -> Iterator[Fault]:
         """Yield what is wrong with it."""
-        webhook = urlsplit(self.webhook or "http://none")
-        if webhook.scheme not in ("http", "https") or not webhook.hostname:
+        if self.webhook is not None and not _is_of_web_server(self.webhook):
             remedy = "write https://HOST/PATH"
-            yield Fault("notices.webhook", "is no address of a web server", remedy)
+            yield Fault("notices.webhook", "is not the address of a web server", remedy)
         if not 0 < self.timeout <= 60:
             remedy = "write a length as 10s"
             yield Fault("notices.timeout", "must be longer than 0 s and at most 60 s", remedy)
         if self.smtp is not None and not SMTP.fullmatch(self.smtp):
-            yield Fault("notices.smtp", f"{self.smtp!r} is no mail server", "write HOST:PORT")
+            yield Fault("notices.smtp", f"{self.smtp!r} is not a mail server", "write HOST:PORT")
         if self.smtp is not None and not ADDRESS.fullmatch(self.smtp_from or ""):
             remedy = "name the address that e-mail comes from"
             yield Fault("notices.smtp_from", "is missing, or no address", remedy)
@@ -231,7 +229,18 @@ class NoticeSettings(Part):
             yield Fault("notices", "has one of smtp_user and smtp_password_file", remedy)
         for i, domain in enumerate(self.email_domains):
             if not ADDRESS.fullmatch(f"user@{domain}"):
-                yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
+                yield Fault(f"notices.email_domains[{i}]", "is not a domain", "write example.org")
+
+
+def _is_of_web_server(address: str) -> bool:
+    """Return whether requests can be sent to an address."""
+    try:
+        parts = urlsplit(address)
+        parts.port  # noqa: B018 - raises ValueError
+    except ValueError:
+        return False
+    is_plain = address.isascii() and address.isprintable() and " " not in address
+    return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _half_life(seconds: float) -> float:
@@ -372,7 +381,7 @@ def read_settings(path: Path) -> Settings:
     tables, of_tables = _read_tables(parsed)
     try:
         settings = Settings.model_validate(parsed)
-        faults = list(_faults(settings))
+        faults = list(faults_of(settings))
     except ValidationError as error:
         kinds: list[type[Part]] = [*Part.__subclasses__(), TenantSettings, LimitSettings]
         known = {field for kind in kinds for field in kind.model_fields}
@@ -413,90 +422,3 @@ def _read_tables(parsed: dict[str, Any]) -> tuple[dict[str, PluginOptions], list
         if options is not None:
             tables[name] = options
     return tables, faults
-
-
-def _window_faults(path: str, window: WindowSettings, settings: Settings) -> Iterator[Fault]:
-    try:
-        window.node_names()
-    except ValueError as error:
-        yield Fault(f"{path}.nodes", str(error), "write names as gpu-[0-3,7]")
-    if (window.start is None) == (window.every is None):
-        remedy = 'give start = 2026-08-01T18:00:00, or every = "sunday" and at = "18:00"'
-        yield Fault(path, "it must say either when it is, or how often", remedy)
-    elif window.start is not None and not abs(window.start.year - 1970) < 250:
-        yield Fault(f"{path}.start", "is no date of these centuries", "correct the year")
-    if not 0 < window.length <= 366 * 86400:
-        yield Fault(f"{path}.length", "must be longer than 0 s, a year at most", 'write "4h"')
-    for name in window.resources:
-        if name not in settings.resources:
-            yield Fault(f"{path}.resources", f"{name!r} is not in resources", "add it there")
-    for name in window.tenants:
-        if name not in {tenant.name for tenant in settings.tenants}:
-            yield Fault(f"{path}.tenants", f"{name!r} is not in tenants", "add it, or leave it out")
-
-
-def _faults(settings: Settings) -> Iterator[Fault]:
-    yield from settings.notices.faults()
-    for i, window in enumerate(settings.windows):
-        yield from _window_faults(f"windows[{i}]", window, settings)
-    names = []
-    for i, part in enumerate(settings.nodes):
-        try:
-            names += [node.name for node in part.nodes()]
-        except ValueError as error:
-            yield Fault(f"nodes[{i}].name", str(error), "write names as gpu-[0-3,7]")
-    if len(names) > MAX_NODES:
-        yield Fault("nodes", f"there are more than {MAX_NODES}", "correct the range")
-    tenants = [tenant.name for tenant in settings.tenants]
-    tiers = [tier.name for tier in settings.tiers]
-    for what, every in (("nodes", names), ("tenants", tenants), ("tiers", tiers)):
-        for name in (name for name, count in Counter(every).items() if count > 1):
-            yield Fault(what, f"{name!r} appears more than once", "rename or remove one")
-    yield from _label_faults(settings, tenants)
-    yield from _tier_faults(settings, tenants)
-    for what in ("every", "length", "budget", "runs"):
-        if not getattr(settings, what) > 0:
-            yield Fault(what, "must be longer than 0 s", "write a length as 90s, 5m or 2h")
-    yield from _plugin_faults(settings)
-
-
-def _plugin_faults(settings: Settings) -> Iterator[Fault]:
-    try:
-        objective = wanted(settings.objective, Cluster(**settings.rates(0.0)))
-    except InputError as error:
-        yield Fault("objective", str(error), "see `optsched list objectives`")
-    else:
-        if settings.policy is not None:
-            try:
-                registry.policy(settings.policy, objective, settings.policy_options)
-            except OptschedError as error:
-                yield Fault("policy", str(error), "see `optsched list policies`")
-        elif settings.policy_options:
-            yield Fault("policy_options", "there is no policy for them", "name a policy")
-    groups: dict[str, registry.Group] = {"solver": "rounds", "executor": "executors"}
-    for what, group in groups.items():
-        name, known = getattr(settings, what), registry.names(group)
-        if name not in known:
-            remedy = f"choose from {', '.join(known)}"
-            yield Fault(what, f"{name!r} is unknown{perhaps(name, known)}", remedy)
-
-
-def _label_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
-    for label, limits in settings.limits.labels.items():
-        for name in limits.tenants:
-            if name not in tenants:
-                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
-                path = f"limits.labels.{label}.tenants"
-                yield Fault(path, says, "name one of [[tenants]]")
-
-
-def _tier_faults(settings: Settings, tenants: list[str]) -> Iterator[Fault]:
-    counts = Counter(tier.priority for tier in settings.tiers)
-    for i, tier in enumerate(settings.tiers):
-        if counts[tier.priority] > 1:
-            says = f"{tier.priority} is the priority of more than one tier"
-            yield Fault(f"tiers[{i}].priority", says, "give each its own")
-        for name in tier.tenants:
-            if name not in tenants:
-                says = f"there is no tenant {name!r}{perhaps(name, tenants)}"
-                yield Fault(f"tiers[{i}].tenants", says, "name one of [[tenants]]")

@@ -16,6 +16,10 @@ from ..model.cluster import Node, Window
 from ..model.instance import Placement
 from ..model.job import Job
 
+Entry = Mapping[str, Any]
+"""An object as a manager says it, or as it is told."""
+Record = dict[str, Any]
+"""What is kept of something, as JSON has it."""
 SAVED_AND_STOPPED = 85
 """Exit status of a command that was asked to stop, has saved, and wants to be started again from
 what it saved."""
@@ -235,6 +239,14 @@ class Arrival:
     gone: str | None = None
     unplanned: str | None = None
     barred: str | None = None
+
+
+def inner(of: Mapping[str, Any], *names: str) -> Any:
+    """Return what an object of a manager has under `names`, one within the other; nothing, an empty
+    mapping, where one of them is left out or null."""
+    for name in names:
+        of = of.get(name) or {}
+    return of
 
 
 def in_one_line(said: object, most: int = 300) -> str:

@@ -6,9 +6,8 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from .base import JOB_NAME, NodeStatus, Order, RefusedError
+from .base import JOB_NAME, NodeStatus, Order, Record, RefusedError
 
 PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables of our own that commands get."""
@@ -72,7 +71,7 @@ def check_places(
             )
 
 
-def recorded(order: Order) -> dict[str, Any]:
+def recorded(order: Order) -> Record:
     """Return what the record of every attempt has. Raises RefusedError."""
     return {
         "key": str(order.key),
@@ -85,7 +84,7 @@ def recorded(order: Order) -> dict[str, Any]:
     }
 
 
-def recorded_node(order: Order, rank: int) -> dict[str, Any]:
+def recorded_node(order: Order, rank: int) -> Record:
     """Return what it has of each node."""
     slot = order.placement[rank]
     return {
@@ -136,7 +135,7 @@ def told_on_node(order: Order, rank: int) -> dict[str, str]:
     return variables
 
 
-def user_record(uid: int | None) -> dict[str, Any] | None:
+def user_record(uid: int | None) -> Record | None:
     """Return ids of another user than our own, None for our own. Raises RefusedError."""
     if uid is None or uid == os.geteuid():
         return None

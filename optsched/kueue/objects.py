@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Any
 
 from ..duration import parse_duration
+from ..executors.base import Entry, inner
 from ..executors.kubernetes.nodes import quantity, requests, tolerated
 from ..frozen import frozen
 
@@ -66,8 +66,8 @@ class Flavor:
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: Sequence[Mapping[str, Any]] = ()
-    tolerations: Sequence[Mapping[str, Any]] = ()
+    taints: Sequence[Entry] = ()
+    tolerations: Sequence[Entry] = ()
 
 
 @frozen
@@ -97,7 +97,7 @@ class Workload:
     again_s: float | None = None
     duration_s: float | None = None
     checkpoint_every_s: float | None = None
-    pods: Sequence[Mapping[str, Any]] = ()
+    pods: Sequence[Entry] = ()
     faults: tuple[str, ...] = ()
 
     @property
@@ -110,10 +110,10 @@ class Workload:
         if flavor is None:
             return True
         for pod in self.pods:
-            selector = pod.get("nodeSelector") or {}
+            selector = inner(pod, "nodeSelector")
             if any(selector.get(label, value) != value for label, value in flavor.labels.items()):
                 return False
-            tolerations = [*(pod.get("tolerations") or ()), *flavor.tolerations]
+            tolerations = [*inner(pod, "tolerations"), *flavor.tolerations]
             hard = (taint for taint in flavor.taints if taint.get("effect") != "PreferNoSchedule")
             if not all(tolerated(taint, tolerations) for taint in hard):
                 return False
@@ -126,13 +126,13 @@ def amount(resource: str, text: str | float) -> float:
     return number / GIB if resource in BYTES or resource.startswith("hugepages-") else number
 
 
-def read_queue(given: Mapping[str, Any]) -> Queue:
+def read_queue(given: Entry) -> Queue:
     """Read a ClusterQueue."""
     spec = given["spec"]
-    preemption = (spec.get("preemption") or {}).get("withinClusterQueue", "Never")
+    preemption = inner(spec, "preemption").get("withinClusterQueue", "Never")
     quotas: dict[Share, Quota] = {}
     groups = []
-    for group in spec.get("resourceGroups") or ():
+    for group in inner(spec, "resourceGroups"):
         groups.append(
             (tuple(group["coveredResources"]), tuple(flavor["name"] for flavor in group["flavors"]))
         )
@@ -161,27 +161,23 @@ def read_queue(given: Mapping[str, Any]) -> Queue:
     )
 
 
-def read_flavor(given: Mapping[str, Any]) -> Flavor:
+def read_flavor(given: Entry) -> Flavor:
     """Read a ResourceFlavor."""
-    spec = given.get("spec") or {}
+    spec = inner(given, "spec")
     return Flavor(
         name=given["metadata"]["name"],
-        labels=spec.get("nodeLabels") or {},
+        labels=inner(spec, "nodeLabels"),
         taints=spec.get("nodeTaints") or (),
         tolerations=spec.get("tolerations") or (),
     )
 
 
-def read_workload(
-    given: Mapping[str, Any], local_queues: Mapping[tuple[str, str], str]
-) -> Workload | None:
+def read_workload(given: Entry, local_queues: Mapping[tuple[str, str], str]) -> Workload | None:
     """Read a Workload; return None where it has finished, is not active, or is in no queue.
     `local_queues` tells the ClusterQueue of each LocalQueue (namespace, name)."""
-    metadata, spec, status = given["metadata"], given["spec"], given.get("status") or {}
+    metadata, spec, status = given["metadata"], given["spec"], inner(given, "status")
     conditions = {
-        entry["type"]: entry
-        for entry in status.get("conditions") or ()
-        if entry["status"] == "True"
+        entry["type"]: entry for entry in inner(status, "conditions") if entry["status"] == "True"
     }
     admission = status.get("admission")
     if "Finished" in conditions or (admission is None and _never(spec, metadata)):
@@ -191,12 +187,12 @@ def read_workload(
     if queue is None:
         return None
     faults: list[str] = []
-    annotations = metadata.get("annotations") or {}
-    sets = spec.get("podSets") or ()
-    pods = [entry["template"].get("spec") or {} for entry in sets]
-    said = [(entry["template"].get("metadata") or {}).get("annotations") or {} for entry in sets]
-    evictions = (status.get("schedulingStats") or {}).get("evictions") or ()
-    again = (status.get("requeueState") or {}).get("requeueAt")
+    annotations = inner(metadata, "annotations")
+    sets = inner(spec, "podSets")
+    pods = [inner(entry, "template", "spec") for entry in sets]
+    said = [inner(entry, "template", "metadata", "annotations") for entry in sets]
+    evictions = inner(status, "schedulingStats", "evictions")
+    again = inner(status, "requeueState").get("requeueAt")
     limit = spec.get("maximumExecutionTimeSeconds")
     duration_s = _time(DURATION, (annotations, *said), faults)
     return Workload(
@@ -228,16 +224,15 @@ def read_workload(
     )
 
 
-def _never(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+def _never(spec: Entry, metadata: Entry) -> bool:
     return spec.get("active") is False or metadata.get("deletionTimestamp") is not None
 
 
-def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[str, float]:
+def _asks(sets: Sequence[Entry], status: Entry) -> dict[str, float]:
     """Return what it asks for as Kueue worked it out, where it has looked at the Workload
     already."""
     considered = {
-        entry["name"]: entry.get("resources") or {}
-        for entry in status.get("resourceRequests") or ()
+        entry["name"]: inner(entry, "resources") for entry in inner(status, "resourceRequests")
     }
     total: dict[str, float] = defaultdict(float)
     for entry in sets:
@@ -246,20 +241,20 @@ def _asks(sets: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[
         if name in considered:
             each = {what: amount(what, text) for what, text in considered[name].items()}
         else:
-            asked = requests(entry["template"].get("spec") or {})
+            asked = requests(inner(entry, "template", "spec"))
             each = {what: amount(what, number) * count for what, number in asked.items()}
         for what, number in {PODS: float(count), **each}.items():
             total[what] += number
     return total
 
 
-def _held(admission: Mapping[str, Any] | None) -> dict[Share, float] | None:
+def _held(admission: Entry | None) -> dict[Share, float] | None:
     if admission is None:
         return None
     total: dict[Share, float] = defaultdict(float)
-    for assignment in admission.get("podSetAssignments") or ():
-        flavors = assignment.get("flavors") or {}
-        for what, text in (assignment.get("resourceUsage") or {}).items():
+    for assignment in inner(admission, "podSetAssignments"):
+        flavors = inner(assignment, "flavors")
+        for what, text in inner(assignment, "resourceUsage").items():
             if what in flavors:
                 total[flavors[what], what] += amount(what, text)
     return total
@@ -269,7 +264,7 @@ def _boost(text: str | None, faults: list[str]) -> int:
     try:
         return 0 if not text else int(text)
     except ValueError:  # Kueue takes it for 0, too
-        faults.append(f"its {BOOST} {text!r} is no whole number")
+        faults.append(f"its {BOOST} {text!r} is not a whole number")
         return 0
 
 

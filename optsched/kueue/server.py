@@ -1,11 +1,11 @@
 """Kueue's objects on an API server."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import quote
 
 from ..errors import InputError
-from ..executors.base import NoAnswerError
+from ..executors.base import Entry, NoAnswerError, inner
 from ..executors.kubernetes.api import NOT_FOUND, KubernetesApi, RejectedError
 from .objects import BOOST, STARTS, Flavor, Queue, Workload, read_flavor, read_queue, read_workload
 
@@ -71,21 +71,21 @@ class KueueServer(KubernetesApi):
             )
         return served
 
-    def _all(self, what: str, read: Callable[[Mapping[str, Any]], Read]) -> list[Read]:
+    def _all(self, what: str, read: Callable[[Entry], Read]) -> list[Read]:
         items, _ = self._list(f"{GROUP}/{self._version}/{what}", f"Kueue's {what}")
         objects = []
         for given in items:
             try:
                 objects.append(read(given))
             except (KeyError, TypeError, ValueError) as error:
-                name = (given.get("metadata") or {}).get("name")
+                name = inner(given, "metadata").get("name")
                 raise NoAnswerError(
                     f"{what} {name} is not as Kueue's API says: {type(error).__name__} {error}"
                 ) from None
         return objects
 
 
-def _local_queue(given: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
+def _local_queue(given: Entry) -> tuple[tuple[str, str], str]:
     return (given["metadata"]["namespace"], given["metadata"]["name"]), str(
         given["spec"].get("clusterQueue") or ""
     )

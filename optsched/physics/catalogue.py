@@ -107,10 +107,14 @@ class Catalogue:
         return _once(self._fitting, key, lambda: self._most_gpus(job, mode))
 
     def _most_gpus(self, job: Job, mode: Mode) -> dict[Span, int]:
-        uplinks = self.cluster.rack_uplink_gbps.items()
-        slow = [rack for rack, gbps in uplinks if gbps < job.profile.network_gbps]
-        most = most_within([(shape, room_on(shape.node, job, mode)) for shape in self.shapes], slow)
+        room = [(shape, room_on(shape.node, job, mode)) for shape in self.shapes]
+        most = most_within(room, self._slow_racks(job))
         return most | {"cluster": max(most.values())}
+
+    def _slow_racks(self, job: Job) -> list[str]:
+        """Return the racks whose uplinks are too slow for the traffic of a job."""
+        uplinks = self.cluster.rack_uplink_gbps.items()
+        return [rack for rack, gbps in uplinks if gbps < job.profile.network_gbps]
 
     def fits_within(self, job: Job, mode: Mode, spread: Span) -> bool:
         """Return whether the empty cluster holds the gang of `mode` within `spread`, split as the
@@ -127,15 +131,15 @@ class Catalogue:
         )
 
     def _splits(self, job: Job, mode: Mode, spread: Span, count: int) -> bool:
-        """Return whether so many empty nodes within `spread` hold equal parts of the gang, uplinks
-        aside."""
+        """Return whether so many empty nodes within `spread` hold equal parts of the gang."""
         able = [
             shape for shape in self.shapes if room_on(shape.node, job, mode) * count >= mode.gpus
         ]
-        if spread == "cluster":
-            return sum(shape.count for shape in able) >= count
         racks = sum((shape.racks for shape in able), Counter[str]())
-        return max(racks.values(), default=0) >= count
+        if spread == "rack":
+            return max(racks.values(), default=0) >= count
+        slow = sum(racks[rack] for rack in self._slow_racks(job))
+        return sum(shape.count for shape in able) - slow >= count
 
     def options(self, job: Job) -> tuple[Option, ...]:
         """Return every option in which `job` fits the empty cluster, without dominated ones.

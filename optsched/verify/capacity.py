@@ -159,13 +159,13 @@ def budgets(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def minds_neighbours(instance: Instance) -> bool:
-    """Return whether any job says on which nodes it may be, or with whom."""
-    return any(job.node_labels or job.affinity or job.anti_affinity for job in instance.jobs)
+    """Return whether any job says near whom it may be."""
+    return any(job.affinity or job.anti_affinity for job in instance.jobs)
 
 
 def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Check labels that nodes must have or not; jobs that keep apart, at every instant; jobs that
-    need others near, when they start."""
+    """Check jobs that keep apart, at every instant, and jobs that need others near, when they
+    start."""
     if not minds_neighbours(instance):
         return
     stays = [
@@ -175,7 +175,6 @@ def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:
     ]
     having: dict[str, list[_Stay]] = defaultdict(list)
     for stay in stays:
-        yield from _wrong_labels(instance, stay)
         for label in stay.job.labels:
             having[label].append(stay)
     for stay in stays:
@@ -186,17 +185,6 @@ def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:
         for label, level in stay.job.affinity.items() if stay.starts else ():
             if stay.segment.placement:
                 yield from _too_far(instance, stay, label, level, having[label], first)
-
-
-def _wrong_labels(instance: Instance, stay: "_Stay") -> Iterator[Violation]:
-    start_s = stay.segment.start_s
-    for slot in stay.segment.placement:
-        labels = instance.cluster.node[slot.node].labels
-        for label, wanted in stay.job.node_labels.items():
-            if (label in labels) != (wanted == "required"):
-                is_on = f"at {start_s:.12g} s is on node {slot.node}"
-                says = f"{is_on}, for which label {label} is {wanted}"
-                yield broken("node label", stay.job.id, says, start_s, slot.node)
 
 
 class _Stay:

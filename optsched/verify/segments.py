@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from ..model.instance import Instance, Placement, Running
+from ..model.cluster import Node
+from ..model.instance import Instance, Placement, Running, Slot
 from ..model.job import Elastic, Job, Mode
 from ..model.plan import Segment
 from ..physics import (
@@ -144,9 +145,9 @@ def _placement(instance: Instance, job: Job, segment: Segment) -> Iterator[Viola
     names = [slot.node for slot in placement]
     on, first = ", ".join(names) or "no node", names[0] if names else None
 
-    def wrong(rule: str, says: str, node: str | None = first) -> Violation:
+    def wrong(rule: str, says: str) -> Violation:
         at_s = segment.start_s
-        return broken(rule, job.id, f"at {at_s:.12g} s {says}", at_s, node)
+        return broken(rule, job.id, f"at {at_s:.12g} s {says}", at_s, first)
 
     if len(set(names)) < len(names):
         yield wrong("placement", f"names a node twice ({on})")
@@ -170,18 +171,30 @@ def _placement(instance: Instance, job: Job, segment: Segment) -> Iterator[Viola
             takes = "it takes equally many on each"
             yield wrong("nodes", f"has different numbers of GPUs on its nodes ({on}), {takes}")
     for slot in placement:
-        if mode.gpus and slot.gpus < 1:
-            yield wrong("placement", f"is on node {slot.node} without a GPU there", slot.node)
-        wanted = cpus(mode, slot.gpus)
-        if slot.cpus != wanted:
-            holds = f"holds {slot.cpus} cores on node {slot.node}, its mode takes {wanted}"
-            yield wrong("cores", holds, slot.node)
-        if not fits_type(job, mode, node[slot.node]):
-            need, have = gpu_memory_gib(job, mode), node[slot.node].gpu_memory_gib
-            if have is not None and need > have:
-                needs = f"needs {need:.12g} GiB of each GPU"
-                there = f"those of node {slot.node} have {have:.12g}"
-                yield wrong("GPU memory", f"{needs}, {there}", slot.node)
-            else:
-                cannot = f"cannot run its mode on the GPUs of node {slot.node}"
-                yield wrong("gpu type", cannot, slot.node)
+        yield from _wrong_on(node[slot.node], job, segment, slot)
+
+
+def _wrong_on(node: Node, job: Job, segment: Segment, slot: Slot) -> Iterator[Violation]:
+    """Check what a job holds on one node."""
+    mode, at_s = segment.mode, segment.start_s
+
+    def wrong(rule: str, says: str) -> Violation:
+        return broken(rule, job.id, f"at {at_s:.12g} s {says}", at_s, node.name)
+
+    if mode.gpus and slot.gpus < 1:
+        yield wrong("placement", f"is on node {node.name} without a GPU there")
+    wanted = cpus(mode, slot.gpus)
+    if slot.cpus != wanted:
+        holds = f"holds {slot.cpus} cores on node {node.name}, its mode takes {wanted}"
+        yield wrong("cores", holds)
+    if not fits_type(job, mode, node):
+        need, have = gpu_memory_gib(job, mode), node.gpu_memory_gib
+        if have is not None and need > have:
+            needs = f"needs {need:.12g} GiB of each GPU"
+            yield wrong("GPU memory", f"{needs}, those of node {node.name} have {have:.12g}")
+        else:
+            yield wrong("gpu type", f"cannot run its mode on the GPUs of node {node.name}")
+    for label, of_node in job.node_labels.items():
+        if (label in node.labels) != (of_node == "required"):
+            says = f"is on node {node.name}, for which label {label} is {of_node}"
+            yield wrong("node label", says)

@@ -29,7 +29,7 @@ from ..model.instance import Instance, Running
 from ..model.job import Elastic, Job, Mode
 from ..model.profile import Locality, Profile
 from .quotas import counts_against, limits
-from .site import Counts, Site
+from .site import FORGIVEN, Counts, Site, Spot, Takes
 
 NO_GPU = -1
 
@@ -92,9 +92,9 @@ def tasks(instance: Instance, site: Site, replay: bool = False) -> list[Task]:
 def _alone(
     instance: Instance, site: Site, job: Job, in_vain_s: float, quotas: Mapping[str | None, int]
 ) -> Task:
-    """Return the task of a job that is ready now and counts against these quotas. With one place
-    and size alone the set-up is work like any other, as all its GPUs are held for it; else it only
-    delays the first work, as nobody knows where it is paid."""
+    """Return the task of a job that is ready now and counts against these quotas. With one
+    alternative alone, of the smallest size, the set-up is work like any other, as no fewer GPUs are
+    held for it; else it only delays the first work, as nobody knows where it is paid."""
     entry, waits = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
     setup_s = job.profile.startup_s + (job.profile.restore_s if entry or waits else 0.0)
     quota = min(quotas.values(), default=None)
@@ -118,7 +118,8 @@ def _alone(
     starts = tuple(_useful(_shared(gangs, beside) if beside else gangs))
     goes_on = tuple(_shared(stays, beside) if beside else stays)
     alternatives = tuple(sorted({*starts, *goes_on}))
-    if len(alternatives) == 1 and not beside and len({gang.gpus for gang in (*gangs, *stays)}) == 1:
+    fewest = min(own.gpus for own in (*gangs, *stays))
+    if len(alternatives) == 1 and not beside and alternatives[0].gpus == fewest:
         rest, delay_s = delay_s * alternatives[0].rate, 0.0
     return Task(job.weight, delay_s, work + rest, alternatives, min(lengths_s), tuple(quotas))
 
@@ -166,12 +167,14 @@ def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Alternative]:
     with all its GPUs."""
     for mode, paces, speed in _started(site, job):
         if mode.gpus == 0:
-            if site.has(mode.resources) and site.has_host(mode.cpus, job.memory_gib):
+            if site.has(mode.resources) and site.has_host(
+                mode.cpus, job.memory_gib, {}, forgiven=FORGIVEN
+            ):
                 yield Alternative(NO_GPU, 0.0, speed, 0.0)
             continue
         if quota is not None and mode.gpus > quota:
             continue
-        room, racks = site.room(*_of_each(job.profile, mode), mode.cpus_per_gpu)
+        room, racks = site.room(_of_each(job.profile, mode))
         for t, own in paces.items():
             if not site.has(_held(site, job, mode, t, paces)):
                 continue
@@ -256,12 +259,13 @@ def _started(site: Site, job: Job) -> Iterator[tuple[Mode, dict[int, float], flo
         yield mode, paces, _count_rate(job, gpus) * _by_choice(profile, mode)
 
 
-def _of_each(profile: Profile, mode: Mode) -> tuple[float, float]:
-    """Return the memory of each GPU, and that of the host beside it, that a job takes."""
+def _of_each(profile: Profile, mode: Mode) -> Takes:
+    """Return what a job takes of each GPU, and of the host beside it."""
     gpu_gib, gib = mode.gpu_memory_gib, mode.memory_gib_per_gpu
     return (
         profile.gpu_memory_gib if gpu_gib is None else gpu_gib,
         profile.memory_gib_per_gpu if gib is None else gib,
+        mode.cpus_per_gpu,
     )
 
 
@@ -345,31 +349,51 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
     profile, times_s = job.profile, []
     for mode, paces, speed in _started(site, job):
         if mode.gpus == 0:
-            if site.has_host(mode.cpus, job.memory_gib, forgiving=False):
+            if site.has_host(mode.cpus, job.memory_gib, job.node_labels):
                 times_s.append(job.work_s / speed)
             continue
         stretch = max(1.0, mode.gpus / share)
-        room, racks = site.room(*_of_each(profile, mode), mode.cpus_per_gpu, forgiving=False)
-        slow = [
-            room.in_rack[rack]
-            for rack, gbps in site.uplink_gbps.items()
-            if gbps < profile.network_gbps and rack in room.in_rack
-        ]
+        spots = site.spots(_of_each(profile, mode), job.node_labels)
         for t, pace in paces.items():
-            there = {
-                "node": room.on_node[t],
-                "rack": max((rack[t] for rack in racks), default=0),
-                "cluster": room.anywhere[t] - sum(rack[t] for rack in slow),
-            }
+            there = [spot for spot in spots if spot.gpu_type == t]
             times_s.extend(
                 job.work_s / rate * stretch
-                for spread, most in there.items()
-                if most >= mode.gpus
-                and (rate := speed * pace * _spread(profile.locality, spread)) > 0
+                for spread in _spans(site, job, mode.gpus, there)
+                if (rate := speed * pace * _spread(profile.locality, spread)) > 0
             )
     if not times_s:
+        if job.id in instance.running_job:
+            return job.work_s
         raise FitsNowhereError(f"job {job.id} fits nowhere on the cluster")
     return min(times_s)
+
+
+def _spans(site: Site, job: Job, gpus: int, spots: list[Spot]) -> Iterator[str]:
+    """Yield how far a gang of so many GPUs may be spread on these nodes: each that holds it, split
+    equally where the job says over how many nodes."""
+    if job.max_nodes is None:
+        counts = None if gpus > 1 else [1]
+    else:
+        counts = [n for n in range(job.min_nodes, min(job.max_nodes, gpus) + 1) if gpus % n == 0]
+    if (counts is None or 1 in counts) and any(spot.most >= gpus for spot in spots):
+        yield "node"
+    in_rack: dict[str | None, list[Spot]] = defaultdict(list)
+    for spot in spots:
+        in_rack[spot.rack].append(spot)
+    if any(_holds(own, gpus, counts) for rack, own in in_rack.items() if rack is not None):
+        yield "rack"
+    slow = {rack for rack, gbps in site.uplink_gbps.items() if gbps < job.profile.network_gbps}
+    if _holds([spot for spot in spots if spot.rack not in slow], gpus, counts):
+        yield "cluster"
+
+
+def _holds(spots: list[Spot], gpus: int, counts: list[int] | None) -> bool:
+    """Return whether nodes hold a gang together, in equal parts on one of these numbers of them."""
+    if counts is None:
+        return sum(spot.most * spot.count for spot in spots) >= gpus
+    return any(
+        sum(spot.count for spot in spots if spot.most * count >= gpus) >= count for count in counts
+    )
 
 
 def _between(table: Mapping[int, float], count: int) -> float:

@@ -426,6 +426,19 @@ def test_quotas_and_failures_count(name: str, is_above: bool) -> None:
     assert recomputed(instance, replace(knowing, replay=False))[1]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["wct", "makespan", "ftf"])
+def test_a_quota_of_no_gpus_has_no_price(name: str) -> None:
+    """Only jobs without GPUs can be below it."""
+    crowd = crowded(6, 5.0)
+    cpu = Job(id="c", gpus=0, duration_s=9.0, tenant="t")
+    none = replace(crowd, jobs=(*crowd.jobs, cpu), tenants=(Tenant(name="t", gpu_quota=0),))
+    free = replace(none, tenants=(), jobs=(*crowd.jobs, replace(cpu, tenant=None)))
+    made, same = (priced_bound(instance, parse(name), 20)[1] for instance in (none, free))
+    assert made.value == same.value > 0 and not made.quotas
+    assert recomputed(none, load_certificate(dump_certificate(made)))[1] == []
+
+
 def test_precedence_delays_who_waits() -> None:
     jobs = (Job(id="a", duration_s=30), Job(id="b", duration_s=5, after=("a",)))
     instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=2),)), jobs=jobs)

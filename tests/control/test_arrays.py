@@ -12,9 +12,10 @@ from optsched.control.journal.events import Cancelled, Held, Released, Submitted
 from optsched.control.journal.state import State
 from optsched.control.submission import Submission
 from optsched.control.what_if.future import outlook
-from optsched.control.what_if.simulated import Change, what_if
+from optsched.control.what_if.simulated import Change
 from optsched.control.what_if.snapshot import snapshot
 
+from .courses import what_if
 from .test_controller import Lab
 
 

@@ -10,12 +10,12 @@ import pytest
 from optsched import Job, Node, Profile
 from optsched.control.api.views import reason_of
 from optsched.control.arrivals import FORGOTTEN, ON_HOLD
+from optsched.control.caps import may_use
 from optsched.control.controller import Controller
 from optsched.control.explain.explaining import explain_job
 from optsched.control.journal.events import Cancelled, Changed, Noted
 from optsched.control.journal.journal import Journal
 from optsched.control.learned import NEVER_S
-from optsched.control.limits import may_use
 from optsched.control.present import as_waiting, guarded
 from optsched.control.settings import Settings, TenantSettings, TierSettings
 from optsched.control.what_if.snapshot import snapshot

@@ -12,7 +12,7 @@ from optsched.control.journal.events import Held
 from optsched.control.learned import NEVER_S
 from optsched.control.settings import TenantSettings
 from optsched.control.what_if.future import outlook
-from optsched.control.what_if.simulated import Change, what_if
+from optsched.control.what_if.simulated import Change
 from optsched.control.what_if.snapshot import snapshot
 from optsched.errors import InputError
 from optsched.model.instance import Instance
@@ -21,6 +21,7 @@ from optsched.model.profile import Locality
 from optsched.round.decide import decide
 
 from . import test_controller
+from .courses import what_if
 from .test_controller import SETTINGS, Lab
 
 
@@ -54,7 +55,7 @@ def test_a_running_job_says_since_when_how_far_and_what_a_preemption_costs(lab: 
 def test_who_may_not_be_preempted_says_so(lab: Lab) -> None:
     lab.submit("a", 4, 100.0, job={"preemptible": False})
     lab.run(3)
-    assert "It cannot be preempted: it was submitted so." in said(lab, "a")
+    assert "It cannot be preempted: it was submitted as not preemptible." in said(lab, "a")
 
 
 def test_a_waiting_job_says_what_is_free_what_it_would_cost_and_when_there_is_room(
@@ -76,7 +77,7 @@ def test_a_waiting_job_says_what_is_free_what_it_would_cost_and_when_there_is_ro
     text = said(lab, "gang")
     assert "only 2 of the 8 a GPUs it could use are free" in text
     assert "would have to be preempted for it, which loses" in text and "of pauses" in text
-    assert "comes free by itself in about 1 min 28 s" in text
+    assert "becomes free for it in about 1 min 28 s" in text
 
 
 def test_scattered_gpus_are_told_from_too_few(lab: Lab) -> None:
@@ -207,7 +208,7 @@ def test_lost_attempts_unknown_jobs_and_a_node_that_went(lab: Lab) -> None:
     lab.run(5)
     lab.executor.silent = True
     lab.run(60)
-    assert said(lab, "a").startswith("a: nobody can tell how it is, because the network is down.")
+    assert said(lab, "a").startswith("a: its state is unknown, because the network is down.")
     with pytest.raises(InputError, match="'b' is not known here"):
         explain_job(snapshot(lab.controller), "b")
 

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Profile
 from optsched.control.what_if.future import outlook
-from optsched.control.what_if.simulated import Change, what_if
+from optsched.control.what_if.simulated import Change
 from optsched.control.what_if.snapshot import snapshot
 from optsched.model.job import first_come
 from optsched.plugins import registry
 from optsched.round.decide import decide
 from optsched.simulate.run import Simulation
 
+from .courses import what_if
 from .test_controller import NODES, Lab
 
 NAMES = ("job-10", "job-2", "b", "a", "c", "job-1", "z", "m")

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from optsched.cli.queue import command as queue_command
-from optsched.control.api.views import JobView, job_view
+from optsched.control.api.answers import JobView
+from optsched.control.api.views import job_view
 from optsched.control.beside import Beside, NoForecastError
 from optsched.control.controller import Controller
 from optsched.control.expected import LiveForecast

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -18,11 +19,14 @@ from optsched.control.journal.events import (
     Noted,
     RoundDecided,
     StartIntended,
+    StopIntended,
     Submitted,
+    Why,
     dump_event,
     load_event,
 )
 from optsched.control.journal.journal import Journal, JournalError, RoundEntry
+from optsched.control.journal.log import sentence
 from optsched.control.submission import Submission
 from optsched.executors.base import Progress
 
@@ -74,6 +78,12 @@ def test_every_kind_of_event_comes_back() -> None:
     for event in SOME:
         assert load_event(type(event).__name__, dump_event(event)) == event
     assert {type(event).__name__ for event in SOME} <= set(KINDS)
+
+
+@pytest.mark.parametrize("why", get_args(Why))
+def test_every_stop_is_told(why: Why) -> None:
+    told = sentence(StopIntended(job="a", number=1, why=why, grace_s=90.0))
+    assert told is not None and told.startswith("a: ") and told.endswith("save within 1 min 30 s")
 
 
 @given(st.text(max_size=50), st.floats(0, 1e10), st.integers(1, 2**60))

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from optsched import Elastic, Job, Profile
 from optsched.control.api.views import job_view
 from optsched.control.budgets_left import BudgetView, budgets_view
+from optsched.control.caps import Cap
 from optsched.control.journal.events import Cancelled
-from optsched.control.limits import Cap, _last_in_the_way, why_refused
+from optsched.control.limits import _last_in_the_way, why_refused
 from optsched.control.settings import (
     LabelLimits,
     LimitSettings,

@@ -12,10 +12,11 @@ from optsched.control.journal.retention import Retention
 from optsched.control.settings import RetentionSettings, SharesSettings, TenantSettings
 from optsched.control.shares import shares_view
 from optsched.control.what_if.future import outlook
-from optsched.control.what_if.simulated import Change, what_if
+from optsched.control.what_if.simulated import Change
 from optsched.control.what_if.snapshot import snapshot
 
 from . import test_controller
+from .courses import what_if
 from .test_controller import Lab
 
 

@@ -11,12 +11,13 @@ from optsched.control.learned import NEVER_S
 from optsched.control.round_driver import PAUSE_S, NamedPolicy, RoundDriver
 from optsched.control.settings import read_settings
 from optsched.control.what_if.future import outlook
-from optsched.control.what_if.simulated import Change, what_if
+from optsched.control.what_if.simulated import Change
 from optsched.control.what_if.snapshot import snapshot
 from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.profile import Profile
 
+from .courses import what_if
 from .test_controller import Lab
 
 

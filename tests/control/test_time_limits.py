@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from optsched.control.api.views import job_view
+from optsched.control.caps import limits_of
 from optsched.control.journal.events import Held, Released, Signalled
-from optsched.control.limits import limits_of
 from optsched.control.settings import LimitSettings, TenantSettings, UserLimits
 from optsched.control.warning import SIGNAL, SIGNALS, number_of, warning_of
 

@@ -19,13 +19,14 @@ from optsched.control.journal.events import Cancelled, Held
 from optsched.control.what_if import process
 from optsched.control.what_if.future import Outlook, outlook
 from optsched.control.what_if.process import foretell
-from optsched.control.what_if.simulated import Answer, Change, changed_instance, what_if
+from optsched.control.what_if.simulated import Answer, Change, changed_instance
 from optsched.control.what_if.snapshot import snapshot
 from optsched.control.what_if.words import told
 from optsched.duration import human
 from optsched.errors import InputError
 
 from .api.live import Live
+from .courses import what_if
 from .test_controller import Lab
 
 FREE = Profile()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from optsched import Job, Node
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
-from optsched_solvers.policies.shockwave import MAKESPAN, Bidder, Fair, log_progress, plan
+from optsched_solvers.policies.shockwave import MAKESPAN, Bidder, Fair, log_progress, place, plan
 from tests.policies.verified import plan_of, times
 
 TWO = (Node(name="n0", gpus=2),)
@@ -82,6 +82,43 @@ def test_what_fairness_asks_for_is_given_or_refused() -> None:
     assert plan(jobs, 1, 4, 120.0, [0, 3]) in ([0, 4], [1, 3])
     assert plan(jobs, 1, 4, 120.0, [2, 3]) is None
     assert plan(jobs, 1, 4, 120.0, [0, 5]) is None
+
+
+@given(jobs=markets(), gpus=st.integers(1, 4), data=st.data())
+@settings(deadline=None, max_examples=30)
+def test_rounds_are_placed_where_most_fit_and_the_urgent_come_first(
+    jobs: list[Bidder], gpus: int, data: st.DataObject
+) -> None:
+    """Against all subsets of jobs in each of three rounds."""
+    counts = [data.draw(st.integers(0, 3)) for _ in jobs]
+    subsets = [
+        some
+        for size in range(len(jobs) + 1)
+        for some in itertools.combinations(range(len(jobs)), size)
+        if sum(jobs[i].gpus for i in some) <= gpus
+    ]
+
+    def worth(rounds: Sequence[Sequence[int]]) -> tuple[int, float]:
+        used = sum(jobs[i].gpus for some in rounds for i in some)
+        late = sum(jobs[i].weight / counts[i] * k for k, some in enumerate(rounds) for i in some)
+        return used, -late
+
+    best = max(
+        worth(rounds)
+        for rounds in itertools.product(subsets, repeat=3)
+        if all(sum(i in some for some in rounds) <= counts[i] for i in range(len(jobs)))
+    )
+    rounds = place(jobs, counts, gpus, 3)
+    assert all(tuple(some) in subsets for some in rounds)
+    assert all(sum(i in some for some in rounds) <= counts[i] for i in range(len(jobs)))
+    assert worth(rounds) == pytest.approx(best, rel=1e-3)
+
+
+def test_the_longest_runs_in_every_round_of_its_window() -> None:
+    """A job that would be done last is never behind the others."""
+    short = [Job(id=f"short{i}", gpus=1, duration_s=1200.0) for i in range(2)]
+    found = plan_of("shockwave-style", Job(id="long", gpus=1, duration_s=3600.0), *short, nodes=TWO)
+    assert times(found["long"]) == [(0.0, 3600.0)]
 
 
 def test_finish_times_are_averaged_over_the_time_for_which_they_held() -> None:

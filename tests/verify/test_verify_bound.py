@@ -30,9 +30,10 @@ from optsched.files.certificate import (
     dump_certificate,
     load_certificate,
 )
+from optsched.files.faults import find_faults
 from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
-from optsched.model.job import Job
+from optsched.model.job import Elastic, Job
 from optsched.model.plan import Plan
 from optsched.model.profile import Profile
 from optsched.objectives import parse, values
@@ -74,6 +75,35 @@ def on_several_types(draw: st.DrawFn) -> Instance:
     )
 
 
+@st.composite
+def choosy(draw: st.DrawFn) -> Instance:
+    """Jobs that want labels on their nodes, or to be split over some number of them."""
+    found = draw(sound).undisturbed
+    nodes = tuple(
+        replace(node, labels=tuple(draw(st.sets(st.sampled_from(("ib", "ssd"))))))
+        for node in found.cluster.nodes
+    )
+    found = replace(found, cluster=replace(found.cluster, nodes=nodes))
+    for job in found.jobs:
+        least = draw(st.integers(1, 2))
+        wants = replace(
+            job,
+            node_labels=draw(
+                st.dictionaries(
+                    st.sampled_from(("ib", "ssd")),
+                    st.sampled_from(("required", "forbidden")),
+                    max_size=1,
+                )
+            ),
+            min_nodes=least,
+            max_nodes=draw(st.sampled_from((None, least, least + 1))),
+        )
+        wants = wants if wants.max_nodes else replace(wants, min_nodes=1)
+        jobs = tuple(wants if own is job else own for own in found.jobs)
+        found = found if find_faults(replace(found, jobs=jobs)) else replace(found, jobs=jobs)
+    return found
+
+
 def ref(instance: Instance) -> InstanceRef:
     return InstanceRef(name=instance.name, hash=instance_hash(instance))
 
@@ -92,26 +122,54 @@ def check_the_search_passes(instance: Instance, name: str, steps: int) -> None:
 
 
 @RANDOM
-@given(st.one_of(sound, on_several_types()), st.sampled_from(NAMES))
+@given(st.one_of(sound, on_several_types(), choosy()), st.sampled_from(NAMES))
 def test_what_the_search_finds_passes(instance: Instance, name: str) -> None:
     check_the_search_passes(instance.undisturbed, name, 6)
 
 
 @pytest.mark.slow
 @MANY
-@given(st.one_of(sound, on_several_types()), st.sampled_from(NAMES), st.integers(0, 60))
+@given(st.one_of(sound, on_several_types(), choosy()), st.sampled_from(NAMES), st.integers(0, 60))
 def test_what_long_searches_find_passes(instance: Instance, name: str, steps: int) -> None:
     check_the_search_passes(instance.undisturbed, name, steps)
 
 
 @RANDOM
-@given(st.one_of(sound, on_several_types()))
+@given(st.one_of(sound, on_several_types(), choosy()))
 def test_the_unit_of_fairness_is_that_of_the_objective(instance: Instance) -> None:
     site = Site(instance.cluster)
     for job in instance.jobs:
         assert isolated_s(instance, site, job) == pytest.approx(
             objectives.isolated_s(instance, job), rel=1e-12
         )
+
+
+def test_fairness_counts_the_nodes_that_a_job_may_take_alone() -> None:
+    """The fast way of this job is on a node that it may not take: were its time alone counted
+    there, a bound of 11 would pass where there is a plan of 10."""
+    profile = Profile(cpus_per_gpu={1: 0.5, 2: 1.0})
+    slow = Node(name="slow", gpus=1, cpus=1, labels=("ib",))
+    cluster = Cluster(nodes=(slow, Node(name="fast", gpus=1, cpus=2)))
+    job = Job(id="j", submit_s=-36.0, duration_s=2, node_labels={"ib": "required"}, profile=profile)
+    for own in (job, replace(job, node_labels={"ssd": "forbidden", "ib": "required"})):
+        instance = Instance(cluster=cluster, jobs=(own,))
+        made = priced_bound(instance, parse("ftf"), 3)[1]
+        assert made.value <= (36 + 4) / 4 and recomputed(instance, made)[1] == []
+        assert recomputed(instance, replace(made, value=10.001))[1]
+
+
+def test_a_set_up_is_work_where_larger_gangs_are_no_faster() -> None:
+    """Two GPUs have a core each, one has both: whoever starts on two holds no fewer meanwhile."""
+    profile = Profile(gpus={2: 1.0}, cpus_per_gpu={1: 0.5, 2: 1.0}, startup_s=9.0)
+    job = Job(id="j", gpus=Elastic(min=1, max=2), duration_s=5.0, profile=profile)
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n", gpus=2, cpus=2),)),
+        jobs=tuple(replace(job, id=f"j{k}") for k in range(4)),
+    )
+    for name in NAMES:
+        assert recomputed(instance, priced_bound(instance, parse(name), 10)[1])[1] == []
+    [one, *_] = tasks(instance, Site(instance.cluster))
+    assert (one.head_s, one.work) == (0.0, 5.0 + 9.0 * 0.5)
 
 
 # -------------------------------------------------------------------------------- no plan is below

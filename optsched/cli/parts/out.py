@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Parts = Iterable["str | Table"]
 """Lines and tables, from the top down."""
+Json = dict[str, Any]
+"""An object of JSON: an answer, or a part of one."""
 
 json_option = flag_option("--json", "Print JSON for machines instead of a table.", "as_json")
 """`--json`: one JSON object or list on stdout and nothing else."""

@@ -9,11 +9,11 @@ from ..account import AMOUNTS, CAUSES, COUNTS, bill_of, day_of
 from ..controller import Controller
 from ..journal.ledger import Key, Sums
 from ..journal.state import LiveJob, State
+from .answers import Account, AccountRow
 from .bodies import ACCOUNT_BY, AccountQuery
 from .peer import Caller
 from .refusal import HttpError
 from .service import Service
-from .views import Account, AccountRow
 
 MOST_ROWS = 100_000
 EPOCH = date(1970, 1, 1).toordinal()

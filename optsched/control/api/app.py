@@ -11,12 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
 from ...files import adapter
+from .answers import Fault
 from .bodies import parse_body, parse_query
 from .peer import NOBODY
 from .refusal import HttpError
 from .routes import ROUTES, Route
 from .service import Service
-from .views import Fault
 
 THREADS, SLOW_THREADS = 64, 8
 """So many requests wait for the controller at once, or compute; further ones wait for these."""

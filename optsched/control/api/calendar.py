@@ -7,11 +7,11 @@ from ...hostlist import expand_hostlist
 from ...model.cluster import FOR_EVER_S, Window
 from ..controller import Controller
 from ..journal.events import WindowLifted, WindowSet
+from .answers import Windows, WindowView
 from .bodies import LiftBody, WindowBody
 from .peer import Caller
 from .refusal import HttpError
 from .service import Service
-from .views import Windows, WindowView
 
 
 def windows(service: Service, caller: Caller) -> Windows:

@@ -2,10 +2,11 @@
 
 from ..controller import Controller
 from ..journal.state import Attempt, LiveJob
+from .answers import History, Stay
 from .bodies import HistoryQuery
 from .peer import Caller
 from .service import Service, between_turns
-from .views import GOING_ON, History, Stay, placement_of, view
+from .views import GOING_ON, placement_of, view
 
 
 @between_turns

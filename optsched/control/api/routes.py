@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from ...frozen import record
 from .accounting import account
+from .answers import JobView, Names
 from .asking import explained, foretold
 from .bodies import MOST_BYTES, MOST_BYTES_OF_MANY, BatchBody, ChangeBody, SubmitBody
 from .calendar import lift_window, set_window, windows
@@ -19,7 +20,6 @@ from .peer import Caller
 from .place import METRICS_TOKEN, VIEW_TOKEN
 from .service import Change, Service
 from .usage import usage
-from .views import JobView, Names
 
 VIEWS_OPEN = (VIEW_TOKEN,)
 """What opens requests that only look, besides the token of the controller's user."""

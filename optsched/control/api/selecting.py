@@ -13,10 +13,11 @@ from ..controller import Controller
 from ..expected import expected
 from ..explain.blocked import Obstacles
 from ..journal.state import FINISHED, OPEN, LiveJob, State
+from .answers import JobPage
 from .bodies import JobsQuery, Selection
 from .peer import Caller
 from .refusal import HttpError
-from .views import JobPage, job_view, ran_s, remaining_s, started_s, waited_s
+from .views import job_view, ran_s, remaining_s, started_s, waited_s
 
 Key = tuple[bool, str | float | None, str]
 ORDERS: dict[str, Callable[[Controller, LiveJob, float], str | float | None]] = {

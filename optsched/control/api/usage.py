@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from ..controller import Controller
 from ..journal.state import LiveJob
+from .answers import Share, Usage
 from .bodies import UsageQuery
 from .peer import Caller
 from .service import Service, between_turns
-from .views import Share, Usage
 
 Stretch = tuple[float, float, int]
 """From when to when, and how much it counts: the GPUs that were held, or a job that waited."""

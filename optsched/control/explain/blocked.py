@@ -27,6 +27,8 @@ AMOUNT_TOLERANCE = 1e-6
 """Share of a resource by which it may be exceeded: the rounding of sums."""
 MOST_NAMES = 3
 """Predecessors, or nodes, named in a clause."""
+Facts = dict[str, Any]
+"""The numbers in sentences, for machines."""
 Kind = Literal[
     "after", "barred", "pause", "unseen", "left_out", "limit", "claim", "short", "never", "full"
 ]
@@ -76,9 +78,7 @@ class Obstacles:
             for row, amount in self._table.together(job, replace(mode, resources=drawn)):
                 self._held[row] += amount
 
-    def of(
-        self, job: LiveJob, now_s: float, facts: dict[str, Any] | None = None
-    ) -> Iterator[Obstacle]:
+    def of(self, job: LiveJob, now_s: float, facts: Facts | None = None) -> Iterator[Obstacle]:
         """Yield what keeps a job that is not on hold from starting now, the first to be told first:
         nothing where that is a matter of GPUs and of what others are worth. The numbers of its
         quota go into `facts`."""
@@ -149,7 +149,7 @@ class Obstacles:
             f"ask for them (--node-label {min(live_job.kept_off)})",
         )
 
-    def _lacking(self, job: Job, facts: dict[str, Any] | None) -> Obstacle | None:
+    def _lacking(self, job: Job, facts: Facts | None) -> Obstacle | None:
         """Return what the cluster lacks for a job."""
         quotas = [row for row in self._table.quotas_of(job) if self._table.rows[row].of is not None]
         if quotas and facts is not None:

@@ -2,7 +2,6 @@
 would change that."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ...duration import human
 from ...errors import InputError
@@ -18,6 +17,7 @@ from ..journal.state import ENDED_AS, Attempt, LiveJob, Status
 from ..learned import NEVER_S
 from ..present import as_running, guarded
 from ..what_if.snapshot import Snapshot
+from .blocked import Facts
 from .round_says import round_says
 from .waiting import why_it_waits
 
@@ -39,7 +39,7 @@ class Explained:
     job: str
     status: Status
     sentences: tuple[str, ...]
-    facts: dict[str, Any]
+    facts: Facts
 
 
 def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Explained:
@@ -51,15 +51,13 @@ def explain_job(snapshot: Snapshot, job_id: str, *, names: bool = False) -> Expl
     job = snapshot.state.jobs.get(job_id)
     if job is None:
         raise InputError(f"job {job_id!r} is not known here; `optsched queue` lists jobs")
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
     sentences = (*_sentences(snapshot, job, facts, names), *_expected(snapshot, job, facts))
     facts["attempts"] = [_numbers(attempt) for attempt in job.attempts]
     return Explained(job=job_id, status=job.status, sentences=sentences, facts=facts)
 
 
-def _sentences(
-    snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: bool
-) -> Iterator[str]:
+def _sentences(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> Iterator[str]:
     attempt, now_s = job.live, snapshot.now_s
     if job.finished is not None and job.finished_s is not None:
         took_s = facts["completion_s"] = job.finished_s - job.submit_s
@@ -78,11 +76,11 @@ def _sentences(
             yield from why_it_waits(snapshot, job, facts, names)
         yield from _attempts(job.attempts)
     elif attempt.lost is not None:
-        yield f"{job.id}: nobody can tell how it is, because {attempt.lost}."
+        yield f"{job.id}: its state is unknown, because {attempt.lost}."
         yield (
             f"It keeps {place(attempt.placement)} until it is seen again; only then is it decided "
-            f"what becomes of it, so that it never runs twice. `optsched clear {job.id}` ends that "
-            "where nothing of it is left."
+            f"what happens to it, so that it never runs twice. If nothing is left of it, "
+            f"`optsched clear {job.id}` frees its place."
         )
     elif attempt.leaving:
         yield from _stopping(snapshot, job, attempt)
@@ -100,10 +98,10 @@ def _sentences(
         if broken:
             facts["out"] = list(broken)
             listed = ", ".join(broken)
-            yield f"Of what it runs on is out of order: {listed}; nobody stops it for that."
+            yield f"Some of what it runs on is out of order: {listed}; it is not stopped for that."
 
 
-def _expected(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any]) -> Iterator[str]:
+def _expected(snapshot: Snapshot, job: LiveJob, facts: Facts) -> Iterator[str]:
     """Yield when it starts and ends, as the last forecast says."""
     times, now_s = expected(snapshot.forecast, job, snapshot.now_s), snapshot.now_s
     facts["expected"] = times._asdict()
@@ -121,7 +119,7 @@ def _expected(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any]) -> Iterat
         starts = "" if job.live is not None else f"to start {starts} and "
         yield f"It is expected {starts}to end {within(times.end_p50_s, times.end_p90_s)}."
     if times.forecast is not None:
-        yield f"Of its start and end nothing more is foretold: {times.forecast}."
+        yield f"The forecast of its start and end says no more: {times.forecast}."
 
 
 def _stopping(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> Iterator[str]:
@@ -132,7 +130,7 @@ def _stopping(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> Iterator[st
     why = STOPPED_FOR[attempt.stop_why or "preempt"]
     asked_s = snapshot.now_s - attempt.stop_s
     left_s = attempt.grace_s - asked_s
-    until = "its grace is over"
+    until = "its grace period is over"
     if left_s > 0:
         until = f"it is killed in {human(left_s)} if it has not ended by then"
     yield f"{job.id} was asked {human(asked_s)} ago to save and stop on {where}, {why}; {until}."
@@ -143,7 +141,7 @@ def _stopping(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> Iterator[st
     elif job.held is not None:
         then = f"it is on hold: {job.held}"
     elif job.id in snapshot.state.claims:
-        then = f"it goes on on {place(snapshot.state.claims[job.id].placement)}"
+        then = f"it resumes on {place(snapshot.state.claims[job.id].placement)}"
     else:
         then = f"it waits for its turn and {_goes_on(snapshot, job, attempt)}"
     yield f"After that {then}."
@@ -162,7 +160,7 @@ def _goes_on(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> str:
 
 
 def _running(
-    snapshot: Snapshot, job: LiveJob, attempt: Attempt, facts: dict[str, Any], names: bool
+    snapshot: Snapshot, job: LiveJob, attempt: Attempt, facts: Facts, names: bool
 ) -> Iterator[str]:
     progress = snapshot.progress.get(attempt.key)
     known, entry = as_running(job, attempt, progress, snapshot.now_s)
@@ -194,15 +192,13 @@ def _running(
         yield from round_says(snapshot, job, facts, names)
 
 
-def _preemption(
-    snapshot: Snapshot, live: LiveJob, job: Job, entry: Running, facts: dict[str, Any]
-) -> str:
+def _preemption(snapshot: Snapshot, live: LiveJob, job: Job, entry: Running, facts: Facts) -> str:
     """Return whether it could be preempted, and what that would cost."""
     now_s = snapshot.now_s
     if not job.preemptible:
-        return "It cannot be preempted: it was submitted so."
+        return "It cannot be preempted: it was submitted as not preemptible."
     if job.max_preemptions is not None and entry.preemptions >= job.max_preemptions:
-        return f"It cannot be preempted any more: it was {entry.preemptions} times, as often as it allows."  # noqa: E501
+        return f"It cannot be preempted any more: it was {entry.preemptions} times, the most it allows."  # noqa: E501
     if not guarded(job, live, snapshot.preempt_unsaved).preemptible:
         return (
             "It is not preempted, because it is not known to save: submit it with --saves if it "
@@ -255,13 +251,13 @@ def _how_it_ended(attempt: Attempt, ended: AttemptEnded) -> str:
     reason = ended.reason or attempt.killed
     because = f" because {reason}" if reason else ""
     if status is None:
-        how = "nobody knows how"
+        how = "in an unknown way"
     else:
         how = f"with signal {-status}" if status < 0 else f"with exit status {status}"
     return f"{asked}ended {how}{because}{left}"
 
 
-def _numbers(attempt: Attempt) -> dict[str, Any]:
+def _numbers(attempt: Attempt) -> Facts:
     names = ("ended_s", "exit_status", "left_s")
     return {
         "number": attempt.key.number,

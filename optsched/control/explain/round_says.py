@@ -3,7 +3,6 @@ it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -20,9 +19,10 @@ from ...round.plan import BY_POLICY
 from ..journal.state import LiveJob
 from ..names import Names
 from ..what_if.snapshot import Snapshot
+from .blocked import Facts
 
 
-def round_says(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
+def round_says(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> list[str]:
     """Return what the last round says of a job, and what would have changed its decision."""
     instance, solution = snapshot.instance, snapshot.solution
     if instance is None or solution is None or job.id not in instance.job:
@@ -52,7 +52,7 @@ def round_says(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: b
     return said
 
 
-def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) -> list[str]:
+def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: Facts) -> list[str]:
     """Return who of those that wait or were just started for GPUs is worth more by GPU and
     second."""
     options, gpus = model.options, model.patterns.gpus[model.options.pattern]
@@ -70,9 +70,9 @@ def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) 
     higher = any(best[name][0] > mine[0] for name in ahead)
     facts["ahead"] = {"jobs": len(ahead), "of": len(best) + 1}
     if not ahead:
-        return ["No job that waits is worth more by GPU than this one."] if len(best) else []
+        return ["No waiting job is worth more per GPU than this one."] if len(best) else []
     return [
-        f"Of {len(best) + 1} jobs that waited it is number {len(ahead) + 1} by worth per GPU, "
+        f"Of {len(best) + 1} waiting jobs it is number {len(ahead) + 1} by worth per GPU, "
         "behind "
         f"{seen.text(ahead)}: {'those of a higher priority, then ' if higher else ''}short jobs, "
         "those of more weight and those nearly done come first."
@@ -80,11 +80,7 @@ def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: dict[str, Any]) 
 
 
 def _what_would_change(
-    snapshot: Snapshot,
-    model: RoundModel,
-    job: LiveJob,
-    explanation: Explanation,
-    facts: dict[str, Any],
+    snapshot: Snapshot, model: RoundModel, job: LiveJob, explanation: Explanation, facts: Facts
 ) -> list[str]:
     said = []
     weight, instance = job.submission.job.weight, model.instance

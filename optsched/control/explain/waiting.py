@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...driver.shares import account_of
 from ...duration import human
@@ -15,11 +14,11 @@ from ..present import as_running, as_waiting
 from ..room_now import RoomNow
 from ..shares import share_rows
 from ..what_if.snapshot import Snapshot
-from .blocked import Obstacle, Obstacles
+from .blocked import Facts, Obstacle, Obstacles
 from .round_says import round_says
 
 
-def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names: bool) -> list[str]:
+def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> list[str]:
     """Return what a job that holds nothing and is not on hold waits for; its numbers go into
     `facts`."""
     said: list[str] = []
@@ -36,7 +35,7 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names:
     known = as_waiting(job)
     since_s, left_s = snapshot.now_s - _since_s(job), job.left_s
     said.insert(
-        0, f"{job.id} has been waiting for {human(since_s)}, with {human(left_s)} of work to do."
+        0, f"{job.id} has been waiting for {human(since_s)} with {human(left_s)} of work to do."
     )
     room = RoomNow(snapshot)
     cluster = replace(snapshot.cluster, nodes=tuple(status.node for status in snapshot.statuses))
@@ -48,13 +47,12 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any], names:
     if soonest_s is not None and soonest_s > 0:
         facts["room_by_itself_s"] = soonest_s
         said.append(
-            f"If nothing else starts there, enough for it comes free by itself in about "
-            f"{human(soonest_s)}."
+            f"If nothing else starts there, enough becomes free for it in about {human(soonest_s)}."
         )
     return said
 
 
-def _more_than_its_share(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any]) -> list[str]:
+def _more_than_its_share(snapshot: Snapshot, job: LiveJob, facts: Facts) -> list[str]:
     """Return by how much use has lowered the weight of a job, where it has."""
     noun, shares = job.submission.job, snapshot.shares
     if shares is None or noun.tenant not in {None, *(own.name for own in snapshot.tenants)}:
@@ -86,7 +84,7 @@ def _more_than_its_share(snapshot: Snapshot, job: LiveJob, facts: dict[str, Any]
 
 
 def _alone(
-    snapshot: Snapshot, job: LiveJob, obstacle: Obstacle, facts: dict[str, Any], seen: Names
+    snapshot: Snapshot, job: LiveJob, obstacle: Obstacle, facts: Facts, seen: Names
 ) -> list[str]:
     """Return sentences on an obstacle that says it all; none on another."""
     state = snapshot.state
@@ -108,7 +106,7 @@ def _alone(
             facts["left_out"] = snapshot.left_out[job.id]
             return [
                 f"{job.id} waits, and {obstacle.why}.",
-                "It has its turn again once that is otherwise; cancel it if that will not be.",
+                "It gets its turn again once that changes; cancel it if it never will.",
             ]
         case "limit":
             facts["limit"] = obstacle.why
@@ -131,7 +129,7 @@ def _how(job: LiveJob) -> str:
     return ", or ".join(how for how, names in kinds.items() if names)
 
 
-def _pause(job: LiveJob, now_s: float, facts: dict[str, Any]) -> str:
+def _pause(job: LiveJob, now_s: float, facts: Facts) -> str:
     facts["pause_s"] = job.ready_s - now_s
     if job.submission.begin_s == job.ready_s:
         return f"{job.id} waits for another {human(job.ready_s - now_s)}: its user wants it to begin then."  # noqa: E501
@@ -179,7 +177,7 @@ def _claimed(snapshot: Snapshot, job: LiveJob, seen: Names) -> list[str]:
     return said
 
 
-def _free(room: RoomNow, able: Sequence[Option], facts: dict[str, Any]) -> list[str]:
+def _free(room: RoomNow, able: Sequence[Option], facts: Facts) -> list[str]:
     """Return how many GPUs that it can use are free, and how they are scattered."""
     least = min((option.mode.gpus for option in able), default=0)
     if not least:

@@ -19,17 +19,20 @@ from .events import (
     StartIntended,
     StopIntended,
     Submitted,
+    Why,
     WindowSet,
 )
 
 MOST_LOG_BYTES = 1 << 20
 """A log of bugs that is longer is put aside, in place of the one before it."""
-STOPS = {
+STOPS: dict[Why, str] = {
     "preempt": "preempted",
     "migrate": "to move",
     "resize": "to change its size",
     "hold": "held",
     "cancel": "cancelled",
+    "limit": "its time limit is reached",
+    "requeue": "to run again",
 }
 TEMPLATES: dict[str, str] = {
     "ControllerStarted": "controller {0.version} started, process {0.pid}",
@@ -149,6 +152,6 @@ def _end(event: AttemptEnded) -> str:
         case 85:
             return f"saved and stopped{ran}, {human(event.left_s)} of work left{reason}"
         case None:
-            return f"ended{ran}{reason or ', nobody knows how'}"
+            return f"ended{ran}{reason or ', it is not known how'}"
     how = f"signal {-status}" if status < 0 else f"exit status {status}"
     return f"ended{ran} with {how}{reason}"

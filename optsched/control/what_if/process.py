@@ -32,10 +32,11 @@ def foretell(
     time_limit_s: float = TIME_LIMIT_S,
     shown: Shown = None,
 ) -> Foretold:
-    """Return what `what_if` answers, in words; its courses are played at once, beside this process
-    at a low priority.
+    """Return what would become of the present jobs, in words; the courses are played at once,
+    beside this process at a low priority.
 
-    Raises InputError as that, NoForecastError where no answer came or others ask.
+    Raises InputError for a job, node or GPU type that is not there, NoForecastError where no answer
+    came or others ask.
     """
     refuse(ahead, change)
     with _turn() as processes:

@@ -109,28 +109,6 @@ class Seen:
     added: str | None = None
 
 
-def what_if(
-    ahead: Outlook,
-    change: Change,
-    *,
-    objective: str = "wct",
-    policy: NamedPolicy = ROUNDS,
-    time_limit_s: float = 20.0,
-) -> Answer:
-    """Simulate the present jobs to their end under `policy`, as things are and as they would be,
-    one after the other in this process.
-
-    After `time_limit_s` of wall clock it answers with what was reached. Raises InputError for a
-    job, node or GPU type that is not there.
-    """
-    refuse(ahead, change)
-    asked = courses_of(change)
-    limit_s = time_limit_s / len(asked)
-    return compared(
-        ahead, change, [seen_of(ahead, own, objective, policy, limit_s) for own in asked], policy
-    )
-
-
 def refuse(ahead: Outlook, change: Change) -> None:
     """Raise InputError for what names something that is not there."""
     instance, job = ahead.instance, change.job
@@ -210,7 +188,7 @@ def compared(ahead: Outlook, change: Change, seen: list[Seen], policy: NamedPoli
 
 def changed_instance(instance: Instance, change: Change) -> tuple[Instance, str | None]:
     """Return the instance with the change, and the name of the job that was added. Raises
-    InputError where that is no sound instance."""
+    InputError where that is not a sound instance."""
     added = None
     if change.gpus:
         added_nodes = _more_nodes(instance, change.gpus, change.gpu_type)
@@ -331,10 +309,7 @@ def _simulated(
     rough = named.name == ROUNDS.name and _is_rough(len(instance.jobs))
     simulation = Simulation(instance, policy, **spaced(instance) if rough else {})
     world = simulation.world
-    rows, place = (
-        world.rows,
-        {job.id: i for i, job in enumerate(instance.jobs)}.get(stop_at or "", -1),
-    )
+    rows, place = (world.rows, instance.position.get(stop_at or "", -1))
     read, late = 0, False
 
     def enough() -> bool:
@@ -351,7 +326,7 @@ def _simulated(
         (instance.jobs[j].id, begin_s - now_s, end_s - now_s, gpus, ending)
         for j, begin_s, end_s, gpus, ending in zip(*(col.tolist() for col in columns), strict=True)
     ]
-    for name in (*world.running, *world.saving):
+    for name in world.holders:
         entry = world.entry(name)
         assert isinstance(entry, Running)
         stays.append(

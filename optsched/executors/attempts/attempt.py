@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation
+from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Record
 from ..supervision import records
 from .ending import checked, exit_status, number
 from .folder import NEVER_STARTED, AttemptFolder
@@ -36,8 +36,8 @@ class FollowedAttempt(ABC, Generic[Seen]):
         self.folder = AttemptFolder(attempts, key)
         self.ended: Observation | None = None
         self.told_s = -float("inf")  # when its manager was last told to end it
-        self._records: dict[tuple[str, str], dict[str, Any]] = {}
-        self._endings: dict[str, dict[str, Any]] = {}
+        self._records: dict[tuple[str, str], Record] = {}
+        self._endings: dict[str, Record] = {}
 
     @property
     def names(self) -> list[str]:
@@ -55,7 +55,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
         """Return when it was to be started, Unix time."""
         return float(self.folder.spec.get("made_s", time.time()))
 
-    def held(self) -> list[dict[str, Any]]:
+    def held(self) -> list[Record]:
         """Return its nodes with what it holds of each, until it has ended."""
         return [] if self.ended is not None else self.folder.nodes
 
@@ -66,7 +66,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
     # ----------------------------------------------------------------------------------------------
     # to end it
 
-    def stop_record(self) -> dict[str, Any] | None:
+    def stop_record(self) -> Record | None:
         """Return that it is to end, None where it is not."""
         return self.folder.stop_record()
 
@@ -207,7 +207,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
         given = ((name, ending["reason"]) for name, ending in self._endings.items())
         return next((self.on(name, why) for name, why in given if why is not None), None)
 
-    def failed(self) -> dict[str, Any] | None:
+    def failed(self) -> Record | None:
         """Return which node failed first, as supervisors say that run as the user of the job."""
         return records.read(self.folder.progress_path.with_name("failed.json"))
 
@@ -232,20 +232,20 @@ class FollowedAttempt(ABC, Generic[Seen]):
         given = (self.given(name) or {}).get("gpu_ids")
         return tuple(map(str, given)) if isinstance(given, list | tuple) else ()
 
-    def given(self, name: str) -> dict[str, Any] | None:
+    def given(self, name: str) -> Record | None:
         """Return the record that has the GPUs which it was given on a node."""
         return self.claim(name)
 
-    def claim(self, name: str) -> dict[str, Any] | None:
+    def claim(self, name: str) -> Record | None:
         """Return who has come to run it on a node: its supervisor, or the executor to see to it
         that none will."""
         return self.read_once(name, "claim.json")
 
-    def began(self, name: str) -> dict[str, Any] | None:
+    def began(self, name: str) -> Record | None:
         """Return what its supervisor said when the command began."""
         return self.read_once(name, "pid.json")
 
-    def read_once(self, name: str, file: str) -> dict[str, Any] | None:
+    def read_once(self, name: str, file: str) -> Record | None:
         """Return a file of a node's that does not change once it is there."""
         if (name, file) not in self._records:
             there = records.read(self.folder.path / name / file)
@@ -254,7 +254,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
             self._records[name, file] = there
         return self._records[name, file]
 
-    def ending(self, name: str) -> dict[str, Any] | None:
+    def ending(self, name: str) -> Record | None:
         """Return how the command of a node ended, None before."""
         if name not in self._endings:
             ending = self.folder.exit(name)
@@ -304,7 +304,7 @@ class AttemptByNode(FollowedAttempt[Seen]):
         self._since_s: dict[tuple[str, str], float] = {}
 
     @abstractmethod
-    def look_at(self, rank: int, node: dict[str, Any], seen: Seen) -> AttemptState:
+    def look_at(self, rank: int, node: Record, seen: Seen) -> AttemptState:
         """Return where it is on one node; it is `ended` there once that has been written down."""
 
     def may_start(self) -> bool:

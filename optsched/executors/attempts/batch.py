@@ -8,17 +8,19 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ...frozen import record
 from .. import program, supervision
 from ..base import (
     AttemptKey,
     AttemptState,
+    Entry,
     NoAnswerError,
     NodeStatus,
     Observation,
     Order,
+    Record,
     RefusedError,
 )
 from ..orders import check, check_places, everybodys_environment, recorded, recorded_node
@@ -46,9 +48,7 @@ class BatchAttempt(AttemptByNode[Mapping[str, BatchJob]]):
         place = hashlib.sha256(str(self.folder.path).encode()).hexdigest()[:12]
         return [f"optsched-{place}-{rank}" for rank in range(len(self.names))]
 
-    def look_at(
-        self, rank: int, node: dict[str, Any], seen: Mapping[str, BatchJob]
-    ) -> AttemptState:
+    def look_at(self, rank: int, node: Record, seen: Mapping[str, BatchJob]) -> AttemptState:
         """Return where it is on one node."""
         name, job = node["name"], seen.get(self.job_names()[rank])
         if self.over_at(name):
@@ -95,9 +95,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
         """Return the jobs that can be ours, those that were over a moment ago among them."""
 
     @abstractmethod
-    def submit_job(
-        self, name: str, script: str, node: Mapping[str, Any], user: Mapping[str, Any] | None
-    ) -> None:
+    def submit_job(self, name: str, script: str, node: Entry, user: Entry | None) -> None:
         """Submit a job of that name to one node: its record has `name`, `gpus`, `cpus` and
         `memory_gib`. The job belongs to `user` (`uid`, `gid`), None for our own."""
 
@@ -125,7 +123,7 @@ class BatchExecutor(AttemptExecutor[BatchAttempt]):
         """Return all nodes. Raises NoAnswerError."""
         return tuple(self.nodes())
 
-    def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
+    def specification(self, order: Order, folder: AttemptFolder) -> Record:
         """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""
         check(order)
         check_places(order, {status.node.name: status for status in self.inventory()}, {})

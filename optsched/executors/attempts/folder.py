@@ -11,12 +11,11 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from ..base import AttemptKey, Progress
+from ..base import AttemptKey, Entry, Progress, Record
 from ..supervision import cgroups, processes, records
 
 RESTARTED = "the host was restarted"
@@ -43,7 +42,7 @@ def _folders(folder: Path) -> list[str]:
     return [entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
 
 
-def _make_for(folder: Path, user: Mapping[str, Any]) -> None:
+def _make_for(folder: Path, user: Entry) -> None:
     """Make a folder of a user's own where that user could make none. Raises OSError."""
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
     try:
@@ -88,12 +87,12 @@ class AttemptFolder:
     def __init__(self, attempts: Path, key: AttemptKey) -> None:
         self.key = key
         self.path = attempts / key.job / str(key.number)
-        self.spec: dict[str, Any] = records.read(self.path / "spec.json") or {}
+        self.spec: Record = records.read(self.path / "spec.json") or {}
         self.damaged = not self.spec and (self.path / "spec.json").exists()
         self._report = Report(self.progress_path)
 
     @property
-    def nodes(self) -> list[dict[str, Any]]:
+    def nodes(self) -> list[Record]:
         return list(self.spec.get("nodes", ()))
 
     @property
@@ -104,11 +103,11 @@ class AttemptFolder:
         """Return where rank 0 prints."""
         return f"{self.output_folder(self.nodes[0])}/stdout" if self.nodes else None
 
-    def output_folder(self, node: Mapping[str, Any]) -> str:
+    def output_folder(self, node: Entry) -> str:
         """Return where a node's command prints."""
         return str(node.get("output") or self.path / node["name"])
 
-    def prepare(self, spec: dict[str, Any]) -> None:
+    def prepare(self, spec: Record) -> None:
         """Make folders, take room on the disk, and last write `spec`, from where on the attempt
         exists.
 
@@ -139,7 +138,7 @@ class AttemptFolder:
             raise
         self.spec = spec
 
-    def give(self, user: Mapping[str, Any]) -> None:
+    def give(self, user: Entry) -> None:
         """Let supervisors that run as `user` read what to run, and write how it ended. Raises
         OSError.
 
@@ -154,10 +153,10 @@ class AttemptFolder:
             folder.chmod(0o700)
         os.chmod(self.path / "stop.json.reserve", 0o644)
 
-    def stop_record(self) -> dict[str, Any] | None:
+    def stop_record(self) -> Record | None:
         return records.read(self.path / "stop.json")
 
-    def write_stop(self, record: dict[str, Any]) -> None:
+    def write_stop(self, record: Record) -> None:
         """Say that the attempt is to end. Raises OSError."""
         for folder in (self.path.parent, self.path):
             folder.mkdir(mode=folder_mode(), exist_ok=True)
@@ -173,10 +172,10 @@ class AttemptFolder:
         made.chmod(0o644)  # supervisors may be the job's user
         made.replace(path)
 
-    def failed(self) -> dict[str, Any] | None:
+    def failed(self) -> Record | None:
         return records.read(self.path / "failed.json")
 
-    def exit(self, node: str) -> dict[str, Any] | None:
+    def exit(self, node: str) -> Record | None:
         return records.read(self.path / node / "exit.json")
 
     @contextmanager
@@ -200,7 +199,7 @@ class AttemptFolder:
         ending = records.ending(status, reason, started_s)
         records.write_reserved(self.path / node / "exit.json", ending)
 
-    def kill_leftovers(self, node: dict[str, Any], shim: processes.Identity | None) -> bool:
+    def kill_leftovers(self, node: Record, shim: processes.Identity | None) -> bool:
         """Kill what runs on although its supervisor is gone; True once nothing does."""
         groups = cgroups.Groups(dict(node["cgroups"]))
         return processes.kill_leftovers(groups, shim, str(self.path), node["name"])

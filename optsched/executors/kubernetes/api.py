@@ -8,17 +8,17 @@ and certificates fresh, and holds the connections. Objects are plain dicts, as t
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from ...errors import InputError
-from ..base import NoAnswerError, RefusedError, because, in_one_line
+from ..base import Entry, NoAnswerError, Record, RefusedError, because, in_one_line
 
 PIECE_BYTES = 1 << 16
 NOT_NOW = (401, 408, 429)
-"""Statuses between 400 and 499 of which nobody knows whether they stay."""
+"""Statuses between 400 and 499 of which it is not known whether they stay."""
 GONE, NOT_FOUND, CONFLICT = 410, 404, 409
 
 
@@ -79,23 +79,23 @@ class KubernetesApi:
     # ----------------------------------------------------------------------------------------------
     # --- what is asked
 
-    def nodes(self, selector: str | None) -> list[dict[str, Any]]:
+    def nodes(self, selector: str | None) -> list[Record]:
         """Return all nodes that `selector` matches. Raises NoAnswerError."""
         return self._list("/api/v1/nodes", "nodes", labelSelector=selector)[0]
 
-    def bound_pods(self) -> list[dict[str, Any]]:
+    def bound_pods(self) -> list[Record]:
         """Return pods of all namespaces that hold something of a node. Raises NoAnswerError."""
         which = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
         return self._list("/api/v1/pods", "pods of all namespaces", fieldSelector=which)[0]
 
-    def pods(self, selector: str) -> tuple[list[dict[str, Any]], str]:
+    def pods(self, selector: str) -> tuple[list[Record], str]:
         """Return pods of the namespace that `selector` matches, and the version of that list.
         Raises NoAnswerError."""
         return self._list(
             self._path(), f"pods of namespace {self.namespace}", labelSelector=selector
         )
 
-    def create(self, pod: Mapping[str, Any]) -> dict[str, Any]:
+    def create(self, pod: Entry) -> Record:
         """Make a pod; the one that is there where its name is taken. Raises RejectedError,
         NoAnswerError."""
         try:
@@ -105,7 +105,7 @@ class KubernetesApi:
                 raise
             return self._ask("GET", self._path(pod["metadata"]["name"]))
 
-    def bind(self, name: str, binding: Mapping[str, Any]) -> None:
+    def bind(self, name: str, binding: Entry) -> None:
         """Bind a pod to a node; nothing if it is bound to it. Raises RejectedError,
         NoAnswerError."""
         try:
@@ -117,7 +117,7 @@ class KubernetesApi:
             if pod["spec"].get("nodeName") != binding["target"]["name"]:
                 raise
 
-    def delete(self, name: str, options: Mapping[str, Any]) -> None:
+    def delete(self, name: str, options: Entry) -> None:
         """Have a pod end; nothing if it is gone or another one has its name. Raises RejectedError,
         NoAnswerError."""
         try:
@@ -126,7 +126,7 @@ class KubernetesApi:
             if error.status not in (NOT_FOUND, CONFLICT):
                 raise
 
-    def watch(self, selector: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
+    def watch(self, selector: str, version: str, seconds: int) -> Iterator[Record]:
         """Yield changes of pods since a list had `version`, for so long. Raises RejectedError (410:
         list anew), NoAnswerError."""
         query = {
@@ -166,7 +166,7 @@ class KubernetesApi:
         there = f"/api/v1/namespaces/{quote(self.namespace, safe='')}/pods"
         return there if name is None else f"{there}/{quote(name, safe='')}"
 
-    def _list(self, path: str, what: str, **query: str | None) -> tuple[list[dict[str, Any]], str]:
+    def _list(self, path: str, what: str, **query: str | None) -> tuple[list[Record], str]:
         """Return the objects by namespace and name, and the version of the list.
 
         A list from the server's cache, which resourceVersion=0 allows, comes in no order.
@@ -183,8 +183,8 @@ class KubernetesApi:
             ) from None
 
     def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: str | None
-    ) -> dict[str, Any]:
+        self, method: str, path: str, body: Entry | None = None, **query: str | None
+    ) -> Record:
         words = {name: value for name, value in query.items() if value is not None}
         until_s = time.monotonic() + self._timeout_s
         answer = self._open(
@@ -199,9 +199,7 @@ class KubernetesApi:
             raise NoAnswerError(f"what answers at {self.address} is no API server of Kubernetes")
         return said
 
-    def _open(
-        self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float
-    ) -> Any:
+    def _open(self, method: str, path: str, body: Entry | None, timeout_s: float) -> Any:
         """Return the answer, to be read."""
         import urllib3
 
@@ -247,7 +245,7 @@ def refused(error: RejectedError) -> RefusedError:
     return RefusedError(f"Kubernetes refused it: {error}")
 
 
-def _full_name(item: Mapping[str, Any]) -> tuple[str, str]:
+def _full_name(item: Entry) -> tuple[str, str]:
     return str(item["metadata"].get("namespace") or ""), str(item["metadata"]["name"])
 
 

@@ -1,13 +1,12 @@
 """One attempt as the executor knows it: what its files say, and what Kubernetes says of its pods
 and their nodes."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..attempts.attempt import SETTLE_S, AttemptByNode
-from ..base import AttemptKey, AttemptState, Observation
+from ..base import AttemptKey, AttemptState, Entry, Observation
 from ..supervision import records
 from . import phases
 from .nodes import KubernetesNode
@@ -87,9 +86,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
             self.give_up(reason, self.folder.spec["grace_s"])
         return state
 
-    def _look_at_ended(
-        self, name: str, pod: Mapping[str, Any] | None, ready: bool, seen: Seen
-    ) -> AttemptState:
+    def _look_at_ended(self, name: str, pod: Entry | None, ready: bool, seen: Seen) -> AttemptState:
         """Return the state of one whose supervisor has ended; its pod may have its GPUs for a while
         yet."""
         if phases.final(pod) or not ready:
@@ -97,7 +94,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
         self.over = self.over or self.lasts(SETTLE_S, name, "over", seen.at_s)
         return AttemptState.RUNNING
 
-    def _given_up(self, pod: Mapping[str, Any] | None, node: KubernetesNode | None) -> str | None:
+    def _given_up(self, pod: Entry | None, node: KubernetesNode | None) -> str | None:
         """Return why what runs on a node is lost, None while it is not."""
         if node is None:
             return "its node is gone"
@@ -107,7 +104,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
             return f"its node {node.status.reason}, and did not end its pod in time"
         return None
 
-    def _why_never(self, name: str, pod: Mapping[str, Any] | None, seen: Seen) -> str | None:
+    def _why_never(self, name: str, pod: Entry | None, seen: Seen) -> str | None:
         """Return why nothing will begin in a pod in which nothing has; None while it may."""
         if pod is None:
             return None
@@ -115,7 +112,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
             return phases.removed_by(pod) or "its pod was deleted by somebody else before it began"
         return phases.hopeless(pod) if self._is_hopeless(name, pod, seen) else None
 
-    def _is_hopeless(self, name: str, pod: Mapping[str, Any], seen: Seen) -> bool:
+    def _is_hopeless(self, name: str, pod: Entry, seen: Seen) -> bool:
         """Return whether it will not pass: registries and nodes have their moments, only what stays
         so counts."""
         if phases.hopeless(pod) is None:
@@ -125,9 +122,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
             HOPELESS_S, name, "hopeless", seen.at_s
         )
 
-    def _look_at_stopped(
-        self, node: Mapping[str, Any], pod: Mapping[str, Any], claimed: bool, seen: Seen
-    ) -> AttemptState:
+    def _look_at_stopped(self, node: Entry, pod: Entry, claimed: bool, seen: Seen) -> AttemptState:
         """Return the state of one that has ended, as Kubernetes says, and its supervisor does not
         say how."""
         name = node["name"]

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from ...frozen import frozen
 from ...model.cluster import Node
-from ..base import NodeStatus, because
+from ..base import Entry, NodeStatus, because, inner
 from .site import Site
 
 GIB = 1 << 30
@@ -44,7 +43,7 @@ class KubernetesNode:
 
 
 def read_nodes(
-    listed: Iterable[Mapping[str, Any]],
+    listed: Iterable[Entry],
     held: Mapping[str, Mapping[str, float]],
     site: Site,
     declared: Mapping[str, Node],
@@ -68,9 +67,7 @@ def read_nodes(
     return nodes
 
 
-def held_by_others(
-    pods: Iterable[Mapping[str, Any]], ours: Collection[str]
-) -> dict[str, dict[str, float]]:
+def held_by_others(pods: Iterable[Entry], ours: Collection[str]) -> dict[str, dict[str, float]]:
     """Return what `pods` ask of the nodes they are bound to, by node and resource, except those
     whose uids are `ours`."""
     held: dict[str, dict[str, float]] = {}
@@ -78,7 +75,7 @@ def held_by_others(
         name = pod["spec"].get("nodeName")
         if (
             name
-            and (pod.get("status") or {}).get("phase") not in FINAL
+            and inner(pod, "status").get("phase") not in FINAL
             and pod["metadata"]["uid"] not in ours
         ):
             of_node = held.setdefault(name, {})
@@ -113,34 +110,34 @@ def quantity(text: str) -> float:
     "Quantity"). Raises ValueError."""
     match = QUANTITY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     return float(match[1]) * SUFFIXES[match[2]]
 
 
-def requests(spec: Mapping[str, Any]) -> dict[str, float]:
+def requests(spec: Entry) -> dict[str, float]:
     """Return what a pod asks of its node: its containers together, or an init container where that
     asks for more."""
-    first = spec.get("initContainers") or ()
+    first = inner(spec, "initContainers")
     staying = [container for container in first if container.get("restartPolicy") == "Always"]
     total: defaultdict[str, float] = defaultdict(float)
-    for container in (*(spec.get("containers") or ()), *staying):
+    for container in (*inner(spec, "containers"), *staying):
         for what, amount in _asked(container).items():
             total[what] += amount
     for container in first:
         for what, amount in _asked(container).items() if container not in staying else ():
             total[what] = max(total[what], amount)
-    for what, text in (spec.get("overhead") or {}).items():
+    for what, text in inner(spec, "overhead").items():
         total[what] += quantity(str(text))
     return dict(total)
 
 
-def _asked(container: Mapping[str, Any]) -> dict[str, float]:
-    resources = container.get("resources") or {}
-    texts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+def _asked(container: Entry) -> dict[str, float]:
+    resources = inner(container, "resources")
+    texts = {**inner(resources, "limits"), **inner(resources, "requests")}
     return {what: quantity(str(text)) for what, text in texts.items()}
 
 
-def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
+def tolerated(taint: Entry, tolerations: Iterable[Entry]) -> bool:
     """Return whether one of the tolerations matches a taint (Kubernetes documentation, "Taints and
     Tolerations")."""
     return any(
@@ -156,9 +153,9 @@ def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
 
 
 def _node(
-    each: Mapping[str, Any], held: Mapping[str, float], site: Site, declared: Node | None
+    each: Entry, held: Mapping[str, float], site: Site, declared: Node | None
 ) -> KubernetesNode:
-    status, spec = each.get("status") or {}, each.get("spec") or {}
+    status, spec = inner(each, "status"), inner(each, "spec")
     node = _described(each, held, site)
     if declared is not None:
         node = replace(
@@ -168,11 +165,11 @@ def _node(
             labels=declared.labels,
             gpu_memory_gib=declared.gpu_memory_gib or node.gpu_memory_gib,
         )
-    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
+    conditions = {each.get("type"): each for each in inner(status, "conditions")}
     condition = conditions.get("Ready", {})
     ready = condition.get("status") == "True"
     reason = _why_not(node.name, spec, condition, site)
-    lost = not ready and any(map(_given_up, spec.get("taints") or ()))
+    lost = not ready and any(map(_given_up, inner(spec, "taints")))
     return KubernetesNode(
         status=NodeStatus(node=node, usable=reason is None, reason=reason),
         ready=ready,
@@ -180,10 +177,10 @@ def _node(
     )
 
 
-def _described(each: Mapping[str, Any], held: Mapping[str, float], site: Site) -> Node:
+def _described(each: Entry, held: Mapping[str, float], site: Site) -> Node:
     """Return what a node has and others do not hold, and what its labels say of it."""
-    labels, status = each["metadata"].get("labels") or {}, each.get("status") or {}
-    texts = status.get("allocatable") or status.get("capacity") or {}
+    labels, status = inner(each, "metadata", "labels"), inner(each, "status")
+    texts = status.get("allocatable") or inner(status, "capacity")
     there = {
         what: quantity(str(texts[what])) for what in (site.gpu, "cpu", "memory") if what in texts
     }
@@ -202,15 +199,13 @@ def _described(each: Mapping[str, Any], held: Mapping[str, float], site: Site) -
     )
 
 
-def _given_up(taint: Mapping[str, Any]) -> bool:
+def _given_up(taint: Entry) -> bool:
     return taint["key"] == OUT_OF_SERVICE or (
         taint["key"] == UNREACHABLE and taint.get("effect") == "NoExecute"
     )
 
 
-def _why_not(
-    name: str, spec: Mapping[str, Any], ready: Mapping[str, Any], site: Site
-) -> str | None:
+def _why_not(name: str, spec: Entry, ready: Entry, site: Site) -> str | None:
     if name.endswith(".json") or name == "progress":
         return "its name cannot be that of a folder here"
     if ready.get("status") != "True":
@@ -218,7 +213,7 @@ def _why_not(
         return what + because(ready.get("message"))
     if spec.get("unschedulable"):
         return "is cordoned"
-    for taint in spec.get("taints") or ():
+    for taint in inner(spec, "taints"):
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(
             taint, site.tolerations
         ):

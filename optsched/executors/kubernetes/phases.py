@@ -1,11 +1,9 @@
 """What a pod says of itself, in plain words (Kubernetes documentation, "Pod Lifecycle")."""
 
 import time
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
-from ..base import because
+from ..base import Entry, because, inner
 from .nodes import FINAL
 from .pods import CONTAINER
 
@@ -26,28 +24,28 @@ RAN_OUT = "OutOf"
 OOM_KILLED = "OOMKilled"
 
 
-def final(pod: Mapping[str, Any] | None) -> bool:
+def final(pod: Entry | None) -> bool:
     """Return whether nothing of it runs any more, and its node has its GPUs back."""
-    return pod is None or (pod.get("status") or {}).get("phase") in FINAL
+    return pod is None or inner(pod, "status").get("phase") in FINAL
 
 
-def stopped(pod: Mapping[str, Any]) -> bool:
+def stopped(pod: Entry) -> bool:
     """Return whether its container has ended, though others that a site adds to each pod may run
     on."""
     return final(pod) or "terminated" in _state(pod)
 
 
-def node_of(pod: Mapping[str, Any]) -> str | None:
+def node_of(pod: Entry) -> str | None:
     """Return to which node it is bound."""
     return pod["spec"].get("nodeName") or None
 
 
-def leaving(pod: Mapping[str, Any]) -> bool:
+def leaving(pod: Entry) -> bool:
     """Return whether it has been deleted, and is given time to end."""
     return pod["metadata"].get("deletionTimestamp") is not None
 
 
-def overdue_s(pod: Mapping[str, Any]) -> float:
+def overdue_s(pod: Entry) -> float:
     """Return for how long it should have ended; negative before, by the clock of this host."""
     until = pod["metadata"].get("deletionTimestamp")
     return (
@@ -55,51 +53,51 @@ def overdue_s(pod: Mapping[str, Any]) -> float:
     )
 
 
-def hopeless(pod: Mapping[str, Any], for_good: bool = False) -> str | None:
+def hopeless(pod: Entry, for_good: bool = False) -> str | None:
     """Return why its container will hardly begin, or, with `for_good`, never will; None where it
     may."""
-    waits = _state(pod).get("waiting") or {}
+    waits = inner(_state(pod), "waiting")
     if waits.get("reason") not in (AT_ONCE if for_good else HOPELESS):
         return None
     return f"its container cannot begin: {waits['reason']}{because(waits.get('message'))}"
 
 
-def waits_for(pod: Mapping[str, Any] | None) -> str:
+def waits_for(pod: Entry | None) -> str:
     """Return what is known of why it has not begun."""
     if pod is None:
         return "Kubernetes does not have its pod"
     if node_of(pod) is None:
         return "its pod is not bound to its node"
-    waits = _state(pod).get("waiting") or {}
+    waits = inner(_state(pod), "waiting")
     if waits.get("reason"):
         return f"its container waits: {waits['reason']}{because(waits.get('message'))}"
     return "its node has not begun with its pod"
 
 
-def ran(pod: Mapping[str, Any]) -> bool:
+def ran(pod: Entry) -> bool:
     """Return whether its container ever ran."""
     return any(name in _state(pod) for name in ("running", "terminated"))
 
 
-def out_of_memory(pod: Mapping[str, Any] | None) -> bool:
+def out_of_memory(pod: Entry | None) -> bool:
     """Return whether the kernel ended its container for want of memory."""
-    return pod is not None and (_state(pod).get("terminated") or {}).get("reason") == OOM_KILLED
+    return pod is not None and inner(_state(pod), "terminated").get("reason") == OOM_KILLED
 
 
-def removed_by(pod: Mapping[str, Any]) -> str | None:
+def removed_by(pod: Entry) -> str | None:
     """Return who has it end although it was not asked to from here; None if nobody says."""
-    status = pod.get("status") or {}
+    status = inner(pod, "status")
     if status.get("reason") == "Evicted":
         return f"its node evicted it{because(status.get('message'))}"
-    for condition in status.get("conditions") or ():
+    for condition in inner(status, "conditions"):
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return f"Kubernetes removed its pod: {condition.get('reason') or 'without a word'}{because(condition.get('message'))}"  # noqa: E501
     return None
 
 
-def how_it_ended(pod: Mapping[str, Any]) -> str:
+def how_it_ended(pod: Entry) -> str:
     """Return how one in a final phase ended whose supervisor has not said anything."""
-    status, ended = pod.get("status") or {}, _state(pod).get("terminated") or {}
+    status, ended = inner(pod, "status"), inner(_state(pod), "terminated")
     by = removed_by(pod)
     if by is not None:
         return by
@@ -119,7 +117,7 @@ def how_it_ended(pod: Mapping[str, Any]) -> str:
     return "its pod failed without a word"
 
 
-def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    listed = (pod.get("status") or {}).get("containerStatuses") or ()
-    states = (each.get("state") or {} for each in listed if each.get("name") == CONTAINER)
+def _state(pod: Entry) -> Entry:
+    listed = inner(pod, "status", "containerStatuses")
+    states = (inner(each, "state") for each in listed if each.get("name") == CONTAINER)
     return next(states, {})

@@ -3,11 +3,9 @@
 import hashlib
 import math
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from ..base import AttemptKey
+from ..base import AttemptKey, Entry, Record, inner
 from .site import Site
 
 TAG, JOB, ATTEMPT, RANK = (
@@ -39,17 +37,15 @@ def pod_name(key: AttemptKey, rank: int, tag: str) -> str:
     return f"{slug}-{key.number}-{rank}-{mark}"
 
 
-def key_of(pod: Mapping[str, Any], tag: str) -> AttemptKey | None:
+def key_of(pod: Entry, tag: str) -> AttemptKey | None:
     """Return the attempt to which a pod belongs, None if it is not one of this tag."""
     metadata = pod["metadata"]
-    if (metadata.get("labels") or {}).get(TAG) != tag:
+    if inner(metadata, "labels").get(TAG) != tag:
         return None
-    return AttemptKey.parse(str((metadata.get("annotations") or {}).get(KEY)))
+    return AttemptKey.parse(str(inner(metadata, "annotations").get(KEY)))
 
 
-def attempt_pod(
-    spec: Mapping[str, Any], rank: int, site: Site, entry: Path, folder: Path, tag: str
-) -> dict[str, Any]:
+def attempt_pod(spec: Entry, rank: int, site: Site, entry: Path, folder: Path, tag: str) -> Record:
     """Return the pod of one node of an attempt, not bound to it yet. `folder` is that of the
     attempt."""
     node, key = spec["nodes"][rank], AttemptKey.parse(spec["key"])
@@ -84,7 +80,7 @@ def attempt_pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
 
 
-def binding(name: str, uid: str, node: str) -> dict[str, Any]:
+def binding(name: str, uid: str, node: str) -> Record:
     """Return what binds a pod to a node."""
     return {
         "apiVersion": "v1",
@@ -94,7 +90,7 @@ def binding(name: str, uid: str, node: str) -> dict[str, Any]:
     }
 
 
-def deletion(uid: str, grace_s: float) -> dict[str, Any]:
+def deletion(uid: str, grace_s: float) -> Record:
     """Return what deletes this very pod; a supervisor gets `grace_s` to end it."""
     return {
         "apiVersion": "v1",
@@ -104,8 +100,8 @@ def deletion(uid: str, grace_s: float) -> dict[str, Any]:
     }
 
 
-def _user(ids: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {"runAsUser": ids["uid"], "runAsGroup": ids["gid"]}
+def _user(ids: Entry) -> Record:
+    made: Record = {"runAsUser": ids["uid"], "runAsGroup": ids["gid"]}
     if ids["groups"]:
         made["supplementalGroups"] = list(ids["groups"])
     if ids["uid"] != ROOT:
@@ -113,9 +109,7 @@ def _user(ids: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _container(
-    node: Mapping[str, Any], spec: Mapping[str, Any], site: Site, entry: Path, folder: Path
-) -> dict[str, Any]:
+def _container(node: Entry, spec: Entry, site: Site, entry: Path, folder: Path) -> Record:
     resources = {site.gpu: str(node["gpus"])} if node["gpus"] else {}
     if node["cpus"]:
         resources["cpu"] = str(node["cpus"])
@@ -127,10 +121,10 @@ def _container(
         if name not in ("env", "resources", "volumeMounts", "securityContext")
     }
     given = site.container.get("resources", {})
-    security: dict[str, Any] = {"allowPrivilegeEscalation": False}
+    security: Record = {"allowPrivilegeEscalation": False}
     if spec["ids"]["uid"] != ROOT:
         security["capabilities"] = {"drop": ["ALL"]}
-    environment: list[dict[str, Any]] = [
+    environment: list[Record] = [
         {"name": ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         {"name": NODE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
     ]
@@ -152,17 +146,17 @@ def _container(
     }
 
 
-def _volumes(site: Site) -> list[dict[str, Any]]:
+def _volumes(site: Site) -> list[Record]:
     """Return those of the site, and memory that processes share: what containers have by themselves
     is too little to train."""
     made = [{"name": f"site-{i}", **volume.source()} for i, volume in enumerate(site.volumes)]
     return [*made, {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
 
 
-def _mounts(site: Site) -> list[dict[str, Any]]:
+def _mounts(site: Site) -> list[Record]:
     made = []
     for i, volume in enumerate(site.volumes):
-        mount: dict[str, Any] = {"name": f"site-{i}", "mountPath": volume.mount}
+        mount: Record = {"name": f"site-{i}", "mountPath": volume.mount}
         if volume.read_only:
             mount["readOnly"] = True
         if volume.sub_path is not None:

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated
 
 from ...errors import InputError
 from ...plugins.options import PluginOptions, PositiveDuration, declared_options
+from ..base import Record
 
 DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 RESOURCE = re.compile(
@@ -49,7 +50,7 @@ class Volume(PluginOptions):
     sub_path: str | None = None
     read_only: bool = False
 
-    def source(self) -> dict[str, Any]:
+    def source(self) -> Record:
         """Return what a pod says of it."""
         only_read = {"readOnly": True} if self.read_only else {}
         if self.claim is not None:
@@ -80,17 +81,15 @@ class Site(PluginOptions):
         "Volumes of every pod, that of the shared folder among them: each a mount with claim, nfs "
         "or host.",
     ] = ()
-    pod: Annotated[dict[str, Any], "Further fields of pods."] = field(default_factory=dict)
-    container: Annotated[dict[str, Any], "Further fields of their container."] = field(
-        default_factory=dict
-    )
+    pod: Annotated[Record, "Further fields of pods."] = field(default_factory=dict)
+    container: Annotated[Record, "Further fields of their container."] = field(default_factory=dict)
     python: Annotated[str, "The Python in each image, which runs the supervisor."] = "python3"
     poll_s: Annotated[PositiveDuration, "How often to poll Kubernetes."] = 1.0
     timeout_s: Annotated[PositiveDuration, "How long a call may take."] = 10.0
     start_timeout_s: Annotated[PositiveDuration, "How long an attempt may take to begin."] = 600.0
 
     @property
-    def tolerations(self) -> list[dict[str, Any]]:
+    def tolerations(self) -> list[Record]:
         """Return the tolerations of taints; that which keeps jobs without GPUs from a node is no
         matter here."""
         return [{"key": self.gpu, "operator": "Exists"}, *self.pod.get("tolerations", ())]
@@ -119,7 +118,7 @@ class Site(PluginOptions):
         volume = self.mounted(shared)
         what = "is not on one of" if volume is None else "can only be read on"
         faults = {
-            f"kubernetes.gpu: {self.gpu!r} is no name of a resource, as nvidia.com/gpu": (
+            f"kubernetes.gpu: {self.gpu!r} is not the name of a resource, as nvidia.com/gpu": (
                 not RESOURCE.fullmatch(self.gpu)
             ),
             **{fault: True for volume in self.volumes for fault in _faults(volume)},
@@ -143,8 +142,8 @@ def _faults(volume: Volume) -> Iterator[str]:
         yield f"kubernetes.volumes: that at {volume.mount!r} {said}; give one of them"
     path = PurePosixPath(volume.mount)
     if not path.is_absolute() or ":" in volume.mount or ".." in path.parts:
-        yield f"kubernetes.volumes: mount = {volume.mount!r} is no absolute path without : and .."
+        yield f"kubernetes.volumes: mount {volume.mount!r} is not an absolute path without : or .."
     if volume.nfs is not None and not re.fullmatch(r"[^:/]+:/.*", volume.nfs):
-        yield f"kubernetes.volumes: nfs = {volume.nfs!r} is no export; write server:/path"
+        yield f"kubernetes.volumes: nfs = {volume.nfs!r} is not an export; write server:/path"
     if volume.host is not None and not PurePosixPath(volume.host).is_absolute():
-        yield f"kubernetes.volumes: host = {volume.host!r} is no absolute path"
+        yield f"kubernetes.volumes: host = {volume.host!r} is not an absolute path"

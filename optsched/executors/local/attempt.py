@@ -11,7 +11,7 @@ from typing import Any
 
 from ..attempts.attempt import AttemptByNode
 from ..attempts.folder import RESTARTED, SUPERVISOR_KILLED
-from ..base import AttemptKey, AttemptState
+from ..base import AttemptKey, AttemptState, Record
 from ..supervision import processes, records
 
 KILL_NOW, LOOK = signal.SIGQUIT, signal.SIGUSR2
@@ -95,15 +95,15 @@ class Attempt(AttemptByNode[None]):
         """Return when it is ended by force: its supervisors have the clock of this host."""
         return 0.0 if grace_s is None else time.monotonic() + grace_s
 
-    def given(self, name: str) -> dict[str, Any] | None:
+    def given(self, name: str) -> Record | None:
         """Return the record that has the GPUs which it was given."""
         return next(node for node in self.folder.nodes if node["name"] == name)
 
-    def failed(self) -> dict[str, Any] | None:
+    def failed(self) -> Record | None:
         """Return which node failed first, as supervisors say that are ours."""
         return self.folder.failed()
 
-    def look_at(self, rank: int, node: dict[str, Any], seen: None) -> AttemptState:
+    def look_at(self, rank: int, node: Record, seen: None) -> AttemptState:
         """Return where it is on one node, by its supervisor."""
         name, gone = node["name"], False
         if name in self._endings:
@@ -129,9 +129,7 @@ class Attempt(AttemptByNode[None]):
                 return AttemptState.STARTING
             return self._look_unsupervised(node, begun, gone)
 
-    def _look_unsupervised(
-        self, node: dict[str, Any], begun: dict[str, Any] | None, gone: bool
-    ) -> AttemptState:
+    def _look_unsupervised(self, node: Record, begun: Record | None, gone: bool) -> AttemptState:
         """Return the state where no supervisor is there, none said how it ended, and none can come
         while we look."""
         name = node["name"]
@@ -152,7 +150,7 @@ class Attempt(AttemptByNode[None]):
         return AttemptState.ENDED
 
 
-def _shim(begun: dict[str, Any]) -> processes.Identity:
+def _shim(begun: Record) -> processes.Identity:
     pid, start = begun["shim"]
     return int(pid), int(start)
 

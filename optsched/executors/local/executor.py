@@ -12,7 +12,7 @@ from ...errors import InputError
 from ...model.instance import Slot
 from ..attempts.executor import AttemptExecutor, rank_of
 from ..attempts.folder import AttemptFolder
-from ..base import AttemptKey, Beside, NodeStatus, Order, RefusedError
+from ..base import AttemptKey, Beside, NodeStatus, Order, Record, RefusedError
 from ..orders import check, everybodys_environment, recorded, recorded_node
 from ..supervision import cgroups, processes, records
 from .attempt import KILL_NOW, LOOK, Attempt
@@ -83,7 +83,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         """Return what follows an attempt from its folder."""
         return Attempt(self._attempts_folder, key, self._boot)
 
-    def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
+    def specification(self, order: Order, folder: AttemptFolder) -> Record:
         """Return the record of an attempt to be started. Raises RefusedError."""
         check(order)
         others = list(self._attempts.values())
@@ -101,7 +101,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
             "nodes": [self._node(order, rank, folder.path) for rank in range(len(order.nodes))],
         }
 
-    def _node(self, order: Order, rank: int, folder: Path) -> dict[str, Any]:
+    def _node(self, order: Order, rank: int, folder: Path) -> Record:
         slot, key = order.placement[rank], order.key
         share = self._shares.get(slot.node)
         if share is None:

@@ -2,5 +2,6 @@
 
 from .executor import RayExecutor
 from .server import JobServer
+from .site import Site
 
-__all__ = ["JobServer", "RayExecutor"]
+__all__ = ["JobServer", "RayExecutor", "Site"]

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ...frozen import frozen
 from ..attempts.attempt import SETTLE_S, AttemptByNode
-from ..base import AttemptKey, AttemptState, Observation
+from ..base import AttemptKey, AttemptState, Entry, Observation, Record
 from .nodes import RayNode
 from .server import last_line
 from .spec import submission_id
@@ -23,7 +22,7 @@ class Seen:
 
     at_s: float
     nodes: Mapping[str, RayNode]
-    jobs: Mapping[str, Mapping[str, Any]]
+    jobs: Mapping[str, Entry]
 
 
 class RayAttempt(AttemptByNode[Seen]):
@@ -43,7 +42,7 @@ class RayAttempt(AttemptByNode[Seen]):
             if (self.claim(name) or {}).get("by") == "ray" and self.ending(name) is None
         ]
 
-    def failed(self) -> dict[str, Any] | None:
+    def failed(self) -> Record | None:
         """Return which node failed first, as supervisors say that are ours."""
         return self.folder.failed()
 
@@ -53,7 +52,7 @@ class RayAttempt(AttemptByNode[Seen]):
             return self.observed(state)
         return replace(self.observed(state), reason=self.lost() or "Ray has lost a part of it")
 
-    def look_at(self, rank: int, node: dict[str, Any], seen: Seen) -> AttemptState:
+    def look_at(self, rank: int, node: Record, seen: Seen) -> AttemptState:
         """Return where it is on one node, by its Ray job."""
         name = node["name"]
         if self.over_at(name):
@@ -67,17 +66,17 @@ class RayAttempt(AttemptByNode[Seen]):
         why_never = f"Ray could not start it: {said(job) or 'it does not say why'}"
         return self.waiting_at(name, why_never if over else None, _why_waits(node, job, seen))
 
-    def given(self, name: str) -> dict[str, Any] | None:
+    def given(self, name: str) -> Record | None:
         """Return the record that has the GPUs which Ray gave it on a node."""
         return self.read_once(name, "ready.json")
 
 
-def said(job: Mapping[str, Any] | None) -> str:
+def said(job: Entry | None) -> str:
     """Return the last thing that Ray says about a job."""
     return last_line(str((job or {}).get("message") or "").splitlines())
 
 
-def _why_waits(node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen) -> str:
+def _why_waits(node: Entry, job: Entry | None, seen: Seen) -> str:
     there = seen.nodes.get(node["name"])
     if there is not None and there.status.reason is not None:
         return there.status.reason
@@ -88,7 +87,7 @@ def _why_waits(node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: See
     return "its GPUs or cores there are not free, or its worker does not start"
 
 
-def _why_lost(node: Mapping[str, Any], job: Mapping[str, Any] | None, seen: Seen) -> str:
+def _why_lost(node: Entry, job: Entry | None, seen: Seen) -> str:
     there = seen.nodes.get(node["name"])
     if there is None or there.ray_id is None:
         return (there.status.reason if there is not None else None) or "its Ray node is gone"

@@ -15,6 +15,7 @@ from ..tag import tag_of
 from .attempt import LIVE, RayAttempt, Seen
 from .nodes import found_nodes
 from .server import JobServer, RejectedError
+from .site import Site
 from .spec import attempt_of, ray_job, specification, submission_id
 
 PROGRAM = [Path(__file__).with_name(name) for name in ("supervising.py", "entry.py")]
@@ -33,25 +34,21 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
         self,
         folder: Path,
         server: JobServer,
+        site: Site,
         nodes: Sequence[Node] = (),
         *,
-        label: str = "optsched-node",
-        python: str = "python3",
-        poll_s: float = 1.0,
-        start_timeout_s: float = 60.0,
         grace_s: float = 60.0,
     ) -> None:
         """Take `folder` and the attempts that go on there; Ray is not asked before the first call.
 
-        `nodes` are those to use, all that carry `label` where there are none. `python` is what
-        nodes have. Ray is asked at most every `poll_s`; an attempt that it has not started after
-        `start_timeout_s` fails. `grace_s` is for jobs that somebody stops with Ray's own command.
-        Raises InputError where another process has the folder.
+        `nodes` are those to use, all that carry the label of the `site` where there are none. An
+        attempt that Ray has not started in time fails. `grace_s` is for jobs that somebody stops
+        with Ray's own command. Raises InputError where another process has the folder.
         """
-        self._server, self._nodes, self._label, self._python = server, tuple(nodes), label, python
-        self._start_timeout_s, self._grace_s = start_timeout_s, grace_s
+        self._server, self._site, self._nodes = server, site, tuple(nodes)
+        self._grace_s = grace_s
         self._seen: Seen | None = None
-        super().__init__(folder, poll_s)
+        super().__init__(folder, site.poll_s)
 
     def prepare(self, folder: Path) -> None:
         """Lay down what nodes run, and the mark of our jobs."""
@@ -73,8 +70,8 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
         seen = self._ask()
         for other in self._attempts.values():
             other.look(seen)  # what has just ended holds nothing any more
-        used = self.used_gpus()
-        return specification(order, seen.nodes, used, folder, self._grace_s, self._start_timeout_s)
+        used, timeout_s = self.used_gpus(), self._site.start_timeout_s
+        return specification(order, seen.nodes, used, folder, self._grace_s, timeout_s)
 
     def submit(self, attempt: RayAttempt, fresh: bool) -> None:
         """Submit a Ray job for each node that Ray does not have. Raises NoAnswerError."""
@@ -92,7 +89,9 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
         for rank in ranks:
             if submission_id(attempt.key, rank, self._tag) in known:
                 continue
-            job = ray_job(spec, rank, self._python, self._entry, attempt.folder.path, self._tag)
+            job = ray_job(
+                spec, rank, self._site.python, self._entry, attempt.folder.path, self._tag
+            )
             try:
                 self._server.submit(job)
             except RejectedError as error:
@@ -112,7 +111,7 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
 
     def beside_program(self) -> tuple[str, Path]:
         """Return the Python of nodes, and where they have the file `beside.py`."""
-        return self._python, self._entry.with_name("beside.py")
+        return self._site.python, self._entry.with_name("beside.py")
 
     def refresh(self) -> None:
         """Ask Ray, unless what it said is young."""
@@ -123,7 +122,7 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
         now_s = time.monotonic()
         if self._seen is None or now_s - self._seen.at_s >= self.poll_s:
             jobs = self._server.jobs()
-            nodes = found_nodes(self._server.nodes(), self._label, self._nodes)
+            nodes = found_nodes(self._server.nodes(), self._site.label, self._nodes)
             self._seen = Seen(at_s=now_s, nodes=nodes, jobs=jobs)
             self._sweep(self._seen)
         return self._seen

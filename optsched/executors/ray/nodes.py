@@ -1,11 +1,10 @@
 """Ray's nodes as this project's: found by a label, checked against what the file declares."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from ...frozen import frozen
 from ...model.cluster import Node
-from ..base import NodeStatus, because
+from ..base import Entry, NodeStatus, because, inner
 from ..orders import names_folder
 
 GIB = 1 << 30
@@ -24,7 +23,7 @@ class RayNode:
 
 
 def found_nodes(
-    listed: Iterable[Mapping[str, Any]], label: str, declared: Sequence[Node]
+    listed: Iterable[Entry], label: str, declared: Sequence[Node]
 ) -> dict[str, RayNode]:
     """Return nodes by name, in the order of `declared`; without any declared, all that carry
     `label`, by name.
@@ -32,9 +31,9 @@ def found_nodes(
     A declared node is usable if exactly one node of Ray that is alive carries its name and has the
     GPUs and cores declared.
     """
-    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    by_name: dict[str, list[Entry]] = {}
     for each in listed:
-        name = (each.get("labels") or {}).get(label)
+        name = inner(each, "labels").get(label)
         if isinstance(name, str):
             by_name.setdefault(name, []).append(each)
     wanted = {node.name: node for node in declared}
@@ -55,9 +54,9 @@ def found_nodes(
     return nodes
 
 
-def _described(name: str, each: Mapping[str, Any]) -> Node:
-    resources = each.get("resources_total") or {}
-    gpu_type = (each.get("labels") or {}).get(ACCELERATOR)
+def _described(name: str, each: Entry) -> Node:
+    resources = inner(each, "resources_total")
+    gpu_type = inner(each, "labels").get(ACCELERATOR)
     gpus = int(resources.get("GPU", 0))
     memory = resources.get("memory")
     return Node(
@@ -70,7 +69,7 @@ def _described(name: str, each: Mapping[str, Any]) -> Node:
 
 
 def _why_not(
-    node: Node, alive: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]], label: str
+    node: Node, alive: Sequence[Entry], entries: Sequence[Entry], label: str
 ) -> str | None:
     if len(alive) > 1:
         return f"{len(alive)} nodes of Ray have the label {label}={node.name}; give each its own"
@@ -78,7 +77,7 @@ def _why_not(
         return f"no node of Ray has the label {label}={node.name}"
     if not alive:
         return f"its Ray node is dead{because(entries[-1].get('state_message'))}"
-    resources = alive[0].get("resources_total") or {}
+    resources = inner(alive[0], "resources_total")
     for what, kind, wanted in (("GPU", "GPUs", node.gpus), ("CPU", "cores", node.cpus or 0)):
         if resources.get(what, 0) < wanted:
             return f"Ray knows {resources.get(what, 0):g} {kind} of it, {wanted} are declared"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base import NoAnswerError
+from ..base import Entry, NoAnswerError, Record
 
 MOST_NODES = 10_000
 """Ray lists no more at once."""
@@ -49,7 +49,7 @@ class JobServer:
         self._token_file = token_file
         self._timeout_s = timeout_s
 
-    def nodes(self) -> list[dict[str, Any]]:
+    def nodes(self) -> list[Record]:
         """Return all nodes that Ray knows, dead ones among them. Raises NoAnswerError."""
         try:
             answer = self._call("GET", f"/api/v0/nodes?detail=true&limit={MOST_NODES}")
@@ -57,7 +57,7 @@ class JobServer:
         except (KeyError, TypeError, ValueError, RejectedError) as error:
             raise self._silence(f"did not list its nodes: {error}") from None
 
-    def jobs(self) -> dict[str, dict[str, Any]]:
+    def jobs(self) -> dict[str, Record]:
         """Return all submitted jobs that Ray keeps, by submission id. Raises NoAnswerError."""
         try:
             answer = self._call("GET", "/api/jobs/")
@@ -68,7 +68,7 @@ class JobServer:
     def _silence(self, how: str) -> NoAnswerError:
         return NoAnswerError(f"Ray's head at {self.address} {how}")
 
-    def submit(self, job: Mapping[str, Any]) -> None:
+    def submit(self, job: Entry) -> None:
         """Submit a job; nothing if its submission id is taken. Raises NoAnswerError,
         RejectedError."""
         try:
@@ -88,7 +88,7 @@ class JobServer:
         """Have Ray forget a job that has ended. Raises NoAnswerError, RejectedError."""
         self._call("DELETE", f"/api/jobs/{urllib.parse.quote(submission_id, safe='')}")
 
-    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _call(self, method: str, path: str, body: Entry | None = None) -> Any:
         until_s = time.monotonic() + self._timeout_s
         request = urllib.request.Request(
             self.address + path,
@@ -112,7 +112,9 @@ class JobServer:
         try:
             return json.loads(text) if text else None
         except ValueError:
-            raise NoAnswerError(f"what answers at {self.address} is no job server of Ray") from None
+            raise NoAnswerError(
+                f"what answers at {self.address} is not a job server of Ray"
+            ) from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..attempts.folder import AttemptFolder
-from ..base import AttemptKey, Order
+from ..base import AttemptKey, Order, Record
 from ..orders import check, check_places, recorded, recorded_node, told
 from .nodes import RayNode
 
@@ -37,7 +37,7 @@ def specification(
     folder: AttemptFolder,
     grace_s: float,
     start_timeout_s: float,
-) -> dict[str, Any]:
+) -> Record:
     """Return the record of an attempt to be started; `used` are the GPUs that others hold, by node.
     Raises RefusedError."""
     check(order)
@@ -62,7 +62,7 @@ def specification(
 
 def ray_job(
     spec: Mapping[str, Any], rank: int, python: str, entry: Path, folder: Path, tag: str
-) -> dict[str, Any]:
+) -> Record:
     """Return the body with which one node's part is submitted."""
     node, key = spec["nodes"][rank], AttemptKey.parse(spec["key"])
     assert key is not None

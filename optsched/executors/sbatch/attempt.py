@@ -10,7 +10,7 @@ from typing import Any
 
 from ..attempts.attempt import FENCE_S
 from ..attempts.folder import NEVER_STARTED, Report
-from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress
+from ..base import SAVED_AND_STOPPED, AttemptKey, AttemptState, Observation, Progress, Record, inner
 from ..slurm.attempt import ENDED_BY_SLURM, FORGOTTEN, SlurmAttempt
 from ..slurm.nodes import number
 from ..slurm.others import Part
@@ -32,7 +32,7 @@ class SbatchAttempt(SlurmAttempt):
 
     job: HeldJob | None = None
 
-    def __init__(self, folder: Path, key: AttemptKey, record: dict[str, Any] | None = None) -> None:
+    def __init__(self, folder: Path, key: AttemptKey, record: Record | None = None) -> None:
         super().__init__(folder, key)
         self.path = folder / key.job / f"{key.number}.json"
         self.record = record or {"key": str(key)}
@@ -51,7 +51,7 @@ class SbatchAttempt(SlurmAttempt):
     @property
     def who(self) -> tuple[Any, ...]:
         """Return whose limits it counts against."""
-        return tuple(self.record.get("who") or ())
+        return tuple(inner(self.record, "who"))
 
     def asks(self) -> tuple[Hashable, str, tuple[str, ...]]:
         """Return whose limits it counts against, what tells its job, and its nodes."""
@@ -73,10 +73,10 @@ class SbatchAttempt(SlurmAttempt):
         ]
 
     @property
-    def stop(self) -> dict[str, Any] | None:
+    def stop(self) -> Record | None:
         return self.record.get("stop")
 
-    def stop_record(self) -> dict[str, Any] | None:
+    def stop_record(self) -> Record | None:
         """Return that it is to end, None where it is not."""
         return self.stop
 
@@ -156,7 +156,7 @@ class SbatchAttempt(SlurmAttempt):
         if self.record.get("seen") is None and not job.completing:
             self.write(seen=self._run())
 
-    def _run(self) -> dict[str, Any]:
+    def _run(self) -> Record:
         """Return since when, on which GPUs, and where it prints to."""
         before, job = self.record.get("seen"), self.job
         if before is not None:
@@ -265,7 +265,7 @@ class SbatchAttempt(SlurmAttempt):
         """Return what this run of its job reports of itself, if it does: the file is the same for
         all of them, and in a folder where others may write."""
         path = Path(self.record.get("progress") or "/")
-        started_s = (self.record.get("seen") or {}).get("started_s")
+        started_s = inner(self.record, "seen").get("started_s")
         try:
             if started_s is None or path.lstat().st_uid != self.record["uid"]:
                 return None

@@ -2,10 +2,10 @@
 save=30s`."""
 
 import re
-from typing import Any
 
 from ...duration import parse_duration
 from ...frozen import frozen
+from ..base import Record
 
 HINTS = re.compile(r"\boptsched:((?:\s+[a-z]+=\S+)+)")
 SIGNALS = ("TERM", "INT", "USR1", "USR2", "HUP")
@@ -34,7 +34,7 @@ class Hints:
 
 def hints_of(comment: str) -> Hints:
     """Return the hints in a comment; other text in it is left alone."""
-    given: dict[str, Any] = {}
+    given: Record = {}
     faults = []
     for word in " ".join(HINTS.findall(comment)).split():
         name, _, text = word.partition("=")
@@ -45,7 +45,7 @@ def hints_of(comment: str) -> Hints:
     return Hints(**given, faults=tuple(faults))
 
 
-def _hint(name: str, text: str) -> dict[str, Any]:
+def _hint(name: str, text: str) -> Record:
     match name:
         case "duration" | "save" | "restore" | "start" | "grace":
             seconds = parse_duration(text)

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ...frozen import frozen
-from ..base import AttemptKey, RefusedError
+from ..base import AttemptKey, Entry, RefusedError, inner
 from ..slurm.client import SlurmClient, understood
 from ..slurm.jobs import OVER, WAITING
 from ..slurm.nodes import number, words
@@ -67,7 +67,7 @@ class HeldJob:
     released: bool
     left: bool
     held: bool
-    entry: Mapping[str, Any]
+    entry: Entry
 
     @property
     def output(self) -> str | None:
@@ -182,7 +182,7 @@ def read_held_jobs(text: str) -> Iterator[HeldJob]:
                 yield from _tasks(entry, mark)
 
 
-def _tasks(entry: Mapping[str, Any], mark: re.Match[str]) -> Iterator[HeldJob]:
+def _tasks(entry: Entry, mark: re.Match[str]) -> Iterator[HeldJob]:
     array, task = number(entry["array_job_id"]), number(entry["array_task_id"])
     listed = entry.get("array_task_string") or ""
     if not array:
@@ -205,7 +205,7 @@ def task_numbers(text: str) -> list[int]:
     return numbers[:MOST_TASKS]
 
 
-def _job(entry: Mapping[str, Any], mark: re.Match[str], target: str, task: int | None) -> HeldJob:
+def _job(entry: Entry, mark: re.Match[str], target: str, task: int | None) -> HeldJob:
     nodes = tuple(split_nodes(entry["nodes"])) if entry["nodes"] else ()
     return HeldJob(
         token=mark[1],
@@ -219,7 +219,7 @@ def _job(entry: Mapping[str, Any], mark: re.Match[str], target: str, task: int |
         restarts=number(entry["restart_cnt"]) or 0,
         status=exit_status(entry["exit_code"]),
         nodes=nodes,
-        gpu_ids=_gpu_ids(nodes, entry.get("gres_detail") or []),
+        gpu_ids=_gpu_ids(nodes, inner(entry, "gres_detail")),
         started_s=number(entry.get("start_time")) or None,
         ended_s=number(entry.get("end_time")) or None,
         eligible_s=float(number(entry.get("eligible_time")) or 0),
@@ -232,7 +232,7 @@ def _job(entry: Mapping[str, Any], mark: re.Match[str], target: str, task: int |
     )
 
 
-def _priority(entry: Mapping[str, Any]) -> int:
+def _priority(entry: Entry) -> int:
     return 0 if entry.get("hold") is True else number(entry["priority"]) or 0
 
 
@@ -243,7 +243,7 @@ def exit_status(value: Any) -> int | None:
     22.05 gives the status of `wait`, later releases give its parts.
     """
     if isinstance(value, Mapping):
-        told = value.get("signal") or {}
+        told = inner(value, "signal")
         signal = number(told.get("id") or told.get("signal_id"))
         return -signal if signal else number(value.get("return_code"))
     status = number(value)

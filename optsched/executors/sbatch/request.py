@@ -3,14 +3,14 @@
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...model.cluster import Node
 from ...model.job import Job
 from ...model.profile import Profile
-from ..base import Request
+from ..base import Entry, Request
 from ..slurm.nodes import number, words
 from ..slurm.others import MIB_PER_GIB
 from ..slurm.rules import NONE, Rules
@@ -136,7 +136,7 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
     return Job(gpus=count * gpus, min_nodes=count, max_nodes=count, profile=profile, **common)
 
 
-def _cpus(entry: Mapping[str, Any], count: int) -> int:
+def _cpus(entry: Entry, count: int) -> int:
     """Return the cores on each of its `count` nodes."""
     return math.ceil((number(entry.get("cpus")) or 1) / count)
 
@@ -177,7 +177,7 @@ def node_count(job: HeldJob) -> int:
     return max(1, count, math.ceil((number(entry.get("tasks")) or 1) / each) if each else 1)
 
 
-def gpus_per_node(entry: Mapping[str, Any], count: int) -> tuple[str | None, int]:
+def gpus_per_node(entry: Entry, count: int) -> tuple[str | None, int]:
     """Return type and number of the GPUs on each of its `count` nodes. Raises UnplannableError."""
     tasks = number(entry.get("tasks")) or 1
     for field, share in (
@@ -207,7 +207,7 @@ def number_per_gpu(text: Any) -> int | None:
     return int(match[2]) if match is not None and match[2] else None
 
 
-def stated_memory_mib(entry: Mapping[str, Any], gpus: int, count: int) -> int | None:
+def stated_memory_mib(entry: Entry, gpus: int, count: int) -> int | None:
     """Return what it takes of each node's memory; None where neither the user nor a default of
     Slurm's says."""
     per_gpu = number_per_gpu(entry.get("memory_per_tres"))

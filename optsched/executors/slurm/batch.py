@@ -7,12 +7,11 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ...model.cluster import Node
 from ...model.instance import Slot
 from ..attempts.folder import AttemptFolder
-from ..base import Order
+from ..base import Entry, Order, Record
 from ..orders import check, check_places, everybodys_environment, recorded, recorded_node
 from .nodes import SlurmNode
 from .others import MIB_PER_GIB
@@ -22,9 +21,7 @@ TOGETHER_S = 120.0
 """So long Slurm may take to start the last job of a gang after the first."""
 
 
-def specification(
-    order: Order, known: Mapping[str, SlurmNode], folder: AttemptFolder
-) -> dict[str, Any]:
+def specification(order: Order, known: Mapping[str, SlurmNode], folder: AttemptFolder) -> Record:
     """Return the record of an attempt to be started. Raises RefusedError."""
     check(order)
     check_places(order, {name: node.status for name, node in known.items()}, {})
@@ -45,7 +42,7 @@ def specification(
     }
 
 
-def _node(order: Order, rank: int, slot: Slot, part: int, node: Node) -> dict[str, Any]:
+def _node(order: Order, rank: int, slot: Slot, part: int, node: Node) -> Record:
     memory_gib = order.memory_gib[rank] if order.memory_gib else 0
     return {
         **recorded_node(order, rank),
@@ -68,16 +65,14 @@ def _share(asked: int, slot: Slot, node: Node, there: int | None) -> int:
     return max(1, int(there * part))
 
 
-def parts(nodes: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def parts(nodes: Sequence[Record]) -> list[list[Record]]:
     """Return nodes by job: Slurm gives a job the same number of GPUs on each of its nodes, so that
     a gang which has different numbers is several jobs. Their agents wait for each other."""
     numbers = sorted({node.get("part", 0) for node in nodes})
     return [[node for node in nodes if node.get("part", 0) == part] for part in numbers]
 
 
-def words(
-    spec: Mapping[str, Any], folder: AttemptFolder, part: int, more: Sequence[str]
-) -> list[str]:
+def words(spec: Entry, folder: AttemptFolder, part: int, more: Sequence[str]) -> list[str]:
     """Return what sbatch is called with for a part of it. `more` goes before it."""
     nodes = parts(spec["nodes"])[part]
     asked = [
@@ -107,7 +102,7 @@ def words(
     return asked
 
 
-def _cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
+def _cpus(nodes: Sequence[Entry]) -> int:
     return max(int(node["cpus"]) for node in nodes)
 
 
@@ -119,7 +114,7 @@ def job_name(folder: AttemptFolder, part: int) -> str:
     return f"{folder.key.job}.{folder.key.number}-{place}{f'-{part}' if part else ''}"
 
 
-def script(spec: Mapping[str, Any], folder: AttemptFolder, part: int, python: str | None) -> str:
+def script(spec: Entry, folder: AttemptFolder, part: int, python: str | None) -> str:
     """Return what the job of a part runs: an agent on each node. A single one is the batch script
     itself, which can be signalled alone."""
     agent = shlex.join([python or sys.executable, "-S", "-E", AGENT, str(folder.path)])

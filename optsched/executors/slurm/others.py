@@ -5,12 +5,12 @@ import re
 import time
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...errors import InputError
 from ...frozen import record
 from ...model.cluster import FOR_EVER_S, Window
-from ..base import NoAnswerError, NodeStatus, in_one_line
+from ..base import Entry, NoAnswerError, NodeStatus, in_one_line, inner
 from .client import SlurmClient, understood
 from .nodes import gpus, number
 from .site import split_nodes
@@ -105,8 +105,8 @@ def read_holdings(text: str, which: Container[int]) -> dict[int, dict[str, Part]
     return {int(entry["job_id"]): _holding(entry) for entry in entries}
 
 
-def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
-    given = entry.get("job_resources") or {}
+def _holding(entry: Entry) -> dict[str, Part]:
+    given = inner(entry, "job_resources")
     if "allocated_nodes" in given:
         listed = given["allocated_nodes"]
     else:
@@ -115,7 +115,7 @@ def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
     asked = [entry.get(f"tres_per_{what}") for what in ("node", "job", "task", "socket")]
     unknown = None if "gpu" in str(asked) else 0  # one that completes is listed without
     names = split_nodes(entry["nodes"]) if entry["nodes"] else []
-    details = entry.get("gres_detail") or []
+    details = inner(entry, "gres_detail")
     counts = [sum(many for _, many in gpus(detail)) for detail in details]
     return {
         name: _part(counts[i] if i < len(counts) else unknown, by_node.get(name, {}))
@@ -123,15 +123,15 @@ def _holding(entry: Mapping[str, Any]) -> dict[str, Part]:
     }
 
 
-def _part(gpus: int | None, allocated: Mapping[str, Any]) -> Part:
+def _part(gpus: int | None, allocated: Entry) -> Part:
     """Return what is allocated of a node: of cores a count, or each of them with its state."""
-    memory = allocated.get("memory_allocated", (allocated.get("memory") or {}).get("allocated"))
+    memory = allocated.get("memory_allocated", inner(allocated, "memory").get("allocated"))
     cpus = allocated.get("cpus")
     count = cpus.get("count") if isinstance(cpus, Mapping) else None
     if count is None:
-        sockets = allocated.get("sockets") or {}
+        sockets = inner(allocated, "sockets")
         each = [*sockets.values()] if isinstance(sockets, Mapping) else []
-        cores = [state for socket in each for state in (socket.get("cores") or {}).values()]
+        cores = [state for socket in each for state in inner(socket, "cores").values()]
         count = cores.count("allocated")
     return Part(gpus, number(count) or 0, number(memory) or 0)
 

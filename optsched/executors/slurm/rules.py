@@ -1,13 +1,13 @@
 """What a site lets Slurm's users say of their jobs, and what it says of them itself, by QOS and
 account."""
 
-from collections.abc import Mapping
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le
 
 from ...plugins.options import Duration, PluginOptions, declared_options
+from ..base import Entry
 
 SiteWeights = dict[str, Annotated[float, Gt(0), Le(1000)]]
 
@@ -31,7 +31,7 @@ class Rules(PluginOptions):
         field(default_factory=dict)
     )
 
-    def may_be_stopped(self, entry: Mapping[str, Any], agrees: bool) -> tuple[bool, bool]:
+    def may_be_stopped(self, entry: Entry, agrees: bool) -> tuple[bool, bool]:
         """Return whether a job of Slurm's may be stopped for others, and whether even where nobody
         knows that it saves. `agrees` is what its user says, which does not count where its QOS or
         account decides."""
@@ -39,7 +39,7 @@ class Rules(PluginOptions):
             return True, True
         return agrees and self.preempt != "none", self.preempt == "all"
 
-    def weight(self, entry: Mapping[str, Any]) -> float:
+    def weight(self, entry: Entry) -> float:
         """Return what the site says a job of Slurm's weighs."""
         by_qos = self.qos_weight.get(str(entry.get("qos")), 1.0)
         return by_qos * self.account_weight.get(str(entry.get("account")), 1.0)

@@ -16,6 +16,7 @@ from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.by_score import ByScore
+from .parts.core_search import category
 from .parts.locality_gate import within
 
 MOST_PLACES = 100
@@ -172,8 +173,7 @@ class NetAware(ByScore):
 
     def choose(self, world: World, job_id: str, places: list[Fit]) -> Fit:
         """Return the place with the shortest prediction; the first is the least loaded."""
-        category = _category(world, job_id)
-        features = np.array([self._telemetry(world, job_id, category, fit) for fit in places])
+        features = np.array([self._telemetry(world, job_id, fit) for fit in places])
         predicted = self.model.predict(features)
         k = 0 if predicted is None else int(np.argmin(np.round(predicted, 9)))
         self._features = features[k]
@@ -187,7 +187,7 @@ class NetAware(ByScore):
             return False
         work_s = world.remaining_work_s(job_id)
         if self._features is None and fit[1]:
-            self._features = np.array(self._telemetry(world, job_id, _category(world, job_id), fit))
+            self._features = np.array(self._telemetry(world, job_id, fit))
         world.start(job_id, *fit)
         if self._features is not None and work_s > 0:
             self._runs[job_id] = world.now_s, work_s, self._features, fit
@@ -203,15 +203,15 @@ class NetAware(ByScore):
         ratio = (world.now_s - started_s) / work_s
         self.model.learn(features, ratio)
         log = float(np.log(min(max(ratio, 1e-3), 1e3)))
-        own = self._by_type[_category(world, job_id), option.mode.gpu_type]
+        own = self._by_type[category(world.job(job_id)), option.mode.gpu_type]
         for sums in (own, *(self._by_node[slot.node] for slot in placement)):
             sums[0] += log
             sums[1] += 1
 
-    def _telemetry(self, world: World, job_id: str, category: str, fit: Fit) -> list[float]:
+    def _telemetry(self, world: World, job_id: str, fit: Fit) -> list[float]:
         """Return what is known of a place before the job is there."""
         option, placement = fit
-        cluster, profile = world.cluster, world.job(job_id).profile
+        cluster, profile = world.cluster, world.profile(job_id)
         memory = uplink = 0.0
         for slot in placement:
             capacity = cluster.node[slot.node].memory_gbps
@@ -224,7 +224,7 @@ class NetAware(ByScore):
                 uplink = max(uplink, load / cluster.rack_uplink_gbps[rack])
         spread = span(cluster, placement)
         sums = [self._by_node[slot.node] for slot in placement]
-        own_sum = self._by_type[category, option.mode.gpu_type]
+        own_sum = self._by_type[category(world.job(job_id)), option.mode.gpu_type]
         return [
             1.0,
             own_sum[0] / (own_sum[1] + 1),
@@ -253,11 +253,6 @@ class NetAware(ByScore):
 def _nothing() -> list[float]:
     """Return a sum and count of nothing."""
     return [0.0, 0.0]
-
-
-def _category(world: World, job_id: str) -> str:
-    job = world.job(job_id)
-    return job.profile.name or job.command or job.user or ""
 
 
 def _least_loaded(world: World, places: list[Fit]) -> list[Fit]:

@@ -11,31 +11,26 @@ from optsched.driver.world import World
 from optsched.physics import Span, gpu_type_rate, locality_rate
 from optsched.physics.capacity import serves
 from optsched.physics.modes import WIDEST_FIRST, Option
-from optsched.plugins.options import PositiveDuration, declared_options
+from optsched.plugins.options import declared_options
 
 from .las import level
-from .parts.demand_queue import arrival_key
-from .parts.gang_placement import by_rack
-from .parts.placed_reallocation import PlacedReallocation
-from .parts.reallocation import IntervalOption
+from .parts.gang_placement import by_rack, first_gpus
+from .parts.placed_reallocation import PlacedReallocation, Placements
+from .parts.service_order import Order, OrderOption, served_first
 from .parts.starting import start_each
 
 NARROWEST_FIRST = WIDEST_FIRST[::-1]
 
 
 @declared_options
-class PalOptions(IntervalOption):
+class PalOptions(OrderOption):
     """What may be set of the policy."""
 
-    interval_s: Annotated[PositiveDuration, "Length of a round."] = 300.0
+    order: Order = "las"
     place: Annotated[
         Literal["pal", "pm-first", "packed"],
         "By speed and locality, by speed alone, or packed without a look at speeds.",
     ] = "pal"
-    order: Annotated[
-        Literal["fifo", "srtf", "las"],
-        "First come first served, least time left first, or least GPU service attained first.",
-    ] = "las"
 
 
 class PalStyle(PlacedReallocation):
@@ -65,30 +60,17 @@ class PalStyle(PlacedReallocation):
     def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """Place the jobs that are served, the most sensitive first, then whoever fits beside
         them."""
-        placed: dict[str, Fit] = {}
+        placements = Placements(world, room, ())
 
         def give(job_id: str) -> bool:
-            fit = self._fit(world, job_id, room)
-            if fit is not None:
-                room.take(world.need(job_id, fit[0]), fit[1])
-                placed[job_id] = fit
-            return fit is not None
+            return placements.take(job_id, self._fit(world, job_id, room))
 
-        ordered = self._in_order(world, movable)
+        ordered = served_first(world, movable, self.order, level)
         served = self._served(world, ordered, sum(room.pool_gpus))
         for job_id in served:
             give(job_id)
-        start_each(world, [job_id for job_id in ordered if job_id not in placed], give)
-        return placed
-
-    def _in_order(self, world: World, movable: list[str]) -> list[str]:
-        if self.order == "fifo":
-            return movable
-        if self.order == "srtf":
-            ranks = {job_id: world.fastest_finish_s(job_id) for job_id in movable}
-        else:
-            ranks = {job_id: float(level(world.attained_gpu_s(job_id))) for job_id in movable}
-        return sorted(movable, key=lambda job_id: arrival_key(world, job_id, ranks[job_id]))
+        start_each(world, [job_id for job_id in ordered if job_id not in placements.of], give)
+        return placements.of
 
     def _served(self, world: World, ordered: list[str], gpus: int) -> list[str]:
         """Return the first jobs that together ask for no more than so many GPUs, the most sensitive
@@ -153,7 +135,7 @@ class PalStyle(PlacedReallocation):
 def sensitivity(world: World, job_id: str) -> float:
     """Return how many times as fast the job is on the fastest GPU type as on the slowest that can
     run it; 1 for a job without GPUs."""
-    profile = world.job(job_id).profile
+    profile = world.profile(job_id)
     rates = [gpu_type_rate(profile, gpu_type) for gpu_type in world.cluster.gpu_types]
     usable = [rate for rate in rates if rate > 0]
     return max(usable) / min(usable) if usable else 1.0
@@ -171,14 +153,8 @@ def _tightest(
         groups = [names for (kind, _), names in by_rack(world, free).items() if kind == "rack"]
     else:
         groups = [list(free)]
-    enough = [(sum(free[name] for name in names), names) for names in groups]
-    for total, names in sorted(enough, key=lambda entry: entry[0]):
-        if total < gpus:
-            continue
-        left, gpus_on = gpus, dict[str, int]()
-        for name in sorted(names, key=lambda name: (-speeds[name], abs(free[name] - gpus))):
-            taken = min(left, free[name])
-            left -= taken
-            if taken:
-                gpus_on[name] = taken
-        yield gpus_on
+    for names in sorted(groups, key=lambda names: sum(free[name] for name in names)):
+        names.sort(key=lambda name: (-speeds[name], abs(free[name] - gpus)))
+        gpus_on = first_gpus(gpus, ((name, free[name]) for name in names))
+        if gpus_on is not None:
+            yield gpus_on

@@ -26,6 +26,8 @@ PRIORITY_AT_END = 100.0
 MOMENTUM = 0.9
 EFFORT = 0.5
 SCALE = 1e6
+RANKS = 10_000
+"""In what steps the weights of jobs count where rounds are placed."""
 ROUNDING = 1e-5
 
 
@@ -101,6 +103,39 @@ def plan(
     return None if solver is None else [solver.value(count) for count in counts]
 
 
+def place(
+    jobs: Sequence[Bidder], counts: Sequence[int], gpus: int, window: int
+) -> list[tuple[int, ...]]:
+    """Return who runs in each round of the window, by position: the jobs have at most their
+    `counts` of rounds, as many GPUs as possible are used in all rounds together, and of equals
+    those plans are best whose rounds come earliest, by weight / rounds of each job."""
+    from ortools.sat.python import cp_model
+
+    model: Any = cp_model.CpModel()
+    runs = {
+        i: [model.NewBoolVar("") for _ in range(window)] for i, count in enumerate(counts) if count
+    }
+    if not runs:
+        return [()] * window
+    for i, at in runs.items():
+        model.Add(sum(at) <= counts[i])
+    for k in range(window):
+        model.Add(sum(jobs[i].gpus * at[k] for i, at in runs.items()) <= gpus)
+    late = {i: jobs[i].weight / counts[i] for i in runs}
+    unit = RANKS / (window * max(late.values()))
+    model.Maximize(
+        sum(
+            (len(runs) * window * RANKS * jobs[i].gpus - round(late[i] * unit) * k) * var
+            for i, at in runs.items()
+            for k, var in enumerate(at)
+        )
+    )
+    solver, _ = solved(model, EFFORT)
+    if solver is None:
+        return [tuple(runs)] * window
+    return [tuple(i for i, at in runs.items() if solver.value(at[k])) for k in range(window)]
+
+
 @dataclass(slots=True)
 class Fair:
     """The finish times that a job would have had with its fair share so far: weighted sum, weight,
@@ -125,20 +160,19 @@ class Fair:
 
 
 class Shockwave(ElasticReallocation):
-    """Every round a window of rounds is divided among the jobs for the best mean logarithm of their
-    progress by its end, less 0.001 for each second of the longest rest; each job should be done,
-    after the window at its fair share, by the time that a fair share from the start would have
-    taken.
+    """A window of rounds is divided among the jobs for the best mean logarithm of their progress by
+    its end, less 0.001 for each second of the longest rest; each job should be done, after the
+    window at its fair share, by the time that a fair share from the start would have taken.
 
     Where that cannot be, jobs that would be late by a factor r count r^12 times, those in their
     last round r^100 times. The fair share of a job is GPUs / jobs, at most 1. The logarithm is
-    piecewise linear at progress 0, 0.2, ... 1. The program is a mixed-integer one over the rounds
-    of each job; the round at hand goes to those with rounds, the most urgent for each round first,
-    then to those that run; what is left goes to the longest others.
+    piecewise linear at progress 0, 0.2, ... 1. One mixed-integer program says how many rounds each
+    job has, with the GPUs of all rounds together as the limit, a second one in which rounds, those
+    of urgent jobs first. What is left of a round goes to the longest others. The window is planned
+    anew when it has passed, and when a job comes or is done.
 
-    The published program says in which rounds each job runs; here only in how many. Future progress
-    is what the profile says: the batch sizes that its predictor foresees are in the work of a job.
-    Elastic jobs run on the fewest GPUs that reach the rate of their reference work.
+    Future progress is what the profile says: the batch sizes that its predictor foresees are in the
+    work of a job. Elastic jobs run on the fewest GPUs that reach the rate of their reference work.
 
     Source: P. Zheng et al., Shockwave: Fair and efficient cluster scheduling for dynamic adaptation
     in machine learning, NSDI'23, and its public simulator for the constants.
@@ -158,9 +192,11 @@ class Shockwave(ElasticReallocation):
         self.interval_s = options.round_s or options.interval_s
         self.window = options.window
         self._fair: dict[str, Fair] = {}
+        self._planned: list[tuple[str, ...]] = []
+        self._planned_s = 0.0
 
     def allocate(self, world: World, movable: list[str], pool: GpuPool) -> dict[str, Grant]:
-        """Plan the window and give out its first round."""
+        """Give out the round, planning a window where none is left."""
         grants, jobs = self.set_apart(world, movable, pool)
         gpus = sum(max(0, count) for count in pool.gpus.values())
         if not jobs or not gpus:
@@ -188,7 +224,17 @@ class Shockwave(ElasticReallocation):
         return job_id in self._grants
 
     def _order(self, world: World, jobs: list[str], gpus: int) -> list[str]:
-        """Return jobs in the order in which they get GPUs of this round."""
+        """Return jobs in the order in which they get GPUs of this round: those that are planned in
+        it, then the longest."""
+        k = round((world.now_s - self._planned_s) / self.interval_s)
+        if self._fair.keys() != set(jobs) or k >= len(self._planned):
+            self._planned, self._planned_s, k = self._plan(world, jobs, gpus), world.now_s, 0
+        planned = dict.fromkeys(self._planned[k])
+        others = (job_id for job_id in jobs if job_id not in planned)
+        return [*planned, *sorted(others, key=lambda job_id: -_left_s(world, job_id))]
+
+    def _plan(self, world: World, jobs: list[str], gpus: int) -> list[tuple[str, ...]]:
+        """Return the jobs of each round of the window from now on."""
         round_s, now_s = self.interval_s, world.now_s
         share = min(1.0, gpus / len(jobs))
         self._fair = {job_id: self._fair.get(job_id) or Fair(since_s=now_s) for job_id in jobs}
@@ -196,7 +242,7 @@ class Shockwave(ElasticReallocation):
         for job_id in jobs:
             best = gang(world.options(job_id))
             work_s = world.believed_work_s(job_id)
-            left_s = world.remaining_work_s(job_id) / best.rate
+            left_s = _left_s(world, job_id)
             fair = self._fair[job_id]
             submit_s = world.job(job_id).submit_s
             fair.note(now_s, submit_s + work_s / best.rate / share)
@@ -209,23 +255,20 @@ class Shockwave(ElasticReallocation):
                 max(0, math.ceil((left_s - spare_s) / round_s)) if spare_s >= 0 else self.window + 1
             )
             late.append((now_s - submit_s + left_s / share) / max(due_s - submit_s, 1e-9))
-        rounds = plan(bidders, gpus, self.window, round_s, fewest)
-        priority = [1.0] * len(jobs)
-        if rounds is None:
-            priority = [
-                _priority(ratio, job.left_s, round_s)
+        counts = plan(bidders, gpus, self.window, round_s, fewest)
+        if counts is None:
+            bidders = [
+                job._replace(weight=_priority(ratio, job.left_s, round_s))
                 for ratio, job in zip(late, bidders, strict=True)
             ]
-            weighed = [
-                job._replace(weight=weight) for job, weight in zip(bidders, priority, strict=True)
-            ]
-            rounds = plan(weighed, gpus, self.window, round_s) or [0] * len(jobs)
-        chosen = [i for i in range(len(jobs)) if rounds[i]]
-        chosen.sort(key=lambda i: (-priority[i] / rounds[i], jobs[i] not in world.running))
-        others = sorted(
-            (i for i in range(len(jobs)) if not rounds[i]), key=lambda i: -bidders[i].left_s
-        )
-        return [jobs[i] for i in (*chosen, *others)]
+            counts = plan(bidders, gpus, self.window, round_s) or [0] * len(jobs)
+        rounds = place(bidders, counts, gpus, self.window)
+        return [tuple(jobs[i] for i in chosen) for chosen in rounds]
+
+
+def _left_s(world: World, job_id: str) -> float:
+    """Return the seconds that a job has left when it runs."""
+    return world.remaining_work_s(job_id) / gang(world.options(job_id)).rate
 
 
 def _priority(late: float, left_s: float, round_s: float) -> float:

@@ -13,7 +13,8 @@ from optsched.physics.modes import Option
 from .parts.configuration_choice import Configuration, by_course, choose, solved
 from .parts.host_share import Host, HostWays
 from .parts.placed_reallocation import Placements, own_place
-from .synergy_tune import Chosen, SynergyOptions, SynergyTune
+from .parts.service_order import OrderOption
+from .synergy_tune import Chosen, SynergyTune
 
 MOST_TO_PACK = 4000
 """Jobs times nodes beyond which no exact packing is tried."""
@@ -107,7 +108,7 @@ class SynergyOpt(SynergyTune):
 
     name = "synergy-opt"
     title = "cores and memory by an integer program for the most throughput, nobody below its share"
-    Options = SynergyOptions
+    Options = OrderOption
 
     def place_chosen(self, placements: Placements, chosen: Chosen) -> None:
         """Place each with the cores and memory of the program, where that can be placed."""

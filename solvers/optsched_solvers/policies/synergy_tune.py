@@ -7,13 +7,13 @@ from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics.modes import Option
-from optsched.plugins.options import PositiveDuration, declared_options
+from optsched.plugins.options import declared_options
 
-from .parts.demand_queue import arrival_key
 from .parts.gpu_pool import GpuPool
 from .parts.host_share import Host, HostWays, host_of, host_shares, host_ways
 from .parts.placed_reallocation import PlacedReallocation, Placements, resized
-from .parts.reallocation import IntervalOption, held
+from .parts.reallocation import held
+from .parts.service_order import OrderOption, served_first
 from .parts.starting import start_each
 
 Chosen = dict[str, HostWays]
@@ -21,18 +21,7 @@ Chosen = dict[str, HostWays]
 
 
 @declared_options
-class SynergyOptions(IntervalOption):
-    """What may be set of both of Synergy's policies."""
-
-    interval_s: Annotated[PositiveDuration, "Length of a round."] = 300.0
-    order: Annotated[
-        Literal["fifo", "srtf", "las"],
-        "First come first served, least time left first, or least GPU service attained first.",
-    ] = "fifo"
-
-
-@declared_options
-class TuneOptions(SynergyOptions):
+class TuneOptions(OrderOption):
     """What may be set of this one."""
 
     share: Annotated[
@@ -61,9 +50,9 @@ class SynergyTune(PlacedReallocation):
     name = "synergy-tune"
     title = "cores and host memory by sensitivity, cut back to the share where others lack theirs"
 
-    Options: type[SynergyOptions] = TuneOptions
+    Options: type[OrderOption] = TuneOptions
 
-    def __init__(self, options: SynergyOptions) -> None:
+    def __init__(self, options: OrderOption) -> None:
         super().__init__(options)
         self.order = options.order
         self.proportional = isinstance(options, TuneOptions) and options.share == "proportional"
@@ -114,7 +103,7 @@ class SynergyTune(PlacedReallocation):
 
     def ways(self, world: World, job_id: str) -> tuple[HostWays, ...]:
         """Return the job's ways by GPU type and count, the fastest first."""
-        key = world.options(job_id), world.job(job_id).profile.memory_gib_per_gpu
+        key = world.options(job_id), world.profile(job_id).memory_gib_per_gpu
         if key not in self._ways:
             self._ways[key] = host_ways(*key, host_shares(world.cluster))
         return self._ways[key]
@@ -130,7 +119,7 @@ class SynergyTune(PlacedReallocation):
                 counted.add(job_id)
                 pool.hold(job_id, *held(world, job_id))
         chosen: Chosen = {}
-        for job_id in self._in_order(world, movable):
+        for job_id in served_first(world, movable, self.order):
             if not any(count > 0 for count in pool.gpus.values()):
                 break
             own = held(world, job_id) if job_id in world.running else None
@@ -141,12 +130,6 @@ class SynergyTune(PlacedReallocation):
                     chosen[job_id] = ways
                     break
         return chosen
-
-    def _in_order(self, world: World, movable: list[str]) -> list[str]:
-        if self.order == "fifo":
-            return movable
-        rank = world.fastest_finish_s if self.order == "srtf" else world.attained_gpu_s
-        return sorted(movable, key=lambda job_id: arrival_key(world, job_id, rank(job_id)))
 
 
 def _under_used(
@@ -186,7 +169,7 @@ def _cut_back(
     peers: list[tuple[int, float, float, int, str]] = []
     for i, (job_id, (option, placement)) in enumerate(placements.of.items()):
         if any(slot.node == node for slot in placement):
-            own = host_of(option, world.job(job_id).profile.memory_gib_per_gpu)
+            own = host_of(option, world.profile(job_id).memory_gib_per_gpu)
             peers.append((len(placement), -own.cores, -own.gib, i, job_id))
     for *_, job_id in sorted(peers):
         if wanted.within(Host(room.cpus_on(node), room.memory_gib_on(node))):

@@ -13,10 +13,10 @@ from optsched.model.instance import Placement
 from optsched.plugins.options import PositiveDuration, declared_options
 
 from .las import level
-from .parts.demand_queue import arrival_key
 from .parts.pair_sharing import heaviest_matching, slowdowns
-from .parts.placed_reallocation import PlacedReallocation, gpus_of, resized
+from .parts.placed_reallocation import PlacedReallocation, Placements, gpus_of, resized
 from .parts.reallocation import IntervalOption
+from .parts.service_order import served_first
 from .parts.starting import start_each
 
 MOST_MATCHED = 48
@@ -64,20 +64,10 @@ class TesseraeStyle(PlacedReallocation):
     def place_jobs(self, world: World, movable: list[str], room: Room) -> dict[str, Fit]:
         """Place by service, pack who is left, and name the nodes."""
         whole = room.copy()
-        placed: dict[str, Fit] = {}
-
-        def give(job_id: str) -> bool:
-            fit = world.fit(job_id, room)
-            if fit is not None:
-                room.take(world.need(job_id, fit[0]), fit[1])
-                placed[job_id] = fit
-            return fit is not None
-
-        ordered = sorted(
-            movable,
-            key=lambda job_id: arrival_key(world, job_id, level(world.attained_gpu_s(job_id))),
-        )
-        start_each(world, ordered, give)
+        placements = Placements(world, room, ())
+        placed = placements.of
+        ordered = served_first(world, movable, "las", level)
+        start_each(world, ordered, lambda job_id: placements.take(job_id, world.fit(job_id, room)))
         left = [job_id for job_id in ordered if job_id not in placed]
         joins = pairs(world, left[:MOST_MATCHED], placed) if self.packing else {}
         self.partners = {**joins, **{partner: job_id for job_id, partner in joins.items()}}
@@ -116,7 +106,7 @@ def beside(world: World, job_id: str, placement: Placement) -> Fit | None:
 
 def _fit_together(world: World, job_id: str, partner: str) -> bool:
     """Return whether the memory of any GPUs of the cluster holds both."""
-    both = [world.job(name).profile.gpu_memory_gib for name in (job_id, partner)]
+    both = [world.profile(name).gpu_memory_gib for name in (job_id, partner)]
     return any(
         node.gpus and (node.gpu_memory_gib is None or sum(both) <= node.gpu_memory_gib)
         for node in world.cluster.nodes
@@ -138,7 +128,7 @@ def renamed(
     stays: defaultdict[tuple[str, str], float] = defaultdict(float)
     for job_id in (*placed, *joins):
         placement = placed[joins.get(job_id, job_id)][1]
-        held = gpus_of(world.hold(job_id).placement) if job_id in world.running else {}
+        held = gpus_of(world.placement(job_id)) if job_id in world.running else {}
         for slot in placement:
             for name, gpus in held.items():
                 if gpus == slot.gpus and kind_of.get(slot.node, 0) == kind_of.get(name, 1):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from optsched.control.api.bodies import MOST_BYTES, MOST_BYTES_OF_MANY
+from optsched.control.api.naming import read_array
 from optsched.control.api.refusal import HttpError
-from optsched.control.api.submitting import read_array
 
 from .live import Live, until, work
 from .test_commands import Run, run
@@ -166,7 +166,7 @@ def test_jobs_of_a_file(live: Live, run: Run, tmp_path: Path) -> None:
     assert (one["max_gpus"], two["max_gpus"], two["after"]) == (3, 2, ["f-one"])
     for text, sentence in (
         ("", "holds no job"),
-        ("[1]\n", "line 1: is no job"),
+        ("[1]\n", "line 1: is not a job"),
         ('{"argv": ["x"]}\n{', "line 2: is no JSON"),
         ('{"argv": ["x"], "gpu": 1}', "jobs[0].gpu is not a known field"),
     ):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, Observation, Order
-from optsched.executors.ray import JobServer, RayExecutor
+from optsched.executors.ray import JobServer, RayExecutor, Site
 from optsched.executors.supervision import processes
+from optsched.model.cluster import Node
 from optsched.model.instance import Slot
 
 PATIENCE_S = 300.0
@@ -231,8 +232,12 @@ class RayHost:
 
     def __init__(self, folder: Path, cluster: RayCluster, **more: Any) -> None:
         self.folder, self.cluster = folder, cluster
-        self.more = {"poll_s": 0.3, "start_timeout_s": PATIENCE_S, **more}
-        self.executor = RayExecutor(folder, cluster.server, **self.more)
+        self.site = Site(**{"poll_s": 0.3, "start_timeout_s": PATIENCE_S, **more})
+        self.nodes: Sequence[Node] = ()
+        self.executor = self.open()
+
+    def open(self) -> RayExecutor:
+        return RayExecutor(self.folder, self.cluster.server, self.site, self.nodes)
 
     def order(
         self,
@@ -271,7 +276,7 @@ class RayHost:
     def restart(self) -> None:
         """As a controller that was stopped and started again."""
         self.executor.close()
-        self.executor = RayExecutor(self.folder, self.cluster.server, **self.more)
+        self.executor = self.open()
 
     def running(self, key: AttemptKey) -> list[int]:
         """What the attempt's command has started and has not ended."""

@@ -10,7 +10,7 @@ import pytest
 
 from optsched.errors import InputError
 from optsched.executors.base import AttemptState, NoAnswerError, RefusedError
-from optsched.executors.ray import JobServer, RayExecutor
+from optsched.executors.ray import JobServer, RayExecutor, Site
 from optsched.executors.supervision import processes
 from optsched.model.cluster import Node
 from tests.executors.ray.conftest import PATIENCE_S, RAY, RayCluster, RayHost, until
@@ -189,7 +189,7 @@ def test_a_node_without_the_folder_is_explained(tmp_path: Path, cluster: RayClus
 
 
 def test_declared_nodes_that_ray_does_not_have(host: RayHost) -> None:
-    host.more["nodes"] = [Node(name="n1", gpus=4), Node(name="n7", gpus=4), Node(name="n2", gpus=8)]
+    host.nodes = [Node(name="n1", gpus=4), Node(name="n7", gpus=4), Node(name="n2", gpus=8)]
     host.restart()
     reasons = {one.node.name: one.reason for one in host.executor.inventory()}
     assert reasons == {
@@ -207,7 +207,7 @@ def test_declared_nodes_that_ray_does_not_have(host: RayHost) -> None:
 
 def test_a_folder_has_one_controller(host: RayHost) -> None:
     with pytest.raises(InputError, match="in use by another controller"):
-        RayExecutor(host.folder, host.cluster.server)
+        RayExecutor(host.folder, host.cluster.server, Site())
 
 
 def test_a_raylet_that_dies_takes_its_jobs_with_it(host: RayHost) -> None:

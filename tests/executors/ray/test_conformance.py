@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from optsched.executors.ray import RayExecutor
+from optsched.executors.ray import RayExecutor, Site
 from optsched.testing.executors import Conformance, Place
 from tests.executors.ray.conftest import PATIENCE_S, RayCluster
 
@@ -20,9 +20,8 @@ class RayPlace(Place):
         self.executor = self.open()
 
     def open(self) -> RayExecutor:
-        return RayExecutor(
-            self.folder / "state", self.cluster.server, poll_s=0.3, start_timeout_s=PATIENCE_S
-        )
+        site = Site(poll_s=0.3, start_timeout_s=PATIENCE_S)
+        return RayExecutor(self.folder / "state", self.cluster.server, site)
 
     def lose_node(self, node: str) -> None:
         self.cluster.kill(node)

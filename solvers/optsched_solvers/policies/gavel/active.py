@@ -39,6 +39,11 @@ def weight_of(job: Job) -> float:
     return max(job.weight, LEAST_WEIGHT)
 
 
+def weights_of(world: World, jobs: list[str]) -> Floats:
+    """Return the weight of each job."""
+    return np.array([weight_of(world.job(job_id)) for job_id in jobs])
+
+
 class Kind(NamedTuple):
     """Jobs that ask for the same at the same rates with the same weight.
 

@@ -1,10 +1,8 @@
 """Gavel's max-min fairness, which is also its policy of least attained service."""
 
-import numpy as np
-
 from optsched.driver.world import World
 
-from .active import Floats, weight_of
+from .active import Floats, weights_of
 from .lp_rounds import LpOptions, LpRounds
 from .program import Allocation, Program, most, most_alone
 
@@ -28,7 +26,7 @@ class GavelMaxMin(LpRounds):
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """Return the optimal shares."""
-        weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
+        weight = weights_of(world, jobs)
         if program.pairs is None:
             return most_alone(program, normalised(program, weight)).allocation
         return most(

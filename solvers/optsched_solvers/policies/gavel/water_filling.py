@@ -1,15 +1,16 @@
 """Gavel's max-min fairness by water filling, among jobs and among tenants."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
+from optsched.frozen import entity
 from optsched.plugins.options import declared_options
 
-from .active import LEAST_WEIGHT, Bools, Floats, Ints, grouped, weight_of
-from .filling import Groups, fill
+from .active import LEAST_WEIGHT, Bools, Floats, Ints, grouped, weights_of
+from .filling import Groups, Weights, fill
 from .lp_rounds import HeterogeneityOption, LpRounds
 from .max_min import normalised
 from .program import Allocation, Program, alone
@@ -31,10 +32,8 @@ class GavelWaterFilling(LpRounds):
 
     def allocate(self, world: World, jobs: list[str], program: Program) -> Allocation:
         """Return the shares of the last round of filling."""
-        weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
-        first, group, count = grouped(program.kind, weight)
-        filled = fill(_groups(program, first, count), lambda saturated: weight[first])
-        return alone(filled.share[group])
+        weight = weights_of(world, jobs)
+        return _filled(program, lambda first, count: lambda saturated: weight[first], weight)
 
 
 @declared_options
@@ -73,19 +72,20 @@ class GavelHierarchical(GavelWaterFilling):
         entity_weight = np.array([1.0 if name is None else known.get(name, 1.0) for name in order])
         entity = np.array([order.index(name) for name in names])
         if self.fifo:
-            first, group, count = np.arange(len(jobs)), np.arange(len(jobs)), np.ones(len(jobs))
             weigh = InOrder(entity, entity_weight)
-            return alone(fill(_groups(program, first, count), weigh).share)
-        weight = np.array([weight_of(world.job(job_id)) for job_id in jobs])
-        first, group, count = grouped(program.kind, weight, entity)
-        filled = fill(
-            _groups(program, first, count),
-            Divided(entity[first], entity_weight, weight[first], count),
+            return alone(
+                fill(_groups(program, np.arange(len(jobs)), np.ones(len(jobs))), weigh).share
+            )
+        weight = weights_of(world, jobs)
+        return _filled(
+            program,
+            lambda first, count: Divided(entity[first], entity_weight, weight[first], count),
+            weight,
+            entity,
         )
-        return alone(filled.share[group])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Divided:
     """A tenant's weight, divided by weight among its jobs that are not saturated."""
 
@@ -103,7 +103,7 @@ class Divided:
         return weights
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class InOrder:
     """A tenant's weight for the first of its jobs that is not saturated; rows are in order of
     arrival."""
@@ -117,6 +117,15 @@ class InOrder:
         _, at = np.unique(self.entity[rest], return_index=True)
         weights[rest[at]] = self.entity_weight[self.entity[rest[at]]]
         return weights
+
+
+def _filled(
+    program: Program, weigh: Callable[[Ints, Floats], Weights], *keys: Floats | Ints
+) -> Allocation:
+    """Return shares by water filling, the same for jobs of one kind that are equal in all `keys`;
+    `weigh` is told the first of each such group, and how many there are."""
+    first, group, count = grouped(program.kind, *keys)
+    return alone(fill(_groups(program, first, count), weigh(first, count)).share[group])
 
 
 def _groups(program: Program, first: Ints, count: Floats) -> Groups:

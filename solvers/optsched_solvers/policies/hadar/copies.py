@@ -5,6 +5,7 @@ from optsched.driver.world import World
 from optsched.model.job import Elastic, Job
 from optsched.physics import gang_sizes
 
+from ..parts.gang_placement import first_gpus
 from .places import Way, with_gpus
 from .rounds import LATER, Hadar, Round, Share
 
@@ -47,13 +48,9 @@ class HadarE(Hadar):
         job = world.job(job_id)
         if job_id not in world.running or not isinstance(job.gpus, Elastic) or not _may_grow(job):
             return False
-        placement = world.hold(job_id).placement
-        left, gpus_on = job.gpus.min, {}
-        for slot in placement:
-            if left and slot.gpus:
-                gpus_on[slot.node] = min(left, slot.gpus)
-                left -= gpus_on[slot.node]
-        if sum(slot.gpus for slot in placement) == job.gpus.min:
+        placement = world.placement(job_id)
+        gpus_on = first_gpus(job.gpus.min, ((slot.node, slot.gpus) for slot in placement))
+        if gpus_on is None or sum(slot.gpus for slot in placement) == job.gpus.min:
             return False
         option, place = mixed_option(world, job_id, world.options(job_id)[0], gpus_on)
         if not now.room.holds(world.need(job_id, option), place):

@@ -17,6 +17,8 @@ from optsched.physics import gpu_type_rate, span
 from optsched.physics.capacity import serves
 from optsched.physics.modes import WIDEST_FIRST, Option
 
+from ..parts.gang_placement import first_gpus
+
 Offer = tuple[Option, Placement, float]
 """A way to run, its place, and what that costs."""
 Offered = tuple[float, int, str]
@@ -239,15 +241,7 @@ def _cheapest(
     gpus: int, pool: Iterable[Offered], able: Callable[[str], int]
 ) -> dict[str, int] | None:
     """Return the first GPUs of a pool of nodes that make a gang; None where there are too few."""
-    left, gang = gpus, {}
-    for _, _, name in pool:
-        most = able(name)
-        if most:
-            gang[name] = min(left, most)
-            left -= gang[name]
-            if not left:
-                return gang
-    return None
+    return first_gpus(gpus, ((name, able(name)) for _, _, name in pool))
 
 
 def _in_a_rack(

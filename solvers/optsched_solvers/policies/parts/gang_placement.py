@@ -1,7 +1,7 @@
 """Placing gangs otherwise than by best fit: on the emptiest nodes, or node by node in an order."""
 
 from collections.abc import Container, Iterable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from optsched.driver.layout import Need
 from optsched.driver.mixed import placement_on
@@ -35,7 +35,7 @@ class Emptiest:
         self._world = world
         self._free = [node.gpus for node in world.cluster.nodes]
         counted: set[str] = set()
-        for job_id in (*world.running, *world.saving):
+        for job_id in world.holders:
             hold = world.hold(job_id)
             if job_id not in leaving and hold.partner not in counted:
                 counted.add(job_id)
@@ -51,15 +51,26 @@ class Emptiest:
         spread too far."""
         world = self._world
         need = world.need(job_id, option)
-        left, slots, able = need.gpus, [], room.able(need)
-        for i in sorted(range(len(self._free)), key=lambda i: (-self._free[i], i)):
-            gpus = min(left, self._free[i])
-            if gpus > 0 and able >> i & 1:
-                slots.append((i, gpus))
-                left -= gpus
-        if left or not slots:
-            return None
-        return gang_on_nodes(world, job_id, option, room, slots)
+        able = room.able(need)
+        order = sorted(range(len(self._free)), key=lambda i: (-self._free[i], i))
+        slots = first_gpus(need.gpus, ((i, self._free[i]) for i in order if able >> i & 1))
+        return gang_on_nodes(world, job_id, option, room, slots.items()) if slots else None
+
+
+Place = TypeVar("Place")
+
+
+def first_gpus(gpus: int, free: Iterable[tuple[Place, int]]) -> dict[Place, int] | None:
+    """Return all that is free in one place after the other until these are so many GPUs; None
+    where there are too few."""
+    taken: dict[Place, int] = {}
+    for place, count in free:
+        if not gpus:
+            break
+        if count > 0:
+            taken[place] = min(gpus, count)
+            gpus -= taken[place]
+    return None if gpus else taken
 
 
 def gang_on_nodes(
@@ -97,13 +108,8 @@ def fill(
 ) -> Placement | None:
     """Return the placement that takes all that is `free` on one node after the other until the gang
     is complete; None where there is too little, or it may not start there."""
-    left = option.mode.gpus
-    taken: dict[str, int] = {}
-    for name in names:
-        if left:
-            taken[name] = min(left, free[name])
-            left -= taken[name]
-    if left:
+    taken = first_gpus(option.mode.gpus, ((name, free[name]) for name in names))
+    if taken is None:
         return None
     placement = placement_on(world.cluster, taken, option.mode)
     return placement if world.free.holds(world.need(job_id, option), placement) else None
