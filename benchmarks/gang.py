@@ -12,11 +12,12 @@ completion time of all jobs over that where no place is kept. Run times are know
 import argparse
 import json
 import random
+from contextlib import nullcontext
 from statistics import fmean
 from typing import Any
+from unittest.mock import patch
 
 from optsched.driver.reservation import Reservations
-from optsched.driver.world import World
 from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.model.job import Job
@@ -49,22 +50,13 @@ def drawn(seed: int, load: float) -> Instance:
     )
 
 
-class NoReservations(Reservations):
-    """Keeps no place for anybody."""
-
-    def entitled(self, world: World) -> list[str]:
-        """Return nobody."""
-        return []
-
-
 def times_s(instance: Instance, policy: str, *, keeps: bool = True) -> tuple[float, float]:
     """Return the mean wait of the gangs before their first start, and the mean completion time of
     all jobs."""
-    deciding: Any = registry.policy(policy, parse("wct"), {})
-    if not keeps:
-        deciding.reservations = NoReservations()
-    simulation = Simulation(instance, deciding)
-    simulation.run()
+    simulation = Simulation(instance, registry.policy(policy, parse("wct"), {}))
+    nobody = patch.object(Reservations, "entitled", lambda self, world: [])
+    with nullcontext() if keeps else nobody:
+        simulation.run()
     record = simulation.record()
     first_s, last_s = dict[int, float](), dict[int, float]()
     for job, start_s, end_s in zip(record.job, record.start_s, record.end_s, strict=True):
