@@ -54,7 +54,7 @@ def times_s(instance: Instance, policy: str, *, keeps: bool = True) -> tuple[flo
     """Return the mean wait of the gangs before their first start, and the mean completion time of
     all jobs."""
     simulation = Simulation(instance, registry.policy(policy, parse("wct"), {}))
-    nobody = patch.object(Reservations, "entitled", lambda self, world: [])
+    nobody: Any = patch.object(Reservations, "entitled", lambda self, world: [])
     with nullcontext() if keeps else nobody:
         simulation.run()
     record = simulation.record()
