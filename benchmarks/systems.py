@@ -2,6 +2,7 @@
 
     python -m benchmarks.systems xion tiresias
     python -m benchmarks.systems          # the overview alone, from the pages as they are
+    python -m benchmarks.systems --cost   # what all studies take, by one seed of each
 
 Runs `optsched study instances/studies/systems/NAME.toml` in the root of the repository, which goes
 on where it stopped, and writes `docs/results/systems/NAME.md` (the study's tables without what a
@@ -10,12 +11,14 @@ clock measured, so that the page can be made again) and its picture. The overvie
 """
 
 import argparse
+import json
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from optsched.study.design import read_study
 
 ROOT = Path(__file__).parent.parent
 STUDIES = Path("instances/studies/systems")
@@ -64,17 +67,51 @@ def without_clock(tables: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def run_study(name: str, results: Path, *more: str) -> None:
+    """Run the study of a system, or go on where it stopped."""
+    words = ["study", str(STUDIES / f"{name}.toml"), "-o", str(results), *more]
+    subprocess.run([sys.executable, "-m", "optsched", *words], cwd=ROOT, check=True)
+
+
 def make_page(name: str, results: Path, workers: int) -> None:
     """Run the study of a system and write its page and its picture; a packing has none, as nobody
     waits there."""
-    words = ["study", str(STUDIES / f"{name}.toml"), "-o", str(results), "--workers", str(workers)]
-    subprocess.run([sys.executable, "-m", "optsched", *words], cwd=ROOT, check=True)
-    head, _, tables = (ROOT / results / "table.md").read_text().partition("### ")
+    run_study(name, results, "--workers", str(workers))
     picture = ROOT / results / "figures" / "speedup.svg"
-    if picture.exists():
-        shutil.copyfile(picture, PAGES / f"{name}.svg")
+    table = (ROOT / results / "table.md").read_text()
+    write_page(name, table, picture.read_bytes() if picture.exists() else None)
+
+
+def cost(results: Path, workers: int) -> dict[str, object]:
+    """Return how long all studies compute, and the longest of them, by the runs of the first seed
+    of each; the instances, which are made in seconds, are not counted."""
+    minutes: dict[str, float] = {}
+    for path in sorted((ROOT / STUDIES).glob("*.toml")):
+        study, own = read_study(path), results / path.stem
+        first = f"seed={study.seeds[0]}"
+        run_study(path.stem, own, "--set", first, "--workers", str(workers), "--quiet")
+        stored = (json.loads(run.read_bytes()) for run in (ROOT / own / "runs").glob("*.json"))
+        minutes[path.stem] = sum(run["cpu_s"] for run in stored) * len(study.seeds) / 60
+        print(f"{path.stem}: {minutes[path.stem]:.1f} min", file=sys.stderr, flush=True)
+    longest = max(minutes, key=lambda name: minutes[name])
+    total_h = round(sum(minutes.values()) / 60, 1)
+    of_one = {"longest": longest, "longest_min": round(minutes[longest], 1)}
+    return {"studies": len(minutes), "cpu_h": total_h, **of_one}
+
+
+def write_page(name: str, table: str, picture: bytes | None) -> None:
+    """Write a page from what `optsched study` says of its study, its picture, and the overview."""
+    head, _, tables = table.partition("### ")
+    if picture is not None:
+        (PAGES / f"{name}.svg").write_bytes(picture)
         head += f"![Speed-up of jobs]({name}.svg)\n\n"
     (PAGES / f"{name}.md").write_text(f"{head}### {without_clock(tables)}")
+    write_overview()
+
+
+def write_overview() -> None:
+    """Write the table of all verdicts between its markers."""
+    OVERVIEW.write_text(MARKED.sub(lambda _: overview(), OVERVIEW.read_text()))
 
 
 def row(name: str, page: str) -> str:
@@ -110,11 +147,14 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     parser.add_argument("-o", type=Path, default=Path("build/systems"), help="folder for results")
+    parser.add_argument("--cost", action="store_true", help="print what all studies would take")
     args = parser.parse_args()
+    if args.cost:
+        print(json.dumps(cost(args.o / "cost", args.workers)))
+        return
     for name in args.names:
         make_page(name, args.o / name, args.workers)
-    text = OVERVIEW.read_text()
-    OVERVIEW.write_text(MARKED.sub(lambda _: overview(), text))
+    write_overview()
 
 
 if __name__ == "__main__":

@@ -213,8 +213,7 @@ class NoticeSettings(Part):
 
     def faults(self) -> Iterator[Fault]:
         """Yield what is wrong with it."""
-        webhook = urlsplit(self.webhook or "http://none")
-        if webhook.scheme not in ("http", "https") or not webhook.hostname:
+        if self.webhook is not None and not _is_of_web_server(self.webhook):
             remedy = "write https://HOST/PATH"
             yield Fault("notices.webhook", "is no address of a web server", remedy)
         if not 0 < self.timeout <= 60:
@@ -231,6 +230,17 @@ class NoticeSettings(Part):
         for i, domain in enumerate(self.email_domains):
             if not ADDRESS.fullmatch(f"user@{domain}"):
                 yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
+
+
+def _is_of_web_server(address: str) -> bool:
+    """Return whether requests can be sent to an address."""
+    try:
+        parts = urlsplit(address)
+        parts.port  # noqa: B018 - raises ValueError
+    except ValueError:
+        return False
+    is_plain = address.isascii() and address.isprintable() and " " not in address
+    return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _half_life(seconds: float) -> float:

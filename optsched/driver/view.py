@@ -1,7 +1,7 @@
 """What a policy may see of the cluster in virtual time."""
 
 import math
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from ..errors import OptschedError
@@ -258,26 +258,24 @@ class ClusterView:
     def window_s(self, job_id: str, placement: Placement) -> float:
         """Return from when on the job may not be on the nodes of `placement`, since the last window
         that has begun if it is not over; infinite if no window comes."""
-        layout = self.free.layout
-        held = sum(layout.bit[layout.order[slot.node]] for slot in placement)
-        return next(
-            (
-                from_s
-                for from_s, to_s, nodes in layout.windows(self._state[job_id].job)
-                if nodes & held and to_s > self.now_s
-            ),
-            math.inf,
-        )
+        return next((from_s for from_s, _ in self._windows_on(job_id, placement)), math.inf)
 
     def through_windows_s(self, job_id: str, placement: Placement, end_s: float) -> float:
         """Return about when a job is done that would be by `end_s`, if it makes way for the windows
         on `placement` and comes back after each."""
+        for from_s, to_s in self._windows_on(job_id, placement):
+            if from_s < end_s:
+                end_s += to_s - max(from_s, self.now_s)
+        return end_s
+
+    def _windows_on(self, job_id: str, placement: Placement) -> Iterator[tuple[float, float]]:
+        """Yield from when to when the job may not be on the nodes of `placement`, of what is not
+        over."""
         layout = self.free.layout
         held = sum(layout.bit[layout.order[slot.node]] for slot in placement)
         for from_s, to_s, nodes in layout.windows(self._state[job_id].job):
-            if nodes & held and from_s < end_s and to_s > self.now_s:
-                end_s += to_s - max(from_s, self.now_s)
-        return end_s
+            if nodes & held and to_s > self.now_s:
+                yield from_s, to_s
 
     def _stay_s(self, state: JobState, option: Option) -> float:
         """Return how long a job must be able to stay where it starts."""

@@ -1,10 +1,11 @@
 """The only input of every solver, simulation and controller."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from ..frozen import frozen
 from .cluster import Cluster, Tenant
@@ -13,6 +14,8 @@ from .quantity import Count, Duration, Instant, Seconds
 from .quotas import Quotas
 from .shares import Shares
 from .value import Value
+
+T = TypeVar("T")
 
 
 @frozen
@@ -153,10 +156,7 @@ class Instance(Value):
     @cached_property
     def attempts(self) -> dict[str, tuple[Failure, ...]]:
         """Return the attempts that fail, by job, in order."""
-        attempts: dict[str, list[Failure]] = {}
-        for failure in self.failures:
-            attempts.setdefault(failure.job, []).append(failure)
-        return {job: tuple(failing) for job, failing in attempts.items()}
+        return _alike(self.failures, attrgetter("job"))
 
     @cached_property
     def lost_work_s(self) -> dict[str, float]:
@@ -169,10 +169,7 @@ class Instance(Value):
     @cached_property
     def node_outages(self) -> dict[str, tuple[Outage, ...]]:
         """Return the outages of each node that has any."""
-        outages: dict[str, list[Outage]] = {}
-        for outage in self.outages:
-            outages.setdefault(outage.node, []).append(outage)
-        return {node: tuple(lost) for node, lost in outages.items()}
+        return _alike(self.outages, attrgetter("node"))
 
     @cached_property
     def undisturbed(self) -> "Instance":
@@ -206,3 +203,11 @@ class Instance(Value):
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields alone: nothing derived travels between processes."""
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+
+def _alike(entries: Iterable[T], key: Callable[[T], str]) -> dict[str, tuple[T, ...]]:
+    """Return the entries of each key, in order."""
+    groups: dict[str, list[T]] = {}
+    for entry in entries:
+        groups.setdefault(key(entry), []).append(entry)
+    return {name: tuple(group) for name, group in groups.items()}

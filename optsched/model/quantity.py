@@ -14,6 +14,8 @@ Count = Annotated[int, Ge(0), Le(1_000_000)]
 PositiveCount = Annotated[int, Ge(1), Le(1_000_000)]
 Amount = Annotated[float, Ge(0), Le(1e12)]
 """A quantity of a resource or a budget."""
+Worth = Annotated[float, Ge(0)]
+"""What jobs or capacities are worth to an objective: as large as weights and squares make it."""
 Gib = Annotated[float, Ge(0), Le(1e9)]
 PositiveGib = Annotated[float, Gt(0), Le(1e9)]
 Watts = Annotated[float, Ge(0), Le(1e9)]

@@ -20,6 +20,10 @@ class Axis:
     names: tuple[str, ...] = ()
 
 
+SHARE_OF_JOBS = Axis("share of jobs", percent=True, low=0.0, high=1.02)
+"""Of distributions."""
+
+
 @record
 class Line:
     """A curve whose value holds until the next point, with its colour down to 0 where it is

@@ -7,7 +7,7 @@ from ..frozen import frozen
 from ..model.instance import Instance, Placement
 from ..model.job import Mode
 from ..model.plan import CLOSED_GAP, Decision, Status
-from ..model.quantity import Amount
+from ..model.quantity import Amount, Worth
 
 UNPROVED = sys.float_info.max
 """The bound where nothing is proved: no value is larger."""
@@ -34,7 +34,7 @@ class RowPrice:
     name: str
     capacity: Amount
     used: Amount
-    price: Amount
+    price: Worth
 
 
 @frozen
@@ -45,8 +45,8 @@ class TierRound:
 
     priority: int
     jobs: int
-    value: Amount
-    bound: Amount
+    value: Worth
+    bound: Worth
     borrows: bool = False
 
     @property

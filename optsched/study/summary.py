@@ -3,7 +3,7 @@ parameter."""
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..frozen import record
 from .design import Across, Scalar, Settings
@@ -135,52 +135,61 @@ def across_markdown(results: Sequence[Result], across: Across) -> str:
     each value of the parameter, the best of each column in bold; means over seeds, "failed" where a
     run failed."""
     column = next(column for column in COLUMNS if column.name == across.column)
-    by_place: dict[str, dict[tuple[str, Settings], dict[Scalar, list[Result]]]] = {}
-    for result in results:
-        run = result.run
-        given = dict(run.settings)
-        table = by_place.setdefault(run.group or run.instance, {})
-        if across.parameter in given:
-            value = given.pop(across.parameter)
-            row = table.setdefault((run.method, tuple(given.items())), {})
-            row.setdefault(value, []).append(result)
     lines = []
-    for place, cells in by_place.items():
-        if not cells:
-            continue
-        heads = list(dict.fromkeys(value for row in cells.values() for value in row))
-        extra = parameter_names(rest for _, rest in cells)
-        means = {
-            key: {head: _mean(column, row.get(head, [])) for head in heads}
-            for key, row in cells.items()
+    for place, rows in _by_place(results, across.parameter).items():
+        heads = list(dict.fromkeys(value for row in rows.values() for value in row))
+        extra = parameter_names(rest for _, rest in rows)
+        cells = {
+            key: [_cell(column, row.get(head, ())) for head in heads] for key, row in rows.items()
         }
-        table_lines = []
-        for key, row in cells.items():
-            method, rest = key
-            shown = [f"`{method}`", *(str(dict(rest).get(name, "")) for name in extra)]
-            for head in heads:
-                peers = [means[peer][head] for peer in cells if peer[1] == rest]
-                shown.append(_cell(means[key][head], peers, column, row.get(head, [])))
-            table_lines.append(shown)
+        table_lines = [
+            [
+                f"`{method}`",
+                *(str(dict(rest).get(name, "")) for name in extra),
+                *_best_in_bold(column, own, [cells[peer] for peer in cells if peer[1] == rest]),
+            ]
+            for (method, rest), own in cells.items()
+        ]
         unit = f", {column.unit}" if column.unit else ""
         title = f"{place}: {column.name}{unit} by {across.parameter}"
         lines += markdown(title, ["method", *extra, *map(str, heads)], table_lines, 1 + len(extra))
     return "\n".join(lines)
 
 
-def _mean(column: Column, runs: Sequence[Result]) -> float | None:
+def _by_place(
+    results: Sequence[Result], parameter: str
+) -> dict[str, dict[tuple[str, Settings], dict[Scalar, list[Result]]]]:
+    """Return runs by group or instance, then method and other parameters, then the value of one."""
+    places: dict[str, dict[tuple[str, Settings], dict[Scalar, list[Result]]]] = {}
+    for result in results:
+        run, given = result.run, dict(result.run.settings)
+        if parameter in given:
+            value = given.pop(parameter)
+            rows = places.setdefault(run.group or run.instance, {})
+            row = rows.setdefault((run.method, tuple(given.items())), {})
+            row.setdefault(value, []).append(result)
+    return places
+
+
+def _cell(column: Column, runs: Sequence[Result]) -> float | str:
+    """Return the mean over runs, or why there is none."""
     interval = interval_of(column.of, runs)
-    return None if interval is None else interval.mean
+    if interval is not None:
+        return interval.mean
+    return "failed" if any(result.failed for result in runs) else "-"
 
 
-def _cell(
-    value: float | None, peers: Sequence[float | None], column: Column, runs: Sequence[Result]
-) -> str:
-    if value is None:
-        return "failed" if any(result.failed for result in runs) else "-"
-    text = number(value, column.digits)
-    best = min(peer for peer in peers if peer is not None)
-    return f"**{text}**" if number(best, column.digits) == text else text
+def _best_in_bold(
+    column: Column, own: Sequence[float | str], peers: Sequence[Sequence[float | str]]
+) -> Iterator[str]:
+    """Yield the cells of a row as text, the least of those of `peers` below each other in bold."""
+    for cell, those in zip(own, zip(*peers, strict=True), strict=True):
+        if isinstance(cell, str):
+            yield cell
+            continue
+        text = number(cell, column.digits)
+        best = min(value for value in those if not isinstance(value, str))
+        yield f"**{text}**" if number(best, column.digits) == text else text
 
 
 def _spread(values: Sequence[float], factor: float, digits: int, which: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """What every trace reader shares: its options, how a source is opened, and what comes out."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -76,6 +77,14 @@ def read_text(path: str | Path) -> str:
         return read_bytes(path).decode()
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not a text file; expected UTF-8") from None
+
+
+def read_json(path: str | Path) -> Any:
+    """Return the content of a JSON file. Raises InputError where it is none."""
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is not JSON: {error}") from None
 
 
 def found_beside(name: str, *folders: Path) -> Path | None:

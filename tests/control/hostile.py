@@ -5,6 +5,8 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,33 @@ from optsched import Elastic, Job, Node, Profile
 from optsched.control.api.views import job_view
 from optsched.control.controller import Controller
 from optsched.control.explain.explaining import explain_job
-from optsched.control.journal.events import Cancelled, Held, Released, Submitted
+from optsched.control.journal.events import (
+    Cancelled,
+    Changed,
+    Held,
+    Released,
+    Requeued,
+    Submitted,
+    WindowLifted,
+    WindowSet,
+)
 from optsched.control.journal.journal import Journal
 from optsched.control.journal.state import State
-from optsched.control.settings import NodeSettings, Settings, TenantSettings
+from optsched.control.reloading import reload
+from optsched.control.settings import (
+    LabelLimits,
+    LimitSettings,
+    NodeSettings,
+    Settings,
+    SharesSettings,
+    TenantSettings,
+    TierSettings,
+    WindowSettings,
+)
 from optsched.control.submission import Submission
 from optsched.control.what_if.snapshot import snapshot
 from optsched.executors.base import LAST_S
+from optsched.model.cluster import FOR_EVER_S, Window
 
 from .virtual import VirtualClock, VirtualExecutor
 
@@ -85,8 +107,19 @@ PROFILES = st.sampled_from(
         Profile(name="model", model_gib=2.0, fetch_s=1.0),
         Profile(checkpoint_every_s=1e9),
         Profile(cpus_per_gpu={4: 1.0}),
+        Profile(memory_gib_per_gpu=40.0, memory_rates={3.0: 0.25}),
+        Profile(gpu_memory_gib=80.0, gpu_memory_rates={10.0: 0.5}),
     ]
 )
+PLACES = {
+    "labels": st.sampled_from([(), (), ("x",)]),
+    "node_labels": st.sampled_from(
+        [{}, {}, {"ib": "required"}, {"ib": "forbidden"}, {"gone": "required"}]
+    ),
+    "affinity": st.sampled_from([{}, {}, {"x": "node"}, {"never": "rack"}]),
+    "anti_affinity": st.sampled_from([{}, {}, {"x": "node"}, {"x": "rack"}]),
+    "max_nodes": st.sampled_from([None, None, 1, 2]),
+}
 JOBS = st.fixed_dictionaries(
     {
         "gpus": GPUS,
@@ -100,8 +133,62 @@ JOBS = st.fixed_dictionaries(
         "deadline_s": st.sampled_from([None, None, 1.0, 1e10]),
         "min_run_s": st.sampled_from([0.0, 0.0, 1e10]),
         "max_preemptions": st.sampled_from([None, None, 0, 1]),
+        "after": st.sampled_from([(), (), (), ("j0",), ("j1",), ("j9",)]),
+        **PLACES,
     }
 )
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "weight": st.sampled_from([0.0, 1e9]),
+        "priority": st.sampled_from([-5, 10**9]),
+        "tenant": st.sampled_from(["b", "gone", None]),
+        "duration_s": st.sampled_from([0.001, 1e10]),
+        "resources": st.sampled_from([{"licence": 2.0}, {"gone": 1.0}]),
+        "deadline_s": st.sampled_from([-1e10, 1e10]),
+        **PLACES,
+    },
+)
+WINDOWS = st.builds(
+    dict,
+    name=st.sampled_from(["one", "two"]),
+    nodes=st.sampled_from([("n0",), ("n0", "n1"), ("gone",)]),
+    after_s=st.sampled_from([-1e9, -5.0, 0.0, 5.0, 60.0, 1e6, 8e9]),
+    length_s=st.sampled_from([1e-3, 10.0, 3600.0, 1e10]),
+    users=st.sampled_from([(), (), ("u",)]),
+    resources=st.sampled_from([{}, {}, {"licence": 0.0}]),
+)
+EDITS = {
+    "windows": {
+        "windows": (
+            WindowSettings(nodes=("n0",), every="day", length=3600.0),
+            WindowSettings(every="monday", length=86400.0, resources={"licence": 0.0}),
+        )
+    },
+    "rates": {
+        "objective": "wct+1000*energy_cost",
+        "energy_price_per_kwh": {"00:00": 0.1, "12:00": 0.0},
+    },
+    "tiers": {
+        "tiers": (
+            TierSettings(name="high", priority=10**9, preempts="never"),
+            TierSettings(name="low", priority=-5, preempts="lower"),
+        )
+    },
+    "limits": {
+        "limits": LimitSettings(
+            max_gpus=2,
+            max_running=1,
+            time_limit=5.0,
+            max_gpu_hours=0.0,
+            gpu_hours_per="day",
+            labels={"ib": LabelLimits(max_gpus=0)},
+        )
+    },
+    "shares": {"shares": SharesSettings(half_life=60.0)},
+    "policy": {"policy": "tiresias"},
+}
+"""Further edits of cluster.toml, by name."""
 EVENTS = st.one_of(
     st.tuples(
         st.just("submit"),
@@ -148,9 +235,20 @@ EVENTS = st.one_of(
     st.tuples(st.just("stranger"), st.sampled_from(["n0", "n1"]), st.integers(1, 4)),
     st.tuples(
         st.just("restart"),
-        st.sampled_from(["", "", "tenants", "quota", "resources", "licences", "all"]),
+        st.sampled_from(["", "", "tenants", "quota", "resources", "licences", "all", *EDITS]),
     ),
+    st.tuples(st.just("reload"), st.sampled_from(["", "quota", "resources", *EDITS])),
+    st.tuples(st.just("change"), st.integers(0, 5), CHANGES),
+    st.tuples(st.just("requeue"), st.integers(0, 5)),
+    st.tuples(st.just("window"), WINDOWS),
+    st.tuples(st.just("labels"), st.sampled_from(["n0", "n1"]), st.sampled_from([(), ("ib",)])),
 )
+BY_USERS: dict[str, Callable[..., Any]] = {
+    "hold": Held,
+    "release": Released,
+    "requeue": Requeued,
+    "cancel": Cancelled,
+}
 HISTORIES = st.lists(EVENTS, min_size=3, max_size=14)
 
 
@@ -180,6 +278,7 @@ def settings(edit: str = "") -> Settings:
         nodes=(NodeSettings(name="n[0-1]", gpu_type="a", gpus=4),),
         tenants=tuple(tenants),
         resources=licences,
+        **EDITS.get(edit, {}),  # type: ignore[arg-type]
     )
 
 
@@ -245,36 +344,57 @@ class Hostile:
 
     def do(self, what: str, *rest: Any) -> None:
         """One event."""
-        executor = self.executor
-        if what == "submit":
-            self.submit(rest[0], float(rest[1]), *rest[2:])
-        elif what == "run":
+        if what == "run":
             self.run(rest[0])
-        elif what == "report":
-            executor.reports[f"j{rest[0]}"] = rest[1]
-        elif what in ("hold", "release", "cancel"):
-            live = list(self.controller.state.open)
-            if rest[0] < len(live):
-                kinds = {"hold": Held, "release": Released, "cancel": Cancelled}
-                self.controller.record(kinds[what](job=live[rest[0]], by="me"))
         elif what == "wait":
             self.clock.at_s = max(
                 self.clock.at_s, min(LAST_S, self.clock.at_s + rest[0])
             )  # as `SteadyClock` does
             self.run(2)
-        elif what == "gpus":
-            executor.nodes = tuple(
-                node(name, gpus=rest[1]) if name == rest[0] else one
-                for one in executor.nodes
-                for name in (one.name,)
-            )
+        elif what == "restart":
+            self.edit = rest[0]
+            self.restart()
+        elif what == "reload":
+            self.edit = rest[0]
+            reload(self.controller, lambda: settings(self.edit), lambda changed: self.executor)
+        elif not (self.of_jobs(what, *rest) or self.of_nodes(what, *rest)):
+            setattr(self.executor, what, rest[0])
+        self.look()
+
+    def of_jobs(self, what: str, *rest: Any) -> bool:
+        """What users do; False where it is something else."""
+        live = list(self.controller.state.open)
+        if what == "submit":
+            self.submit(rest[0], float(rest[1]), *rest[2:])
+        elif what in BY_USERS:
+            if rest[0] < len(live):
+                self.controller.record(BY_USERS[what](job=live[rest[0]], by="me"))
+        elif what == "report":
+            self.executor.reports[f"j{rest[0]}"] = rest[1]
+        elif what == "change":
+            self.change(*rest)
+        elif what == "window":
+            self.announce(**rest[0])
+        else:
+            return False
+        return True
+
+    def of_nodes(self, what: str, *rest: Any) -> bool:
+        """What happens to nodes; False where it is something else."""
+        executor = self.executor
+
+        def other(make: Callable[[Node], Node]) -> None:
+            nodes = executor.nodes
+            executor.nodes = tuple(make(one) if one.name == rest[0] else one for one in nodes)
+
+        if what == "gpus":
+            other(lambda one: node(one.name, gpus=rest[1]))
+        elif what == "node":
+            other(lambda one: node(**{"name": one.name, **rest[1]}))
+        elif what == "labels":
+            other(lambda one: replace(one, labels=rest[1]))
         elif what == "gone":
             executor.nodes = tuple(one for one in executor.nodes if one.name != rest[0])
-        elif what == "node":
-            executor.nodes = tuple(
-                node(**{"name": rest[0], **rest[1]}) if one.name == rest[0] else one
-                for one in executor.nodes
-            )
         elif what == "down":
             executor.down = {rest[0]}
         elif what == "up":
@@ -283,12 +403,26 @@ class Hostile:
             executor.stranger(rest[0], rest[1])
         elif what == "reason":
             executor.reason = rest[0]
-        elif what == "restart":
-            self.edit = rest[0]
-            self.restart()
         else:
-            setattr(executor, what, rest[0])
-        self.look()
+            return False
+        return True
+
+    def change(self, number: int, fields: dict[str, Any]) -> None:
+        """What one open job asks for is changed."""
+        live = list(self.controller.state.open.values())
+        if number < len(live):
+            known = live[number].submission
+            self.controller.record(
+                Changed(submission=replace(known, job=replace(known.job, **fields)))
+            )
+
+    def announce(self, after_s: float, length_s: float, **window: Any) -> None:
+        """A window is announced."""
+        from_s = min(LAST_S, self.clock.at_s + after_s)
+        to_s = min(FOR_EVER_S, from_s + length_s)
+        if from_s < to_s:
+            window = Window(from_s=from_s, to_s=to_s, **window)
+            self.controller.record(WindowSet(window=window, by="me"))
 
     def look(self) -> None:
         """What users ask is answered in any state, and can be sent."""
@@ -307,6 +441,8 @@ class Hostile:
         executor.strangers.clear()
         executor.reports.clear()
         executor.nodes = (node("n0"), node("n1"))
+        for name in ("one", "two"):
+            self.controller.record(WindowLifted(name=name, by="me"))
         self.edit = ""
         self.restart()
 

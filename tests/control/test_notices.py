@@ -300,6 +300,10 @@ def test_what_is_asked_for_in_vain_is_refused() -> None:
     [
         ('webhook = "file:///etc/passwd"', "notices.webhook"),
         ('webhook = "http://"', "notices.webhook"),
+        ('webhook = ""', "notices.webhook"),
+        ('webhook = "https://[bad"', "notices.webhook"),
+        ('webhook = "https://host:99999/"', "notices.webhook"),
+        ('webhook = "https://host/a b"', "notices.webhook"),
         ("timeout = 0", "notices.timeout"),
         ('smtp = "a b"', "notices.smtp"),
         ('smtp = "mail:25"', "notices.smtp_from"),

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from optsched import Instance, files
+from optsched import Cluster, Instance, Job, Mode, Node, Running, Slot, Tenant, files
 from optsched.errors import InputError
 from optsched.files.shape_faults import FaultyFileError
 from optsched.round.decide import decide
@@ -34,6 +35,29 @@ def test_what_is_written_is_read_back_byte_for_byte(instance: Instance) -> None:
     assert load_round(written) == solution
     assert dump_round(load_round(written)) == written
     jsonschema.validate(json.loads(written), schema())
+
+
+def test_prices_and_tiers_worth_more_than_there_are_gpus_are_read_back() -> None:
+    """Beyond a quota that was lowered no price is high enough; a tier of which nothing could be
+    proved is worth whatever a number can be."""
+    whole = Job(id="x", gpus=2, duration_s=100.0, tenant="t")
+    beyond = Instance(
+        cluster=Cluster(nodes=(Node(name="a", gpus=4),)),
+        tenants=(Tenant(name="t", gpu_quota=1),),
+        jobs=(whole, Job(id="y", duration_s=10.0, tenant="t", weight=1e9)),
+        running=(
+            Running(
+                job="x", mode=Mode(gpus=2), placement=(Slot(node="a", gpus=2),), remaining_s=50.0
+            ),
+        ),
+    )
+    many = tuple(Job(id=f"j{k}", duration_s=10.0, priority=k % 2) for k in range(400))
+    in_time = decide(beyond)
+    hurried = decide(replace(beyond, tenants=(), jobs=many, running=()), budget_s=1e-3)
+    assert max(row.price for row in in_time.prices) > 1e12
+    assert max(tier.bound for tier in hurried.tiers) > 1e300 and hurried.fallback
+    for solution in (in_time, hurried):
+        assert load_round(dump_round(solution)) == solution
 
 
 def test_the_file_says_what_the_round_is(text: str) -> None:

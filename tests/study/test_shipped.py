@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import systems
+from benchmarks import phases, systems
 from optsched.errors import InputError
 from optsched.files import read_instance
 from optsched.study.choice import chosen
@@ -22,6 +22,7 @@ from optsched.traces.profiles.checkpoint_cost import with_checkpoint_cost
 ROOT = Path(__file__).parent.parent.parent
 SHIPPED = sorted((ROOT / "instances" / "studies").glob("*.toml"))
 SYSTEMS = sorted((ROOT / "instances" / "studies" / "systems").glob("*.toml"))
+SYSTEMS += [phases.STUDY]
 POLYNOMIAL = sorted((ROOT / "instances" / "studies" / "polynomial").glob("*.json"))
 
 
@@ -36,8 +37,8 @@ def test_shipped_studies_can_be_read(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SYSTEMS, ids=lambda path: path.stem)
 def test_the_verdict_on_a_system_follows_from_what_is_published_of_its_study(path: Path) -> None:
-    """Ten seeds, a rival whose queue does not block, `optsched` beside it, and on its page the
-    verdict that its own numbers give."""
+    """Ten seeds, a rival whose queue does not block, `optsched` and its certified distance beside
+    it, and on its page the verdict that its own numbers give."""
     study = read_study(path)
     methods = {method.name for method in study.all_methods}
     assert study.name == path.stem and study.name in methods and "optsched" in methods
@@ -49,9 +50,18 @@ def test_the_verdict_on_a_system_follows_from_what_is_published_of_its_study(pat
     if not packs:
         assert f"]({path.stem}.svg)" in page
         picture = (systems.PAGES / f"{path.stem}.svg").read_text()
-        command = f"Again: optsched study instances/studies/systems/{path.stem}.toml."
+        again = f"optsched study instances/studies/systems/{path.stem}.toml"
+        command = f"Again: {phases.AGAIN if path == phases.STUDY else again}."
         assert command in picture, "the command depends on where results were written"
     assert page == systems.without_clock(page)
+    for spec in study.instances:
+        table = page.partition(f"\n### {spec.name}\n")[2].partition("\n### ")[0]
+        head, own = (
+            [cell.strip(" *") for cell in line.split("|")]
+            for line in table.splitlines()
+            if line.startswith(("| method |", "| `optsched` |"))
+        )
+        assert float(own[head.index("short of that %" if packs else "gap %")].split(" ")[0]) >= 0.0
     verdicts = set()
     for claim in study.claims:
         head = f"| `{claim.method}` against `{claim.against}`, {claim.column} |"

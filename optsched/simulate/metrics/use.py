@@ -1,10 +1,11 @@
 """How much of the cluster was held: GPUs by type, and cores."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...model.cluster import Cluster
+from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
 from ...physics import gpus_by_type
 from ..record import SEVERAL_TYPES, Floats, Ints, Record
@@ -76,13 +77,19 @@ def gpu_capacity_s(instance: Instance, until_s: float) -> tuple[Floats, Floats]:
     for node in cluster.nodes:
         if node.gpus:
             whole[place[node.gpu_type]] += node.gpus * length_s
-    for entry in instance.outages:
-        node = cluster.node[entry.node]
+    for node, lost_s in _lost(instance, until_s):
         if node.gpus:
-            lost[place[node.gpu_type]] += node.gpus * max(
-                0.0, min(entry.end_s, until_s) - entry.start_s
-            )
+            lost[place[node.gpu_type]] += node.gpus * lost_s
     return whole - lost, lost
+
+
+def _lost(instance: Instance, until_s: float) -> Iterator[tuple[Node, float]]:
+    """Yield each node that is lost before an instant, and how long until then."""
+    for entry in instance.outages:
+        yield (
+            instance.cluster.node[entry.node],
+            max(0.0, min(entry.end_s, until_s) - entry.start_s),
+        )
 
 
 def core_seconds(rows: Record, until_s: float) -> tuple[float, float]:
@@ -92,10 +99,8 @@ def core_seconds(rows: Record, until_s: float) -> tuple[float, float]:
     cluster = instance.cluster
     length_s = max(0.0, until_s - instance.now_s)
     there_s = sum(node.cpus or 0 for node in cluster.nodes) * length_s
-    for entry in instance.outages:
-        there_s -= (cluster.node[entry.node].cpus or 0) * max(
-            0.0, min(entry.end_s, until_s) - entry.start_s
-        )
+    for node, lost_s in _lost(instance, until_s):
+        there_s -= (node.cpus or 0) * lost_s
     held_s = np.clip(np.minimum(rows.end_s, until_s) - rows.start_s, 0.0, None)
     return float(np.sum(_modelled_cores(rows, cluster) * held_s)), there_s
 

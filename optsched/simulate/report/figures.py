@@ -13,7 +13,7 @@ from ...picture.facts import percent
 from ...picture.interactive import figure
 from ...picture.marks import add_stacked
 from ...picture.palette import INK, MUTED, PAPER, QUEUE, shade
-from ...picture.panels import Axis, Bars, Chart, Line, Mark, Panel
+from ...picture.panels import SHARE_OF_JOBS, Axis, Bars, Chart, Line, Mark, Panel
 from ...picture.style import AXIS, GROUND, LEGEND, TIME_TICKS, heading
 from ...picture.text_simulation import REASON_WORDS
 from ..metrics import Metrics
@@ -77,6 +77,7 @@ def over_time(metrics: Metrics) -> Any:
         )
     _stack(fig, queue, unit, QUEUE, "y2", "legend2")
     legend = {**LEGEND, "bgcolor": "rgba(0,0,0,0)"}
+    counted = {**AXIS, "rangemode": "tozero", "tickformat": ",d", "fixedrange": True}
     fig.update_layout(
         xaxis={
             **AXIS,
@@ -85,21 +86,12 @@ def over_time(metrics: Metrics) -> Any:
             "hoverformat": ".4~g",
             "range": [0, shown_s(metrics) / unit.seconds],
         },
-        yaxis={
-            **AXIS,
-            "domain": [0.54, 1],
-            "title": heading("GPUs in use", INK),
-            "rangemode": "tozero",
-            "tickformat": ",d",
-            "fixedrange": True,
-        },
+        yaxis={**counted, "domain": [0.54, 1], "title": heading("GPUs in use", INK)},
         yaxis2={
-            **AXIS,
+            **counted,
             "domain": [0, 0.44],
             "title": heading("jobs waiting", INK),
-            "rangemode": "tozero",
             "tickformat": ",",
-            "fixedrange": True,
         },
         legend={**legend, "y": 1.0},
         legend2={**legend, "y": 0.44},
@@ -175,8 +167,7 @@ def distributions(metrics: Metrics, values: Floats, title: str) -> Any:
         at_s, share = distribution(mine)
         x, y = np.maximum(at_s, ROUNDED_S).tolist(), share.tolist()
         lines.append(Line(name, x, y, colour, width=2.2 if colour == INK else 1.6))
-    share_of_jobs = Axis("share of jobs", percent=True, low=0.0, high=1.02)
-    return _panel(Axis(title, log=True, ticks=TIME_TICKS), share_of_jobs, lines, 2.3)
+    return _panel(Axis(title, log=True, ticks=TIME_TICKS), SHARE_OF_JOBS, lines, 2.3)
 
 
 def gpu_hours(total: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...picture.axis import time_unit
-from ...picture.panels import Axis, Bars, Chart, Dots, Line, Mark, Panel
+from ...picture.panels import SHARE_OF_JOBS, Axis, Bars, Chart, Dots, Line, Mark, Panel
 from ...picture.style import TIME_TICKS
 from ...picture.text_simulation import LOST_TO
 from ...simulate.report.figures import HOURS
@@ -60,8 +60,7 @@ def completion_times(comparison: Comparison) -> Chart | None:
         time = Axis(
             "job completion time", log=True, low=low, high=max(high, 1.1 * low), ticks=TIME_TICKS
         )
-        share_of_jobs = Axis("share of jobs", percent=True, low=0.0, high=1.02)
-        panels.append(Panel(case, time, share_of_jobs, tuple(lines)))
+        panels.append(Panel(case, time, SHARE_OF_JOBS, tuple(lines)))
     return chart_of_cases(
         "jct",
         "Job completion times",
@@ -96,8 +95,7 @@ def speedups(comparison: Comparison, baseline: str) -> Chart | None:
                 high=min(high, 1e3) * 1.05,
                 ticks=tuple((at, f"{at:g}x") for at in SPEEDUPS),
             )
-            share_of_jobs = Axis("share of jobs", percent=True, low=0.0, high=1.02)
-            panels.append(Panel(case, axis, share_of_jobs, tuple(lines)))
+            panels.append(Panel(case, axis, SHARE_OF_JOBS, tuple(lines)))
     return chart_of_cases(
         "speedup",
         f"Speed-up of jobs over {baseline}",

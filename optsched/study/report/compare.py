@@ -80,23 +80,18 @@ def compare(study: Study, results: Sequence[Result]) -> Comparison:
     methods = list(dict.fromkeys(entry.method for entry in entries))
     compared = [entry for entry in entries if _command(entry) in COMPARED]
     with_jct = _cases_with_jct(entries)
-    seeds: dict[str, dict[Scalar | None, None]] = {case: {} for case in cases}
-    for entry in compared:
-        seeds[entry.case][entry.seed] = None
-    # A method without a seed beside methods with seeds has the same value for each of them.
-    problems = tuple(
-        (case, seed)
-        for case in cases
-        for seed in seeds[case]
-        if seed is not None or len(seeds[case]) == 1
-    )
+    problems = _problems(cases, compared)
     column = {problem: k for k, problem in enumerate(problems)}
+    of_case: dict[str, list[int]] = {case: [] for case in cases}
+    for (case, _), k in column.items():
+        of_case[case].append(k)
     values = np.full((len(methods), len(problems)), np.nan)
     for entry in compared:
         value = (MEAN_JCT if entry.case in with_jct else VALUE)(entry.result)
-        own = [entry.seed] if (entry.case, entry.seed) in column else seeds[entry.case]
-        at = [column[entry.case, seed] for seed in own if (entry.case, seed) in column]
-        values[methods.index(entry.method), at] = math.inf if value is None else value
+        # A method without a seed beside methods with seeds has the same value for each of them.
+        at = column.get((entry.case, entry.seed))
+        own = of_case[entry.case] if at is None else [at]
+        values[methods.index(entry.method), own] = math.inf if value is None else value
     order = _ranked(ratios(values))
     return Comparison(
         entries=tuple(entries),
@@ -105,6 +100,21 @@ def compare(study: Study, results: Sequence[Result]) -> Comparison:
         problems=problems,
         measure={case: "mean JCT" if case in with_jct else "objective" for case in cases},
         values=values[order],
+    )
+
+
+def _problems(
+    cases: Sequence[str], compared: Sequence[Entry]
+) -> tuple[tuple[str, Scalar | None], ...]:
+    """Return each case with each seed that it was run with, None only where there is no other."""
+    seeds: dict[str, dict[Scalar | None, None]] = {case: {} for case in cases}
+    for entry in compared:
+        seeds[entry.case][entry.seed] = None
+    return tuple(
+        (case, seed)
+        for case, own in seeds.items()
+        for seed in own
+        if seed is not None or len(own) == 1
     )
 
 

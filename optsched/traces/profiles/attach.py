@@ -11,6 +11,7 @@ from functools import cache
 from hashlib import blake2b
 from itertools import accumulate
 from operator import attrgetter
+from typing import Any
 
 from ...frozen import record
 from ...model.cluster import Cluster, Node
@@ -34,6 +35,10 @@ PROPORTIONAL_CORES = 3
 CORE_LEVELS = (1, 3, 6)
 """The core counts that are kept, besides the highest useful one and what the nodes of each type
 have."""
+
+
+COSTS = ("checkpoint_s", "restore_s", "startup_s")
+"""Fields of a profile."""
 
 
 def attach(instance: Instance, seed: int, *, overheads: bool = True) -> Instance:
@@ -207,12 +212,10 @@ class _Profiles:
         }
         memory = [node.memory_gib / node.gpus for node in nodes if node.memory_gib is not None]
         rates = _rates_by_gpus(family, gpus) if isinstance(gpus, Elastic) else {}
-        spread = 1.0
-        if not rates and most <= max(node.gpus for node in nodes):
-            spread = spread_rate(family, most)
+        fits_one = most <= max(node.gpus for node in nodes)
+        spread = spread_rate(family, most) if fits_one and not rates else 1.0
         sharing = Sharing(duty=family.duty, partners=dict(family.partners))
-        saves = own.checkpoint_s or own.restore_s or own.startup_s
-        costs = own if saves else family
+        costs = own if any(getattr(own, name) for name in COSTS) else family
         relative = {
             gpu_type: round(_speed(family, gpu_type) / _speed(family, reference), 4)
             for gpu_type in known
@@ -222,21 +225,21 @@ class _Profiles:
             for gpu_type, board in known.items()
             if board
         }
+        measured: dict[str, Any] = {
+            "gpus": rates,
+            "cpus_per_gpu": _cores(family, kinds, reference),
+            "locality": Locality(rack=spread, cluster=spread) if spread < 1 else None,
+            "sharing": sharing if sharing != Sharing() else None,
+            "gpu_memory_gib": family.gpu_memory_gib,
+            "memory_gib_per_gpu": min([family.memory_gib_per_gpu, *memory]),
+            "power_w": power_w,
+        }
         made = replace(
             own,
             name=family.name,
             rate=own.rate if len(set(own.rate.values())) > 1 else relative,
-            gpus=own.gpus or rates,
-            cpus_per_gpu=own.cpus_per_gpu or _cores(family, kinds, reference),
-            locality=own.locality
-            or (Locality(rack=spread, cluster=spread) if spread < 1 else None),
-            sharing=own.sharing or (sharing if sharing.duty or sharing.partners else None),
-            gpu_memory_gib=own.gpu_memory_gib or family.gpu_memory_gib,
-            memory_gib_per_gpu=own.memory_gib_per_gpu or min([family.memory_gib_per_gpu, *memory]),
-            power_w=own.power_w or power_w,
-            checkpoint_s=costs.checkpoint_s * self.overheads,
-            restore_s=costs.restore_s * self.overheads,
-            startup_s=costs.startup_s * self.overheads,
+            **{name: getattr(own, name) or value for name, value in measured.items()},
+            **{name: getattr(costs, name) * self.overheads for name in COSTS},
         )
         return self.equal.setdefault(made, made)
 

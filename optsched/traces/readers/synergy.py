@@ -17,16 +17,16 @@ Source: J. Mohan et al., Looking beyond GPUs for DNN scheduling on multi-tenant 
 meaning and units from simulator/jobs/ of https://github.com/msr-fiddle/synergy.
 """
 
-import json
-import math
 from pathlib import Path
 from typing import Annotated, Any
+
+import numpy as np
 
 from ...errors import InputError
 from ...model.job import Job
 from ...model.profile import Locality, Profile
 from ..clusters import cluster_of, with_each
-from ..imported import ClusterText, Format, GpuCount, Imported, Track, read_text
+from ..imported import ClusterText, Format, GpuCount, Imported, Track, read_json
 from ..tables.table import Row, lines
 from ..usable import SHORTEST_S, imported, stem
 
@@ -35,6 +35,8 @@ MEMORY_GB = (20.83, 62.5, 125.0, 187.5, 250.0)
 SHARE_CORES, SHARE_GB = 3, 62.5
 COLUMNS = "job model arrival iterations GPUs"
 TABLE = "cpu_mem_sensitivity.json"
+TOLERANCE = 0.02
+"""Share by which a rate may differ from that of the scarcer of cores and memory."""
 Measured = tuple[Profile, float]
 """A profile and the seconds of an iteration."""
 
@@ -86,10 +88,7 @@ def _job(row: Row, measured: dict[str, Measured]) -> Job | str:
 
 
 def _measured(path: Path) -> dict[str, Measured]:
-    try:
-        entries = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not JSON: {error}") from None
+    entries = read_json(path)
     if not isinstance(entries, list) or not entries:
         raise InputError(f"{path}: expected a list of Synergy's measurements, one object a model")
     measured = {}
@@ -109,34 +108,27 @@ def _measured(path: Path) -> dict[str, Measured]:
 def _entry(entry: dict[str, Any]) -> Measured:
     """Return what an entry says. Raises one of the errors that `_measured` words where the entry is
     not as it should be."""
-    rates = [[float(rate) for rate in row] for row in entry["tput"]]
+    rates = np.array(entry["tput"], dtype=float)
     seconds, spread = float(entry["iter_time"]), float(entry["placement_penalty"])
-    columns = MEMORY_GB[-len(rates[0]) :]
-    sound = len(rates) == len(CORES) and len(columns) >= len(MEMORY_GB) - 1
-    sound = sound and all(
-        len(row) == len(columns) and all(0 <= rate <= 1e3 for rate in row) for row in rates
-    )
-    if not sound or not 0 < seconds <= 1e6 or not 0 < spread <= 1:
+    shapes = [(len(CORES), len(MEMORY_GB) - without) for without in (0, 1)]
+    if rates.shape not in shapes or not 0 < seconds <= 1e6 or not 0 < spread <= 1:
         raise ValueError
-    by_memory = [max(row[i] for row in rates) for i in range(len(columns))]
-    by_cores = [max(row) for row in rates]
-    share = rates[CORES.index(SHARE_CORES)]
-    least = next((i for i, rate in enumerate(share) if rate >= 1), None)
-    if least is None or any(
-        rate > 0 and not math.isclose(rate, min(by_cores[c], by_memory[m]), rel_tol=0.02)
-        for c, row in enumerate(rates)
-        for m, rate in enumerate(row)
-    ):
+    by_memory, by_cores = rates.max(axis=0), rates.max(axis=1)
+    scarcer = np.minimum(by_cores[:, None], by_memory)
+    off = np.abs(rates - scarcer) > TOLERANCE * scarcer
+    enough = np.flatnonzero(rates[CORES.index(SHARE_CORES)] >= 1)
+    if not ((rates >= 0) & (rates <= 1e3)).all() or off[rates > 0].any() or not len(enough):
         raise ValueError
-    full = by_memory.index(max(by_memory), least)
-    curve = {cores: row[full] for cores, row in zip(CORES, rates, strict=True) if row[full] > 0}
-    best = min(cores for cores, rate in curve.items() if rate == max(by_memory))
-    gib = [round(gigabytes * 1e9 / 2**30, 3) for gigabytes in columns]
+    least = int(enough[0])
+    full = least + int(by_memory[least:].argmax())
+    curve = dict(zip(CORES, rates[:, full].tolist(), strict=True))
+    best = min(cores for cores, rate in curve.items() if rate == by_memory.max())
+    gib = [round(gigabytes * 1e9 / 2**30, 3) for gigabytes in MEMORY_GB[-len(by_memory) :]]
     return Profile(
         name=entry["name"],
-        cpus_per_gpu={cores: rate for cores, rate in curve.items() if cores <= best},
+        cpus_per_gpu={cores: rate for cores, rate in curve.items() if cores <= best and rate > 0},
         memory_gib_per_gpu=gib[full],
-        memory_rates=dict(zip(gib[least:full], by_memory[least:full], strict=True)),
+        memory_rates=dict(zip(gib[least:full], by_memory[least:full].tolist(), strict=True)),
         locality=Locality(rack=spread, cluster=spread) if spread < 1 else None,
     ), seconds
 

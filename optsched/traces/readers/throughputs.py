@@ -1,6 +1,5 @@
 """Throughput tables as Gavel writes them: steps/s by GPU type, then by job type and GPU count."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from ...errors import InputError
 from ...model.cluster import Cluster
 from ...model.job import Job
 from ...model.profile import Profile
-from ..imported import Imported, found_beside, read_text
+from ..imported import Imported, found_beside, read_json
 from ..tables.table import Row
 from ..usable import SHORTEST_S, imported, stem
 
@@ -98,10 +97,7 @@ def find_table(trace: Path, given: str | Path | None, name: str, whose: str) -> 
 
 def read_table(path: Path, whose: str) -> Rates:
     """Return the table of a file. Raises InputError where it is none."""
-    try:
-        table = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not JSON: {error}") from None
+    table = read_json(path)
     if not isinstance(table, dict) or not isinstance(table.get(REFERENCE), dict):
         raise InputError(f"{path}: is no {whose} throughput table; it has no object {REFERENCE!r}")
     return table
