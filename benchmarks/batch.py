@@ -2,10 +2,11 @@
 limit.
 
     python benchmarks/batch.py [--jobs 100,200,400] [--gpus 128] [--gpu-types 1] [--seeds 1,2,3]
-    [--time-limit 60]
+    [--like mixed] [--running 0.3] [--time-limit 60]
 
-All jobs are released at 0 (`optsched generate --like mixed`); the whole solve is timed, child
-process included. Prints one JSON object a run, then the median gap for each number of jobs.
+All jobs are released at 0 (`optsched generate`); with `--running` so many of them run then. The
+whole solve is timed, child process included. Prints one JSON object a run, then the median gap for
+each number of jobs.
 """
 
 import argparse
@@ -26,6 +27,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=numbers, default=[100, 200, 400])
     parser.add_argument("--gpus", type=int, default=128)
     parser.add_argument("--gpu-types", type=int, default=1)
+    parser.add_argument("--like", choices=("mixed", "llm"), default="mixed")
+    parser.add_argument("--running", type=float, default=0.0)
     parser.add_argument("--seeds", type=numbers, default=[1, 2, 3])
     parser.add_argument("--time-limit", type=float, default=60.0)
     options = parser.parse_args()
@@ -36,10 +39,10 @@ def main() -> None:
                 jobs=jobs,
                 gpus=options.gpus,
                 seed=seed,
-                like="mixed",
+                like=options.like,
                 arrivals="batch",
                 load=0.9,
-                running=0.0,
+                running=options.running,
                 gpu_types=options.gpu_types,
                 overheads=True,
             )
@@ -52,6 +55,7 @@ def main() -> None:
                     {
                         "jobs": jobs,
                         "gpus": instance.cluster.total_gpus,
+                        "running": len(instance.running),
                         "seed": seed,
                         "value": solution.value,
                         "bound": solution.bound,

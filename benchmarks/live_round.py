@@ -28,7 +28,8 @@ from optsched.control.journal.journal import Journal
 from optsched.control.settings import NodeSettings, Settings
 from optsched.control.submission import Submission
 from optsched.traces.generate.synth import generate
-from optsched_solvers.policies import optsched as policy
+from optsched_solvers.policies.optsched import Optsched
+from optsched_solvers.policies.parts import priced_round
 from tests.control.virtual import VirtualClock, VirtualExecutor
 
 
@@ -43,9 +44,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         controller, clock = opened(Path(folder), arguments.jobs)
         spent: dict[str, list[float]] = {"decide": [], "solver": [], "proof": []}
-        policy.decide = timed(policy.decide, spent["solver"])  # type: ignore[assignment]
-        told = timed(policy.Optsched._told, spent["proof"])
-        policy.Optsched._told = told  # type: ignore[method-assign]
+        decide_round = timed(priced_round.decide, spent["solver"])
+        priced_round.decide = decide_round  # type: ignore[assignment]
+        told = timed(Optsched._told, spent["proof"])
+        Optsched._told = told  # type: ignore[method-assign]
         decide = timed(controller.decide, spent["decide"])
         for _ in range(arguments.rounds):
             clock.at_s += 60.0

@@ -16,7 +16,7 @@ def parse_duration(text: str) -> float:
     rest = PIECE.sub("", text.strip())
     if not pieces or rest or (len(pieces) > 1 and any(not unit for _, unit in pieces)):
         raise ValueError(
-            f"{text!r} is no duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, "
+            f"{text!r} is not a duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, "
             "1h30m"
         )
     total_s = math.fsum(float(number) * SECONDS[unit] for number, unit in pieces)

@@ -264,7 +264,7 @@ def explain(
 
     checked = checked_instance(instance, accept_never=True)
     if job is not None and job not in checked.job:
-        raise InputError(f"{job!r} is no job of {checked.name}")
+        raise InputError(f"{job!r} is not a job of {checked.name}")
     goal = _objective(objective)
 
     def decided() -> "RoundSolution":

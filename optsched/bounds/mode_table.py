@@ -161,7 +161,7 @@ def _fill(
 ) -> ModeTable:
     """Return the table of jobs each of which has the modes of a group; a running one has its own,
     which ends with the mode to stay."""
-    jobs, position = instance.jobs, {job.id: j for j, job in enumerate(instance.jobs)}
+    jobs, position = instance.jobs, instance.position
     whole_work = np.array([job.work_s for job in jobs], np.float64)
     work = np.array(
         [instance.remaining_s(job) + lost_s.get(job.id, 0.0) for job in jobs], np.float64

@@ -63,7 +63,7 @@ def look(instance: Instance, modes: ModeTable) -> Outlook:
 def chains(instance: Instance) -> list[tuple[int, list[int]]]:
     """Return the jobs that wait for others, with these, by position: no job before one that it
     waits for."""
-    position = {job.id: j for j, job in enumerate(instance.jobs)}
+    position = instance.position
     before = {
         j: [position[name] for name in job.after]
         for j, job in enumerate(instance.jobs)

@@ -149,7 +149,7 @@ def change(client: Client, jobs: tuple[str, ...], out: Out, **asked: Any) -> int
     """
     body = {name: value for name, value in asked.items() if value is not None}
     if not body:
-        raise InputError("name what is to be otherwise, as --weight 2")
+        raise InputError("name what to change, such as --weight 2")
     return _each(client, "change", jobs, out, body)
 
 

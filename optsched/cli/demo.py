@@ -59,7 +59,7 @@ def command(output: Path, out: Out) -> int:
             "",
             *story.sentences,
             "",
-            f"The simulator foretells a mean completion time of {story.foretold_s:.1f} s, it was "
+            f"The simulator predicts a mean completion time of {story.foretold_s:.1f} s, it was "
             f"{story.measured_s:.1f} s; job by job it is off by {story.error:.1%} on average.",
             f"picture: {picture.resolve()}  (open it in a browser)",
             f"rounds:  optsched rounds --config {output / 'cluster.toml'}",

@@ -78,7 +78,7 @@ def command(
     for name in asked:
         if name not in loaded.job:
             hint = "" if source is not None or name not in names[:1] else " nor a file"
-            raise InputError(f"{name!r} is no job of {loaded.name}{hint}")
+            raise InputError(f"{name!r} is not a job of {loaded.name}{hint}")
     solution = None if source is None else _read(loaded, source, round_s, budget_s)
 
     def decided() -> "RoundSolution":
@@ -126,8 +126,8 @@ def _explain_live(config: Path | None, jobs: tuple[str, ...], out: Out) -> int:
 
 
 def is_job(name: str) -> bool:
-    """Return whether a first argument is meant as the job of a live cluster: it is no file, and has
-    no ending of one."""
+    """Return whether a first argument is meant as the job of a live cluster: it is not a file, nor
+    does it end like one."""
     from ..executors.base import JOB_NAME
 
     return (
@@ -161,7 +161,7 @@ def _read(instance: Instance, source: Path, round_s: float, budget_s: float) -> 
         _agree(source, objective=solution.objective, round_s=solution.round_s)
         faults = verify_round(instance, solution.jobs)
         if faults:
-            raise InputError(f"{source}: is no sound round of {instance.name}: {faults[0]}")
+            raise InputError(f"{source}: is not a sound round of {instance.name}: {faults[0]}")
         return solution
     stated, plan = files.read_plan(source)
     _check(instance, source, "plan", stated.instance.name, stated.instance.hash)
@@ -170,7 +170,9 @@ def _read(instance: Instance, source: Path, round_s: float, budget_s: float) -> 
         raise InputError(f"{source}: holds no plan, only the status {stated.objective.status}")
     report = verify(instance, plan, parse(stated.objective.name), replay=stated.replay)
     if not report.ok:
-        raise InputError(f"{source}: is no sound plan of {instance.name}: {report.violations[0]}")
+        raise InputError(
+            f"{source}: is not a sound plan of {instance.name}: {report.violations[0]}"
+        )
     return round_of_plan(
         instance,
         plan,

@@ -27,7 +27,7 @@ def core_counts(value: str | None) -> tuple[int, ...]:
     """Read an option that is core counts with commas between."""
     words = (value or "").split(",")
     if not all(word.strip().isdecimal() and 1 <= int(word) <= 100_000 for word in words):
-        raise click.BadParameter(f"{value!r} is no list of core counts; write 1,2,4,8")
+        raise click.BadParameter(f"{value!r} is not a list of core counts; write 1,2,4,8")
     return tuple(sorted({int(word) for word in words}))
 
 

@@ -26,7 +26,7 @@ def column_names(value: str) -> tuple[str, ...]:
     for name in names:
         if name not in COLUMNS:
             known = ", ".join(COLUMNS)
-            raise click.BadParameter(f"{name!r} is no column; choose from {known}")
+            raise click.BadParameter(f"{name!r} is not a column; choose from {known}")
     return tuple(dict.fromkeys(names))
 
 

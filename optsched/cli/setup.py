@@ -12,7 +12,7 @@ from .parts.out import Out, answers
 def site_name(value: str) -> str:
     """Read an option that is a name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
-        words = f"{value!r} is no name; use letters, digits, dots, dashes and underscores"
+        words = f"{value!r} is not a name; use letters, digits, dots, dashes and underscores"
         raise click.BadParameter(words)
     return value
 
@@ -26,7 +26,7 @@ def hostlist(value: str) -> str:
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     if re.search(r"[^A-Za-z0-9.,_\[\]-]", value):
-        raise click.BadParameter(f"{value!r} is no list of nodes; write gpu-[0-3,7]")
+        raise click.BadParameter(f"{value!r} is not a list of nodes; write gpu-[0-3,7]")
     return value
 
 

@@ -29,7 +29,7 @@ def _range(value: str, what: str, usual: str, fewest: int = 0) -> tuple[int, int
     decimal = least.isdecimal() and (not dash or most.isdecimal()) and len(value) <= 20
     if not decimal or int(least) < fewest:
         raise click.BadParameter(
-            f"{value!r} is no count of {what}; write {usual} for a job that runs on fewer too"
+            f"{value!r} is not a count of {what}; write {usual} for a job that runs on fewer too"
         )
     return int(least), int(most) if dash else None
 
@@ -263,7 +263,7 @@ def jobs_of(path: Path, defaults: Json) -> list[Json]:
             raise InputError(f"{path}, line {number}: is no JSON: {error}") from None
         if not isinstance(job, dict):
             raise InputError(
-                f'{path}, line {number}: is no job; write {{"argv": ["python", "train.py"]}}'
+                f'{path}, line {number}: is not a job; write {{"argv": ["python", "train.py"]}}'
             )
         jobs.append({**defaults, **job})
     if not jobs:

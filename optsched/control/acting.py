@@ -120,7 +120,7 @@ class Acting(Looking):
                 KillIntended(
                     job=attempt.key.job,
                     number=attempt.key.number,
-                    reason="it had not ended when its grace was over",
+                    reason="it had not ended when its grace period was over",
                 )
             )
             self._ask_to_end(attempt)

@@ -29,7 +29,7 @@ AGAIN_S = 5.0
 MOST_DROPPED = 1000
 """So many jobs that were dropped are remembered here."""
 COSTS = ("checkpoint_s", "restore_s", "startup_s")
-FORGOTTEN = "the cluster manager no longer knows it, and nobody knows how it ended"
+FORGOTTEN = "the cluster manager no longer knows it, and it is not known how it ended"
 ON_HOLD = "its user has it on hold in the cluster manager"
 
 
@@ -113,7 +113,7 @@ class Intake:
 
     def _changed(self, job: LiveJob, arrival: Arrival) -> bool:
         """Tell whether it asks for something else than it did. What it is given of memory when it
-        starts is no change."""
+        starts is not a change."""
         known, request, started = job.submission, arrival.request, bool(job.attempts)
         if request is None:
             return arrival.unplanned is not None

@@ -101,8 +101,8 @@ class Looking(ControllerCore):
                 self._reservations_silent = True
                 self.record(
                     Noted(
-                        text="reservations of the cluster manager are not told, and the last known "
-                        f"hold: {error}"
+                        text="the cluster manager does not report its reservations, so the last "
+                        f"known ones hold: {error}"
                     )
                 )
             return
@@ -181,7 +181,7 @@ class Looking(ControllerCore):
             return
         if not self._silence_noted:
             self._silence_noted = True
-            self.record(Noted(text=f"nothing is known of the nodes: {why}"))
+            self.record(Noted(text=f"nothing is known about the nodes: {why}"))
         self.record(
             *(
                 AttemptLost(job=attempt.key.job, number=attempt.key.number, reason=why)

@@ -132,7 +132,7 @@ def _amounts(instance: Instance, name: str, mode: Mode, slot: Slot) -> tuple[flo
 def _alone(instance: Instance) -> dict[str, str]:
     """Return the jobs that are faulty by themselves, for faults that do not say whose they are."""
     if _fault(instance.only(set())) is not None:
-        return {}  # it is no job's
+        return {}  # it is not a job's
     reasons: dict[str, str] = {}
     for job in instance.jobs:
         why = _fault(instance.only({job.id}))

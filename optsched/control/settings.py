@@ -215,12 +215,12 @@ class NoticeSettings(Part):
         """Yield what is wrong with it."""
         if self.webhook is not None and not _is_of_web_server(self.webhook):
             remedy = "write https://HOST/PATH"
-            yield Fault("notices.webhook", "is no address of a web server", remedy)
+            yield Fault("notices.webhook", "is not the address of a web server", remedy)
         if not 0 < self.timeout <= 60:
             remedy = "write a length as 10s"
             yield Fault("notices.timeout", "must be longer than 0 s and at most 60 s", remedy)
         if self.smtp is not None and not SMTP.fullmatch(self.smtp):
-            yield Fault("notices.smtp", f"{self.smtp!r} is no mail server", "write HOST:PORT")
+            yield Fault("notices.smtp", f"{self.smtp!r} is not a mail server", "write HOST:PORT")
         if self.smtp is not None and not ADDRESS.fullmatch(self.smtp_from or ""):
             remedy = "name the address that e-mail comes from"
             yield Fault("notices.smtp_from", "is missing, or no address", remedy)
@@ -229,7 +229,7 @@ class NoticeSettings(Part):
             yield Fault("notices", "has one of smtp_user and smtp_password_file", remedy)
         for i, domain in enumerate(self.email_domains):
             if not ADDRESS.fullmatch(f"user@{domain}"):
-                yield Fault(f"notices.email_domains[{i}]", "is no domain", "write example.org")
+                yield Fault(f"notices.email_domains[{i}]", "is not a domain", "write example.org")
 
 
 def _is_of_web_server(address: str) -> bool:

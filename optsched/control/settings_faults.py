@@ -50,7 +50,7 @@ def _window_faults(path: str, window: "WindowSettings", settings: "Settings") ->
         remedy = 'give start = 2026-08-01T18:00:00, or every = "sunday" and at = "18:00"'
         yield Fault(path, "it must say either when it is, or how often", remedy)
     elif window.start is not None and not abs(window.start.year - 1970) < 250:
-        yield Fault(f"{path}.start", "is no date of these centuries", "correct the year")
+        yield Fault(f"{path}.start", "is not a date of these centuries", "correct the year")
     if not 0 < window.length <= 366 * 86400:
         yield Fault(f"{path}.length", "must be longer than 0 s, a year at most", 'write "4h"')
     for name in window.resources:

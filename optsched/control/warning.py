@@ -23,6 +23,6 @@ def number_of(name: str) -> int:
     short = name.upper().removeprefix("SIG")
     if short not in SIGNALS:
         raise ValueError(
-            f"{name!r} is no signal that a job is sent; there are {', '.join(SIGNALS)}"
+            f"{name!r} is not a signal that a job is sent; there are {', '.join(SIGNALS)}"
         )
     return int(signal.Signals[f"SIG{short}"])

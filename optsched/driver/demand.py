@@ -1,8 +1,9 @@
 """What jobs ask for: the options of a job in the order of preference, shared by all jobs that ask
 for the same."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..frozen import entity
 from ..model.instance import Instance, Placement
 from ..model.job import Job, Mode
 from ..physics import Span, gpu_memory_gib, memory_gib_per_gpu, node_counts
@@ -13,7 +14,7 @@ from .layout import NO_GPUS, Layout, Need
 from .placement import Room
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Demand:
     """Needs in order of preference. Jobs of one demand fit at the same instants, all of them or
     none."""

@@ -1,9 +1,10 @@
 """What is free on each node and of what all share, and best-fit gang placement in it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, nextafter
 
+from ..frozen import entity
 from ..model.instance import Placement
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import WIDEST_FIRST
@@ -13,7 +14,7 @@ MANY_FREED = 50
 """So many nodes are looked at one by one for what has come free there; beyond it all are."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Aside:
     """What `Room.set_aside` took of each node, and what there was before of memory and of what all
     share."""

@@ -54,8 +54,7 @@ class Playouts:
         for queue in self.queues.values():
             queue.sort()
         self.ends = sorted(
-            (self.end_s(job_id), world.order(job_id), job_id)
-            for job_id in (*world.running, *world.saving)
+            (self.end_s(job_id), world.order(job_id), job_id) for job_id in world.holders
         )
 
     def end_s(self, job_id: str) -> float:
@@ -63,7 +62,7 @@ class Playouts:
         world = self._world
         if job_id in world.saving or not world.cluster.windows:
             return world.expected_release_s(job_id)
-        placement = world.hold(job_id).placement
+        placement = world.placement(job_id)
         return world.through_windows_s(job_id, placement, world.expected_end_s(job_id))
 
     def cost(self, trial: Trial, *, to_the_end: bool = False) -> tuple[float, ...]:
@@ -210,7 +209,7 @@ class _Playout:
         """Return the rate of a job beside its partner, relative to that alone."""
         trial, partner = self.trial, self.holding.get(job_id, self.trial.hold(job_id)).partner
         assert partner is not None
-        return sharing_rate(trial.job(job_id).profile, trial.job(partner).profile)
+        return sharing_rate(trial.profile(job_id), trial.profile(partner))
 
     def _keep_claimed(self) -> None:
         """Set aside what is free of the places of claims."""

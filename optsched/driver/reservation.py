@@ -83,12 +83,10 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
             ends.append(
                 (end_s, "", (slot.node, *outlook.room.seize(slot.node, slot.gpus, slot.cpus)))
             )
-    for holder in (*world.running, *world.saving):
+    for holder in world.holders:
         end_s = world.expected_release_s(holder)
         if until_s:
-            end_s = max(
-                [end_s, *(until_s.get(slot.node, 0.0) for slot in world.hold(holder).placement)]
-            )
+            end_s = max([end_s, *(until_s.get(slot.node, 0.0) for slot in world.placement(holder))])
         ends.append((end_s, holder, None))
     ends.sort(key=lambda end: end[:2])
     fit, due_s = world.fit(job_id, outlook.room), world.now_s
@@ -225,9 +223,7 @@ class Reservations:
             if self.current is not None:
                 self._pay(world, self.current)
                 return True
-            if all(
-                world.expected_release_s(job) < math.inf for job in (*world.running, *world.saving)
-            ):
+            if all(world.expected_release_s(job) < math.inf for job in world.holders):
                 self._nowhere[job_id] = lost
         return before is not None
 
@@ -289,7 +285,7 @@ class Reservations:
         able = (
             job_id
             for job_id in world.running
-            if any(slot.node in nodes for slot in world.hold(job_id).placement)
+            if any(slot.node in nodes for slot in world.placement(job_id))
             and not (job_id in pinned or self.protects(world, job_id, kept.job))
             and world.rank(job_id) < least
             and world.may_preempt(job_id)

@@ -9,6 +9,7 @@ from ..estimates import Estimates
 from ..frozen import record
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
+from ..model.profile import Profile
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, run_s, setup_s
 from ..physics.contention import may_contend
 from ..physics.model_caches import model_caches
@@ -103,6 +104,10 @@ class ClusterView:
         never the job."""
         return self._state[job_id].job
 
+    def profile(self, job_id: str) -> Profile:
+        """Return the profile of a job."""
+        return self.job(job_id).profile
+
     def rank(self, job_id: str) -> int:
         """Return the priority of a job, below that of all others if it borrows."""
         return rank_of(self._state[job_id].job.priority, borrows=job_id in self.borrowing)
@@ -128,6 +133,12 @@ class ClusterView:
             )  # a job that has outrun its belief is believed to be longer
             return state.believed_s
         return state.past_s + state.attempt_s + state.rest_s if state.failures else state.job.work_s
+
+    def worked_s(self, job_id: str) -> float:
+        """Return the reference work that a job has done so far, or in all once it is done, with
+        what it has lost to failures."""
+        state = self._state[job_id]
+        return state.past_s + state.attempt_s - state.attempt_left_s(self.now_s)
 
     def belief_rises_s(self, job_id: str) -> float:
         """Return when a running job, should it not have ended by then, is believed to be longer
@@ -247,6 +258,16 @@ class ClusterView:
         run = self._held(job_id)
         return max(self.now_s, run.work_from_s) + self.remaining_work_s(job_id) / run.rate
 
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Return the jobs that hold something: they run, or are being saved."""
+        return (*self.running, *self.saving)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing runs or is being saved."""
+        return not (self.running or self.saving)
+
     def makes_way_s(self, job_id: str, placement: Placement) -> float:
         """Return when a job that runs on `placement` has saved and left it for a window; infinite
         where none comes, or it cannot save."""
@@ -357,6 +378,10 @@ class ClusterView:
         """Return what a running or saving job holds."""
         run = self._held(job_id)
         return Hold(run.need, run.placement, None if run.partner is None else run.partner.job.id)
+
+    def placement(self, job_id: str) -> Placement:
+        """Return where a running or saving job holds what it does."""
+        return self.hold(job_id).placement
 
     def fit(self, job_id: str, room: Room | None = None) -> Fit | None:
         """Return the fastest option that fits `room` (default: what is free now), and the best-fit

@@ -93,7 +93,7 @@ class Incumbent:
         if type(level) is not int or not 0 <= level < len(self.objective.levels):
             return f"a bound for level {level!r}, which the objective does not have"
         if not isinstance(bound, int | float) or not math.isfinite(bound):
-            return f"a bound of {bound!r}, which is no finite number"
+            return f"a bound of {bound!r}, which is not a finite number"
         if level not in self._claimed or bound > self._claimed[level].bound:
             self._claimed[level] = Limit(float(bound), source)
             self._refute()

@@ -61,7 +61,7 @@ class Limits:
     def check(self) -> None:
         """Raise InputError for a limit that makes no sense."""
         if not (math.isfinite(self.time_limit_s) and self.time_limit_s > 0):
-            raise InputError(f"time limit {self.time_limit_s} is no positive number of seconds")
+            raise InputError(f"time limit {self.time_limit_s} is not a positive number of seconds")
         if self.workers < 1:
             raise InputError(f"workers {self.workers} must be at least 1")
         if not (math.isfinite(self.gap) and self.gap >= 0):
@@ -384,10 +384,10 @@ class Search:
         if exact is not None and self.infeasible is not None:
             infeasible = incumbent.plan is None
             if infeasible:
-                self.notes.append(f"{exact.name} holds that no plan exists: {self.infeasible}")
+                self.notes.append(f"{exact.name} claims that no plan exists: {self.infeasible}")
             else:
                 self.blame(
-                    f"{exact.name} holds that no plan exists ({self.infeasible}), "
+                    f"{exact.name} claims that no plan exists ({self.infeasible}), "
                     f"but the plan of {incumbent.source} passes the verifier"
                 )
         if self.interrupted:
@@ -400,7 +400,7 @@ class Search:
             name = incumbent.levels()[number].name
             self.notes.append(
                 f"with the side constraints {name} is at least {bound:.10g} "
-                f"({exact.name if exact else ''}); this is no bound of the instance"
+                f"({exact.name if exact else ''}); this is not a bound of the instance"
             )
         name, fallback = self._who_answered(exact)
         status: Status = "unknown"

@@ -16,7 +16,7 @@ SOURCE = "initial"
 
 
 def initial_plan(given: Plan | Solution | None) -> Plan | None:
-    """Return the plan to start from. Raises InputError for anything that is no plan."""
+    """Return the plan to start from. Raises InputError for anything that is not a plan."""
     plan = given.plan if isinstance(given, Solution) else given
     if plan is not None and (fault := malformed(plan)) is not None:
         raise InputError(f"the initial plan {fault}")

@@ -48,7 +48,7 @@ class Explainer:
     """
 
     def __init__(self, model: RoundModel, solution: RoundSolution) -> None:
-        """Raise InputError where `solution` is no round of this model."""
+        """Raise InputError where `solution` is not a round of this model."""
         self._model = model
         self._prices = _prices_of(model, solution)
         self._pattern_prices = model.pattern_prices(self._prices)

@@ -145,7 +145,7 @@ def check_instance(
 def _ranges_of_names(instance: Instance) -> Iterator[Fault]:
     for i, node in enumerate(instance.cluster.nodes):
         if "[" in node.name or "]" in node.name:
-            path, problem = f"cluster.nodes[{i}].name", f"{node.name!r} is no name of one node"
+            path, problem = f"cluster.nodes[{i}].name", f"{node.name!r} is not the name of one node"
             yield Fault(path, problem, "make a node for each name")
 
 

@@ -44,7 +44,7 @@ def other_kind(errors: Iterable[Mapping[str, Any]], wanted: str) -> str | None:
         if tuple(error["loc"]) == ("format",) and isinstance(given, str):
             kind, expected = given.partition("/")[0], wanted.partition("/")[0]
             if kind != expected and kind in kinds:
-                return f"is {kinds[kind]} ({given}), wanted is {kinds[expected]} ({wanted}); give that file"  # noqa: E501
+                return f"is {kinds[kind]} ({given}), expected {kinds[expected]} ({wanted}); give that file"  # noqa: E501
     return None
 
 

@@ -264,7 +264,7 @@ def _boost(text: str | None, faults: list[str]) -> int:
     try:
         return 0 if not text else int(text)
     except ValueError:  # Kueue takes it for 0, too
-        faults.append(f"its {BOOST} {text!r} is no whole number")
+        faults.append(f"its {BOOST} {text!r} is not a whole number")
         return 0
 
 

@@ -144,6 +144,11 @@ class Instance(Value):
         return {entry.job: entry for entry in self.suspended}
 
     @cached_property
+    def position(self) -> dict[str, int]:
+        """Return the position of each job in `jobs`, by id."""
+        return {job.id: i for i, job in enumerate(self.jobs)}
+
+    @cached_property
     def tenant(self) -> dict[str, Tenant]:
         """Return the tenants by name."""
         return {tenant.name: tenant for tenant in self.tenants}

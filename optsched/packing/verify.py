@@ -28,7 +28,7 @@ def violations(instance: Instance, placements: Sequence[Placement]) -> list[str]
     for position, (id_, where, gpus) in enumerate(placements):
         who = f"arrival {position + 1}, job {id_}"
         if id_ not in jobs:
-            wrong.append(f"{who}: is no job of the instance")
+            wrong.append(f"{who}: is not a job of the instance")
             continue
         job = jobs[id_]
         if where is None:
@@ -42,7 +42,7 @@ def violations(instance: Instance, placements: Sequence[Placement]) -> list[str]
                 known.add(name)  # nothing ever leaves: what did not fit once never does
             continue
         if where not in nodes:
-            wrong.append(f"{who}: is on {where}, which is no node")
+            wrong.append(f"{who}: is on {where}, which is not a node")
             continue
         fault = _fault(job, nodes[where], left[where], cpus[where], memory[where], gpus)
         if fault:

@@ -21,7 +21,7 @@ class ModelCaches:
         self._held: dict[str, dict[str, float]] = {name: {} for name in self._capacity}
         self._latest_s: dict[str, float] = {}
         self._entering: dict[str, list[tuple[int, str, float]]] = {}
-        position = {job.id: i for i, job in enumerate(instance.jobs)}
+        position = instance.position
         for entry in sorted(
             instance.running, key=lambda entry: (entry.started_s, position[entry.job])
         ):

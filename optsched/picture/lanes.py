@@ -72,7 +72,7 @@ def assign_lanes(instance: Instance, plan: Plan) -> Lanes:
 
     Segments are taken in order of their start; a verified plan always leaves enough GPUs free.
     """
-    job_at = {job.id: i for i, job in enumerate(instance.jobs)}
+    job_at = instance.position
     pieces: dict[str | None, list[_Piece]] = defaultdict(list)
     for entry in instance.running:
         past = Segment(

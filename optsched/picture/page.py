@@ -110,7 +110,7 @@ def _key(drawn: Chart) -> str:
 
 def _table(instance: Instance, solution: Solution) -> str:
     assert solution.plan is not None
-    place = {job.id: i for i, job in enumerate(instance.jobs)}
+    place = instance.position
     facts = sorted(
         (job_facts(instance, entry) for entry in solution.plan.jobs),
         key=lambda job: (job.start_s, place[job.id]),

@@ -115,7 +115,7 @@ def parse_share(given: object) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share < math.inf:
-        raise ValueError(f"{text!r} is no share; write 1% or 0.01")
+        raise ValueError(f"{text!r} is not a share; write 1% or 0.01")
     return share
 
 

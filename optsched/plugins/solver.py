@@ -51,7 +51,7 @@ class Report:
 
     plan: a complete plan; the engine verifies it and keeps it only if it is better. bound: a proven
     limit on the value of level `level` of the objective among plans that keep the values of the
-    earlier levels, with what proved it. infeasible: the solver holds that no plan exists. The
+    earlier levels, with what proved it. infeasible: the solver claims that no plan exists. The
     engine believes it only where no plan is found at all. note: one sentence for the person who
     reads the solution. log: a line of the log of the search.
     """

@@ -301,8 +301,8 @@ def _check(stored: Stored, name: str, path: Path) -> None:
     for i, field_name in enumerate(stored.by_hand):
         if field_name not in FIELDS:
             raise InputError(
-                f"{path}: by_hand[{i}] is {field_name!r}, which is no field of a profile; choose "
-                f"from {', '.join(sorted(FIELDS))}"
+                f"{path}: by_hand[{i}] is {field_name!r}, not a field of a profile; choose from "
+                f"{', '.join(sorted(FIELDS))}"
             )
 
 

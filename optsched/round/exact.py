@@ -13,17 +13,17 @@ s.t.  sum_o x[j,o] <= 1                             each job (= 1 where it must 
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..frozen import entity
 from .model import NO_OPTION, Floats, Ints, RoundModel
 
 Users = dict[int, list[tuple[int, int]]]
 """(option, GPUs) of the running jobs on each node."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Program:
     """max value x + offset  s.t.  low <= A x <= high, 0 <= x <= upper, x integer.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..frozen import entity
 from ..model.instance import Instance, Placement, Running
 from ..model.job import Job, Mode
 from ..objectives import Objective
@@ -47,7 +48,7 @@ def is_second(entry: Running) -> bool:
     return entry.mode.share_with is not None and entry.job > entry.mode.share_with
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Options:
     """The things jobs can do, one of it each: the options of job j are `first[j]` to `first[j +
     1]`, a running job's first is to keep it.

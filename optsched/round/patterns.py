@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..frozen import entity
 from ..model.cluster import Cluster, Node, Window
 from ..model.job import Job
 from ..physics import cpus, memory_gib
@@ -21,7 +22,7 @@ from ..physics.modes import Option, demands, room_on
 from .deadline import Deadline
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class NodeClass:
     """Nodes that serve the same options. `nodes` are their positions in the cluster, `node` has
     the cores and the memory that each of them has at least, `largest` what any has at most."""
@@ -49,7 +50,7 @@ class NodeClass:
         return self.node.cpus / self.node.gpus if self.node.gpus else 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Pattern:
     """An option on certain nodes: `classes` is a mask of node classes, of which one node holds it
     all if `together`, else any of their nodes hold parts of it. `shared` is what it takes of the

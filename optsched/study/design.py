@@ -121,7 +121,7 @@ class Claim(Part):
         from .table import COLUMNS
 
         if not self.published:
-            raise ValueError("published: 0 is no change; give -0.19 for 19 % less")
+            raise ValueError("published: 0 is not a change; give -0.19 for 19 % less")
         names = [column.name for column in COLUMNS]
         if self.column not in names:
             raise ValueError(f"column {self.column!r} is none of {', '.join(names)}")
@@ -171,7 +171,7 @@ class Study(Part):
                     raise ValueError(f"{what} {name} is named twice")
         for across in self.across:
             if across.parameter not in self.parameters:
-                raise ValueError(f"across names {across.parameter}, which is no parameter here")
+                raise ValueError(f"across names {across.parameter}, which is not a parameter here")
         known = {DATA, "seed", *self.parameters}
         texts = [
             (spec.name, f"{spec.command or ''} {spec.file or spec.files or ''}")
@@ -196,14 +196,14 @@ class Study(Part):
             named += [("claim", "method", claim.method), ("claim", "against", claim.against)]
         for owner, key, name in named:
             if name is not None and name not in names:
-                raise ValueError(f"{owner}: {key} names {name}, which is no method here")
+                raise ValueError(f"{owner}: {key} names {name}, which is not a method here")
         limited = [(f"method {method.name}", method.only) for method in self.methods]
         limited += [(f"claim of {claim.method}", claim.only) for claim in self.claims]
         for owner, only in limited:
             for name in only or ():
                 if name not in instances:
                     raise ValueError(
-                        f"{owner}: only names {name}, which is no instance of this study"
+                        f"{owner}: only names {name}, which is not an instance of this study"
                     )
         return self
 

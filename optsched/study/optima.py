@@ -67,7 +67,7 @@ def optima_in(spec: OptimumSpec, path: Path) -> dict[str, Optimum]:
     except OSError as error:
         raise InputError(f"optima {path}: cannot be read: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"optima {path}: is no table: {error}") from None
+        raise InputError(f"optima {path}: is not a table: {error}") from None
     optima: dict[str, Optimum] = {}
     for number, line in enumerate(lines, 2):
         for column in (spec.instance, spec.value):

@@ -115,7 +115,7 @@ def _make(
         else:
             file = Path(run.file or "")
             if not file.is_file():
-                raise InputError(f"instance {run.instance}: {file} is no file")
+                raise InputError(f"instance {run.instance}: {file} is not a file")
             yield run.file or "", file, None
     tasks = [
         Task(command=make, instance=str(path), time_limit_s=MAKE_LIMIT_S, memory_gib=memory_gib)

@@ -564,7 +564,7 @@ class Conformance:
         assert (place.folder / "theirs" / "1").stat().st_uid == 65534
 
     def test_a_lost_node(self, place: Place) -> None:
-        """Check that what ran there ends, nobody knows how; what runs elsewhere goes on."""
+        """Check that what ran there ends in an unknown way; what runs elsewhere goes on."""
         lost, other = place.nodes[:2]
         gone, stays = (
             place.shell("gone", "sleep 600", nodes=[lost]),

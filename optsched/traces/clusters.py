@@ -103,7 +103,7 @@ def with_prices(cluster: Cluster, text: str) -> Cluster:
         except ValueError:
             prices[gpu_type] = math.nan
         if not 0 <= prices[gpu_type] < math.inf:
-            raise InputError(f"--prices {text}: {price!r} is no price; write v100=2.48,k80=0.45")
+            raise InputError(f"--prices {text}: {price!r} is not a price; write v100=2.48,k80=0.45")
     return with_each(
         cluster, gpu_price_per_h=lambda node: prices.get(node.gpu_type, node.gpu_price_per_h)
     )

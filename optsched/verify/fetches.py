@@ -29,7 +29,7 @@ def fetches(instance: Instance, plan: Plan) -> Fetches:
 
     if not any(job.profile.fetch_s for job in instance.jobs):
         return {}
-    index = {job.id: i for i, job in enumerate(instance.jobs)}
+    index = instance.position
     held: Held = {node.name: [] for node in instance.cluster.nodes}
     for entry in sorted(instance.running, key=lambda entry: (entry.started_s, index[entry.job])):
         _enter(instance, held, instance.job[entry.job], entry.placement)

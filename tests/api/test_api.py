@@ -84,7 +84,7 @@ def test_decide_simulate_verify_bound_and_explain(model: opt.Model) -> None:
     assert opt.bound(model)[0].value <= report.values[0]
     assert opt.explain(model, now)["bert"] == now.explain("bert")
     assert opt.explain(model, job="eval") == {"eval": "eval waits for train to complete."}
-    with pytest.raises(opt.InputError, match="'nobody' is no job of lab"):
+    with pytest.raises(opt.InputError, match="'nobody' is not a job of lab"):
         opt.explain(model, job="nobody")
 
 

@@ -133,8 +133,8 @@ def test_stdin(run, round_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["nobody"], "'nobody' is no job of preempt-or-continue nor a file"),
-        (["long", "nobody"], "'nobody' is no job of preempt-or-continue\n"),
+        (["nobody"], "'nobody' is not a job of preempt-or-continue nor a file"),
+        (["long", "nobody"], "'nobody' is not a job of preempt-or-continue\n"),
         (["--objective", "speed"], "objective 'speed' is unknown"),
         (["--budget", "0"], "must be above zero"),
     ],
@@ -154,7 +154,7 @@ def test_files_that_do_not_fit_are_refused(run, round_path, tmp_path, plan_path,
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps(tree))
     done = run("explain", EXAMPLE, broken)
-    assert done.exit_code == 2 and "is no sound round of preempt-or-continue" in done.stderr
+    assert done.exit_code == 2 and "is not a sound round of preempt-or-continue" in done.stderr
     broken.write_text("{}")
     done = run("explain", EXAMPLE, broken)
     assert done.exit_code == 2 and "format: is missing" in done.stderr
@@ -167,7 +167,7 @@ def test_a_plan_that_breaks_a_rule_or_is_none_is_refused(run, tmp_path):
     text["jobs"][0]["decision"] = "wait"
     path.write_text(json.dumps(text))
     done = run("explain", EXAMPLE, path)
-    assert done.exit_code == 2 and "is no sound plan of preempt-or-continue" in done.stderr
+    assert done.exit_code == 2 and "is not a sound plan of preempt-or-continue" in done.stderr
     path.write_text(json.dumps(text | {"jobs": None}))
     done = run("explain", EXAMPLE, path)
     assert done.exit_code == 2 and "holds no plan, only the status" in done.stderr

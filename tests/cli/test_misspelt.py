@@ -61,23 +61,23 @@ def test_the_nearest_name_is_named(line: str, said: str) -> None:
     [
         (
             "solve PLAN",
-            "PLAN: is a plan (optsched-plan/1), wanted is an instance (optsched/1); give that file",
+            "PLAN: is a plan (optsched-plan/1), expected an instance (optsched/1); give that file",
         ),
         (
             "bound PLAN",
-            "PLAN: is a plan (optsched-plan/1), wanted is an instance (optsched/1); give that file",
+            "PLAN: is a plan (optsched-plan/1), expected an instance (optsched/1); give that file",
         ),
         (
             f"verify {EXAMPLE} {EXAMPLE}",
-            f"{EXAMPLE}: is an instance (optsched/1), wanted is a plan (optsched-plan/1)",
+            f"{EXAMPLE}: is an instance (optsched/1), expected a plan (optsched-plan/1)",
         ),
         (
             f"verify-bound {EXAMPLE} PLAN",
-            "PLAN: is a plan (optsched-plan/1), wanted is a bound (optsched-bound/1)",
+            "PLAN: is a plan (optsched-plan/1), expected a bound (optsched-bound/1)",
         ),
         (
             "verify-bound PLAN PLAN",
-            "PLAN: is a plan (optsched-plan/1), wanted is a bound (optsched-bound/1)",
+            "PLAN: is a plan (optsched-plan/1), expected a bound (optsched-bound/1)",
         ),
     ],
 )

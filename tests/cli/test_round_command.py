@@ -130,7 +130,7 @@ def test_an_instance_without_jobs(run, tmp_path):
         (["--solver", "magic"], "round solver 'magic' is unknown; choose from"),
         (["--objective", "speed"], "objective 'speed' is unknown"),
         (["--budget", "0"], "must be above zero"),
-        (["--gap", "-1"], "is no share; write 1% or 0.01"),
+        (["--gap", "-1"], "is not a share; write 1% or 0.01"),
         (["--last", "nowhere.json"], "nowhere.json: cannot be read"),
         (["--option", "x"], "--option 'x' has no value"),
         (["-o", "nowhere/r.json"], "the directory"),
@@ -144,7 +144,7 @@ def test_bad_input_is_refused(run, words, says):
 
 def test_a_plan_is_no_last_round(run, plan_path):
     done = run("round", EXAMPLE, "--last", plan_path)
-    assert done.exit_code == 2 and "wanted is a round (optsched-round/1)" in done.stderr
+    assert done.exit_code == 2 and "expected a round (optsched-round/1)" in done.stderr
 
 
 def test_round_solvers_are_listed(run):

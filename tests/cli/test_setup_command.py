@@ -58,8 +58,8 @@ def test_a_reservation_is_printed() -> None:
     ("words", "told"),
     [
         (["--nodes", "a[1", "--user", "alice"], "bracket without its partner"),
-        (["--nodes", "a; rm", "--user", "alice"], "is no list of nodes"),
-        (["--nodes", "a1", "--user", "alice bob"], "is no name"),
+        (["--nodes", "a; rm", "--user", "alice"], "is not a list of nodes"),
+        (["--nodes", "a1", "--user", "alice bob"], "is not a name"),
         (["--nodes", "a1"], "Missing option '--user'"),
     ],
 )

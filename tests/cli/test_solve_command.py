@@ -225,7 +225,7 @@ BAD_FILES = {
     "no format": (b'{"jobs": []}', "format"),
     "a plan": (
         b'{"format": "optsched-plan/1"}',
-        "is a plan (optsched-plan/1), wanted is an instance",
+        "is a plan (optsched-plan/1), expected an instance",
     ),
     "unknown field": (b'{"format": "optsched/1", "jbos": []}', "jbos"),
     "never runs": (

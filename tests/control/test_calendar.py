@@ -107,7 +107,7 @@ def test_what_the_manager_reserves(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     saves = lab.controller.state.jobs["saves"]
     assert saves.attempts[0].ended_s is not None and saves.attempts[0].ended_s < now_s + 100
     assert [note for note in notes if note] == [
-        "reservations of the cluster manager are not told, and the last known hold: "
+        "the cluster manager does not report its reservations, so the last known ones hold: "
         "scontrol did not answer within 10 s"
     ]
     assert [own.nodes for own in lab.controller.cluster.windows] == [("n0", "n1")]

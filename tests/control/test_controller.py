@@ -341,7 +341,7 @@ def test_silence_is_noted_once_each_time(lab: Lab) -> None:
         for entry in lab.controller.journal.entries()
         if isinstance(entry.event, Noted)
     ]
-    assert notes == ["nothing is known of the nodes: the network is down"] * 2
+    assert notes == ["nothing is known about the nodes: the network is down"] * 2
 
 
 def test_a_clock_that_jumps_is_noted_and_nothing_else_happens(lab: Lab) -> None:

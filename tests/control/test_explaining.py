@@ -44,7 +44,10 @@ def test_a_running_job_says_since_when_how_far_and_what_a_preemption_costs(lab: 
     text = said(lab, "a")
     node = lab.controller.state.jobs["a"].attempts[0].placement[0].node
     # 22 s minus 2 s of start-up: 20 of 100 s are done; 3 + 2 + 5 s would a preemption cost
-    assert f"a runs since 22 s on {node} (4 GPUs); 20% done, expected to end in 1 min 20 s." in text
+    assert (
+        f"a has been running for 22 s on {node} (4 GPUs); 20% done, expected to end in 1 min 20 s."
+        in text
+    )
     assert "that would cost 10 s (3 s to save, 2 s to start up again, 5 s to restore)" in text
     assert facts(lab, "a")["remaining_s"] == pytest.approx(80.0)
 
@@ -52,7 +55,7 @@ def test_a_running_job_says_since_when_how_far_and_what_a_preemption_costs(lab: 
 def test_who_may_not_be_preempted_says_so(lab: Lab) -> None:
     lab.submit("a", 4, 100.0, job={"preemptible": False})
     lab.run(3)
-    assert "It cannot be preempted: it was submitted so." in said(lab, "a")
+    assert "It cannot be preempted: it was submitted as not preemptible." in said(lab, "a")
 
 
 def test_a_waiting_job_says_what_is_free_what_it_would_cost_and_when_there_is_room(
@@ -74,7 +77,7 @@ def test_a_waiting_job_says_what_is_free_what_it_would_cost_and_when_there_is_ro
     text = said(lab, "gang")
     assert "only 2 of the 8 a GPUs it could use are free" in text
     assert "would have to be preempted for it, which loses" in text and "of pauses" in text
-    assert "comes free by itself in about 1 min 28 s" in text
+    assert "becomes free for it in about 1 min 28 s" in text
 
 
 def test_scattered_gpus_are_told_from_too_few(lab: Lab) -> None:
@@ -205,7 +208,7 @@ def test_lost_attempts_unknown_jobs_and_a_node_that_went(lab: Lab) -> None:
     lab.run(5)
     lab.executor.silent = True
     lab.run(60)
-    assert said(lab, "a").startswith("a: nobody can tell how it is, because the network is down.")
+    assert said(lab, "a").startswith("a: its state is unknown, because the network is down.")
     with pytest.raises(InputError, match="'b' is not known here"):
         explain_job(snapshot(lab.controller), "b")
 

@@ -35,7 +35,7 @@ from optsched.control.what_if.snapshot import snapshot
 from optsched.errors import InputError
 from optsched.executors.base import MOST_COST_S, AttemptKey, Progress
 from optsched.files import dump_instance, load_instance
-from optsched_solvers.policies import optsched as optsched_policy
+from optsched_solvers.policies.parts import priced_round
 
 from .hostile import HISTORIES, Hostile, check_history, node
 
@@ -243,7 +243,7 @@ def test_users_are_heard_when_rounds_fail(lab: Hostile, monkeypatch: pytest.Monk
         raise RuntimeError("a bug of the round")
 
     with monkeypatch.context() as patch:
-        patch.setattr(optsched_policy, "decide", broken)
+        patch.setattr(priced_round, "decide", broken)
         patch.setattr(deciding, "MOST_TRIES", 1)
         waits = submit(lab, gpus=4, seconds=5.0)
         lab.controller.record(Cancelled(job=runs, by="me"), Held(job=held, by="me"))
@@ -279,8 +279,8 @@ def test_who_makes_rounds_fail_is_found_and_the_others_go_on(
             raise ZeroDivisionError("no room for this one")
         return decide(instance, *given, **named)
 
-    decide = optsched_policy.decide
-    monkeypatch.setattr(optsched_policy, "decide", sometimes)
+    decide = priced_round.decide
+    monkeypatch.setattr(priced_round, "decide", sometimes)
     for _ in names:
         submit(lab, gpus=2, seconds=5.0)
     lab.run(30)

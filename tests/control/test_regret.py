@@ -202,7 +202,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     run = CliRunner().invoke(regret_command, [*words, "--from", "2026-05-02", "--to", "2026-05-01"])
     assert isinstance(run.exception, InputError)
     run = CliRunner().invoke(regret_command, [*words, "--from", "yesterday"])
-    assert run.exit_code == 2 and "is no instant" in run.output
+    assert run.exit_code == 2 and "is not an instant" in run.output
 
 
 def test_steps_tell_what_was_done_twice_and_when_work_began(tmp_path: Path) -> None:

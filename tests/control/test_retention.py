@@ -217,7 +217,7 @@ def test_the_table_of_cluster_toml(tmp_path: Path) -> None:
     found = read_settings(path).retention
     assert (found.rounds, found.jobs, found.outputs) == (2 * DAY_S, math.inf, 90 * DAY_S)
     path.write_text('format = "optsched-cluster/1"\n[retention]\nrounds = "never"\n')
-    with pytest.raises(InputError, match=r"retention.rounds: .*'never' is no duration"):
+    with pytest.raises(InputError, match=r"retention.rounds: .*'never' is not a duration"):
         read_settings(path)
 
 

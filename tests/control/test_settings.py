@@ -42,7 +42,7 @@ port = 99999
     ) == [
         "format: should be 'optsched-cluster/1', not \"optsched-cluster/2\"; write that",
         "length: must be a number of seconds, or a text as 90s, 5m, 2h; correct it",
-        "budget: 'soon' is no duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, "
+        "budget: 'soon' is not a duration; write seconds or a number with a unit: 90, 90s, 5m, 2h, "
         "1h30m; correct it",
         "nodes[0].gpus: should be at least 0, not -1; write a number in range",
         "nodes[0].cpu: is not a known field; remove it or correct its name (did you mean cpus?)",

@@ -382,8 +382,8 @@ def test_over_the_api_and_on_the_command_line(tmp_path: Path) -> None:
         run = CliRunner().invoke(explain_command, ["waits", "runs"], env=environment)
         assert (
             run.exit_code == 0
-            and "waits waits since" in run.output
-            and "runs runs since" in run.output
+            and "waits has been waiting for" in run.output
+            and "runs has been running for" in run.output
         )
         run = CliRunner().invoke(
             what_if_command, ["--submit", "4:60", "--json", "--time-limit", "30s"], env=environment

@@ -200,7 +200,7 @@ class Unsupporting(Fake):
 
 
 class Junk(Fake):
-    """Sends what is no plan."""
+    """Sends what is not a plan."""
 
     def solve(self, request: Request, report: Report) -> None:
         report.plan({"jobs": 3})  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def assert_heuristic(solution: Solution, *reasons: str) -> None:
         (fakes.Invalid(), ["fake returned a plan that does not pass the verifier", "n0", "at 0 s"]),
         (
             fakes.SaysInfeasible(),
-            ["fake holds that no plan exists (the model has no solution)", "wspt"],
+            ["fake claims that no plan exists (the model has no solution)", "wspt"],
         ),
         (fakes.Missing(), ["fake needs no_such_module, which is not installed"]),
         (fakes.Broken(), ["fake crashed: RuntimeError: this library is broken"]),
@@ -74,7 +74,10 @@ def assert_heuristic(solution: Solution, *reasons: str) -> None:
         (fakes.NumberTypes(), ["fake sent an object of numpy", "plain int and float"]),
         (fakes.RunsCode(), ["fake sent an object of posix.system, which has no place in a plan"]),
         (fakes.Overclaims(), ["fake claimed a bound of 8 for makespan, but a verified plan has 7"]),
-        (fakes.BadBounds(), ["a bound of nan, which is no finite number", "a bound for level 7"]),
+        (
+            fakes.BadBounds(),
+            ["a bound of nan, which is not a finite number", "a bound for level 7"],
+        ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, fakes.Fake) else "",
 )

@@ -122,7 +122,7 @@ def test_infeasible_is_believed_where_nothing_else_is_known() -> None:
         None,
         None,
     )
-    assert "fake holds that no plan exists: the model has no solution" in solution.notes
+    assert "fake claims that no plan exists: the model has no solution" in solution.notes
     assert any(note.startswith("wspt gave no valid plan") for note in solution.notes)
 
 

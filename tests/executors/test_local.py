@@ -139,9 +139,9 @@ def test_what_cannot_be_is_refused(host: Host, change: dict[str, object], words:
     "job", ["..", ".", "a/b", "/etc", "a\n", "", "x" * 64, "a/../../b", "-a", "a-"]
 )
 def test_names_that_lead_elsewhere_are_refused(host: Host, job: str) -> None:
-    with pytest.raises(RefusedError, match="no name of an attempt"):
+    with pytest.raises(RefusedError, match="not the name of an attempt"):
         host.start(job, "true")
-    with pytest.raises(InputError, match="no name of an attempt"):
+    with pytest.raises(InputError, match="not the name of an attempt"):
         host.executor.kill(AttemptKey(job, 1))
     assert host.executor.observe() == ()
 

@@ -151,7 +151,7 @@ def test_a_driver_that_hangs_holds_up_nobody(
         longest_s = max(longest_s, time.monotonic() - began_s)
         time.sleep(0.02)
     assert longest_s < 1.0
-    assert "NVIDIA's driver does not answer since 20" in str(gpus.executor.inventory()[0].reason)
+    assert "NVIDIA's driver has not answered since 20" in str(gpus.executor.inventory()[0].reason)
     assert gpus.see(key).state is AttemptState.RUNNING
     monkeypatch.setattr(driver, "FIRST_S", 0.3)
     gpus.restart()  # it knows which GPUs there were
@@ -234,7 +234,7 @@ def test_rounds_go_on_with_the_others_and_all_is_told(gpus: Host, bus: Bus, tmp_
         )
     )
     job = controller.state.jobs["holds"]
-    assert reason_of(controller, job, 0.0) == "of what it runs on is out of order: GPU-1 on n0"
+    assert reason_of(controller, job, 0.0) == "some of what it runs on is out of order: GPU-1 on n0"
     assert "is out of order: GPU-1 on n0" in " ".join(
         explain_job(snapshot(controller), "holds", names=True).sentences
     )

@@ -866,7 +866,7 @@ def test_a_plan_file_without_a_plan(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r'such a file starts with {"format": "optsched-plan/1"'):
         read_plan(path)
     path.write_text(dump_plan(solution).replace("optsched-plan/1", "optsched/1"))
-    with pytest.raises(InputError, match=r"is an instance \(optsched/1\), wanted is a plan"):
+    with pytest.raises(InputError, match=r"is an instance \(optsched/1\), expected a plan"):
         read_plan(path)
 
 
@@ -945,7 +945,7 @@ def test_lists_and_dicts_are_taken_and_ranges_of_names_are_not() -> None:
     instance = Instance(cluster=cluster, jobs=[Job(id="j", duration_s=1.0)])  # type: ignore[arg-type]
     check_instance(instance)
     assert instance.jobs == (Job(id="j", duration_s=1.0),) and hash(instance) == hash(instance)
-    with pytest.raises(InputError, match=r"nodes\[0\]\.name: 'a\[0-3\]' is no name of one"):
+    with pytest.raises(InputError, match=r"nodes\[0\]\.name: 'a\[0-3\]' is not the name of one"):
         check_instance(replace(instance, cluster=Cluster(nodes=(Node(name="a[0-3]", gpus=2),))))
 
 

@@ -138,9 +138,9 @@ def test_a_day_in_short(live: Live) -> None:
         "--steps",
         "200",
     )
-    assert "waits waits" in live.run("explain", "waits") and "long runs since" in live.run(
-        "explain", "long"
-    )
+    assert "waits has been waiting" in live.run(
+        "explain", "waits"
+    ) and "long has been running for" in live.run("explain", "long")
     assert "expected to start" in live.run("what-if", "when", "waits")
     live.run(
         "submit",

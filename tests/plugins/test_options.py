@@ -88,7 +88,7 @@ def test_texts_and_values_are_read_alike() -> None:
             "policy it has no option leas; it has lease, order, .* and volumes "
             r"\(did you mean lease\?\)",
         ),
-        ({"lease": "soon"}, "option lease of policy it: 'soon' is no duration"),
+        ({"lease": "soon"}, "option lease of policy it: 'soon' is not a duration"),
         ({"lease": "0"}, "option lease of policy it: must be longer than 0 s"),
         ({"lease": math.inf}, "option lease of policy it: must be a number of seconds"),
         ({"lease": True}, "option lease of policy it: must be a number of seconds"),
@@ -130,7 +130,7 @@ def test_a_table_tells_every_fault() -> None:
     assert any("it.tries: should be at least 1, not 0" in one for one in told)
     assert any("it.volumes[0].mount: is missing" in one for one in told)
     assert any("it.volumes[0].mont: is not a known field" in one for one in told)
-    assert any("it.lease: 'soon' is no duration" in one for one in told)
+    assert any("it.lease: 'soon' is not a duration" in one for one in told)
 
 
 @pytest.mark.parametrize("group", ["policies", "solvers", "rounds"])

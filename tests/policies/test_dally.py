@@ -178,7 +178,7 @@ def test_a_less_sensitive_job_gives_way() -> None:
     ("options", "says"),
     [
         ({"wait": "1"}, "has no option wait"),
-        ({"machine": "-1"}, "'-1' is no duration"),
+        ({"machine": "-1"}, "'-1' is not a duration"),
         ({"history": "0"}, "at least 1"),
     ],
 )

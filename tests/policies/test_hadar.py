@@ -240,7 +240,7 @@ def mixed_workload(seed: int) -> Instance:
 def test_bad_options_are_told_in_one_sentence() -> None:
     for options, says in (
         ({"rounds": "6m"}, "no option rounds; it has round, eta, fill and utility"),
-        ({"round": "soon"}, "option round of policy hadar: 'soon' is no duration"),
+        ({"round": "soon"}, "option round of policy hadar: 'soon' is not a duration"),
         ({"utility": "both"}, "jct or rate"),
         ({"eta": "0"}, "a number above 0"),
         ({"fill": "maybe"}, "no or yes"),

@@ -243,7 +243,7 @@ def test_nobody_passes_the_gang_that_was_picked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("{", "is no weights file"),
+        ("{", "is not a weights file"),
         ('{"format": "optsched-weights/1"}', "rltune"),
         (
             '{"format": "optsched-weights/1", "policy": "rltune", "layers": [{"weights": [[1]], '

@@ -64,7 +64,7 @@ def test_no_step_inverts_priorities(seed: int, monkeypatch: pytest.MonkeyPatch) 
             seen, solution = self.decided
             checked["rounds"] += 1
             assert not priority_inversions(
-                seen.instance, solution.jobs, seen.blocked, keep=self._unripe or ()
+                seen.instance, solution.jobs, seen.blocked, keep=self._places.unripe or ()
             )
         checked["steps"] += 1
         assert world.claims or self._is_allowed(Trial(world))

@@ -112,9 +112,9 @@ def test_cores_cannot_be_compared_without_steps(run) -> None:
     ("words", "said"),
     [
         (("--cpus", f"1,{CORES + 1}", "--", "sleep", "9"), f"this host has {CORES} to use"),
-        (("--cpus", "1,two", "--", "sleep", "9"), "is no list of core counts"),
-        (("--cpus", "0", "--", "sleep", "9"), "is no list of core counts"),
-        (("--cpus", "", "--", "sleep", "9"), "is no list of core counts"),
+        (("--cpus", "1,two", "--", "sleep", "9"), "is not a list of core counts"),
+        (("--cpus", "0", "--", "sleep", "9"), "is not a list of core counts"),
+        (("--cpus", "", "--", "sleep", "9"), "is not a list of core counts"),
         (("--plot", "a.svg", "--", "sleep", "9"), "say which counts with --cpus"),
         (("--cpus", "1", "--plot", "a.png", "--", "sleep", "9"), "ends in .svg"),
         (("--store", "kept", "--", "sleep", "9"), "--store DIR and --name NAME go together"),

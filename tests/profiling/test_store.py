@@ -128,11 +128,11 @@ def test_edits_by_hand_become_versions_and_stay(store) -> None:
         ),
         (
             lambda content: content.update(by_hand=["restore"]),
-            "by_hand.0. is 'restore', which is no field",
+            "by_hand.0. is 'restore', not a field",
         ),
         (
             lambda content: content.update(format="optsched/1"),
-            "is an instance .*, wanted is a profile that is kept",
+            "is an instance .*, expected a profile that is kept",
         ),
     ],
 )

@@ -3,6 +3,7 @@ nodes are all there are, no round is better."""
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,9 @@ from .test_solvers_agree import OBJECTIVES, model_of
 
 def improved(packing: Packing) -> list[Packing]:
     """The packing and those that are found from it."""
-    search = Neighbourhoods(packing, packing.model.options.value, seed=0)
+    model = packing.model
+    prices = np.zeros(len(model.rows.limits))
+    search = Neighbourhoods(packing, model.options.value, prices, seed=0)
     return [packing, *search.better(lambda: 60.0)]
 
 

@@ -194,5 +194,5 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 def test_a_plan_is_no_round(text: str) -> None:
     tree = json.loads(text) | {"format": "optsched-plan/1"}
-    with pytest.raises(InputError, match=r"is a plan .*, wanted is a round"):
+    with pytest.raises(InputError, match=r"is a plan .*, expected a round"):
         load_round(json.dumps(tree), "round.json")

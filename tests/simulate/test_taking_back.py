@@ -101,7 +101,7 @@ def test_no_decision_leaves_to_borrowers_what_lenders_wait_for(
             rounds[0] += 1
             loans[0] += any(tier.borrows for tier in solution.tiers)
             assert not priority_inversions(
-                seen.instance, solution.jobs, seen.blocked, keep=self._unripe or ()
+                seen.instance, solution.jobs, seen.blocked, keep=self._places.unripe or ()
             )
 
     monkeypatch.setattr(Optsched, "decide", watched)

@@ -127,9 +127,9 @@ def test_none_is_a_word_where_it_means_something() -> None:
         ("simulate --polcy fifo", "simulate has no option --polcy (did you mean --policy?)"),
         ("simulate --policy", "--policy needs a value"),
         ("simulate --option nothing", "has no value; write key=value"),
-        ("solve --time-limit soon", "is no duration"),
+        ("solve --time-limit soon", "is not a duration"),
         ("solve --workers few", "option workers of solve: 'few'; expected a whole number"),
-        ("solve --gap much", "is no share; write 1% or 0.01"),
+        ("solve --gap much", "is not a share; write 1% or 0.01"),
     ],
 )
 def test_wrong_options_are_said_in_a_sentence(instance: Path, command: str, says: str) -> None:

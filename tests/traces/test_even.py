@@ -107,7 +107,7 @@ def test_gpus_have_prices_and_jobs_are_due_after_a_multiple_of_their_run_time() 
         ({"cpu_jobs": 1.0}, "--cpu-jobs"),
         ({"days": 3.0}, "--days goes with --like"),
         ({"prices": "v100=2"}, "the cluster has no GPUs of type 'v100'"),
-        ({"prices": "v100=nan", "families": "bert"}, "'nan' is no price"),
+        ({"prices": "v100=nan", "families": "bert"}, "'nan' is not a price"),
         ({"deadlines": "2,0.5"}, "--deadlines 2,0.5"),
         ({"deadlines": "inf"}, "--deadlines inf"),
     ],

@@ -55,4 +55,4 @@ def _instant(direction: int, wrong: str) -> Callable[[str], float]:
 
 
 deadline = _instant(1, "is neither a time from now (2h) nor a date (2030-01-31T18:00)")
-past = _instant(-1, "is no instant; write 2026-05-01, 2026-05-01T14:30, or 2h for so long ago")
+past = _instant(-1, "is not an instant; write 2026-05-01, 2026-05-01T14:30, or 2h for so long ago")

@@ -328,7 +328,7 @@ def parse_body(kind: type, data: bytes) -> Any:
     except ValidationError as error:
         faults = error.errors(include_url=False)
         if faults[0]["type"] == "json_invalid":
-            raise HttpError(400, f"the body is no JSON: {faults[0]['ctx']['error']}") from None
+            raise HttpError(400, f"the body is not JSON: {faults[0]['ctx']['error']}") from None
         raise HttpError(422, in_words(faults, _raw(data))) from None
     twice = duplicate_keys(data)
     if twice:

@@ -68,7 +68,7 @@ class Client:
             sound = parts.scheme == "http" and parts.path in ("", "/")
             if not (sound and self._host and self._port):
                 raise InputError(
-                    f"{url!r} is no address of a controller; write http://127.0.0.1:PORT or "
+                    f"{url!r} is not the address of a controller; write http://127.0.0.1:PORT or "
                     "unix:/PATH"
                 )
         self.place = str(path) if path is not None else f"http://{self._host}:{self._port}"
@@ -117,7 +117,7 @@ class Client:
             return json.loads(data)
         except ValueError:
             raise NoControllerError(
-                f"what answers at {self.place} is no controller of optsched"
+                f"what answers at {self.place} is not a controller of optsched"
             ) from None
 
     def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:

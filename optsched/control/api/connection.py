@@ -122,7 +122,9 @@ class Connection(H11Protocol):
         """Answer what is no HTTP, as JSON as all others."""
         self._come()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.write(_plain_response(400, "Bad Request", "this is no HTTP/1.1 request"))
+            self.transport.write(
+                _plain_response(400, "Bad Request", "this is not an HTTP/1.1 request")
+            )
         self.transport.close()
 
 

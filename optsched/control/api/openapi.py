@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .routes import Route
 
 ANY_REQUEST = {
-    400: "it is no HTTP request, or its body no JSON",
+    400: "it is not an HTTP request, or its body is not JSON",
     401: "over the port: the token is missing or wrong",
     403: "the caller may not do this",
     408: "the request took too long to come",

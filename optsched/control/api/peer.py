@@ -86,7 +86,9 @@ class Access:
         if names & set(opened_by):
             return READER
         if VIEW_TOKEN in names:
-            raise HttpError(403, "this token only looks: it opens no action, output or command")
+            raise HttpError(
+                403, "this token is read-only: it opens no actions, outputs or commands"
+            )
         raise HttpError(
             401,
             "this needs the header 'Authorization: Bearer TOKEN', with the text of the file "

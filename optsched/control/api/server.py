@@ -178,7 +178,7 @@ def _listen_at(path: Path) -> socket.socket:
                 if other.connect_ex(address) == 0:
                     raise InputError(f"{path}: another controller answers there; stop it first")
         elif path.exists():
-            raise InputError(f"{path}: this is no socket; remove it, a socket is made there")
+            raise InputError(f"{path}: this is not a socket; remove it, a socket is made there")
         made.unlink(missing_ok=True)
         with short(made) as address:
             listening.bind(address)

@@ -248,7 +248,7 @@ class Service:
         """Change what a job asks for."""
         job = visible(controller.state, caller, name)
         if job.finished is not None:
-            raise HttpError(409, f"{name} has finished; nothing of it can be changed any more")
+            raise HttpError(409, f"{name} has finished; it can no longer be changed")
         submission = amended(body, job, caller, controller)
         if submission != job.submission:
             controller.record(Changed(submission=submission))
@@ -267,7 +267,9 @@ class Service:
             executor_name = controller.settings.executor
             raise HttpError(422, f"the executor {executor_name} starts no shell beside a job")
         if attempt is None or job.status != "running":
-            raise HttpError(409, f"{name} does not run, so there is nothing to be beside of")
+            raise HttpError(
+                409, f"{name} is not running, so there is nothing to start a shell beside"
+            )
         try:
             beside = executor.shell(attempt.key, query.terminal, query.node)
         except RefusedError as error:
@@ -282,13 +284,15 @@ class Service:
         job = visible(controller.state, caller, name)
         attempt = job.live
         if attempt is None or job.status not in ("running", "stopping"):
-            raise HttpError(409, f"{name} does not run, so there is nothing to send a signal to")
+            raise HttpError(409, f"{name} is not running, so there is nothing to send a signal to")
         try:
             controller.executor.signal(attempt.key, number_of(body.signal))
         except RefusedError as error:
             raise HttpError(409, f"{name} got no signal: {error}") from None
         except (NoAnswerError, OSError) as error:
-            raise HttpError(503, f"nobody knows whether {name} got the signal: {error}") from None
+            raise HttpError(
+                503, f"it is not known whether {name} got the signal: {error}"
+            ) from None
         number, short = attempt.key.number, body.signal.removeprefix("SIG")
         controller.record(Signalled(job=name, number=number, signal=short, by=caller.name))
         return job_view(controller, job, controller.clock.now_s())
@@ -366,7 +370,7 @@ class Service:
         """Have cluster.toml read again. Raises HttpError: 403 for who may not, 422 for a file that
         cannot be taken over."""
         if not caller.all_jobs:
-            raise HttpError(403, "only administrators have cluster.toml read again")
+            raise HttpError(403, "only administrators can reload cluster.toml")
         try:
             return self.ask(self.loop.reload_now)
         except InputError as error:
@@ -453,7 +457,7 @@ def _changes(job: LiveJob, change: Change, caller: Caller) -> list[Event]:
         return _requeue(job, caller)
     if job.finished is not None and (change, job.finished) != ("cancel", "cancelled"):
         was = f"{'was' if job.finished == 'cancelled' else 'has'} {job.finished}"
-        raise HttpError(409, f"{job.id} {was}; nothing of it can be changed any more")
+        raise HttpError(409, f"{job.id} {was}; it can no longer be changed")
     if job.cancelled is not None and change != "cancel":
         raise HttpError(409, f"{job.id} is being cancelled")
     match change:

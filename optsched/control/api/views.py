@@ -126,7 +126,7 @@ def _why_it_holds(controller: Controller, job: LiveJob, live: Attempt) -> str | 
         return f"it goes on, and rounds are decided without it: {why}"
     broken = controller.state.out_of(live)
     if broken:
-        return f"of what it runs on is out of order: {', '.join(broken)}"
+        return f"some of what it runs on is out of order: {', '.join(broken)}"
     seen = controller.observed.get(live.key)
     return None if live.started_s is not None or seen is None else seen.reason
 

@@ -76,11 +76,11 @@ def _sentences(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> I
             yield from why_it_waits(snapshot, job, facts, names)
         yield from _attempts(job.attempts)
     elif attempt.lost is not None:
-        yield f"{job.id}: nobody can tell how it is, because {attempt.lost}."
+        yield f"{job.id}: its state is unknown, because {attempt.lost}."
         yield (
             f"It keeps {place(attempt.placement)} until it is seen again; only then is it decided "
-            f"what becomes of it, so that it never runs twice. `optsched clear {job.id}` ends that "
-            "where nothing of it is left."
+            f"what happens to it, so that it never runs twice. If nothing is left of it, "
+            f"`optsched clear {job.id}` frees its place."
         )
     elif attempt.leaving:
         yield from _stopping(snapshot, job, attempt)
@@ -98,7 +98,7 @@ def _sentences(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> I
         if broken:
             facts["out"] = list(broken)
             listed = ", ".join(broken)
-            yield f"Of what it runs on is out of order: {listed}; nobody stops it for that."
+            yield f"Some of what it runs on is out of order: {listed}; it is not stopped for that."
 
 
 def _expected(snapshot: Snapshot, job: LiveJob, facts: Facts) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _expected(snapshot: Snapshot, job: LiveJob, facts: Facts) -> Iterator[str]:
         starts = "" if job.live is not None else f"to start {starts} and "
         yield f"It is expected {starts}to end {within(times.end_p50_s, times.end_p90_s)}."
     if times.forecast is not None:
-        yield f"Of its start and end nothing more is foretold: {times.forecast}."
+        yield f"The forecast of its start and end says no more: {times.forecast}."
 
 
 def _stopping(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _stopping(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> Iterator[st
     why = STOPPED_FOR[attempt.stop_why or "preempt"]
     asked_s = snapshot.now_s - attempt.stop_s
     left_s = attempt.grace_s - asked_s
-    until = "its grace is over"
+    until = "its grace period is over"
     if left_s > 0:
         until = f"it is killed in {human(left_s)} if it has not ended by then"
     yield f"{job.id} was asked {human(asked_s)} ago to save and stop on {where}, {why}; {until}."
@@ -141,7 +141,7 @@ def _stopping(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> Iterator[st
     elif job.held is not None:
         then = f"it is on hold: {job.held}"
     elif job.id in snapshot.state.claims:
-        then = f"it goes on on {place(snapshot.state.claims[job.id].placement)}"
+        then = f"it resumes on {place(snapshot.state.claims[job.id].placement)}"
     else:
         then = f"it waits for its turn and {_goes_on(snapshot, job, attempt)}"
     yield f"After that {then}."
@@ -179,8 +179,8 @@ def _running(
     )
     doing = " (still starting up)" if entry.setup_s > 0 else ""
     yield (
-        f"{job.id} runs since {human(since_s)} on {place(attempt.placement)}{doing}; {share:.0%} "
-        f"done{steps}, expected to end in {human(ends_s)}{sure}."
+        f"{job.id} has been running for {human(since_s)} on {place(attempt.placement)}{doing}; "
+        f"{share:.0%} done{steps}, expected to end in {human(ends_s)}{sure}."
     )
     if abs(attempt.rate - 1) > 1e-9:
         yield f"There it makes {attempt.rate:.3g} s of its reference work a second."
@@ -196,9 +196,9 @@ def _preemption(snapshot: Snapshot, live: LiveJob, job: Job, entry: Running, fac
     """Return whether it could be preempted, and what that would cost."""
     now_s = snapshot.now_s
     if not job.preemptible:
-        return "It cannot be preempted: it was submitted so."
+        return "It cannot be preempted: it was submitted as not preemptible."
     if job.max_preemptions is not None and entry.preemptions >= job.max_preemptions:
-        return f"It cannot be preempted any more: it was {entry.preemptions} times, as often as it allows."  # noqa: E501
+        return f"It cannot be preempted any more: it was {entry.preemptions} times, the most it allows."  # noqa: E501
     if not guarded(job, live, snapshot.preempt_unsaved).preemptible:
         return (
             "It is not preempted, because it is not known to save: submit it with --saves if it "
@@ -251,7 +251,7 @@ def _how_it_ended(attempt: Attempt, ended: AttemptEnded) -> str:
     reason = ended.reason or attempt.killed
     because = f" because {reason}" if reason else ""
     if status is None:
-        how = "nobody knows how"
+        how = "in an unknown way"
     else:
         how = f"with signal {-status}" if status < 0 else f"with exit status {status}"
     return f"{asked}ended {how}{because}{left}"

@@ -70,9 +70,9 @@ def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: Facts) -> list[s
     higher = any(best[name][0] > mine[0] for name in ahead)
     facts["ahead"] = {"jobs": len(ahead), "of": len(best) + 1}
     if not ahead:
-        return ["No job that waits is worth more by GPU than this one."] if len(best) else []
+        return ["No waiting job is worth more per GPU than this one."] if len(best) else []
     return [
-        f"Of {len(best) + 1} jobs that waited it is number {len(ahead) + 1} by worth per GPU, "
+        f"Of {len(best) + 1} waiting jobs it is number {len(ahead) + 1} by worth per GPU, "
         "behind "
         f"{seen.text(ahead)}: {'those of a higher priority, then ' if higher else ''}short jobs, "
         "those of more weight and those nearly done come first."

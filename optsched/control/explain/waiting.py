@@ -34,7 +34,9 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) ->
             said.append(f"{obstacle.why[0].upper()}{obstacle.why[1:]}.")
     known = as_waiting(job)
     since_s, left_s = snapshot.now_s - _since_s(job), job.left_s
-    said.insert(0, f"{job.id} waits since {human(since_s)} with {human(left_s)} of work to do.")
+    said.insert(
+        0, f"{job.id} has been waiting for {human(since_s)} with {human(left_s)} of work to do."
+    )
     room = RoomNow(snapshot)
     cluster = replace(snapshot.cluster, nodes=tuple(status.node for status in snapshot.statuses))
     able = Catalogue.of(cluster).options(known)
@@ -45,8 +47,7 @@ def why_it_waits(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) ->
     if soonest_s is not None and soonest_s > 0:
         facts["room_by_itself_s"] = soonest_s
         said.append(
-            f"If nothing else starts there, enough for it comes free by itself in about "
-            f"{human(soonest_s)}."
+            f"If nothing else starts there, enough becomes free for it in about {human(soonest_s)}."
         )
     return said
 
@@ -105,7 +106,7 @@ def _alone(
             facts["left_out"] = snapshot.left_out[job.id]
             return [
                 f"{job.id} waits, and {obstacle.why}.",
-                "It has its turn again once that is otherwise; cancel it if that will not be.",
+                "It gets its turn again once that changes; cancel it if it never will.",
             ]
         case "limit":
             facts["limit"] = obstacle.why

@@ -309,6 +309,6 @@ def dump_event(event: Event) -> str:
 def load_event(kind: str, body: str) -> Event:
     """Return the event of that kind. Raises ValueError where the text is none."""
     if kind not in KINDS:
-        raise ValueError(f"{kind!r} is no kind of event")
+        raise ValueError(f"{kind!r} is not a kind of event")
     event: Event = adapter(KINDS[kind]).validate_json(body)
     return event

@@ -152,6 +152,6 @@ def _end(event: AttemptEnded) -> str:
         case 85:
             return f"saved and stopped{ran}, {human(event.left_s)} of work left{reason}"
         case None:
-            return f"ended{ran}{reason or ', nobody knows how'}"
+            return f"ended{ran}{reason or ', it is not known how'}"
     how = f"signal {-status}" if status < 0 else f"exit status {status}"
     return f"ended{ran} with {how}{reason}"

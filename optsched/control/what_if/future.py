@@ -83,7 +83,7 @@ def outlook(snapshot: Snapshot) -> Outlook:
         name: guarded(job, state.jobs[name], snapshot.preempt_unsaved) for name, job in jobs.items()
     }
     if not any(status.usable for status in snapshot.statuses):
-        raise InputError("no node takes jobs now, so nothing can be foretold")
+        raise InputError("no node takes jobs now, so nothing can be predicted")
     instance = Instance(
         name="what if",
         now_s=now_s,
@@ -102,7 +102,7 @@ def _notes(snapshot: Snapshot, lost: int, left_out: int) -> Iterator[str]:
     """Yield what is seen more simply than it is."""
     if lost:
         verb = "are" if lost > 1 else "is"
-        yield f"{lost} job{'s' * (lost != 1)} nobody can tell of {verb} taken to run on"
+        yield f"{lost} job{'s' * (lost != 1)} of unknown state {verb} assumed to run on"
     if snapshot.turns:
         yield "limits on running jobs and GPUs are seen as turns: one starts as one before it ends"
     closed = [status.node.name for status in snapshot.statuses if not status.usable]

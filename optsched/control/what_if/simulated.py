@@ -188,7 +188,7 @@ def compared(ahead: Outlook, change: Change, seen: list[Seen], policy: NamedPoli
 
 def changed_instance(instance: Instance, change: Change) -> tuple[Instance, str | None]:
     """Return the instance with the change, and the name of the job that was added. Raises
-    InputError where that is no sound instance."""
+    InputError where that is not a sound instance."""
     added = None
     if change.gpus:
         added_nodes = _more_nodes(instance, change.gpus, change.gpu_type)
@@ -309,10 +309,7 @@ def _simulated(
     rough = named.name == ROUNDS.name and _is_rough(len(instance.jobs))
     simulation = Simulation(instance, policy, **spaced(instance) if rough else {})
     world = simulation.world
-    rows, place = (
-        world.rows,
-        {job.id: i for i, job in enumerate(instance.jobs)}.get(stop_at or "", -1),
-    )
+    rows, place = (world.rows, instance.position.get(stop_at or "", -1))
     read, late = 0, False
 
     def enough() -> bool:
@@ -329,7 +326,7 @@ def _simulated(
         (instance.jobs[j].id, begin_s - now_s, end_s - now_s, gpus, ending)
         for j, begin_s, end_s, gpus, ending in zip(*(col.tolist() for col in columns), strict=True)
     ]
-    for name in (*world.running, *world.saving):
+    for name in world.holders:
         entry = world.entry(name)
         assert isinstance(entry, Running)
         stays.append(

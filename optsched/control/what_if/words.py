@@ -186,7 +186,7 @@ def _next(answer: Answer, shown: Shown) -> Iterator[str]:
 def _when(course: Course, job: str) -> str:
     if job in course.never:
         return f"{job} can never run: {course.never[job]}."
-    unseen = f"{_within(course)}, which is what was looked at"
+    unseen = f"{_within(course)}, which is how far the simulation went"
     if job not in course.start_s:
         return f"{job} does not start {unseen}."
     start, ends = _start(course, job), f"it does not end {unseen}"

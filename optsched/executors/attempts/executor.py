@@ -128,7 +128,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         """Start an attempt; nothing if it was ever started or killed. Raises RefusedError,
         NoAnswerError."""
         if not KEY.fullmatch(str(order.key)):
-            raise RefusedError(f"{str(order.key)!r} is no name of an attempt")
+            raise RefusedError(f"{str(order.key)!r} is not the name of an attempt")
         with self._lock:
             attempt = self._attempts.get(order.key)
             if attempt is None:
@@ -200,7 +200,7 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         """Send SIGKILL to all of an attempt; one that was never started never will be. Raises
         NoAnswerError."""
         if not KEY.fullmatch(str(key)):
-            raise InputError(f"{str(key)!r} is no name of an attempt")
+            raise InputError(f"{str(key)!r} is not the name of an attempt")
         with self._lock:
             attempt = self._attempts.get(key) or self.follow(key)
             if attempt.ended is not None:

@@ -18,7 +18,7 @@ from ..base import Entry, NoAnswerError, Record, RefusedError, because, in_one_l
 
 PIECE_BYTES = 1 << 16
 NOT_NOW = (401, 408, 429)
-"""Statuses between 400 and 499 of which nobody knows whether they stay."""
+"""Statuses between 400 and 499 of which it is not known whether they stay."""
 GONE, NOT_FOUND, CONFLICT = 410, 404, 409
 
 

@@ -110,7 +110,7 @@ def quantity(text: str) -> float:
     "Quantity"). Raises ValueError."""
     match = QUANTITY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     return float(match[1]) * SUFFIXES[match[2]]
 
 

@@ -14,7 +14,9 @@ def open_kubernetes(context: ExecutorContext, options: Site) -> KubernetesExecut
     """
     context.refuse_emulated()
     if not DNS_LABEL.fullmatch(options.namespace):
-        raise InputError(f"kubernetes.namespace: {options.namespace!r} is no name of a namespace")
+        raise InputError(
+            f"kubernetes.namespace: {options.namespace!r} is not the name of a namespace"
+        )
     options.check(str(context.attempts))
     api = KubernetesApi(options.kubeconfig, options.context, options.namespace, options.timeout_s)
     return KubernetesExecutor(

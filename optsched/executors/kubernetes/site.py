@@ -118,7 +118,7 @@ class Site(PluginOptions):
         volume = self.mounted(shared)
         what = "is not on one of" if volume is None else "can only be read on"
         faults = {
-            f"kubernetes.gpu: {self.gpu!r} is no name of a resource, as nvidia.com/gpu": (
+            f"kubernetes.gpu: {self.gpu!r} is not the name of a resource, as nvidia.com/gpu": (
                 not RESOURCE.fullmatch(self.gpu)
             ),
             **{fault: True for volume in self.volumes for fault in _faults(volume)},
@@ -142,8 +142,8 @@ def _faults(volume: Volume) -> Iterator[str]:
         yield f"kubernetes.volumes: that at {volume.mount!r} {said}; give one of them"
     path = PurePosixPath(volume.mount)
     if not path.is_absolute() or ":" in volume.mount or ".." in path.parts:
-        yield f"kubernetes.volumes: mount = {volume.mount!r} is no absolute path without : and .."
+        yield f"kubernetes.volumes: mount {volume.mount!r} is not an absolute path without : or .."
     if volume.nfs is not None and not re.fullmatch(r"[^:/]+:/.*", volume.nfs):
-        yield f"kubernetes.volumes: nfs = {volume.nfs!r} is no export; write server:/path"
+        yield f"kubernetes.volumes: nfs = {volume.nfs!r} is not an export; write server:/path"
     if volume.host is not None and not PurePosixPath(volume.host).is_absolute():
-        yield f"kubernetes.volumes: host = {volume.host!r} is no absolute path"
+        yield f"kubernetes.volumes: host = {volume.host!r} is not an absolute path"

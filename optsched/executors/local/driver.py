@@ -63,7 +63,7 @@ class Driver:
             self._process.kill()
         if self._silent_since is not None:
             since = datetime.fromtimestamp(self._silent_since).strftime("%Y-%m-%d %H:%M:%S")
-            return self._gpus or (), f"NVIDIA's driver does not answer since {since}"
+            return self._gpus or (), f"NVIDIA's driver has not answered since {since}"
         if self._gpus is None:
             return (), self._fault or "NVIDIA's driver has not answered yet"
         return self._gpus, self._fault

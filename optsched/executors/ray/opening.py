@@ -14,11 +14,11 @@ def open_ray(context: ExecutorContext, options: Site) -> RayExecutor:
     """
     if not options.address.startswith(("http://", "https://")):
         raise InputError(
-            f"ray.address: {options.address!r} is no address of a job server, as "
+            f"ray.address: {options.address!r} is not the address of a job server, as "
             "http://127.0.0.1:8265"
         )
     token_file = None if options.token_file is None else options.token_file.expanduser()
     if token_file is not None and not token_file.is_absolute():
-        raise InputError(f"ray.token_file: {options.token_file} is no absolute path")
+        raise InputError(f"ray.token_file: {options.token_file} is not an absolute path")
     server = JobServer(options.address, options.headers, token_file, options.timeout_s)
     return RayExecutor(context.attempts, server, options, context.nodes, grace_s=context.grace_s)

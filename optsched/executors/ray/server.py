@@ -112,7 +112,9 @@ class JobServer:
         try:
             return json.loads(text) if text else None
         except ValueError:
-            raise NoAnswerError(f"what answers at {self.address} is no job server of Ray") from None
+            raise NoAnswerError(
+                f"what answers at {self.address} is not a job server of Ray"
+            ) from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
         try:

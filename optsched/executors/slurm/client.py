@@ -30,7 +30,7 @@ UNSURE = (
     "authentication",
     "resource busy",
 )
-"""Words of Slurm's messages after which nobody knows whether it was done."""
+"""Words of Slurm's messages after which it is not known whether it was done."""
 DEAF_S = 5.0
 """After no answer came for so long nobody is asked again."""
 
@@ -91,8 +91,8 @@ class SlurmClient:
         """Return what a program prints that reads `given`, its times as people read them or in
         seconds since the epoch.
 
-        Raises NoAnswerError where nobody knows whether it was done, RefusedError where it certainly
-        was not.
+        Raises NoAnswerError where it is not known whether it was done, RefusedError where it
+        certainly was not.
         """
         if self._deaf is not None and time.monotonic() < self._deaf[0]:
             raise NoAnswerError(self._deaf[1])

@@ -1,9 +1,8 @@
 """Jobs that ask for the same are one class: what is derived from their demands is derived once."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from ...frozen import entity
 from ...model.instance import Instance
 from ...model.job import Job
 from ...physics.catalogue import catalogue_of
@@ -11,7 +10,7 @@ from ...physics.modes import Option, demands
 from ..record import Floats, Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Classes:
     """`of_job` is the class of each job; a class has one job as example and the options of all."""
 

@@ -9,7 +9,7 @@ from ...physics import hold_to_save_s, setup_s
 from ...verify.fetches import fetches
 from ..record import Floats, Ints, Record
 from .classes import Classes
-from .stays import NEW, Stays, positions
+from .stays import NEW, Stays
 from .sums import sums
 from .use import gpus_held
 
@@ -131,7 +131,7 @@ def failures_by_kind(rows: Record) -> tuple[Ints, dict[str, int]]:
         return failed[:0], {"unknown": len(failed)} if len(failed) else {}
     names = [*dict.fromkeys(entry.kind or "unknown" for entry in entries)]
     code = {name: k for k, name in enumerate(names)}
-    position = positions(rows.instance)
+    position = rows.instance.position
     job = np.array([position[entry.job] for entry in entries])
     order = np.argsort(job, kind="stable")
     kind = np.array([code[entry.kind or "unknown"] for entry in entries])[order]

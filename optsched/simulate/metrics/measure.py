@@ -11,7 +11,7 @@ from ..record import Floats, Ints, Record
 from .classes import classes, isolated_s
 from .energy import power_parts_w, used
 from .losses import GpuTime, failures_by_kind, gpu_time
-from .stays import Stays, by_job, positions, ready_s, stays
+from .stays import Stays, by_job, ready_s, stays
 from .steps import steps
 from .sums import counts, sums
 from .use import parts
@@ -152,7 +152,7 @@ def _first_start_s(instance: Instance, rows: Record, stay: Stays) -> Floats:
     first_s = np.zeros(len(instance.jobs))
     first_s[stay.job[::-1]] = stay.start_s[::-1]
     if instance.running:
-        position = positions(instance)
+        position = instance.position
         for entry in instance.running:
             first_s[position[entry.job]] = min(entry.started_s, instance.now_s)
     return first_s

@@ -82,7 +82,7 @@ def _before_now(rows: Record, jobs: Ints, first_row: Ints) -> Ints:
     before = np.full(len(jobs), NEW, dtype=np.int64)
     if not instance.running and not instance.suspended:
         return before
-    position = positions(instance)
+    position = instance.position
     begun = [entry.job for entry in instance.suspended] + [entry.job for entry in instance.running]
     place = np.searchsorted(jobs, [position[job_id] for job_id in begun])
     before[place] = Ending.PREEMPTED
@@ -99,11 +99,6 @@ def _before_now(rows: Record, jobs: Ints, first_row: Ints) -> Ints:
     return before
 
 
-def positions(instance: Instance) -> dict[str, int]:
-    """Return the position of each job in `instance.jobs`, by id."""
-    return {job.id: i for i, job in enumerate(instance.jobs)}
-
-
 def ready_s(instance: Instance, completion_s: Floats) -> Floats:
     """Return when each job could have run: released, and its predecessors complete."""
     jobs = instance.jobs
@@ -112,7 +107,7 @@ def ready_s(instance: Instance, completion_s: Floats) -> Floats:
     )
     followers = [i for i, job in enumerate(jobs) if job.after]
     if followers:
-        position = positions(instance)
+        position = instance.position
         begun = {*instance.running_job, *instance.suspended_job}
         for i in followers:
             if jobs[i].id not in begun:

@@ -1,13 +1,12 @@
 """Step functions of time: how many GPUs are held, jobs wait, nodes are lost."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from ...frozen import entity
 from ..record import Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Steps:
     """`values[i]` holds from `times_s[i]` until the next instant, the last one for ever; before the
     first it is 0.

@@ -1,19 +1,19 @@
 """What is free over time, between the instants at which that changes or a wait begins or ends."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...frozen import entity
 from ..record import Floats, Ints, Record
 from .sums import sums
 from .use import parts as parts_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Headroom:
     """GPUs that quotas leave a tenant: `gpus[i]` from `Timeline.times_s[at[i]]` on."""
 

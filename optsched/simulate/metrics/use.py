@@ -1,10 +1,10 @@
 """How much of the cluster was held: GPUs by type, and cores."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from ...frozen import entity
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
 from ...physics import gpus_by_type
@@ -22,7 +22,7 @@ def gpus_held(rows: Record) -> Floats:
     return rows.gpus / np.where(rows.partner >= 0, np.float64(2.0), np.float64(1.0))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Parts:
     """What rows hold of each GPU type: one part for a row on GPUs of one type, more for a gang on
     several.

@@ -3,11 +3,11 @@ GPU Clusters, USENIX ATC 2019, section 3.1: fair-share and fragmentation delay; 
 others hold the GPUs, is price delay)."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...frozen import entity
 from ...model.cluster import Cluster
 from ..record import Floats, Ints, Record
 from .classes import Classes
@@ -22,7 +22,7 @@ Needs = tuple[tuple[int, int], ...]
 """The smallest gang on each pool that can run a job: a GPU type by its position, or the cores."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Waits:
     """The wait before each stay: from when, and the seconds spent on each of `REASONS`, which add
     up to it."""

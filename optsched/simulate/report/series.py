@@ -1,12 +1,12 @@
 """What the page draws, in as many points as a reader can tell apart, however many jobs there
 are."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...frozen import entity
 from ...picture.chart import BLOCKED, SIZES, SMALLEST
 from ..metrics import Metrics
 from ..metrics.steps import held
@@ -24,7 +24,7 @@ LONG_TAIL, TAIL_SHOWN, TAIL_STEPS = 2.0, 1.25, 0.2
 shown at first; the rest has this share of the steps."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Curves:
     """Means between `edges_s` (seconds from `Instance.now_s`) by name, and what there was to be
     had, where that is known."""
@@ -34,7 +34,7 @@ class Curves:
     there: Floats | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class NodeMap:
     """Share of the GPUs of each node, or group of neighbours, that is held between `edges_s`
     (seconds from now)."""

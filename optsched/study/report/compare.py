@@ -3,12 +3,12 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...frozen import record
+from ...frozen import entity, record
 from ..design import Scalar, Study, placeholders
 from ..results import Result
 from ..table import H, at, level
@@ -41,7 +41,7 @@ class Entry:
         return self.result.answer or {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Comparison:
     """Methods, the best first, over problems: a problem is a case with a seed. `measure` says for
     each case what is compared, `values` has it, less being better: NaN where a method was not run,

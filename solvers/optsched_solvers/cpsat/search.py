@@ -27,6 +27,8 @@ DIRECT_JOBS_OF_SUMS = 60
 """Sums over more jobs than this are left to list search: CP-SAT's own bound on them is weak."""
 LISTS_SHARE = 0.2
 """Most of the budget that goes to the first list schedules."""
+LISTS_BEFORE_ORDERS = 0.03
+"""Share of the budget for list search before all orders are tried."""
 MOST_WAITS = 24
 """Changes of what use costs until which all jobs wait in some of the first list schedules."""
 CELLS = 150
@@ -62,7 +64,7 @@ def search(request: Request, report: Report) -> None:
                 if applies(problem, level):
                     guide = _price(progress, level)
         if not _is_proved(progress) and (orders := Orders.of(problem)) is not None:
-            _try_orders(progress, orders)
+            _try_orders(progress, orders, guide)
         if not _is_proved(progress):
             _improve(progress, guide)
     if budget.met_clock and request.workers == 1:
@@ -85,10 +87,12 @@ def _first_lists(progress: Progress) -> None:
             progress.offer(generate(problem, priority, not_before=waits))
 
 
-def _try_orders(progress: Progress, orders: Orders) -> None:
-    """Try all orders of few jobs, for up to half of the budget."""
+def _try_orders(progress: Progress, orders: Orders, guide: List | None) -> None:
+    """Try all orders of few jobs, for up to half of the budget; the better the schedule is that
+    list search finds before, the fewer of them can be better."""
     if progress.schedule is None:
         return
+    ListSearch(progress, guide).run(until=progress.budget.fraction_left() - LISTS_BEFORE_ORDERS)
     until = progress.budget.fraction_left() / 2
 
     def is_over() -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
+from optsched.frozen import entity
 from optsched.model.job import Mode
 from optsched.objectives import Usage
 from optsched.physics.capacity import Capacity, Demand
@@ -18,7 +19,7 @@ MAX_SPLITS = 200
 """Ways of one job beyond which nodes are merged into coarser bins."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Way:
     """An alternative of a job, by its number, on so many GPUs of each bin."""
 

@@ -36,7 +36,7 @@ class LeastLoaded:
         self._loads = loads
         self._load: defaultdict[str | None, float] = defaultdict(float)
         self._of_rack: defaultdict[str | None, float] = defaultdict(float)
-        for job_id in (*world.running, *world.saving):
+        for job_id in world.holders:
             self.add(job_id)
 
     def add(self, job_id: str) -> None:
@@ -44,7 +44,7 @@ class LeastLoaded:
         if not self._loads:
             return
         left_s = max(0.0, self._world.expected_release_s(job_id) - self._world.now_s)
-        for slot in self._world.hold(job_id).placement:
+        for slot in self._world.placement(job_id):
             load = left_s * max(1, slot.gpus)
             self._load[slot.node] += load
             self._of_rack[self._world.cluster.node[slot.node].rack] += load
@@ -157,7 +157,7 @@ class AdaSrsf(ListScheduling):
         return {"contended_starts": self._contended, "gate_refusals": self._refused}
 
     def _may_start(self, world: World, job_id: str, option: Option, placement: Placement) -> bool:
-        gbps = world.job(job_id).profile.network_gbps
+        gbps = world.profile(job_id).network_gbps
         if world.cluster.uplinks != "shared" or not gbps:
             return True
         contended = False
@@ -185,5 +185,5 @@ class AdaSrsf(ListScheduling):
 
     def _traffic(self, world: World, job_id: str, alone_s: float) -> float:
         """Return the Gbit that a job still sends in so many seconds alone."""
-        profile = world.job(job_id).profile
+        profile = world.profile(job_id)
         return profile.network_gbps * profile.network_duty * alone_s

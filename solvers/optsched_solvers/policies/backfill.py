@@ -124,9 +124,7 @@ class Backfill:
 def reserve(world: World, head: str) -> Reservation | None:
     """Return when the head first fits as running jobs end; None where it never does."""
     outlook = Outlook(world)
-    ends = sorted(
-        (world.expected_release_s(job_id), job_id) for job_id in (*world.running, *world.saving)
-    )
+    ends = sorted((world.expected_release_s(job_id), job_id) for job_id in world.holders)
     for i, (end_s, job_id) in enumerate(ends):
         outlook.release(job_id, finished=job_id in world.running)
         if i + 1 < len(ends) and ends[i + 1][0] == end_s:

@@ -173,11 +173,7 @@ class Ces:
         }
 
     def _busy(self, world: World) -> dict[str, None]:
-        held = (
-            slot.node
-            for job_id in (*world.running, *world.saving)
-            for slot in world.hold(job_id).placement
-        )
+        held = (slot.node for job_id in world.holders for slot in world.placement(job_id))
         return dict.fromkeys(name for name in held if world.cluster.node[name].gpus)
 
     # ----------------------------------------------------------------------------------------------

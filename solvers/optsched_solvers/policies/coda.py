@@ -94,7 +94,7 @@ class Coda:
         if not self._begun:
             self._begun = True
             self._on_cpus = {
-                job_id: None for job_id in world.running if not _gpus(world.hold(job_id).placement)
+                job_id: None for job_id in world.running if not _gpus(world.placement(job_id))
             }
         self._step(world)
         everybody = bool(world.take_released()) or bool(self._claims)
@@ -112,7 +112,7 @@ class Coda:
             if not self._relieve(world, gangs):
                 break
             everybody = True
-        if not (world.running or world.saving):
+        if world.idle:
             for _, job_id in sorted(entry for queue in self._queues.values() for entry in queue):
                 if (fit := world.fit(job_id)) is not None:
                     self._start(world, job_id, fit)
@@ -137,7 +137,7 @@ class Coda:
         """Return the options with the core counts to start with; those without GPUs as they are."""
         slim: list[Option] = []
         shares = host_shares(world.cluster)
-        memory_gib = world.job(job_id).profile.memory_gib_per_gpu
+        memory_gib = world.profile(job_id).memory_gib_per_gpu
         for ways in host_ways(options, memory_gib, shares):
             counts = {option.mode.cpus_per_gpu for option in ways.every}
             if len(counts) > 1:
@@ -188,7 +188,7 @@ class Coda:
             if option.mode.cpus_per_gpu == climb.count
         )
         order = world.cluster.node_order
-        nodes = sum(1 << order[slot.node] for slot in world.hold(job_id).placement)
+        nodes = sum(1 << order[slot.node] for slot in world.placement(job_id))
         find = partial(place, world, job_id=job_id, ways=ways, nodes=nodes)
         if not self._claim(world, job_id, find, [] if climb.goes_on else self._lent(world)):
             return False
@@ -320,7 +320,7 @@ class Coda:
             fit = self._place_on_cpus(world, room, job_id)
             if fit is None:
                 # Of jobs that load the memory each may find another place.
-                return world.job(job_id).profile.memory_gbps > 0
+                return world.profile(job_id).memory_gbps > 0
             self._start(world, job_id, fit, room)
             return True
 
@@ -330,7 +330,7 @@ class Coda:
     def _place_on_cpus(self, world: World, room: Room, job_id: str) -> Fit | None:
         """Return a place where the memory bandwidth is enough: without GPUs, beside GPUs, on what
         is kept for idle GPUs."""
-        gbps = world.job(job_id).profile.memory_gbps
+        gbps = world.profile(job_id).memory_gbps
         for option in self._ways[job_id]:
             need = world.need(job_id, option)
             if not need.needs_node:
@@ -371,7 +371,7 @@ class Coda:
             slot.node
             for job_id in gangs
             if job_id in world.running
-            for slot in world.hold(job_id).placement
+            for slot in world.placement(job_id)
         )
         relieved = False
         for name in nodes:
@@ -381,8 +381,8 @@ class Coda:
             for job_id in reversed([other for other in self._on_cpus if other in world.running]):
                 if world.memory_load_gbps(name) <= capacity:
                     break
-                here = any(slot.node == name for slot in world.hold(job_id).placement)
-                if here and world.job(job_id).profile.memory_gbps and world.may_preempt(job_id):
+                here = any(slot.node == name for slot in world.placement(job_id))
+                if here and world.profile(job_id).memory_gbps and world.may_preempt(job_id):
                     world.preempt(job_id)
                     self._relieved += 1
                     relieved = True

@@ -106,9 +106,9 @@ class Compass:
             if node.gpus and node.name not in world.lost
         }
         order = world.cluster.node_order
-        for job_id in (*world.running, *world.saving):
+        for job_id in world.holders:
             end_s = world.expected_release_s(job_id)
-            for slot in world.hold(job_id).placement:
+            for slot in world.placement(job_id):
                 if slot.gpus and order[slot.node] in workers:
                     workers[order[slot.node]].take(slot.gpus, max(end_s, world.now_s))
         waiting = sorted(self._tasks, key=self._tasks.__getitem__)
@@ -125,7 +125,7 @@ class Compass:
                 world.start(job_id, option, placement)
             else:
                 run_s = ends_s - start_s
-                profile = world.job(job_id).profile
+                profile = world.profile(job_id)
                 worker.models.setdefault(profile.name, profile.fetch_s)
             worker.take(gpus, start_s + run_s)
         self._unstick(world, waiting)
@@ -169,7 +169,7 @@ class Compass:
     def _unstick(self, world: World, waiting: list[str]) -> None:
         """Start what fits where nothing runs and nothing was started: only cores, memory or budgets
         stood in the way of the options looked at."""
-        if world.running or world.saving:
+        if not world.idle:
             return
         for job_id in waiting:
             if job_id in self._tasks and start_fitting(world, job_id):
@@ -179,7 +179,7 @@ class Compass:
 def refetch_s(world: World, job_id: str, node: str, worker: Worker) -> float:
     """Return what tasks placed on the worker would have to fetch again if this one went there
     first."""
-    if not worker.models or not world.job(job_id).profile.fetch_s:
+    if not worker.models or not world.profile(job_id).fetch_s:
         return 0.0
     return sum(worker.models.get(model, 0.0) for model in world.evicted_by(job_id, node))
 

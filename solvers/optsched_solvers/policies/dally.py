@@ -185,7 +185,7 @@ class Dally:
     def _note_spread(self, world: World, job_id: str) -> None:
         """Note a job whose place may hurt it: reviews look only at these."""
         if (
-            len(world.hold(job_id).placement) > 1
+            len(world.placement(job_id)) > 1
             and world.options(job_id)
             and _exposure(world, job_id) > 0
         ):
@@ -302,7 +302,7 @@ class Dally:
 def _exposure(world: World, job_id: str) -> float:
     """Return how much of its rate a job can lose to the network: 0 for one that does not care where
     it is."""
-    profile, best = world.job(job_id).profile, world.fastest(job_id)
+    profile, best = world.profile(job_id), world.fastest(job_id)
     locality = profile.locality
     worst = 1.0
     if locality is not None and locality.node > 0 and best.mode.gpus > 1:

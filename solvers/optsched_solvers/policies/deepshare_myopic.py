@@ -148,7 +148,7 @@ class DeepShareMyopic:
     def _places(self, world: World, job_id: str) -> list[Fit]:
         """Return all that differ in what they share; the fastest without contention will do for a
         gang of one size."""
-        profile = world.job(job_id).profile
+        profile = world.profile(job_id)
         sizes = {option.mode.gpus for option in world.options(job_id)}
         if (
             len(sizes) == 1

@@ -96,7 +96,7 @@ class Gadget(PlacedReallocation):
         self._gbps = defaultdict(float)
         for job_id in world.running:
             if job_id not in free:
-                self._load(world, job_id, world.hold(job_id).placement, 1)
+                self._load(world, job_id, world.placement(job_id), 1)
         sizes = {
             job_id: own_sizes for job_id in movable if (own_sizes := by_size(world.options(job_id)))
         }

@@ -64,9 +64,9 @@ class LucidStyle(PairPolicy):
         )
 
     def _suits(self, world: World, job_id: str, partner: str) -> bool:
-        own, other = world.job(job_id).profile, world.job(partner).profile
+        own, other = world.profile(job_id), world.profile(partner)
         return (
-            len(world.hold(partner).placement) == 1
+            len(world.placement(partner)) == 1
             and sharing_score(own) + sharing_score(other) <= CAPACITY
             and self.rank(world, job_id) <= LONGEST * self.rank(world, partner)
         )

@@ -211,7 +211,7 @@ class NetAware(ByScore):
     def _telemetry(self, world: World, job_id: str, fit: Fit) -> list[float]:
         """Return what is known of a place before the job is there."""
         option, placement = fit
-        cluster, profile = world.cluster, world.job(job_id).profile
+        cluster, profile = world.cluster, world.profile(job_id)
         memory = uplink = 0.0
         for slot in placement:
             capacity = cluster.node[slot.node].memory_gbps

@@ -135,7 +135,7 @@ class PalStyle(PlacedReallocation):
 def sensitivity(world: World, job_id: str) -> float:
     """Return how many times as fast the job is on the fastest GPU type as on the slowest that can
     run it; 1 for a job without GPUs."""
-    profile = world.job(job_id).profile
+    profile = world.profile(job_id)
     rates = [gpu_type_rate(profile, gpu_type) for gpu_type in world.cluster.gpu_types]
     usable = [rate for rate in rates if rate > 0]
     return max(usable) / min(usable) if usable else 1.0

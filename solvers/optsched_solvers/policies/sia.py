@@ -51,11 +51,8 @@ class Sia(SolvedReallocation):
         ways = [self._ways(world, rows, i, job_id) for i, job_id in enumerate(jobs)]
         solution = choose([[way for way, _ in own] for own in ways], rows.room)
         self.solved(solution.proven)
-        for job_id, own, i in zip(jobs, ways, solution.chosen, strict=True):
-            grant = own[i][1]
-            if grant:
-                grants[job_id] = grant
-        return grants
+        chosen = zip(jobs, ways, solution.chosen, strict=True)
+        return grants | {job_id: grant for job_id, own, i in chosen if (grant := own[i][1])}
 
     def _ways(
         self, world: World, rows: Rows, i: int, job_id: str
@@ -65,7 +62,7 @@ class Sia(SolvedReallocation):
         counts = by_type(options)
         rigid = len({option.mode.gpus for option in options}) == 1
         lowest = min(gangs.rate(0) for gangs in counts) / (options[0].mode.gpus if rigid else 1)
-        profile = world.job(job_id).profile
+        profile = world.profile(job_id)
         delay_s = profile.startup_s + profile.restore_s + profile.checkpoint_s or DELAY_S
         age_s = world.now_s - world.job(job_id).submit_s
         now = held(world, job_id) if job_id in world.running else None

@@ -110,7 +110,7 @@ class SjfBsbf(PairPolicy):
             return None
         ways = ways_in_memory(world, job_id, option, sub_batches=self.sub_batches)
         way = next((own for own in ways if fits_memory(world, job_id, partner, own.mode)), None)
-        placement = world.hold(partner).placement
+        placement = world.placement(partner)
         if way is None or placed_rate(world.instance, world.job(job_id), way.mode, placement) <= 0:
             return None
         new_s = world.expected_run_s(job_id, way, placement)

@@ -103,7 +103,7 @@ class SynergyTune(PlacedReallocation):
 
     def ways(self, world: World, job_id: str) -> tuple[HostWays, ...]:
         """Return the job's ways by GPU type and count, the fastest first."""
-        key = world.options(job_id), world.job(job_id).profile.memory_gib_per_gpu
+        key = world.options(job_id), world.profile(job_id).memory_gib_per_gpu
         if key not in self._ways:
             self._ways[key] = host_ways(*key, host_shares(world.cluster))
         return self._ways[key]
@@ -169,7 +169,7 @@ def _cut_back(
     peers: list[tuple[int, float, float, int, str]] = []
     for i, (job_id, (option, placement)) in enumerate(placements.of.items()):
         if any(slot.node == node for slot in placement):
-            own = host_of(option, world.job(job_id).profile.memory_gib_per_gpu)
+            own = host_of(option, world.profile(job_id).memory_gib_per_gpu)
             peers.append((len(placement), -own.cores, -own.gib, i, job_id))
     for *_, job_id in sorted(peers):
         if wanted.within(Host(room.cpus_on(node), room.memory_gib_on(node))):

@@ -106,7 +106,7 @@ def beside(world: World, job_id: str, placement: Placement) -> Fit | None:
 
 def _fit_together(world: World, job_id: str, partner: str) -> bool:
     """Return whether the memory of any GPUs of the cluster holds both."""
-    both = [world.job(name).profile.gpu_memory_gib for name in (job_id, partner)]
+    both = [world.profile(name).gpu_memory_gib for name in (job_id, partner)]
     return any(
         node.gpus and (node.gpu_memory_gib is None or sum(both) <= node.gpu_memory_gib)
         for node in world.cluster.nodes
@@ -128,7 +128,7 @@ def renamed(
     stays: defaultdict[tuple[str, str], float] = defaultdict(float)
     for job_id in (*placed, *joins):
         placement = placed[joins.get(job_id, job_id)][1]
-        held = gpus_of(world.hold(job_id).placement) if job_id in world.running else {}
+        held = gpus_of(world.placement(job_id)) if job_id in world.running else {}
         for slot in placement:
             for name, gpus in held.items():
                 if gpus == slot.gpus and kind_of.get(slot.node, 0) == kind_of.get(name, 1):

@@ -84,7 +84,7 @@ class Vclos(ListScheduling):
 
 def _has_uplinks(world: World, job_id: str, placement: Placement) -> bool:
     """Return whether the uplinks of a place have room for the job's traffic."""
-    gbps = world.job(job_id).profile.network_gbps
+    gbps = world.profile(job_id).network_gbps
     return not gbps or all(
         _has_room(world, rack, gbps) for rack in crossed_uplinks(world.cluster, placement)
     )
@@ -100,7 +100,7 @@ def _has_room(world: World, rack: str | None, gbps: float) -> bool:
 def over_racks(world: World, job_id: str, option: Option) -> Placement | None:
     """Return a place over the fewest racks whose uplinks have room; a node without a rack counts as
     one of its own."""
-    gbps = world.job(job_id).profile.network_gbps
+    gbps = world.profile(job_id).network_gbps
     free = usable(world, world.need(job_id, option))
     racks = list(
         by_rack(

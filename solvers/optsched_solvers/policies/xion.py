@@ -177,7 +177,7 @@ def _on_several(
     }
     freed: dict[str, list[Any]] = {node.name: [] for node in nodes}
     for job, var in goes.items():
-        for slot in world.hold(job).placement:
+        for slot in world.placement(job):
             if slot.gpus and slot.node in freed:
                 freed[slot.node].append(slot.gpus * var)
     taken = {}

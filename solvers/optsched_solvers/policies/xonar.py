@@ -101,10 +101,8 @@ class XonarStyle(PairPolicy):
     def _leaves_reserve(self, world: World, job_id: str, partner: str) -> bool:
         if not self.reserve_gib:
             return True
-        both_gib = (
-            world.job(job_id).profile.gpu_memory_gib + world.job(partner).profile.gpu_memory_gib
-        )
-        nodes = [world.cluster.node[slot.node] for slot in world.hold(partner).placement]
+        both_gib = world.profile(job_id).gpu_memory_gib + world.profile(partner).gpu_memory_gib
+        nodes = [world.cluster.node[slot.node] for slot in world.placement(partner)]
         return all(
             node.gpu_memory_gib is None or both_gib + self.reserve_gib <= node.gpu_memory_gib
             for node in nodes

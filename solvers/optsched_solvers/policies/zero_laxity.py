@@ -74,7 +74,7 @@ class ZeroLaxity(Preemptive):
         moment.decide()
         times_s = [self._next_s(world, job_id) for job_id in world.waiting]
         wake_s = min([moment.recheck_s, *times_s])
-        if world.now_s < wake_s < math.inf and (world.running or world.saving):
+        if world.now_s < wake_s < math.inf and not world.idle:
             world.wake_at(wake_s)
 
     def rank(self, world: World, job_id: str) -> float:

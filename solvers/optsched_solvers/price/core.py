@@ -1,9 +1,8 @@
 """The core problem: what prices leave undecided, as an exact program."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from optsched.frozen import entity
 from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 
 SLACK = 1e-9
@@ -11,7 +10,7 @@ LEAST_WEIGHT = 0.01
 """A relaxed solution that takes an option less often does not take it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Core:
     """The choices left to make: `options` of the jobs that are not decided, of which those that
     `must_run` do; `fixed` has the option of each decided job."""

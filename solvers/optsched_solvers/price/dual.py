@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optsched.frozen import entity
 from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 
 from .columns import by_columns
@@ -47,7 +48,7 @@ class Prices:
     cuts: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class _Cut:
     """The Lagrangian bound at some prices as a plane, and the options that are taken there."""
 

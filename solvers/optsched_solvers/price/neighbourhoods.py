@@ -31,15 +31,23 @@ from ..native.within import within
 NODES, WAITING = 4, 32
 """Nodes of a neighbourhood, and jobs that wait: half of them those to which its nodes are worth
 most, half drawn among the next."""
+TARGETED = 0.8
+"""Part of the neighbourhoods that are drawn around a job that loses much, rather than around nodes
+of which much is left that costs something."""
 AMONG = 4
 """These are so many times as many."""
 WORK = 0.02
 """Deterministic time of CP-SAT for each, about as many seconds."""
 MISSES = 40
-"""The search ends after so many neighbourhoods in a row in which nothing was better."""
-LEAST_FREE = 0.3
-"""Nodes are drawn by the parts of them that are free, to which this is added."""
-SHARED, TICKS = 3, 1e9
+"""After so many neighbourhoods in a row in which nothing was better, larger ones come."""
+LARGER = (1, 2, 3)
+"""Times as many nodes, with so much more work, until the search ends."""
+LEAST_IDLE = 0.02
+"""Nodes are drawn by what is free of them, at its price as a part of that of all their capacity, to
+which this is added."""
+OF_NODES = ("GPUs", "cores", "memory")
+"""Rows of what each node has."""
+SHARED, TICKS = len(OF_NODES), 1e9
 """The number of capacities that are not of nodes, and the parts of which all that is asked for of a
 capacity has so many."""
 SAME = 1e-12
@@ -64,16 +72,20 @@ class _Choice:
 
 
 class Neighbourhoods:
-    """A packing, improved step by step. `reduced` are the reduced values of options, which say for
-    whom nodes are worth most."""
+    """A packing, improved step by step. `reduced` are the reduced values of options at the `prices`
+    of the rows, which say for whom nodes are worth most, and where something is lost: a job's best
+    reduced value less that of what it has, and what is free at its price, add up to the gap."""
 
-    def __init__(self, packing: Packing, reduced: Floats, seed: int) -> None:
+    def __init__(self, packing: Packing, reduced: Floats, prices: Floats, seed: int) -> None:
         model = self._model = packing.model
+        self._reduced, self._best = reduced, model.best_reduced(reduced)
+        self._class_of, self._rack = np.array(model.class_of), np.array(model.held.rack)
         self._chosen, self._held = packing.chosen.copy(), dict(packing.held)
-        self._guest, self._draw = packing.guest, Random(seed)
+        self._guest, self._draw, self._size = packing.guest, Random(seed), NODES
         room = [model.held.room_gpus, model.held.room_cpus, model.held.room_memory_gib]
         self._room = np.array(room, dtype=float)
-        self._limit = np.maximum(self._room, 1.0)
+        self._price = self._of_nodes(prices)
+        self._costs = np.maximum(self._priced(self._room), 1e-300)
         self._jobs_on: dict[int, set[int]] = defaultdict(set)
         for j in np.flatnonzero(self._chosen >= 0).tolist():
             self._run(j, int(self._chosen[j]), None)
@@ -127,18 +139,22 @@ class Neighbourhoods:
 
     def better(self, seconds_left: Callable[[], float]) -> Iterator[Packing]:
         """Yield better and better packings until there is no time for more or nothing is found."""
-        misses, took_s = 0, 0.0
-        everything = len(self._room[0]) <= NODES
-        while misses < (1 if everything else MISSES):
-            left_s = seconds_left()
-            if left_s < 2 * took_s:
+        took_s = 0.0
+        for times in LARGER:
+            self._size, misses = times * NODES, 0
+            everything = len(self._costs) <= self._size
+            while misses < (1 if everything else MISSES):
+                left_s = seconds_left()
+                if left_s < 2 * took_s:
+                    return
+                if self._step(left_s):
+                    misses = 0
+                    yield self._packing()
+                else:
+                    misses += 1
+                took_s = left_s - seconds_left()
+            if everything:
                 return
-            if self._step(left_s):
-                misses = 0
-                yield self._packing()
-            else:
-                misses += 1
-            took_s = left_s - seconds_left()
 
     def _packing(self) -> Packing:
         packing = Packing(self._model)
@@ -148,11 +164,11 @@ class Neighbourhoods:
 
     def _step(self, limit_s: float) -> bool:
         """Decide one neighbourhood anew; return whether that is better."""
-        value, nodes = self._model.options.value, self._nodes()
+        value, (nodes, targets) = self._model.options.value, self._drawn()
         old = {j: (int(self._chosen[j]), self._held.get(j)) for j in self._free(nodes)}
         for j in old:
             self._leave(j)
-        jobs = [*old, *self._candidates(nodes)]
+        jobs = list(dict.fromkeys([*old, *targets, *self._candidates(nodes)]))
         new = {} if not jobs else self._solved(self._choices(nodes, jobs), old, limit_s)
         before, after = (sum(float(value[o]) for o, _ in plan.values()) for plan in (old, new))
         better = after > before + SAME * abs(before)
@@ -186,17 +202,59 @@ class Neighbourhoods:
             and all(part[0] in nodes for part in self._parts(j))
         ]
 
-    def _nodes(self) -> list[int]:
-        """Draw nodes of one class, rather those of which much is free."""
-        kinds = self._model.classes
-        kind = self._draw.choices(kinds, [len(kind.nodes) for kind in kinds])[0]
-        if len(self._room[0]) <= NODES:
-            return list(range(len(self._room[0])))
-        own = list(kind.nodes)
-        room, limit = self._room[:, own], self._limit[:, own]
-        part = np.divide(room, limit, out=np.zeros_like(room), where=np.isfinite(room)).sum(axis=0)
-        drawn = [self._draw.random() * (LEAST_FREE + free) for free in part.tolist()]
-        return [own[i] for i in np.argsort(drawn)[::-1][:NODES].tolist()]
+    def _of_nodes(self, prices: Floats) -> Floats:
+        """Return what GPUs, cores and memory of each node cost."""
+        model = self._model
+        price = np.zeros((len(OF_NODES), len(model.classes)))
+        for row, each in zip(model.rows.limits, prices.tolist(), strict=False):
+            if row.what in OF_NODES:
+                inside = [bool(row.classes & kind.bit) for kind in model.classes]
+                price[OF_NODES.index(row.what), inside] += each
+        return price[:, self._class_of]
+
+    def _priced(self, amounts: Floats) -> Floats:
+        """Return what so much of each node costs; what has no limit costs nothing."""
+        finite = np.where(np.isfinite(amounts), amounts, 0.0)
+        cost: Floats = (finite * self._price).sum(axis=0)
+        return cost
+
+    def _drawn(self) -> tuple[list[int], list[int]]:
+        """Draw nodes, rather those of which much is free that costs something, and mostly for a job
+        that loses much: those that it is on, and such as it wants. Return that job too, if it
+        waits."""
+        count, chosen = len(self._costs), self._chosen
+        if count <= self._size:
+            return list(range(count)), []
+        loss = self._best - np.where(chosen >= 0, self._reduced[chosen], 0.0)
+        loss = np.where(self._fixed, 0.0, np.maximum(loss, 0.0))
+        idle = LEAST_IDLE + self._priced(self._room) / self._costs
+        if self._draw.random() >= TARGETED or not loss.any():
+            return self._some(np.arange(count), idle, self._size), []
+        j = self._draw.choices(range(len(loss)), loss.tolist())[0]
+        own = [part[0] for part in self._parts(j)] if chosen[j] >= 0 else []
+        others = self._some(self._wanted(j), idle, max(1, self._size - len(own)))
+        return list(dict.fromkeys(own + others)), [j] if chosen[j] < 0 else []
+
+    def _some(self, nodes: Ints, weights: Floats, count: int) -> list[int]:
+        """Draw so many of some nodes by their weights."""
+        drawn = [self._draw.random() * weight for weight in weights[nodes].tolist()]
+        some: list[int] = nodes[np.argsort(drawn)[::-1][:count]].tolist()
+        return some
+
+    def _wanted(self, j: int) -> Ints:
+        """Return the nodes on which the option of a job that is open and worth most could lie; of
+        one that needs a rack, those of a drawn rack."""
+        model, own = self._model, self._model.options.of(j)
+        at = slice(own.start, own.stop)
+        if not self._open[at].any():
+            return np.arange(len(model.class_of))
+        worth = np.where(self._open[at], self._reduced[at], -np.inf)
+        pattern = int(self._pattern[own.start + int(worth.argmax())])
+        mask = model.patterns.fresh[pattern].classes
+        able = np.isin(self._class_of, [k.number for k in model.classes if k.bit & mask])
+        if model.patterns.table.in_rack[pattern] and able.any():
+            able &= self._rack == self._draw.choice(np.unique(self._rack[able]).tolist())
+        return np.flatnonzero(able)
 
     def _candidates(self, nodes: list[int]) -> list[int]:
         """Return waiting jobs for some nodes."""
@@ -270,7 +328,10 @@ class Neighbourhoods:
         program.maximize(cp_model.LinearExpr.weighted_sum(x, worth.astype(np.int64).tolist()))
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
-        solver.parameters.max_deterministic_time = WORK
+        solver.parameters.linearization_level = 2
+        solver.parameters.symmetry_level = 0
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.max_deterministic_time = WORK * self._size / NODES
         solver.parameters.max_time_in_seconds = limit_s
         status = within(limit_s, lambda: solver.solve(program))
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

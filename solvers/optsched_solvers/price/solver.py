@@ -177,7 +177,7 @@ class _Search:
         if self._is_much_lost(wish, self._realise(wish, reduced, self._tries)):
             if self._is_much_lost(wish, self._value):
                 self._by_knapsacks(wish, reduced)
-            self._by_nodes(reduced)
+            self._by_nodes(reduced, prices.prices)
 
     def _choice(self, priced: RoundModel, prices: Prices) -> tuple[Ints, Floats]:
         """Return the choice in which each job takes the option that it had best take and that fits
@@ -224,9 +224,11 @@ class _Search:
             part = neighbourhood(model, reduced, prices.weights, self._best.chosen, most)
         elif not whole:
             return False
-        return not len(part.options) or not self._core(part, reduced, whole=whole) or whole
+        if not len(part.options):
+            return True
+        return not self._core(part, reduced, prices.prices, whole=whole) or whole
 
-    def _core(self, part: Core, reduced: Floats, *, whole: bool) -> bool:
+    def _core(self, part: Core, reduced: Floats, prices: Floats, *, whole: bool) -> bool:
         """Solve one program in the time that is left but for putting its solution on nodes; False
         without one."""
         from ..native.highs import maximise
@@ -256,7 +258,7 @@ class _Search:
         value = self._realise(wish, reduced, 2 * self._tries)
         much = self._is_much_lost(wish, value)
         if much and model.scarce and not model.reserved:
-            self._by_nodes(reduced)
+            self._by_nodes(reduced, prices)
         elif value < model.worth(wish):
             self._lost = wish, reduced
             if much:
@@ -289,14 +291,14 @@ class _Search:
             if misses == KNAPSACK_MISSES or self._is_done() or self._left_s() < 0:
                 return
 
-    def _by_nodes(self, reduced: Floats) -> None:
+    def _by_nodes(self, reduced: Floats, prices: Floats) -> None:
         """Decide few nodes at a time anew, exactly, as long as that makes the best plan better;
         only where cores or memory are scarce."""
         model = self._model
         if not model.scarce or model.reserved or self._best is self._stuck or self._is_done():
             return
         assert self._best is not None
-        search = Neighbourhoods(self._best, reduced, self._request.seed)
+        search = Neighbourhoods(self._best, reduced, prices, self._request.seed)
         for packing in search.better(self._left_s):
             self._offer(packing)
             if self._is_done():

@@ -12,8 +12,9 @@ Lengths and releases are rounded down to ticks and amounts may exceed capacities
 is least here is a bound on every schedule.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, product
 
 from optsched.objectives import SumOfJobs
@@ -55,24 +56,44 @@ class State:
     held: Held
     choices: tuple[tuple[int, Choice], ...]
     last: int = -1
+    levels: "Levels" = field(init=False, compare=False)
 
-    @property
-    def until(self) -> int:
-        """Return until when anything is held."""
-        return self.held[-1][0] if self.held else 0
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", _levels(self.held))
 
     def leaves_as_much(self, other: "State") -> bool:
         """Return whether at least as much is free as in `other` whenever something may follow
-        that."""
-        if self.until > max(other.until, other.at):
-            return False
-        rows = {row for _, needs in self.held for row, _ in needs}
-        instants = (other.at, *(end for end, _ in other.held if end > other.at))
-        return all(
-            _used(self.held, row, at) <= _used(other.held, row, at)
-            for row in rows
-            for at in instants
-        )
+        that: so it is at any time if it is just before each end of what is held here."""
+        for row, (ends, used) in self.levels.items():
+            other_ends, other_used = other.levels.get(row, NOTHING)
+            for i in range(len(ends) - 1, -1, -1):
+                if ends[i] <= other.at:
+                    break
+                k = bisect_left(other_ends, ends[i])
+                if k == len(other_ends) or used[i] > other_used[k]:
+                    return False
+        return True
+
+
+Levels = dict[int, tuple[list[int], list[float]]]
+"""For each row the ends of what is held of it, rising, and how much is held until each."""
+NOTHING: tuple[list[int], list[float]] = ([], [])
+
+
+def _levels(held: Held) -> Levels:
+    levels: Levels = {}
+    for end, needs in reversed(held):
+        for row, amount in needs:
+            ends, used = levels.setdefault(row, ([], []))
+            if ends and ends[-1] == end:
+                used[-1] += amount
+            else:
+                ends.append(end)
+                used.append(amount + (used[-1] if used else 0.0))
+    for ends, used in levels.values():
+        ends.reverse()
+        used.reverse()
+    return levels
 
 
 def _used(held: Held, row: int, at: int) -> float:

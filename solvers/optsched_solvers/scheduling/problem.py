@@ -145,7 +145,7 @@ class Problem:
         )
         """When it starts to matter otherwise what is held, in seconds from now."""
         self.tick, self.windows = self._choose_tick()
-        position = {job.id: i for i, job in enumerate(instance.jobs)}
+        position = instance.position
         self.activities = [self._activity(i, job, position) for i, job in enumerate(instance.jobs)]
         self.partner = {position[a.job]: position[b.job] for a, b in self.pair_of.values()}
         """Index of the activity with which each one that shares GPUs now shares them."""

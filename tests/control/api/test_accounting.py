@@ -68,4 +68,4 @@ def test_notices_that_nobody_sends_are_refused(live: Live, run: Run) -> None:
     status, _, err = run("submit", "--notify", "often", "--", "work", "0", "0", "0")
     assert status == 2 and "notify[0]" in err
     status, _, err = run("submit", "--notify-to", "a@b\nBcc: c", "--", "work", "0", "0", "0")
-    assert status == 2 and "notify_to is no e-mail address" in err
+    assert status == 2 and "notify_to is not an e-mail address" in err

@@ -126,8 +126,8 @@ def test_submit_prints_the_name_and_carries_every_option(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--gpus", "x", "--", "y"), "'x' is no count of GPUs"),
-        (("--nodes", "0", "--", "y"), "'0' is no count of nodes"),
+        (("--gpus", "x", "--", "y"), "'x' is not a count of GPUs"),
+        (("--nodes", "0", "--", "y"), "'0' is not a count of nodes"),
         (("--gpus", "8", "--", "y"), "add --nodes 2"),
         (("--time", "soon", "--", "y"), "no duration"),
         (("--deadline", "soon", "--", "y"), "neither a time from now"),
@@ -228,7 +228,7 @@ def test_queue_shows_the_jobs_and_columns_that_are_asked_for(live: Live, run: Ru
     assert rows[2:] == [[f"{i + 1}", f"chosen-{i}", "-"] for i in (2, 1, 0)]
     assert run(*choice, "--state", "lost")[1] == "no jobs that you asked for\n"
     for wrong, sentence in (
-        (("--columns", "job,size"), "'size' is no column; choose from job, status"),
+        (("--columns", "job,size"), "'size' is not a column; choose from job, status"),
         (("--sort", "size"), "sort takes submitted, started"),
         (("--state", "done"), "state takes waiting, held"),
     ):

@@ -244,7 +244,7 @@ def test_the_view_token_offers_no_actions(page: Browser, busy: Live) -> None:
     opened(page, busy, "view-token")
     assert not page.run("at('views-only').hidden")
     page.run("openPanel('runs-0')")
-    page.until("at('panel').innerText.includes('runs-0 runs since')")
+    page.until("at('panel').innerText.includes('runs-0 has been running for')")
     assert page.run("document.querySelectorAll('#panel [data-change], #panel pre').length") == 0
     assert page.errors == []
 

@@ -243,6 +243,6 @@ def test_what_is_no_socket_is_not_replaced(folder: Path) -> None:
     from optsched.errors import InputError
 
     (folder / "api.sock").write_text("mine")
-    with pytest.raises(InputError, match="this is no socket"):
+    with pytest.raises(InputError, match="this is not a socket"):
         Live(folder, turns=False)
     assert (folder / "api.sock").read_text() == "mine"

@@ -166,7 +166,7 @@ def test_jobs_of_a_file(live: Live, run: Run, tmp_path: Path) -> None:
     assert (one["max_gpus"], two["max_gpus"], two["after"]) == (3, 2, ["f-one"])
     for text, sentence in (
         ("", "holds no job"),
-        ("[1]\n", "line 1: is no job"),
+        ("[1]\n", "line 1: is not a job"),
         ('{"argv": ["x"]}\n{', "line 2: is no JSON"),
         ('{"argv": ["x"], "gpu": 1}', "jobs[0].gpu is not a known field"),
     ):

@@ -56,7 +56,7 @@ FAULTY: list[tuple[dict[str, Any], str]] = [
     ({"after_not_ok": ["none"]}, "after_not_ok: there is no job 'none'"),
     ({"if_never": "ask"}, "if_never should be 'cancel' or 'hold'"),
     ({"array": "x"}, "array takes indices"),
-    ({"image": "a b"}, "image is no name of a container image"),
+    ({"image": "a b"}, "image is not the name of a container image"),
     ({"image": ""}, "image "),
     ({"image": "torch:2"}, "image: the executor local runs commands, not images; leave it out"),
     ({"gpus": -1}, "gpus should be at least 0"),

@@ -280,5 +280,5 @@ def test_quantities(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "four", "1 Gi", "1gi", "0x10"])
 def test_no_quantities(text: str) -> None:
-    with pytest.raises(ValueError, match="is no quantity"):
+    with pytest.raises(ValueError, match="is not a quantity"):
         quantity(text)

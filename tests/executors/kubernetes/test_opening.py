@@ -66,12 +66,12 @@ def test_it_is_listed() -> None:
             'volumes = [{mount = "{here}", claim = "a", nfs = "b:/c"}]',
             r"that at '.*' has claim and nfs; give one",
         ),
-        ('volumes = [{mount = "here", claim = "a"}]', r"mount = 'here' is no absolute path"),
+        ('volumes = [{mount = "here", claim = "a"}]', r"mount 'here' is not an absolute path"),
         (
             'volumes = [{mount = "{here}", nfs = "/export"}]',
-            r"nfs = '/export' is no export; write server:/path",
+            r"nfs = '/export' is not an export; write server:/path",
         ),
-        ('volumes = [{mount = "{here}", host = "data"}]', r"host = 'data' is no absolute path"),
+        ('volumes = [{mount = "{here}", host = "data"}]', r"host = 'data' is not an absolute path"),
         (
             'volumes = [{mount = "{here}", claim = "a"}, {mount = "{here}", claim = "b"}]',
             r"two have mount = ",
@@ -80,10 +80,10 @@ def test_it_is_listed() -> None:
             'volumes = [{mount = "{here}", clam = "a"}]',
             r"kubernetes.volumes.0..clam: is not a known field",
         ),
-        ('{volume}\ngpu = "gpu"', r"kubernetes.gpu: 'gpu' is no name of a resource"),
+        ('{volume}\ngpu = "gpu"', r"kubernetes.gpu: 'gpu' is not the name of a resource"),
         (
             '{volume}\nnamespace = "My Jobs"',
-            r"kubernetes.namespace: 'My Jobs' is no name of a namespace",
+            r"kubernetes.namespace: 'My Jobs' is not the name of a namespace",
         ),
         ("{volume}\npoll = 0", r"kubernetes.poll: must be longer than 0 s"),
         ('{volume}\nstart_timeout = "0s"', r"kubernetes.start_timeout: must be longer than 0 s"),
@@ -128,7 +128,7 @@ def test_without_a_server_nothing_starts_and_nothing_is_left(tmp_path: Path) -> 
         with pytest.raises(NoAnswerError):
             executor.observe()
         executor.start(order())  # it never will be, which is known without a server
-        with pytest.raises(RefusedError, match="no name of an attempt"):
+        with pytest.raises(RefusedError, match="not the name of an attempt"):
             executor.start(Order(key=Key("..", 1), placement=(), argv=("true",), directory="/"))
     finally:
         executor.close()

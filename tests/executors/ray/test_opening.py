@@ -27,9 +27,9 @@ def opened(folder: Path, text: str) -> RayExecutor:
     [
         (
             '[ray]\naddress = "10.0.0.1:8265"',
-            r"ray.address: '10.0.0.1:8265' is no address of a job server",
+            r"ray.address: '10.0.0.1:8265' is not the address of a job server",
         ),
-        ('[ray]\ntoken_file = "token"', r"ray.token_file: token is no absolute path"),
+        ('[ray]\ntoken_file = "token"', r"ray.token_file: token is not an absolute path"),
         ("[ray]\npoll = 0", r"ray.poll: must be longer than 0 s"),
         (
             '[ray]\nadress = "http://x:1"',
@@ -57,7 +57,7 @@ def test_without_a_ray_nothing_starts_and_nothing_is_left(tmp_path: Path) -> Non
         with pytest.raises(NoAnswerError):
             executor.observe()
         executor.start(order)  # it never will be, which is known without Ray
-        with pytest.raises(RefusedError, match="no name of an attempt"):
+        with pytest.raises(RefusedError, match="not the name of an attempt"):
             executor.start(Order(key=Key("..", 1), placement=(), argv=("true",), directory="/"))
     finally:
         executor.close()

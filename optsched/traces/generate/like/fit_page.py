@@ -21,7 +21,7 @@ MEASURES = {"ks": "Kolmogorov-Smirnov", "tv": "total variation"}
 
 
 def can_draw(path: Path) -> None:
-    """Raise InputError for a name that is no page."""
+    """Raise InputError for a name that is not a page."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--fit {path}: no such kind of page; give a name that ends in .html")
 

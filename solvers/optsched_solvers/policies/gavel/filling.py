@@ -15,10 +15,11 @@ all by up to SLACK, as much as possible in sum.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from optsched.frozen import entity
 
 from .active import Bools, Floats, Ints, grouped
 from .glop import CONTINUED, maximisation, solve
@@ -33,7 +34,7 @@ LIFTED = 0.5
 """Share of SLACK that tells a lift from rounding."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Groups:
     """Groups of `count` equal jobs. `worth[g, k]` is what all its time on type k is worth to a job,
     `gpus[g, k]` what it takes there."""

@@ -6,10 +6,12 @@ two jobs on the same GPUs) runs on GPU type k, each job is in one place at a tim
 use no more GPUs of a type than exist.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+
+from optsched.frozen import entity
 
 from . import max_min_lp
 from .active import Floats, Ints, grouped
@@ -20,7 +22,7 @@ PAIRS_GAP = 1e-5
 """Relative distance of value and bound at which the program with pairs ends."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Program:
     """`rate[j, k]` is the work per second of job j on GPU type k (0 where it cannot run), `gpus[j,
     k]` what it takes there, `workers[k]` > 0 how many GPUs there are. Jobs of one `kind` have equal

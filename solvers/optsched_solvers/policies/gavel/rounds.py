@@ -139,7 +139,7 @@ class Rounds:
         """Take over a job that runs already when the simulation starts."""
         active = self._active
         active.add(world.job(job_id), kinds.of(world, job_id), self.round_s / 2)
-        held = [slot.node for slot in world.hold(job_id).placement if slot.gpus]
+        held = [slot.node for slot in world.placement(job_id) if slot.gpus]
         active.column[-1] = (
             kinds.gpu_types.index(world.cluster.node[held[0]].gpu_type)
             if held
@@ -192,7 +192,7 @@ class Rounds:
         now_s, active = world.now_s, self._active
         if self._reset_s is not None:
             passed_s = now_s - self._reset_s
-            if passed_s < self.reset_s and (world.running or world.saving):
+            if passed_s < self.reset_s and not world.idle:
                 return False
             active.ledger.settle(passed_s, self.round_s / 2)
             self._together.settle(passed_s, self.round_s / 2)

@@ -61,7 +61,7 @@ class Sharers:
         job_id = active.ids[row]
         if job_id in self._of:
             return self._of[job_id]
-        profile, kind = world.job(job_id).profile, active.kinds[row]
+        profile, kind = world.profile(job_id), active.kinds[row]
         options = world.options(job_id)
         clocks = tuple(options[way[0][0]].mode.clock_mhz if way else None for way in kind.ways[:-1])
         key = kind.number, profile.name, profile.gpu_memory_gib, clocks, profile.sharing

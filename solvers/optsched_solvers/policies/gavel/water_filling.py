@@ -1,12 +1,12 @@
 """Gavel's max-min fairness by water filling, among jobs and among tenants."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 
 from optsched.driver.world import World
+from optsched.frozen import entity
 from optsched.plugins.options import declared_options
 
 from .active import LEAST_WEIGHT, Bools, Floats, Ints, grouped, weights_of
@@ -85,7 +85,7 @@ class GavelHierarchical(GavelWaterFilling):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class Divided:
     """A tenant's weight, divided by weight among its jobs that are not saturated."""
 
@@ -103,7 +103,7 @@ class Divided:
         return weights
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@entity
 class InOrder:
     """A tenant's weight for the first of its jobs that is not saturated; rows are in order of
     arrival."""

@@ -48,7 +48,7 @@ class HadarE(Hadar):
         job = world.job(job_id)
         if job_id not in world.running or not isinstance(job.gpus, Elastic) or not _may_grow(job):
             return False
-        placement = world.hold(job_id).placement
+        placement = world.placement(job_id)
         gpus_on = first_gpus(job.gpus.min, ((slot.node, slot.gpus) for slot in placement))
         if gpus_on is None or sum(slot.gpus for slot in placement) == job.gpus.min:
             return False

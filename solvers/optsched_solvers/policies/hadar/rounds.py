@@ -100,7 +100,7 @@ class Hadar:
 
     def decide(self, world: World) -> None:
         """Allocate where a round has passed or nothing runs, then start who has a place."""
-        if world.now_s >= self._next_s - TIME_TOLERANCE_S or not (world.running or world.saving):
+        if world.now_s >= self._next_s - TIME_TOLERANCE_S or world.idle:
             self._next_s = world.now_s + self.round_s
             self._allocate(world)
         for job_id, fit in list(self._granted.items()):
@@ -109,9 +109,9 @@ class Hadar:
                 world.start(job_id, *fit)
                 self._started += 1
                 self._mixed += len(gpus_by_type(world.cluster, fit[1])) > 1
-        if not (world.running or world.saving):  # nothing is worth its price: then whatever fits
+        if world.idle:  # nothing is worth its price: then whatever fits
             self._started += len(start_what_fits(world))
-        if world.running or world.saving:
+        if not world.idle:
             world.wake_at(self._next_s)
 
     def _allocate(self, world: World) -> None:
@@ -124,7 +124,7 @@ class Hadar:
         ]
         jobs = [*world.waiting, *movable]
         outlook = Outlook(world, movable)
-        held = [slot.node for job_id in movable for slot in world.hold(job_id).placement]
+        held = [slot.node for job_id in movable for slot in world.placement(job_id)]
         shelves = Shelves(world, outlook.room, prices(world, jobs, self.eta, self.utility), held)
         now = Round(outlook.room, shelves, {}, {}, {})
         order = sorted(
@@ -159,7 +159,7 @@ class Hadar:
     def take_best(self, world: World, now: Round, job_id: str, *, free: bool = False) -> None:
         """Give a job the place of largest payoff, if that is positive; with `free` whatever it
         costs."""
-        kind = world.demand(job_id).number, world.job(job_id).profile
+        kind = world.demand(job_id).number, world.profile(job_id)
         best = self._keeping(world, now, job_id)
         refused = now.refused.get(kind, -math.inf)
         if (

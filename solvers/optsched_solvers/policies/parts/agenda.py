@@ -71,7 +71,7 @@ class Agenda:
         start_s, _, placement = self.starts.get(job_id, (-math.inf, None, None))
         return (
             start_s > world.now_s + LATE_S
-            or placement not in (None, world.hold(job_id).placement)
+            or placement not in (None, world.placement(job_id))
             or world.expected_release_s(job_id) > self.ends_s[job_id] + LATE_S
         )
 

@@ -35,7 +35,7 @@ class Emptiest:
         self._world = world
         self._free = [node.gpus for node in world.cluster.nodes]
         counted: set[str] = set()
-        for job_id in (*world.running, *world.saving):
+        for job_id in world.holders:
             hold = world.hold(job_id)
             if job_id not in leaving and hold.partner not in counted:
                 counted.add(job_id)

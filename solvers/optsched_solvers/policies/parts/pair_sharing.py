@@ -133,28 +133,28 @@ def fits_memory(world: World, job_id: str, partner: str, mode: Mode = ALL_MEMORY
     """Return whether the GPUs of a running job have the memory for both, the waiting one in
     `mode`."""
     job, other = world.job(job_id), world.job(partner)
-    beside, placement = world.running_mode(partner), world.hold(partner).placement
+    beside, placement = world.running_mode(partner), world.placement(partner)
     return beyond_gpu_memory(world.cluster, job, mode, other, beside, placement) is None
 
 
 def duty(world: World, job_id: str) -> float | None:
     """Return the share of a step in which the job keeps its GPUs busy; None where it was not
     measured."""
-    sharing = world.job(job_id).profile.sharing
+    sharing = world.profile(job_id).sharing
     return None if sharing is None else sharing.duty
 
 
 def slowdowns(world: World, job_id: str, partner: str) -> tuple[float, float] | None:
     """Return how many times as long each of two jobs takes on the same GPUs, the first one first;
     None where that is not known."""
-    own, other = world.job(job_id).profile, world.job(partner).profile
+    own, other = world.profile(job_id), world.profile(partner)
     rate, other_rate = sharing_rate(own, other), sharing_rate(other, own)
     return (1 / rate, 1 / other_rate) if rate > 0 and other_rate > 0 else None
 
 
 def kind_of(world: World, job_id: str) -> Kind:
     """Return the kind of a waiting job."""
-    profile = world.job(job_id).profile
+    profile = world.profile(job_id)
     return world.demand(job_id).number, profile.name, profile.sharing
 
 

@@ -80,7 +80,7 @@ class PlacedReallocation(Reallocation):
         stay, or those whose set-up takes as long as the interval would be moved for ever."""
         if not may_move(world, job_id):
             return False
-        entry, profile = world.entry(job_id), world.job(job_id).profile
+        entry, profile = world.entry(job_id), world.profile(job_id)
         stay_s = profile.startup_s + profile.restore_s + self.interval_s / 2
         return isinstance(entry, Running) and world.now_s - entry.started_s >= stay_s
 
@@ -93,12 +93,12 @@ class PlacedReallocation(Reallocation):
                 del self._pending[job_id]
             elif (
                 partner in world.running
-                and gpus_of(world.hold(partner).placement) == gpus_of(fit[1])
+                and gpus_of(world.placement(partner)) == gpus_of(fit[1])
                 and world.may_share(job_id, fit[0], partner)
             ):
                 world.start_sharing(job_id, fit[0], partner)
                 del self._pending[job_id]
-        if not (world.running or world.saving):
+        if world.idle:
             for job_id in start_what_fits(world):
                 self._pending.pop(job_id, None)
 
@@ -108,7 +108,7 @@ def holds_place(world: World, job_id: str, fit: Fit) -> bool:
     entry = world.entry(job_id)
     option, placement = fit
     same_mode = isinstance(entry, Running) and entry.mode.size == option.mode.size
-    return same_mode and world.hold(job_id).placement == placement
+    return same_mode and world.placement(job_id) == placement
 
 
 def gpus_of(placement: Placement) -> dict[str, int]:
@@ -121,7 +121,7 @@ def own_place(world: World, job_id: str, option: Option) -> Placement | None:
     serve it."""
     if job_id not in world.running:
         return None
-    return resized(world, world.hold(job_id).placement, option)
+    return resized(world, world.placement(job_id), option)
 
 
 def resized(world: World, placement: Placement, option: Option) -> Placement | None:

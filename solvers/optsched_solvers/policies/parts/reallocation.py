@@ -63,11 +63,11 @@ class Reallocation:
 
     def decide(self, world: World) -> None:
         """Allocate where an interval has passed or nothing runs, then carry out what can be."""
-        if world.now_s >= self._next_s - TIME_TOLERANCE_S or not (world.running or world.saving):
+        if world.now_s >= self._next_s - TIME_TOLERANCE_S or world.idle:
             self._next_s = world.now_s + self.interval_s
             self._reallocate(world)
         self._start(world)
-        if world.running or world.saving:
+        if not world.idle:
             world.wake_at(self._next_s)
 
     def _reallocate(self, world: World) -> None:
@@ -105,9 +105,7 @@ class Reallocation:
                 world.start(job_id, *fit)
                 if emptiest is not None:
                     emptiest.take(fit[1])
-        if not (
-            world.running or world.saving
-        ):  # only what was not granted is within the budgets, say
+        if world.idle:  # only what was not granted is within the budgets, say
             start_what_fits(world)
 
 
@@ -116,7 +114,7 @@ def may_move(world: World, job_id: str) -> bool:
     periodic checkpoints one of them, or jobs that lose their work would be moved for ever."""
     if not world.may_preempt(job_id):
         return False
-    profile = world.job(job_id).profile
+    profile = world.profile(job_id)
     if profile.checkpoint_every_s is None:
         return True
     entry = world.entry(job_id)
@@ -134,7 +132,7 @@ def types_of(world: World, job_id: str) -> list[GangCounts]:
 
 def held(world: World, job_id: str) -> tuple[str | None, int]:
     """Return GPU type and count of a running job."""
-    placement = world.hold(job_id).placement
+    placement = world.placement(job_id)
     gpus = sum(slot.gpus for slot in placement)
     return (world.cluster.node[placement[0].node].gpu_type if gpus else None), gpus
 

@@ -15,7 +15,7 @@ class Growth:
         """Look at what the jobs hold, and forget all others."""
         most = {}
         for job_id in jobs:
-            placement = world.hold(job_id).placement if job_id in world.running else ()
+            placement = world.placement(job_id) if job_id in world.running else ()
             most[job_id] = max(self._most.get(job_id, 0), sum(slot.gpus for slot in placement))
         self._most = most
 

@@ -32,7 +32,7 @@ def spread_choices(
         elif (placement := world.free.place(need)) is not None:
             yield placement
         return
-    memory = world.job(job_id).profile.memory_gbps > 0
+    memory = world.profile(job_id).memory_gbps > 0
     free = usable(world, need, among)
     crowd: dict[str, float] = {}
     kinds: dict[tuple[float, float | None], str] = {}

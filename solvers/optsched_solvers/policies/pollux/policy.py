@@ -145,7 +145,7 @@ class _View:
         """Return what a running or saving job holds; nothing for one that waits."""
         if job_id not in self.world.running and job_id not in self.world.saving:
             return ()
-        slots = self.world.hold(job_id).placement
+        slots = self.world.placement(job_id)
         return tuple(sorted((self.position[slot.node], slot.gpus) for slot in slots if slot.gpus))
 
     def nodes(self, jobs: list[str]) -> tuple[Free, ...]:

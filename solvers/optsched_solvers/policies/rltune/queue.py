@@ -75,7 +75,7 @@ class Moment:
                 )
                 if placement is not None:
                     return option_of[assignment], placement
-        elif world.running or world.saving:
+        elif not world.idle:
             return None
         return world.fit(job_id)
 

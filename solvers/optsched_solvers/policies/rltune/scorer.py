@@ -137,14 +137,14 @@ def read(path: str | Path) -> Scorer:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise InputError(f"{path}: is no weights file: {error}") from None
+        raise InputError(f"{path}: is not a weights file: {error}") from None
     if (
         not isinstance(content, dict)
         or content.get("format") != FORMAT
         or content.get("policy") != "rltune"
     ):
         raise InputError(
-            f'{path}: is no weights file of rltune, which has "format": "{FORMAT}", "policy": '
+            f'{path}: is not a weights file of rltune, which has "format": "{FORMAT}", "policy": '
             '"rltune"'
         )
     try:
