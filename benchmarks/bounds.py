@@ -1,8 +1,9 @@
 """Processor time of the combinatorial bounds, a line of JSON for each: `python -m
 benchmarks.bounds [JOBS]`, 100,000 jobs by default.
 
-`python -m benchmarks.bounds --prices [JOBS]`: of the bounds by prices beside them, 10,000 jobs by
-default. `kernels` is the time in thousands of steps of a reference loop.
+`python -m benchmarks.bounds --prices [JOBS [STEPS [OBJECTIVES]]]`: of the bounds by prices, and of
+checking their certificates; 10,000 jobs, 0,30,120 steps and wct,makespan,ftf by default. `kernels`
+is the time in thousands of steps of a reference loop.
 
 Three GPU types, 40 profiles, Philly-like gangs and log-normal durations; released at once or over a
 week.
@@ -75,28 +76,35 @@ def instance(jobs: int, horizon_s: float, weighted: bool, seed: int = 1) -> Inst
     )
 
 
-def prices(jobs: int) -> None:
-    """The bounds by prices after 0, 30 and 120 steps, and how long it takes to check their
-    certificates."""
+def prices(jobs: int, steps: list[int], objectives: list[str]) -> None:
+    """Print the bounds by prices after so many steps, and how long it takes to find and to check
+    them."""
     made = instance(jobs, jobs * 40.0, True)
-    for name in ("wct", "makespan", "ftf"):
+    for name in objectives:
         [known] = lower_bounds(made, parse(name))
-        print(f"{jobs} jobs, {name}: {known.value:.6g} ({known.source})")
-        for steps in (0, 30, 120):
+        for count in steps:
             started = time.process_time()
-            _, certificate = priced_bound(made, parse(name), steps)
+            _, certificate = priced_bound(made, parse(name), count)
             found = time.process_time()
             assert recomputed(made, certificate)[1] == []
-            found_s, checked_s = found - started, time.process_time() - found
-            print(
-                f"  {steps:4d} steps {found_s:7.1f} s CPU, checked in {checked_s:.1f} s  "
-                f"{certificate.value:.6g}"
-            )
+            record = {
+                "jobs": jobs,
+                "objective": name,
+                "steps": count,
+                "intervals": len(certificate.grid_s) - 1,
+                "bound": certificate.value,
+                "without_prices": known.value,
+                "found_s": round(found - started, 2),
+                "checked_s": round(time.process_time() - found, 2),
+            }
+            print(json.dumps(record), flush=True)
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--prices"]:
-        prices(int(sys.argv[2]) if len(sys.argv) > 2 else 10_000)
+        given = dict(enumerate(sys.argv[2:]))
+        steps = [int(count) for count in given.get(1, "0,30,120").split(",")]
+        prices(int(given.get(0, "10000")), steps, given.get(2, "wct,makespan,ftf").split(","))
         return
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     for horizon_s, weighted in ((0.0, True), (7 * 86400.0, True), (7 * 86400.0, False)):

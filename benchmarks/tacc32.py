@@ -2,6 +2,7 @@
 simulator's own rules.
 
     python benchmarks/tacc32.py [--json]
+    python benchmarks/tacc32.py --fair-rules   # Shockwave against fair rules
 
 First, optsched's simulator with rounds of 120 s. Finish-time fairness is the published simulator's:
 JCT / (run time alone x jobs of the trace / GPUs), the same factor for gangs (the one of `optsched
@@ -23,6 +24,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,14 +32,18 @@ from optsched.driver.state import Ending
 from optsched.model.instance import Instance
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
+from optsched.study.intervals import mean_interval
 from optsched.traces.readers import shockwave
 from optsched.traces.readers.batch_sizes import batch_size, steps_of_epoch
 from optsched.traces.readers.throughputs import find_table, read_table, steps_per_s
+from optsched.traces.resample import resampled
 
 DATA = Path(os.environ.get("OPTSCHED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRACE = DATA / "shockwave_tacc32" / "120jobs_32gpus.trace"
 GPUS, ROUND_S, START_S = 32, 120.0, 20.0
 UNFAIR = 1.05
+FAIR_RULES = ("gavel-max-min", "themis")
+SEEDS = range(1, 11)
 SETTINGS = (
     ("zero-laxity", {}),
     ("zero-laxity", {"makespan": "1.01", "margin": "4m"}),
@@ -54,9 +60,11 @@ SETTINGS = (
 REPLAYED = ((1.02, 1.2, 120.0), (1.01, 1.2, 240.0), (1.02, 1.0, 120.0), (1.05, 1.2, 120.0))
 
 
-def measures(jct_s: list[float], alone_s: list[float], makespan_s: float) -> dict[str, float]:
+def measures(
+    jct_s: list[float], alone_s: list[float], makespan_s: float, gpus: int = GPUS
+) -> dict[str, float]:
     """Makespan, mean JCT and the published finish-time fairness."""
-    share = max(1.0, len(jct_s) / GPUS)
+    share = max(1.0, len(jct_s) / gpus)
     rho = [jct / (alone * share) for jct, alone in zip(jct_s, alone_s, strict=True)]
     return {
         "makespan_s": makespan_s,
@@ -77,8 +85,30 @@ def run(instance: Instance, name: str, options: dict[str, str]) -> dict[str, flo
     ends_s = dict(zip(record.job[done].tolist(), record.end_s[done].tolist(), strict=True))
     jct_s = [ends_s[j] - job.submit_s for j, job in enumerate(instance.jobs)]
     alone_s = [job.work_s for job in instance.jobs]
-    found = measures(jct_s, alone_s, max(ends_s.values()))
+    found = measures(jct_s, alone_s, max(ends_s.values()), instance.cluster.total_gpus)
     return {**found, "preemptions": int((record.ending == Ending.PREEMPTED).sum()), "cpu_s": cpu_s}
+
+
+def against_fair_rules() -> Iterator[dict[str, object]]:
+    """Yield by how much Shockwave's makespan and worst fairness differ from those of fair rules: on
+    the whole trace, and on half as many jobs drawn from it on half the GPUs, over `SEEDS`."""
+    half = shockwave.read(TRACE, cluster=f"v100={GPUS // 2}").instance
+    cases = {
+        "drawn": [resampled(half, seed, 60) for seed in SEEDS],
+        "whole": [shockwave.read(TRACE).instance],
+    }
+    for case, instances in cases.items():
+        own = [run(instance, "shockwave-style", {}) for instance in instances]
+        for rival in FAIR_RULES:
+            other = [run(instance, rival, {}) for instance in instances]
+            line: dict[str, object] = {"case": case, "against": rival}
+            for key in ("makespan_s", "worst_fairness"):
+                pairs = zip(own, other, strict=True)
+                change = mean_interval([a[key] / b[key] - 1 for a, b in pairs])
+                line |= {key: round(change.mean, 4), f"{key}_half": round(change.half or 0.0, 4)}
+                for who, found in (("own", own), ("other", other)):
+                    line[f"{key}_{who}"] = round(sum(one[key] for one in found) / len(found), 3)
+            yield line
 
 
 # ------------------------------------------------------------------------------------- the
@@ -267,7 +297,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--fair-rules", action="store_true")
     arguments = parser.parse_args()
+    if arguments.fair_rules:
+        for line in against_fair_rules():
+            print(json.dumps(line), flush=True)
+        return
     instance = shockwave.read(TRACE).instance
     rows = []
     for name, options in SETTINGS:

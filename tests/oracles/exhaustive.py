@@ -3,12 +3,12 @@ the JSON itself and imports nothing of what it checks.
 
 It knows nodes with GPUs of a type in racks and with memory, gangs with rates by type, locality,
 cores, host memory and GPU memory, releases, weights, deadlines, precedence, start-up, restore and
-checkpoints on demand, resources, windows, and jobs that run at time 0; no other field may be in the
-file. Every running job continues or is preempted at 0, every other one starts on every set of GPUs
-of one type with any cores and any memory that its tables list, and the jobs are listed by start in
-every order; each starts at the first instant, not before the one listed before it, at which its
-GPUs, cores, memory and resources are free and no window that bars it comes on its nodes before its
-end.
+checkpoints on demand, resources, windows, quotas within quotas, and jobs that run at time 0; no
+other field may be in the file. Every running job continues or is preempted at 0, every other one
+starts on every set of GPUs of one type with any cores and any memory that its tables list, and the
+jobs are listed by start in every order; each starts at the first instant, not before the one listed
+before it, at which its GPUs, cores, memory and resources are free, all quotas over it hold and no
+window that bars it comes on its nodes before its end.
 Costs grow with completion times, so one of these plans is best: a job that could start earlier
 beside those listed before it could so beside all.
 
@@ -25,13 +25,14 @@ from pathlib import Path
 from typing import Any
 
 FIELDS = {
-    "file": {"format", "name", "cluster", "jobs", "running"},
+    "file": {"format", "name", "cluster", "tenants", "jobs", "running"},
+    "tenant": {"name", "gpu_quota", "parent"},
     "cluster": {"nodes", "resources", "windows"},
     "window": {"nodes", "from_s", "to_s", "users", "resources"},
     "node": {"name", "gpu_type", "gpus", "rack", "cpus", "memory_gib", "gpu_memory_gib"},
     "job": {
         *("id", "submit_s", "weight", "deadline_s", "after", "gpus", "duration_s", "profile"),
-        *("user", "preemptible", "resources"),
+        *("user", "tenant", "preemptible", "resources"),
     },
     "profile": {
         *("rate", "locality", "startup_s", "restore_s", "checkpoint_s", "cpus_per_gpu"),
@@ -44,8 +45,9 @@ Gpus = dict[str, int]
 """GPUs on each node."""
 
 
+QUOTA = "quota"
 Amounts = dict[str | tuple[str, str], float]
-"""Of resources by name, and of cores and memory by what and node."""
+"""Of resources by name, of cores and memory by what and node, and of GPUs by quota."""
 
 Held = tuple[float, Gpus, Amounts]
 """Until when something is held: GPUs, and amounts."""
@@ -68,6 +70,7 @@ class Search:
     nodes: dict[str, dict[str, Any]]
     jobs: dict[str, dict[str, Any]]
     cluster: dict[str, Any]
+    quotas: dict[str, float]
     held: list[Held] = field(default_factory=list)
     ends_s: dict[str, float] = field(default_factory=dict)
     least: float = math.inf
@@ -103,6 +106,8 @@ class Search:
         return not is_for and bool(set(gpus) & set(window.get("nodes", ())))
 
     def there_is(self, name: str | tuple[str, str], at_s: float) -> float:
+        if isinstance(name, tuple) and name[0] == QUOTA:
+            return self.quotas[name[1]]
         if isinstance(name, tuple):
             most: float = self.nodes[name[1]].get(name[0], math.inf)
             return most
@@ -188,11 +193,15 @@ def least(path: Path, goal: str) -> float:
     data = json.loads(path.read_text(encoding="utf-8"))
     _know(data)
     nodes = {node["name"]: node for node in data["cluster"]["nodes"]}
+    tenants = {tenant["name"]: tenant for tenant in data.get("tenants", [])}
+    quotas = {name: own["gpu_quota"] for name, own in tenants.items() if "gpu_quota" in own}
     jobs = {job["id"]: job for job in data["jobs"]}
+    for job in jobs.values():
+        job[QUOTA] = [name for name in _upwards(tenants, job.get("tenant")) if name in quotas]
     running = data.get("running", [])
     best = math.inf
     for leaves in product((False, True), repeat=len(running)):
-        search = Search(goal, nodes, jobs, data["cluster"], least=best)
+        search = Search(goal, nodes, jobs, data["cluster"], quotas, least=best)
         tasks = [
             Task(job, job.get("submit_s", 0.0), list(_ways(nodes, job)))
             for job in data["jobs"]
@@ -222,6 +231,13 @@ def least(path: Path, goal: str) -> float:
         search.list_next(tasks, 0.0)
         best = search.least
     return best
+
+
+def _upwards(tenants: dict[str, dict[str, Any]], name: str | None) -> Iterator[str]:
+    """Yield a tenant and those that it is part of."""
+    while name is not None:
+        yield name
+        name = tenants[name].get("parent")
 
 
 def _ways(
@@ -272,6 +288,7 @@ def _takes(job: dict[str, Any], mode: dict[str, Any], gpus: Gpus) -> Amounts:
     for name, count in gpus.items():
         takes["cpus", name] = mode.get("cpus_per_gpu", 0) * count
         takes["memory_gib", name] = mode.get("memory_gib_per_gpu", asked) * count
+    takes |= {(QUOTA, name): sum(gpus.values()) for name in job[QUOTA]}
     return takes
 
 
@@ -307,6 +324,7 @@ def _know(data: dict[str, Any]) -> None:
         ("cluster", [data["cluster"]]),
         ("window", data["cluster"].get("windows", [])),
         ("node", data["cluster"]["nodes"]),
+        ("tenant", data.get("tenants", [])),
         ("job", data["jobs"]),
         ("profile", profiles),
         ("running", data.get("running", [])),

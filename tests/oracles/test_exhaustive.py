@@ -141,6 +141,25 @@ def with_memory(rng: random.Random, data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def with_quotas(rng: random.Random, data: dict[str, Any]) -> dict[str, Any]:
+    """Add a tenant with two parts, of which one has a part of its own; what each holds now and any
+    of its jobs fits every quota over it."""
+    parents = {"all": None, "left": "all", "right": "all", "inner": "left"}
+    runs = {entry["job"] for entry in data["running"]}
+    for job in data["jobs"]:
+        job["tenant"] = rng.choice(["all", "left", "right", "inner", "inner"])
+    tenants = data["tenants"] = []
+    for name, parent in parents.items():
+        within = {name} | {below for below, above in parents.items() if above == name}
+        within |= {below for below, above in parents.items() if above in within}
+        own = [job for job in data["jobs"] if job["tenant"] in within]
+        held = sum(job["gpus"] for job in own if job["id"] in runs)
+        least = max([held, *(job["gpus"] for job in own)], default=1)
+        quota = {"gpu_quota": least + rng.choice((0, 0, 1))} if rng.random() < 0.8 else {}
+        tenants.append({"name": name} | quota | ({} if parent is None else {"parent": parent}))
+    return data
+
+
 def is_proved(
     seed: int,
     solver: str,
@@ -181,6 +200,21 @@ def test_sixty_instances_with_windows(tmp_path: Path) -> None:
 
 def test_instances_with_memory(tmp_path: Path) -> None:
     assert sum(is_proved(seed, "cpsat", tmp_path, change=with_memory) for seed in range(20)) >= 18
+
+
+def test_instances_with_quotas_within_quotas(tmp_path: Path) -> None:
+    assert sum(is_proved(seed, "cpsat", tmp_path, change=with_quotas) for seed in range(20)) >= 18
+    for seed in range(20, 24):
+        is_proved(seed, "milp", tmp_path, change=with_quotas)
+
+
+@pytest.mark.slow
+def test_a_thousand_instances_with_quotas_within_quotas(tmp_path: Path) -> None:
+    seeds = range(1000, 2000)
+    proved = [is_proved(seed, "cpsat", tmp_path, change=with_quotas) for seed in seeds]
+    assert sum(proved) >= 950
+    for seed in range(2000, 2060):
+        is_proved(seed, "milp", tmp_path, change=with_quotas)
 
 
 @pytest.mark.slow

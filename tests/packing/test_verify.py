@@ -55,8 +55,8 @@ def test_nothing_is_wrong_with_what_rules_do(
         ([("only-b", "n", (0,))], "may not use GPUs of type a"),
         ([("half", None, ())], "failed, but fitted on n"),
         ([("pair", "n", (0, 1)), ("only-b", None, ())], "failed, but fitted on m"),
-        ([("nobody", "n", (0,))], "no job of the instance"),
-        ([("half", "nowhere", (0,))], "no node"),
+        ([("nobody", "n", (0,))], "not a job of the instance"),
+        ([("half", "nowhere", (0,))], "not a node"),
     ],
 )
 def test_every_fault_is_found(done: Sequence[Placement], says: str) -> None:

@@ -15,7 +15,6 @@ from optsched.physics.contention import channel_gbps, channel_loads, slowdown
 from optsched.plugins.registry import policy
 from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.deepshare_myopic import DeepShareMyopic, Utilisation, reward
-from optsched_solvers.policies.parts.demand_queue import arrival_key
 from tests.policies.congested import congested, run
 
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=80)
@@ -106,7 +105,7 @@ def test_the_step_is_the_best_of_all_jobs_and_placements(
     world.advance()
     rule = DeepShareMyopic(DeepShareMyopic.Options())
     for job in waiting:
-        rule._queue.push(arrival_key(world, job.id), job.id, world.demand(job.id))
+        rule._waiting[world.demand(job.id)] = [(((0.0, 0.0, 0.0, 0.0)), job.id)]
     found = rule._best(world)
     none = reward_of(cluster, held)
     values = [

@@ -1,6 +1,7 @@
 """DeepShare's reward, optimised exactly one step ahead instead of by a learned policy."""
 
 import math
+from heapq import heappop, heappush
 from typing import Annotated
 
 from annotated_types import Ge
@@ -12,7 +13,7 @@ from optsched.model.instance import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 
-from .parts.demand_queue import DemandQueue, arrival_key
+from .parts.demand_queue import Entry, arrival_key
 from .parts.spread_choices import spread_choices
 
 SPAN = 10
@@ -80,7 +81,7 @@ class DeepShareMyopic:
         self._average = Utilisation()
         self._sampled = 0
         self._share = 0.0
-        self._queue = DemandQueue()
+        self._waiting: dict[Demand, list[Entry]] = {}
         self._hopeless: dict[Demand, None] = {}
         self._declined = self._started = 0
 
@@ -88,7 +89,8 @@ class DeepShareMyopic:
         """Start as long as the reward rises."""
         self._sample(world)
         for job_id in world.take_arrived():
-            self._queue.push(arrival_key(world, job_id), job_id, world.demand(job_id))
+            heap = self._waiting.setdefault(world.demand(job_id), [])
+            heappush(heap, (arrival_key(world, job_id), job_id))
         if world.take_released():
             self._hopeless.clear()
         while (best := self._best(world)) is not None:
@@ -96,7 +98,10 @@ class DeepShareMyopic:
             if gain <= ROUNDING and world.running:
                 self._declined += 1
                 break
-            self._queue.remove(job_id, world.demand(job_id))
+            demand = world.demand(job_id)
+            heappop(self._waiting[demand])
+            if not self._waiting[demand]:
+                del self._waiting[demand]
             world.start(job_id, option, placement)
             self._started += 1
         self._share = _used(world) / max(1, world.cluster.total_gpus)
@@ -119,11 +124,11 @@ class DeepShareMyopic:
         lost, used = sum(1.0 - ratio for ratio in ratios.values()), _used(world)
         gpus = max(1, world.cluster.total_gpus)
         none = self._reward(lost, len(ratios), used / gpus)
-        best: tuple[tuple[float, float, float], str, Option, Placement] | None = None
-        for job_id in self._queue.first():
-            demand = world.demand(job_id)
+        best: tuple[tuple[float, float, float, float], str, Option, Placement] | None = None
+        for demand, heap in self._waiting.items():
             if demand in self._hopeless:
                 continue
+            key, job_id = heap[0]
             if world.fit(job_id) is None:
                 self._hopeless[demand] = None
                 continue
@@ -137,9 +142,10 @@ class DeepShareMyopic:
                     lost + own + more, len(ratios) + 1, (used + option.mode.gpus) / gpus
                 )
                 rank = (
-                    float(world.job(job_id).priority),
+                    -key[0],
                     value,
                     1.0 / world.expected_run_s(job_id, option, placement),
+                    -key[2],
                 )
                 if best is None or rank > best[0]:
                     best = rank, job_id, option, placement

@@ -129,7 +129,7 @@ def test_submit_prints_the_name_and_carries_every_option(
         (("--gpus", "x", "--", "y"), "'x' is not a count of GPUs"),
         (("--nodes", "0", "--", "y"), "'0' is not a count of nodes"),
         (("--gpus", "8", "--", "y"), "add --nodes 2"),
-        (("--time", "soon", "--", "y"), "no duration"),
+        (("--time", "soon", "--", "y"), "not a duration"),
         (("--deadline", "soon", "--", "y"), "neither a time from now"),
         (("--env", "NOT_THERE_AT_ALL", "--", "y"), "this shell has no such variable"),
         (("--profile", "/none", "--", "y"), "/none: cannot be read"),
@@ -368,7 +368,7 @@ def test_a_shell_beside_a_job_has_its_variables_and_gpus(cluster: Path) -> None:
     assert (signalled.returncode, signalled.stdout) == (0, "lasts gets HUP\n")
     until(lambda: client.get("/v1/jobs/lasts")["job"]["status"] == "failed")
     gone = optsched(cluster, "shell", "lasts")
-    assert gone.returncode == 2 and "does not run" in gone.stderr
+    assert gone.returncode == 2 and "is not running" in gone.stderr
 
 
 def test_a_shell_beside_a_job_elsewhere_is_entered(

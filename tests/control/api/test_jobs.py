@@ -184,7 +184,7 @@ def test_signals_reach_what_runs_and_nothing_else(live: Live) -> None:
     live.ask("POST", "/v1/jobs/hears/cancel")
     live.wait("hears", "cancelled")
     status, answer = live.ask("POST", "/v1/jobs/hears/signal", {"signal": "HUP"})
-    assert status == 409 and "does not run" in answer["error"]
+    assert status == 409 and "is not running" in answer["error"]
 
 
 def test_requeued_jobs_wait_again(live: Live) -> None:
