@@ -267,10 +267,15 @@ class _Builder:
             case Square():
                 self._square(scale, self._late(cost, end))
             case Inverse():
-                self._rate(
-                    scale / self.tick_s, end, self._least_end(index), self.problem.tick.ceil(since)
-                )
                 self.exact = False
+                least, origin = self._least_end(index), self.problem.tick.ceil(since)
+                if least > origin:
+                    self._rate(scale / self.tick_s, end, least, origin)
+                    return
+                # Rounded down it may take no time at all: nothing but its true length limits it.
+                activity = self.problem.activities[index]
+                least_s = activity.done_s(self.problem.earliest_s[index]) - since
+                self.certain.append(-scale / least_s)
             case _:
                 assert_never(cost)
 
@@ -298,13 +303,11 @@ class _Builder:
         self.exact = self.exact and unit == 1
 
     def _rate(self, amount: float, end: Any, least_end: int, since: int) -> None:
-        """Add at most minus `amount` / (end - since): by division, or by the chord where its ends
-        differ so little, after a long past, that it is the finer of the two (it lies below, as the
-        curve is concave)."""
-        shortest, longest = (
-            max(1, least_end - since),
-            max(2, least_end - since + 1, self.horizon - since),
-        )
+        """Add at most minus `amount` / (end - since), `least_end` being after `since`: by division,
+        or by the chord where its ends differ so little, after a long past, that it is the finer of
+        the two (it lies below, as the curve is concave)."""
+        shortest = least_end - since
+        longest = max(shortest + 1, self.horizon - since)
         step = max(1 / INVERSE_STEPS, amount / LARGEST_RATE)
         if amount * (1 / math.sqrt(shortest) - 1 / math.sqrt(longest)) ** 2 < step:
             slope = amount / shortest / longest
