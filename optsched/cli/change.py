@@ -136,7 +136,7 @@ requeue = _command(
 @option("--begin WHEN", "Start no earlier; while it waits.", "begin_s", type=deadline)
 @option("--weight X", "Cost of its waiting.", type=click.FloatRange(0))
 @option("--priority N", "Its priority.", type=int)
-@option("--deadline WHEN", "Deadline: 2h (from now) or a date.", "deadline_s", type=deadline)
+@option("--deadline WHEN", "Deadline: 2h (from now), 18:00 or a date.", "deadline_s", type=deadline)
 @time_option("--time-limit TIME", "Stop it once it has run so long in all.", "limit_s")
 @count_option("--retries N", "Restart it up to N times if it fails.", least=0, most=1000)
 @answers

@@ -102,7 +102,10 @@ def node_count(value: str) -> tuple[int, int]:
     "cluster.toml says who may use which.",
 )
 @option(
-    "--deadline WHEN", "Deadline: 2h (from now) or 2030-01-31T18:00.", "deadline_s", type=deadline
+    "--deadline WHEN",
+    "Deadline: 2h (from now), 18:00 or 2030-01-31T18:00.",
+    "deadline_s",
+    type=deadline,
 )
 @many_option(
     "--label LABEL",
@@ -136,7 +139,9 @@ def node_count(value: str) -> tuple[int, int]:
     "What becomes of it where it can never start because of --after (default: cancel).",
     type=click.Choice(["cancel", "hold"]),
 )
-@option("--begin WHEN", "Start no earlier: +2h or 2030-01-31T18:00.", "begin_s", type=deadline)
+@option(
+    "--begin WHEN", "Start no earlier: 18:00, +2h or 2030-01-31T18:00.", "begin_s", type=deadline
+)
 @many_option("--resource NAME=N", "Amount of a cluster resource; repeatable.", "resources")
 @count_option("--retries N", "Restart the job up to N times if it fails.", least=0, most=1000)
 @option("--grace TIME", "Time the job has to save when asked to stop.", "grace_s", type=cost)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
+from ..frozen import record
 from ..model.instance import Instance
 from .parts.arguments import instance_argument, load, option
 from .parts.out import Json, Out, answers
@@ -72,60 +73,82 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> Json:
     stated, plan = files.read_plan(plan_path)
     wanted = objectives.parse(objective or stated.objective.name)
     wrong: list[Json] = []
-
-    def add(rule: str, message: str, **where: Any) -> None:
-        nowhere = {"job": None, "node": None, "time_s": None}
-        wrong.append({"rule": rule, "message": message, **nowhere, **where})
-
     own_hash = files.instance_hash(instance)
     if stated.instance.hash != own_hash:
-        add(
-            "instance",
+        message = (
             f"the plan was made for instance {stated.instance.name} with content "
-            f"{stated.instance.hash}, this is {instance.name} with content {own_hash}",
+            f"{stated.instance.hash}, this is {instance.name} with content {own_hash}"
         )
+        wrong.append(_wrong("instance", message))
     if not stated.replay:
         instance = instance.undisturbed
-    levels: list[Json] = []
+    levels: list[Level] = []
     status = stated.objective.status
     if plan is None:
-        add("no plan", f"the file holds no plan, only the status {status}")
+        wrong.append(_wrong("no plan", f"the file holds no plan, only the status {status}"))
     else:
         report = verify(instance, plan, wanted, replay=stated.replay)
-        for violation in report.violations:
-            add(**{name: getattr(violation, name) for name in WHERE})
+        wrong += [{name: getattr(own, name) for name in WHERE} for own in report.violations]
         claims = _claims(stated) if wanted.name == _canonical(stated.objective.name) else {}
-        reaches = True
         for i, value in enumerate(report.values or ()):
             name = objectives.level_name(wanted.levels[i])
             claimed, bound = claims.get(i, (None, None))
             rounding = _rounding(instance, wanted.levels[i], value)
-            matches = None if claimed is None else abs(claimed - value) <= rounding
-            levels.append(
-                {
-                    "name": name,
-                    "value": value,
-                    "claimed": claimed,
-                    "bound": bound,
-                    "matches": matches,
-                }
-            )
-            reaches = reaches and bound is not None and abs(bound - value) <= rounding
-            if matches is False:
-                add("value", f"{name} of this plan is {value:.10g}, the file says {claimed:.10g}")
-            if bound is not None and bound > value + rounding:
-                above = f"the stated bound {bound:.10g} of {name} lies above the value"
-                add("bound", f"{above} {value:.10g} of a plan")
+            levels.append(Level(name, value, claimed, bound, rounding))
+            wrong += levels[-1].wrong()
         if report.ok and status in ("infeasible", "unknown"):
-            add("status", f"the file says {status}, but holds a valid plan")
-        if claims and status == "optimal" and not reaches:
-            add("status", "the file says optimal, but its bound does not reach the value")
+            wrong.append(_wrong("status", f"the file says {status}, but holds a valid plan"))
+        if claims and status == "optimal" and not all(level.is_reached for level in levels):
+            message = "the file says optimal, but its bound does not reach the value"
+            wrong.append(_wrong("status", message))
     return {
         "ok": not wrong,
         "jobs": len(plan.jobs) if plan else 0,
-        "levels": levels,
+        "levels": [level.said for level in levels],
         "violations": wrong,
     }
+
+
+def _wrong(rule: str, message: str) -> Json:
+    return {**dict.fromkeys(WHERE), "rule": rule, "message": message}
+
+
+@record
+class Level:
+    """A level of the objective: its value, what the file claims, and by how much both may
+    differ."""
+
+    name: str
+    value: float
+    claimed: float | None
+    bound: float | None
+    rounding: float
+
+    @property
+    def matches(self) -> bool | None:
+        """Return whether the value is the claimed one; None where none is claimed."""
+        return None if self.claimed is None else abs(self.claimed - self.value) <= self.rounding
+
+    @property
+    def is_reached(self) -> bool:
+        """Return whether the bound is the value."""
+        return self.bound is not None and abs(self.bound - self.value) <= self.rounding
+
+    @property
+    def said(self) -> Json:
+        """Return what is told of it."""
+        names = ("name", "value", "claimed", "bound", "matches")
+        return {name: getattr(self, name) for name in names}
+
+    def wrong(self) -> Iterator[Json]:
+        """Yield what is wrong with what the file claims."""
+        name, value = self.name, self.value
+        if self.matches is False:
+            message = f"{name} of this plan is {value:.10g}, the file says {self.claimed:.10g}"
+            yield _wrong("value", message)
+        if self.bound is not None and self.bound > value + self.rounding:
+            above = f"the stated bound {self.bound:.10g} of {name} lies above the value"
+            yield _wrong("bound", f"{above} {value:.10g} of a plan")
 
 
 def _canonical(name: str) -> str:

@@ -3,7 +3,7 @@ for all."""
 
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import click
@@ -11,34 +11,17 @@ import click
 from ..errors import InputError
 from .parts.arguments import option
 from .parts.controller import Client, asks_controller
+from .parts.duration import instant_s
 from .parts.out import Json, Out, Parts, answers
 
 INSTANTS = "18:00 (the next), '2026-08-03 18:00', or a time from {} as 2h"
 
 
-def instant_s(text: str, since_s: float, what: str) -> float:
-    """Return the Unix time of a clock time, a date or a length of time since an instant. Raises
-    InputError."""
-    from ..duration import parse_duration
-
+def _instant_s(text: str, since_s: float, what: str) -> float:
     try:
-        return since_s + parse_duration(text)
-    except ValueError:
-        pass
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        pass
-    else:
-        if 1970 <= at.year <= 2200:
-            return at.timestamp()
-    since = datetime.fromtimestamp(since_s)
-    try:
-        clock = datetime.strptime(text, "%H:%M").time()
+        return instant_s(text, since_s)
     except ValueError:
         raise InputError(f"{what} {text!r}: write {INSTANTS.format(what)}") from None
-    at = datetime.combine(since.date(), clock)
-    return (at if at > since else at + timedelta(days=1)).timestamp()
 
 
 def _setting(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,8 +36,8 @@ def _setting(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _set(client: Client, out: Out, begin: str | None, to: str, **body: Any) -> int:
     now_s = time.time()
-    from_s = now_s if begin is None else instant_s(begin, now_s, "--from")
-    asked = body | {"from_s": from_s, "to_s": instant_s(to, from_s, "--to")}
+    from_s = now_s if begin is None else _instant_s(begin, now_s, "--from")
+    asked = body | {"from_s": from_s, "to_s": _instant_s(to, from_s, "--to")}
     return _told(out, client.post("/v1/windows", _stated(asked)))
 
 

@@ -130,23 +130,10 @@ class LiveWorld(World):
                 self.free.let_go(slot.node, *self._taken.pop(slot.node, (0, 0)))
         self.protected = reserved(state)
         self.paused.intersection_update(state.open)
-        runs = instance.running_job
         for name in [*self.running, *self.saving]:
-            self._look_at_holder(self._state[name], runs.get(name))
+            self._look_at_holder(self._state[name], instance.running_job.get(name))
         for job in sorted(instance.jobs, key=first_come):
-            known = self._known(job, instance.remaining_s(job))
-            entry = runs.get(job.id)
-            if entry is None:
-                self._waits(known, instance)
-            elif known.run is None:
-                self.waiting.pop(job.id, None)
-                self._go_on(entry)
-                if job.id in ours:  # it is as if it started at this very instant
-                    assert known.run is not None
-                    known.run.was_running = False
-                    self._launched.append(job.id)
-            else:
-                self._goes_on(known, entry)
+            self._look_at(job, instance, claimed=job.id in ours)
         self._wait_for_claims()
         for name in [*self.waiting]:
             if (
@@ -157,12 +144,32 @@ class LiveWorld(World):
                 del self.waiting[name]
                 self.paused.add(name)
         self._seize(instance, blocked)
+        self._lose(closed)
+        if self.cluster.windows:
+            self._keep_windows()
+
+    def _look_at(self, job: Job, instance: Instance, *, claimed: bool) -> None:
+        """See whether a job waits, has started (`claimed`: on what it waited for), or goes on."""
+        known = self._known(job, instance.remaining_s(job))
+        entry = instance.running_job.get(job.id)
+        if entry is None:
+            self._waits(known, instance)
+        elif known.run is not None:
+            self._goes_on(known, entry)
+        else:
+            self.waiting.pop(job.id, None)
+            self._go_on(entry)
+            if claimed:  # it is as if it started at this very instant
+                assert known.run is not None
+                known.run.was_running = False
+                self._launched.append(job.id)
+
+    def _lose(self, closed: Collection[str]) -> None:
+        """Note which nodes take no jobs, and which do so again."""
         for name in [name for name in self.lost if name not in closed]:
             del self.lost[name]
             self._released.append(name)
         self.lost |= dict.fromkeys(name for name in closed if name not in self.lost)
-        if self.cluster.windows:
-            self._keep_windows()
 
     def _wait_for_claims(self) -> None:
         """Have jobs that move wait for their places as soon as they have saved."""

@@ -16,8 +16,13 @@ HEADROOM = 0.1
 """What is added to a measured peak of memory: other inputs, fragmentation, and peaks between two
 looks."""
 
-TIMES = {"checkpoint_s": "stop_s", "restore_s": "restore_s", "startup_s": "startup_s"}
-"""Fields of a profile, and the measurement each is taken from."""
+MEDIANS = {
+    "checkpoint_s": "stop_s",
+    "restore_s": "restore_s",
+    "startup_s": "startup_s",
+    "checkpoint_every_s": "save_every_s",
+}
+"""Fields of a profile, and the measurement whose median each is."""
 
 
 def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[str, str]]:
@@ -34,21 +39,16 @@ def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[s
     """
     changed: dict[str, object] = {}
     notes: dict[str, str] = {}
-    for field, source in TIMES.items():
-        values = [value for run in runs if (value := getattr(run, source)) is not None][-LATEST:]
-        if values:
+    for field, source in MEDIANS.items():
+        if values := _latest(runs, source):
             changed[field] = round(statistics.median(values), 3)
             notes[field] = f"{field}: {_median_of(len(values))}"
-    periods = [run.save_every_s for run in runs if run.save_every_s is not None][-LATEST:]
     if "checkpoint_s" in changed:
         changed["checkpoint_every_s"] = None
-    elif periods:
-        changed["checkpoint_every_s"] = round(statistics.median(periods), 3)
-        notes["checkpoint_every_s"] = f"checkpoint_every_s: {_median_of(len(periods))}"
-    duties = [run.gpu_duty for run in runs if run.gpu_duty is not None][-LATEST:]
-    if duties:
-        sharing = profile.sharing or Sharing()
-        changed["sharing"] = replace(sharing, duty=max(0.01, round(statistics.median(duties), 3)))
+        notes.pop("checkpoint_every_s", None)
+    if duties := _latest(runs, "gpu_duty"):
+        duty = max(0.01, round(statistics.median(duties), 3))
+        changed["sharing"] = replace(profile.sharing or Sharing(), duty=duty)
         notes["sharing"] = f"sharing.duty: {_median_of(len(duties))}"
     alike = [run for run in runs if run.gpus == runs[-1].gpus]
     for field, choice, need in (
@@ -64,6 +64,11 @@ def learned(profile: Profile, runs: Sequence[Measured]) -> tuple[Profile, dict[s
         changed["rate"] = rates
         notes["rate"] = "rate: from step times by GPU type"
     return replace(profile, **changed), notes  # type: ignore[arg-type]
+
+
+def _latest(runs: Sequence[Measured], source: str) -> list[float]:
+    """Return the latest measurements that there are."""
+    return [value for run in runs if (value := getattr(run, source)) is not None][-LATEST:]
 
 
 def gpu_memory_need_gib(measured: Measured) -> float | None:

@@ -1,9 +1,12 @@
 """Durations as people write and read them."""
 
+from datetime import datetime, timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optsched.cli.parts.duration import instant_s
 from optsched.duration import human, parse_duration
 
 GOOD = {
@@ -97,3 +100,34 @@ def test_human_is_right_to_its_smaller_unit(seconds):
         float(number) * length[unit] for number, unit in zip(parts[::2], parts[1::2], strict=True)
     )
     assert total == pytest.approx(seconds, rel=0.03)
+
+
+NOON = datetime(2026, 8, 3, 12, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "to_come", "past"),
+    [
+        ("now", NOON, NOON),
+        ("2h", NOON + timedelta(hours=2), NOON - timedelta(hours=2)),
+        ("+2h", NOON + timedelta(hours=2), NOON - timedelta(hours=2)),
+        ("now+30m", NOON + timedelta(minutes=30), NOON - timedelta(minutes=30)),
+        ("18:00", datetime(2026, 8, 3, 18), datetime(2026, 8, 2, 18)),
+        ("07:30", datetime(2026, 8, 4, 7, 30), datetime(2026, 8, 3, 7, 30)),
+        ("12:00", datetime(2026, 8, 4, 12), NOON),
+        ("2026-08-05 18:00", datetime(2026, 8, 5, 18), datetime(2026, 8, 5, 18)),
+        ("2026-08-05", datetime(2026, 8, 5), datetime(2026, 8, 5)),
+    ],
+)
+def test_instants_are_read_as_people_write_them(text, to_come, past):
+    assert instant_s(text, NOON.timestamp()) == to_come.timestamp()
+    assert instant_s(text, NOON.timestamp(), -1) == past.timestamp()
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+@pytest.mark.parametrize(
+    "text", ["", "25:00", "tomorrow", "nan", "1e300", "9999-01-01", "now-2h", "nownow", "12:00x"]
+)
+def test_what_is_no_instant(text, direction):
+    with pytest.raises(ValueError):
+        instant_s(text, NOON.timestamp(), direction)

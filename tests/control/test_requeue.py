@@ -37,10 +37,12 @@ def test_a_failed_job_is_tried_again_as_often_as_at_first(lab: Lab) -> None:
     lab.run(60)
     assert lab.status()["fails"] == "failed"
     lab.run(1000, turn_s=100.0)
+    lab.clock.at_s += 1.0
     requeue(lab, "fails")
     assert lab.status()["fails"] == "waiting"
     view = job_view(lab.controller, lab.controller.state.jobs["fails"], lab.clock.at_s)
     assert view.waited_s < 60.0 and view.finished_s is None
+    assert view.reason == "the next round decides"
     lab.run(60)
     job = lab.controller.state.jobs["fails"]
     assert (job.status, len(job.attempts)) == ("failed", 4)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import click
 
@@ -35,24 +35,49 @@ def share(value: str) -> float:
         raise click.BadParameter(str(error)) from None
 
 
+def instant_s(text: str, since_s: float, direction: int = 1) -> float:
+    """Return the Unix time of a clock time (18:00), a date or a length of time after an instant
+    (2h, +2h, now+2h, now), or before it where `direction` is -1: dates go first there. Raises
+    ValueError."""
+
+    def distance(text: str) -> float:
+        if text == "now":
+            return since_s
+        return since_s + direction * parse_duration(text.removeprefix("now").removeprefix("+"))
+
+    def date(text: str) -> float:
+        at = datetime.fromisoformat(text)
+        if not 1970 <= at.year <= 2200:
+            raise ValueError(text)
+        return at.timestamp()
+
+    def clock(text: str) -> float:
+        since = datetime.fromtimestamp(since_s)
+        at = datetime.combine(since, datetime.strptime(text, "%H:%M").time())
+        late = at <= since if direction > 0 else at > since
+        return (at + timedelta(days=direction) if late else at).timestamp()
+
+    for read in (*(distance, date)[::direction], clock):
+        with suppress(ValueError, OverflowError, OSError):
+            return read(text.strip())
+    raise ValueError(text)
+
+
 def _instant(direction: int, wrong: str) -> Callable[[str], float]:
-    """Return what reads an option that is a date, or a time before (-1) or from (1) now, as Unix
-    time: dates first where they lie in the past."""
-
-    def from_now(value: str) -> float:
-        return time.time() + direction * parse_duration(value.removeprefix("+"))
-
-    def date(value: str) -> float:
-        return datetime.fromisoformat(value).timestamp()
+    """Return what reads an option that is an instant to come (1) or past (-1), as Unix time."""
 
     def instant(value: str) -> float:
-        for read in (from_now, date)[::direction]:
-            with suppress(ValueError, OverflowError, OSError):
-                return read(value)
-        raise click.BadParameter(f"{value!r} {wrong}")
+        try:
+            return instant_s(value, time.time(), direction)
+        except ValueError:
+            raise click.BadParameter(f"{value!r} {wrong}") from None
 
     return instant
 
 
-deadline = _instant(1, "is neither a time from now (2h) nor a date (2030-01-31T18:00)")
-past = _instant(-1, "is not an instant; write 2026-05-01, 2026-05-01T14:30, or 2h for so long ago")
+deadline = _instant(
+    1, "is neither a time from now (2h), a clock time (18:00) nor a date (2030-01-31T18:00)"
+)
+past = _instant(
+    -1, "is not an instant; write 2026-05-01, 2026-05-01T14:30, 14:30, or 2h for so long ago"
+)

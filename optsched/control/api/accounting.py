@@ -1,6 +1,6 @@
 """What was used: from the ledger of dropped jobs, and from those that are still there."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date
 from itertools import chain
 
@@ -46,6 +46,21 @@ class Scope:
 def account(service: Service, caller: Caller, query: AccountQuery) -> Account:
     """Return what was used, by user, tenant, day or job. Raises HttpError: 403 for who asks for
     others than himself and may not, 422 for more rows than are sent."""
+    scope = _scope(caller, query)
+    seen = service.ask(lambda own: _seen(own, scope))
+    # What has finished does not change any more, so nobody need wait for it to be counted.
+    finished = (job for job in seen.jobs if job.id not in seen.going_on and scope.may_have(job))
+    entries = chain(seen.entries, _entries(seen.state, finished, seen.now_s))
+    sums, total = _summed(entries, scope, query.by.split(","))
+    return Account(
+        now_s=seen.now_s,
+        rows=tuple(_row(row, sums[row]) for row in sorted(sums)),
+        total=_row(("", "", "", ""), total),
+        uncounted_before_s=seen.uncounted_s,
+    )
+
+
+def _scope(caller: Caller, query: AccountQuery) -> Scope:
     if not caller.all_jobs and query.user not in (None, caller.name):
         raise HttpError(403, "only administrators see what others use; leave `user` out")
     scope = Scope(
@@ -56,11 +71,13 @@ def account(service: Service, caller: Caller, query: AccountQuery) -> Account:
     )
     if scope.first > scope.last:
         raise HttpError(422, "from_day lies after to_day; swap them")
-    seen = service.ask(lambda own: _seen(own, scope))
-    # What has finished does not change any more, so nobody need wait for it to be counted.
-    finished = (job for job in seen.jobs if job.id not in seen.going_on and scope.may_have(job))
-    entries = chain(seen.entries, _entries(seen.state, finished, seen.now_s))
-    by = query.by.split(",")
+    return scope
+
+
+def _summed(
+    entries: Iterable[Entry], scope: Scope, by: Collection[str]
+) -> tuple[dict[tuple[str, ...], Sums], Sums]:
+    """Return the amounts that were asked for, by what is in `by`, and all of them."""
     sums: dict[tuple[str, ...], Sums] = {}
     total: Sums = {}
     for key, job, amounts in entries:
@@ -74,12 +91,7 @@ def account(service: Service, caller: Caller, query: AccountQuery) -> Account:
         for own in (sums.setdefault(row, {}), total):
             for name, amount in amounts.items():
                 own[name] = own.get(name, 0.0) + amount
-    return Account(
-        now_s=seen.now_s,
-        rows=tuple(_row(row, sums[row]) for row in sorted(sums)),
-        total=_row(("", "", "", ""), total),
-        uncounted_before_s=seen.uncounted_s,
-    )
+    return sums, total
 
 
 @record

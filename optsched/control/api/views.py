@@ -9,7 +9,7 @@ from ..expected import LiveForecast, expected
 from ..explain.blocked import Obstacles
 from ..journal.events import AttemptEnded
 from ..journal.journal import RoundEntry
-from ..journal.state import Attempt, LiveJob
+from ..journal.state import PREEMPTIONS, Attempt, LiveJob
 from ..work_left import work_left_s
 from .answers import AttemptView, ForecastView, HeldOnNode, JobView, RoundView
 
@@ -104,7 +104,8 @@ def reason_of(
     obstacles = obstacles or Obstacles(controller)
     for obstacle in obstacles.of(job, now_s):
         return obstacle.why
-    if job.submit_s > controller.decided_s:
+    made_way = bool(job.attempts) and job.attempts[-1].stop_why in PREEMPTIONS
+    if not made_way and (job.waits_from_s or job.submit_s) > controller.decided_s:
         return "the next round decides"
     if obstacles.highest is not None and obstacles.highest > job.submission.job.priority:
         return "jobs of a higher priority go first"

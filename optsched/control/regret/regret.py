@@ -2,10 +2,10 @@
 beforehand."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from statistics import fmean
 from typing import Any
 
@@ -114,16 +114,7 @@ def regret(
         weighted = math.fsum(own.job.submission.job.weight * own.took_s for own in spent)
         weighted_bound = min(weighted, _bound(instance, weighted, steps)[0])
     everyone = past.state.jobs.values()
-    ended = [
-        attempt
-        for job in everyone
-        for attempt in job.attempts
-        if attempt.ended is not None and begin_s < (attempt.ended_s or 0.0) <= end_s
-    ]
-    failed = [
-        attempt.stop_s is None and attempt.ended is not None and attempt.ended.exit_status != 0
-        for attempt in ended
-    ]
+    preemptions, failures = _stops(everyone, begin_s, end_s)
     return Regret(
         from_s=begin_s,
         to_s=end_s,
@@ -136,8 +127,8 @@ def regret(
         weighted=weighted,
         weighted_bound=weighted_bound,
         parts_s=_parts(instance, spent),
-        preemptions=sum(attempt.stop_why in PREEMPTIONS for attempt in ended),
-        failures=sum(failed),
+        preemptions=preemptions,
+        failures=failures,
         slices=tuple(_slices(even, spent)),
         instance=instance,
         costed=replace(instance, jobs=tuple(map(_costed, spent, jobs))),
@@ -161,6 +152,16 @@ def _period(
             )
         begin_s = kept_s
     return begin_s, past.end_s if to_s is None else to_s
+
+
+def _stops(jobs: Iterable[LiveJob], begin_s: float, end_s: float) -> tuple[int, int]:
+    """Count preemptions and failures of the period."""
+    preemptions = failures = 0
+    for attempt in chain.from_iterable(job.attempts for job in jobs):
+        if attempt.ended is not None and begin_s < (attempt.ended_s or 0.0) <= end_s:
+            preemptions += attempt.stop_why in PREEMPTIONS
+            failures += attempt.stop_s is None and attempt.ended.exit_status != 0
+    return preemptions, failures
 
 
 def _left_out(others: list[LiveJob], begin_s: float, end_s: float) -> dict[str, int]:

@@ -92,7 +92,8 @@ def _split(command: str) -> list[str]:
         return [command]
 
 
-def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Job:
+def _check_plannable(held: HeldJob) -> None:
+    """Raise UnplannableError where it asks for what a plan does not keep."""
     entry = held.entry
     cannot = {
         **{why: entry.get(field) for field, why in CANNOT.items()},
@@ -103,6 +104,11 @@ def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Jo
     for why, is_so in cannot.items():
         if is_so:
             raise UnplannableError(why)
+
+
+def _job(held: HeldJob, nodes: Sequence[Node], hints: Hints, command: str) -> Job:
+    _check_plannable(held)
+    entry = held.entry
     common: dict[str, Any] = {
         "id": held.target,
         "user": str(entry.get("user_name") or held.uid),

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from optsched.cli.windows import instant_s
-from optsched.errors import InputError
 from tests.other_user import NOBODY, as_root, as_user
 
 from .live import Live
@@ -63,18 +61,3 @@ def test_only_administrators_set_windows(live: Live) -> None:
         ]
 
     assert as_user(NOBODY, tries) == [403, 403, 200]
-
-
-def test_instants_are_read_as_people_write_them() -> None:
-    now_s = 1_785_000_000.0
-    assert instant_s("2h", now_s, "--from") == now_s + 7200
-    clock = time.strftime("%H:%M", time.localtime(now_s + 3600))
-    assert 3540 <= instant_s(clock, now_s, "--from") - now_s <= 3600
-    before = time.strftime("%H:%M", time.localtime(now_s - 3600))
-    assert instant_s(before, now_s, "--from") > now_s
-    assert instant_s("2026-08-03 18:00", now_s, "--to") == time.mktime(
-        time.strptime("2026-08-03 18:00", "%Y-%m-%d %H:%M")
-    )
-    for text in ("25:00", "tomorrow", "nan", "1e300", "9999-01-01"):
-        with pytest.raises(InputError):
-            instant_s(text, now_s, "--from")

@@ -1,0 +1,104 @@
+"""How long gangs wait in a stream of small jobs, and what keeping places for them costs.
+
+    python -m benchmarks.gang [--seeds 1,2,3,4,5] [--policy optsched] [--load 0.8]
+
+For twelve hours jobs of one GPU and 10 min on average, which cannot save, come to two nodes of
+eight GPUs and keep the share `load` of them busy; every four hours a gang comes that needs a node
+for an hour, twice in all. A row has the mean wait of the gangs under EASY (`backfill`), under the
+policy, and under the policy where it never keeps a place for anybody, and `jct`: the mean
+completion time of all jobs over that where no place is kept. Run times are known.
+"""
+
+import argparse
+import json
+import random
+from contextlib import nullcontext
+from statistics import fmean
+from typing import Any
+from unittest.mock import patch
+
+from optsched.driver.reservation import Reservations
+from optsched.model.cluster import Cluster, Node
+from optsched.model.instance import Instance
+from optsched.model.job import Job
+from optsched.objectives import parse
+from optsched.plugins import registry
+from optsched.simulate.run import Simulation
+
+NODES, EACH = 2, 8
+LAST_S, APART_S = 12 * 3600.0, 4 * 3600.0
+SMALL_S, GANG_S = 600.0, 3600.0
+EASY = "backfill"
+
+
+def drawn(seed: int, load: float) -> Instance:
+    """Return the stream with its gangs."""
+    draw = random.Random(seed)
+    jobs, at_s = list[Job](), 0.0
+    while (at_s := at_s + draw.expovariate(load * NODES * EACH / SMALL_S)) < LAST_S:
+        length_s = max(10.0, draw.expovariate(1 / SMALL_S))
+        name = f"small-{len(jobs)}"
+        jobs.append(Job(id=name, gpus=1, duration_s=length_s, submit_s=at_s, preemptible=False))
+    gangs = [
+        Job(id=f"gang-{k}", gpus=EACH, duration_s=GANG_S, submit_s=k * APART_S)
+        for k in range(1, int(LAST_S / APART_S))
+    ]
+    return Instance(
+        name=f"stream {seed}",
+        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=EACH) for i in range(NODES))),
+        jobs=tuple(sorted((*jobs, *gangs), key=lambda job: job.submit_s)),
+    )
+
+
+def times_s(instance: Instance, policy: str, *, keeps: bool = True) -> tuple[float, float]:
+    """Return the mean wait of the gangs before their first start, and the mean completion time of
+    all jobs."""
+    simulation = Simulation(instance, registry.policy(policy, parse("wct"), {}))
+    nobody: Any = patch.object(Reservations, "entitled", lambda self, world: [])
+    with nullcontext() if keeps else nobody:
+        simulation.run()
+    record = simulation.record()
+    first_s, last_s = dict[int, float](), dict[int, float]()
+    for job, start_s, end_s in zip(record.job, record.start_s, record.end_s, strict=True):
+        first_s[job] = min(float(start_s), first_s.get(job, float(start_s)))
+        last_s[job] = max(float(end_s), last_s.get(job, 0.0))
+    gangs = [i for i, job in enumerate(instance.jobs) if job.gpus == EACH]
+    return (
+        fmean(first_s[i] - instance.jobs[i].submit_s for i in gangs),
+        fmean(last_s[i] - job.submit_s for i, job in enumerate(instance.jobs)),
+    )
+
+
+def measure(seed: int, policy: str, load: float) -> dict[str, Any]:
+    """Return one stream under EASY, and under the policy with and without kept places."""
+    instance = drawn(seed, load)
+    easy_s, _ = times_s(instance, EASY)
+    wait_s, jct_s = times_s(instance, policy)
+    none_s, without_s = times_s(instance, policy, keeps=False)
+    return {
+        "seed": seed,
+        "jobs": len(instance.jobs),
+        "policy": policy,
+        "easy_s": round(easy_s),
+        "wait_s": round(wait_s),
+        "none_s": round(none_s),
+        "ratio": round(wait_s / easy_s, 2),
+        "jct": round(jct_s / without_s, 3),
+    }
+
+
+def main() -> None:
+    """Measure some streams."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", default="1,2,3,4,5")
+    parser.add_argument("--policy", default="optsched")
+    parser.add_argument("--load", type=float, default=0.8)
+    given = parser.parse_args()
+    for seed in given.seeds.split(","):
+        print(json.dumps(measure(int(seed), given.policy, given.load)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
