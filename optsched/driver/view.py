@@ -134,12 +134,6 @@ class ClusterView:
             return state.believed_s
         return state.past_s + state.attempt_s + state.rest_s if state.failures else state.job.work_s
 
-    def worked_s(self, job_id: str) -> float:
-        """Return the reference work that a job has done so far, or in all once it is done, with
-        what it has lost to failures."""
-        state = self._state[job_id]
-        return state.past_s + state.attempt_s - state.attempt_left_s(self.now_s)
-
     def belief_rises_s(self, job_id: str) -> float:
         """Return when a running job, should it not have ended by then, is believed to be longer
         than it is now; infinite where beliefs are exact. Until then what is believed to be left

@@ -198,7 +198,6 @@ class VirtualWorld(World):
     def _ended(self, state: JobState) -> None:
         del self.running[state.job.id]
         self._release(state, Ending.COMPLETED)
-        state.work_s = 0.0
         self.unfinished -= 1
         if self.estimates is not None:
             self.estimates.completed(state.job, state.past_s + state.attempt_s, self.now_s)

@@ -25,7 +25,6 @@ from .parts.agenda import Agenda, outline, search
 from .parts.first_step import RoundRecord, Step, as_played, notes_of
 from .parts.gang_weights import GANG
 from .parts.kept_places import KeptPlaces
-from .parts.lengths import Lengths
 from .parts.priced_round import NO_LIMIT_S, PricedRounds
 from .parts.tiers import is_allowed, is_tiered
 from .xion import first_step
@@ -122,10 +121,8 @@ class Optsched:
         self._places = KeptPlaces()
         self._known: dict[str, Job] = {}
         self._tiered = False
-        self._lengths = Lengths()
         self._priced_rounds = PricedRounds(
             self.objective,
-            self._lengths,
             solver=options.solver,
             round_s=options.round_s,
             budget_s=options.budget_s,
@@ -145,9 +142,7 @@ class Optsched:
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
         places, self.decided, self.notes = self._places, None, ()
-        self._lengths.look(world)
         for job_id in world.take_arrived():
-            self._lengths.arrived(world, job_id)
             self.reservations.arrived(world, job_id)
             if world.job(job_id).submit_s > world.instance.now_s and world.entry(job_id) is None:
                 self._arrived += world.job(job_id).weight

@@ -17,7 +17,6 @@ from optsched.round.plan import JobRound, RoundSolution
 from .first_step import Step
 from .gang_weights import GangWeights
 from .kept_places import KeptPlaces
-from .lengths import Lengths
 
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
@@ -32,7 +31,6 @@ class PricedRounds:
     def __init__(
         self,
         objective: Objective,
-        lengths: Lengths,
         *,
         solver: str,
         round_s: float,
@@ -41,7 +39,7 @@ class PricedRounds:
         gangs: float,
     ) -> None:
         registry.round_solver(solver)  # an unknown one is refused before any work
-        self._objective, self._lengths, self._gangs = objective, lengths, GangWeights(gangs)
+        self._objective, self._gangs = objective, GangWeights(gangs)
         self._solver, self._round_s, self._budget_s, self._gap = solver, round_s, budget_s, gap
         unhurried = budget_s >= NO_LIMIT_S and solver == "price"
         self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
@@ -51,7 +49,7 @@ class PricedRounds:
         """Return the instance that rounds decide."""
         if not self._objective.is_linear:
             return now.instance
-        return self._lengths.indexed(world, self._gangs.raised(world, now.instance))
+        return self._gangs.raised(world, now.instance)
 
     def step(
         self,
