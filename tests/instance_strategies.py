@@ -21,6 +21,7 @@ from optsched import (
     Suspended,
     Tenant,
 )
+from optsched.model.quantity import is_zero_or_counts
 from optsched.physics import held_resources
 
 TYPES = ("a100", "v100")
@@ -34,7 +35,7 @@ def amounts(most: float, least: float = 0.0) -> st.SearchStrategy[float]:
     return st.one_of(
         st.integers(int(least) + (least > int(least)), int(most)).map(float),
         st.decimals(min_value=str(least), max_value=str(most), places=3).map(float),
-        st.floats(least, most, allow_subnormal=False),
+        st.floats(least, most, allow_subnormal=False).filter(is_zero_or_counts),
     )
 
 

@@ -2,7 +2,14 @@
 
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Predicate
+
+
+def is_zero_or_counts(value: float) -> bool:
+    """Return whether a rate is 0, or large enough that neither times nor products of rates leave
+    the range of floats."""
+    return value == 0 or value >= 1e-9
+
 
 Seconds = Annotated[float, Ge(0), Le(1e10)]
 """A length of time; 1e10 s is three centuries, beyond it a file is taken to be wrong."""
@@ -20,6 +27,6 @@ Gib = Annotated[float, Ge(0), Le(1e9)]
 PositiveGib = Annotated[float, Gt(0), Le(1e9)]
 Watts = Annotated[float, Ge(0), Le(1e9)]
 Weight = Annotated[float, Ge(0), Le(1e9)]
-Rate = Annotated[float, Ge(0), Le(1e6)]
+Rate = Annotated[float, Ge(0), Le(1e6), Predicate(is_zero_or_counts)]
 """Reference work done per second."""
-Fraction = Annotated[float, Gt(0), Le(1)]
+Fraction = Annotated[float, Gt(0), Le(1), Predicate(is_zero_or_counts)]

@@ -269,6 +269,11 @@ NEVER = "ask for less, or add what is missing to the cluster"
             "leave it out",
         ),
         (
+            profile(rate={"a100": 5e-324}),
+            "jobs[2].profile.rate.a100: job one: should be 0 or at least 1e-9, not 5e-324; "
+            f"{RANGE}",
+        ),
+        (
             lambda tree: tree["cluster"].update(rack_uplink_gbps={"r": -1}),
             f"cluster.rack_uplink_gbps.r: should be at least 0, not -1; {RANGE}",
         ),
