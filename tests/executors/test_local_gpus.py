@@ -155,7 +155,7 @@ def test_a_driver_that_hangs_holds_up_nobody(
     assert gpus.see(key).state is AttemptState.RUNNING
     monkeypatch.setattr(driver, "FIRST_S", 0.3)
     gpus.restart()  # it knows which GPUs there were
-    until(lambda: "does not answer since" in str(gpus.executor.inventory()[0].reason))
+    until(lambda: "has not answered since" in str(gpus.executor.inventory()[0].reason))
     bus.state("hang").unlink()
     until(lambda: gpus.executor.inventory()[0].usable)
     assert out(gpus) == ()

@@ -79,7 +79,7 @@ def test_every_combination_is_a_run_in_the_order_of_the_file(tmp_path: Path) -> 
             ("generate --like", "rm --like"),
             ["instances[0]", "begins with none of generate, import"],
         ),
-        (("{jobs}", "{job}"), ["mixed: {job} is not a parameter; known are data, jobs, seed"]),
+        (("{jobs}", "{job}"), ["mixed: {job} is no parameter; known are data, jobs, seed"]),
         (('["fifo", "srtf"]', '["fifo", "fifo"]'), ["method fifo is named twice"]),
         (('["fifo", "srtf"]', "[]"), ["name at least one method or policy"]),
         (("seeds = [1, 2]", 'seeds = [1, 2]\ntime_limit = "soon"'), ["time_limit: "]),
