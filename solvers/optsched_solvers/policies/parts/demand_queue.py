@@ -33,7 +33,8 @@ class DemandQueue:
 
     def __init__(self) -> None:
         self._heaps: dict[Any, list[Entry]] = {}
-        self._heads: list[tuple[Entry, Any]] = []
+        self._heads: list[tuple[Entry, int, Any]] = []  # numbered, as groups have no order
+        self._offers = 0
         self._blocked: dict[Any, None] = {}
 
     def push(self, key: Key, job_id: str, group: Hashable, *, reconsider: bool = False) -> None:
@@ -45,12 +46,16 @@ class DemandQueue:
         heappush(heap, entry)
         if heap[0] is entry and (reconsider or group not in self._blocked):
             self._blocked.pop(group, None)
-            heappush(self._heads, (entry, group))
+            self._offer(entry, group)
+
+    def _offer(self, entry: Entry, group: Any) -> None:
+        self._offers += 1
+        heappush(self._heads, (entry, self._offers, group))
 
     def best(self) -> Entry | None:
         """Return the first job that is not set aside; None without one."""
         while self._heads:
-            entry, group = self._heads[0]
+            entry, _, group = self._heads[0]
             heap = self._heaps[group]
             if heap and heap[0] is entry and group not in self._blocked:
                 return entry
@@ -59,7 +64,7 @@ class DemandQueue:
 
     def group(self) -> Any:
         """Return the group of the job that `best` just named."""
-        return self._heads[0][1]
+        return self._heads[0][2]
 
     def first(self, each: int = 1) -> list[str]:
         """Return the first jobs of each group, at most so many, in the order of all."""
@@ -92,16 +97,15 @@ class DemandQueue:
             heap[:] = [entry for entry in heap if entry[1] != job_id]
             heapify(heap)
         if heap:
-            heappush(self._heads, (heap[0], group))
+            self._offer(heap[0], group)
 
     def block(self) -> None:
         """Set aside the job that `best` just named, and all of its group."""
-        self._blocked[heappop(self._heads)[1]] = None
+        self._blocked[heappop(self._heads)[2]] = None
 
     def unblock(self) -> None:
         """Look at all jobs again."""
         for group in self._blocked:
             if heap := self._heaps[group]:
-                self._heads.append((heap[0], group))
+                self._offer(heap[0], group)
         self._blocked.clear()
-        heapify(self._heads)
