@@ -151,7 +151,7 @@ def decide(
     from ..round.files import read_round
     from .results import Decided
 
-    checked = checked_instance(instance, accept_never=True)
+    checked = checked_instance(instance, now_only=True)
     solution = decide_round(
         checked,
         objective,
@@ -262,7 +262,7 @@ def explain(
     from ..explain.many import explain_all, round_of_plan
     from ..round.decide import decide as decide_round
 
-    checked = checked_instance(instance, accept_never=True)
+    checked = checked_instance(instance, now_only=True)
     if job is not None and job not in checked.job:
         raise InputError(f"{job!r} is not a job of {checked.name}")
     goal = _objective(objective)
@@ -276,8 +276,8 @@ def explain(
     return {entry.id: entry.sentence for entry in explain_all(checked, jobs, decided)}
 
 
-def checked_instance(source: Source, *, accept_never: bool = False) -> Instance:
-    """Return the instance, checked; with `accept_never` jobs that can never run are no fault."""
+def checked_instance(source: Source, *, now_only: bool = False) -> Instance:
+    """Return the instance, checked; with `now_only` it is no fault that no whole plan exists."""
     from .. import files
     from ..files.faults import find_faults
     from ..files.shape_faults import FaultyFileError
@@ -285,12 +285,12 @@ def checked_instance(source: Source, *, accept_never: bool = False) -> Instance:
     if isinstance(source, Model):
         return source.instance
     if isinstance(source, Instance):
-        if not accept_never:
+        if not now_only:
             files.check_instance(source)
-        elif faults := find_faults(source, accept_never=True):
+        elif faults := find_faults(source, now_only=True):
             raise FaultyFileError(source.name, faults)
         return source
-    return files.read_instance(source, accept_never=accept_never)
+    return files.read_instance(source, now_only=now_only)
 
 
 def _plan(source: PlanSource) -> Plan:
