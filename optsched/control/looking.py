@@ -138,7 +138,7 @@ class Looking(ControllerCore):
         try:
             self.record(*events)
         except ValueError:
-            if self.journal.last != last or len(events) < 2:
+            if self.journal.last != last:
                 raise
             for event in events:
                 whose = getattr(event, "job", "")
