@@ -1,7 +1,8 @@
 """What an observation tells that the journal does not hold yet."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from ..executors.attempts.ending import checked, number
 from ..executors.base import (
@@ -56,6 +57,44 @@ def news(
             yield _ended(job, attempt, sane(seen), now_s, steady_s)
 
 
+class SteadyReports:
+    """What commands report of themselves, in the journal's time and without what cannot be; a time
+    that was told before stays what it was, however far the host's clock has jumped since."""
+
+    def __init__(self) -> None:
+        self._told: dict[AttemptKey, tuple[Progress, Progress | None]] = {}
+
+    def take(
+        self, observations: Iterable[Observation], steady_s: Callable[[float], float]
+    ) -> dict[AttemptKey, Observation]:
+        """Return by key what is seen; `steady_s` turns the host's time into the journal's."""
+        seen = {observation.key: observation for observation in observations}
+        self._told = {
+            key: (own.progress, self._steady(key, own.progress, steady_s))
+            for key, own in seen.items()
+            if own.progress is not None
+        }
+        told = {key: replace(seen[key], progress=steady) for key, (_, steady) in self._told.items()}
+        return seen | told
+
+    def _steady(
+        self, key: AttemptKey, said: Progress, steady_s: Callable[[float], float]
+    ) -> Progress | None:
+        said_before, before = self._told.get(key, (None, None))
+        if said == said_before:
+            return before
+        can_be = Progress.reported(asdict(said))
+        if can_be is None:
+            return None
+        times: dict[str, Any] = {}
+        for name in ("at_s", "began_s", "saved_at_s"):
+            wall_s = getattr(can_be, name)
+            if wall_s is not None:
+                same = before is not None and wall_s == getattr(said_before, name)
+                times[name] = getattr(before, name) if same else max(0.0, steady_s(wall_s))
+        return replace(can_be, **times)
+
+
 def sane(seen: Observation) -> Observation:
     """Return what an executor says of an attempt, with None for numbers that cannot be."""
     numbers = ("peak_memory_gib", "cpu_s", "started_s", "ended_s")
@@ -66,7 +105,6 @@ def sane(seen: Observation) -> Observation:
             **{name: getattr(seen, name) for name in numbers},
         }
     )
-    progress = None if seen.progress is None else Progress.reported(asdict(seen.progress))
     gpu_ids = {
         str(_text(node)): tuple(str(_text(gpu)) for gpu in gpus)
         for node, gpus in seen.gpu_ids.items()
@@ -75,7 +113,6 @@ def sane(seen: Observation) -> Observation:
         seen,
         exit_status=said["status"],
         reason=said["reason"],
-        progress=progress,
         gpu_ids=gpu_ids,
         output=_text(seen.output),
         retry_s=number(seen.retry_s),

@@ -219,6 +219,8 @@ def test_gpus_of_strangers_are_taken(lab: Hostile) -> None:
     names = [submit(lab, gpus=gpus, seconds=10.0) for gpus in (6, 3, 2)]
     lab.run(40)
     assert status(lab) == dict(zip(names, ("waiting", "completed", "completed"), strict=True))
+    # nothing is started on them, which the executor would not do
+    assert not lab.bugs and not lab.controller.state.jobs[names[0]].attempts
     lab.executor.strangers.clear()
     lab.run(70)
     assert set(status(lab).values()) == {"completed"}
