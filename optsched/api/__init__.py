@@ -178,6 +178,7 @@ def simulate(
     charge_solver_time: bool = False,
     half_life_s: Duration | None = None,
     rigid: bool = False,
+    prices: bool = False,
     options: Options = None,
     timing: bool = False,
     curves: bool = False,
@@ -187,7 +188,8 @@ def simulate(
     """Simulate what a policy does until every job is done: its plan, checked, and the metrics, with
     `timing` also how long decisions took, with `curves` also distributions and use over time, with
     `utility` the mean utility of what is done. With `rigid` elastic jobs run on the GPUs that they
-    asked for, those at which their rate is 1, and jobs with listed modes in the first.
+    asked for, those at which their rate is 1, and jobs with listed modes in the first. With
+    `prices` the gap is to the bound that a search for prices of GPU time proves.
 
     See `optsched.simulate.run.Simulation` for what the options mean. Raises StalledError where the
     policy leaves jobs waiting for ever, PolicyError where it breaks a rule.
@@ -204,6 +206,7 @@ def simulate(
         charge_solver_time=charge_solver_time,
         half_life_s=half_life_s,
         rigid=rigid,
+        prices=prices,
         options=options or {},
     )
     simulation = setting.simulation(checked)
