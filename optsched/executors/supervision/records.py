@@ -31,9 +31,7 @@ def write(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None
 
     Raises OSError, also for a record so long that it could not be read; then nothing has changed.
     """
-    text = json.dumps(record, indent=1).encode()
-    if len(text) > LARGEST_BYTES:
-        raise OSError(errno.EFBIG, f"it is longer than {LARGEST_BYTES} bytes", path)
+    text = _text(path, record)
     made = f"{path}.{os.getpid()}.tmp"
     try:
         _fill(made, text, durable)
@@ -58,15 +56,15 @@ def write_first(path: "Where", record: "dict[str, Any]") -> bool:
     return True
 
 
-def reserve(path: "Where") -> None:
+def reserve(path: "Where", room_bytes: int = RESERVE_BYTES) -> None:
     """Take the room on the disk that `write_reserved` needs. Raises OSError."""
-    _fill(f"{path}.reserve", b" " * RESERVE_BYTES, durable=False)
+    _fill(f"{path}.reserve", b" " * room_bytes, durable=False)
 
 
 def write_reserved(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None:
     """Write as `write` does, in the room taken by `reserve` where it is there, so that a full disk
     does not matter."""
-    text = json.dumps(record, indent=1).encode().ljust(RESERVE_BYTES)
+    text = _text(path, record).ljust(RESERVE_BYTES)
     made = f"{path}.reserve"
     try:
         descriptor = os.open(
@@ -77,6 +75,7 @@ def write_reserved(path: "Where", record: "dict[str, Any]", durable: bool = True
         return
     try:
         _write_all(descriptor, text)
+        os.ftruncate(descriptor, len(text))  # a longer one may have been begun there
         if durable:
             os.fsync(descriptor)
     finally:
@@ -157,6 +156,13 @@ def sync_folder(folder: "Where") -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _text(path: "Where", record: "dict[str, Any]") -> bytes:
+    text = json.dumps(record, indent=1).encode()
+    if len(text) > LARGEST_BYTES:
+        raise OSError(errno.EFBIG, f"it is longer than {LARGEST_BYTES} bytes", path)
+    return text
 
 
 def _fill(path: "Where", text: bytes, durable: bool) -> None:

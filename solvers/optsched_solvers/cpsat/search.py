@@ -138,7 +138,7 @@ def _improve(progress: Progress, guide: List | None) -> None:
             ListSearch(progress, guide).run(until=0.95 if len(progress.values) == 1 else 0.6)
         solve_whole(progress, direct)
         return
-    ListSearch(progress, guide).run(until=0.0)
+    ListSearch(progress, guide, quick=True).run(until=0.0)
 
 
 def _is_proved(progress: Progress) -> bool:

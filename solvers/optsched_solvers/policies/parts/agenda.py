@@ -12,7 +12,7 @@ from optsched.model.instance import Placement
 from optsched.model.job import Job, Mode
 from optsched.objectives import Objective
 from optsched.physics import TIME_TOLERANCE_S
-from optsched.plugins.solver import Report, ignore
+from optsched.plugins.solver import SILENT
 
 from ...cpsat import SOLVER
 from ...cpsat.clock import Budget
@@ -28,7 +28,6 @@ from ...scheduling.schedule_generation import preempted_in
 
 LATE_S = 1e-3
 """A job that starts or ends later than planned by more than this has left the plan."""
-SILENT = Report(plan=ignore, bound=ignore, infeasible=ignore, note=ignore)
 
 Outline = tuple[Mapping[str, float], Collection[str]]
 """About when each job starts, and which running jobs are preempted now."""
