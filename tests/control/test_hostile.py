@@ -165,14 +165,21 @@ def test_an_edit_of_the_cluster_keeps_those_it_is_about(
     assert set(status(lab).values()) == {"completed"} and not lab.bugs
 
 
-def test_a_quota_below_what_runs_and_may_not_be_preempted(lab: Hostile) -> None:
+@pytest.mark.parametrize("how", ["restart", "reload"])
+def test_a_quota_below_what_runs_and_may_not_be_preempted(lab: Hostile, how: str) -> None:
     runs = submit(lab, gpus=4, seconds=60.0, tenant="a", preemptible=False)
     lab.run(3)
-    lab.edit = "quota"
-    lab.restart()
+    lab.do(how, "quota")
     other, waits = submit(lab, gpus=4, seconds=5.0), submit(lab, gpus=1, seconds=5.0, tenant="a")
+    whole = submit(lab, gpus=8, seconds=5.0)
     lab.run(20)
-    assert status(lab) == {runs: "running", other: "completed", waits: "waiting"} and not lab.bugs
+    assert status(lab) == {runs: "running", other: "completed", waits: "waiting", whole: "waiting"}
+    assert not lab.bugs
+    of_a, of_none = (
+        " ".join(explain_job(snapshot(lab.controller), name).sentences) for name in (waits, whole)
+    )
+    assert "Its tenant a may hold 1 GPU and holds 4" in of_a and "never" not in of_a
+    assert "It needs 8 GPUs, and only 4 of the 8" in of_none and "enant a" not in of_none
     lab.run(60)
     assert set(status(lab).values()) == {"completed"}
 

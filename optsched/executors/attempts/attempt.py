@@ -277,7 +277,8 @@ class FollowedAttempt(ABC, Generic[Seen]):
         for name in names:
             beside = self.folder.path / name / f".look.{os.getpid()}"
             with suppress(OSError):
-                beside.touch()
+                os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with suppress(OSError):
                 beside.unlink()
 
     def take(self, name: str) -> bool:

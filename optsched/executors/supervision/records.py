@@ -1,4 +1,5 @@
-"""Small JSON files that are there whole or not at all.
+"""Small JSON files that are there whole or not at all. Some are written by root into folders of
+other users, who may have put links there.
 
 The shim imports this file by itself, without the package: standard library only, and little of it.
 """
@@ -32,7 +33,7 @@ def write(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None
     Raises OSError, also for a record so long that it could not be read; then nothing has changed.
     """
     text = _text(path, record)
-    made = f"{path}.{os.getpid()}.tmp"
+    made = _beside(path)
     try:
         _fill(made, text, durable)
         os.rename(made, path)
@@ -45,7 +46,7 @@ def write(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None
 
 def write_first(path: "Where", record: "dict[str, Any]") -> bool:
     """Put `record` at `path` unless something is there; False then. Raises OSError."""
-    made = f"{path}.{os.getpid()}.tmp"
+    made = _beside(path)
     try:
         _fill(made, json.dumps(record, indent=1).encode(), durable=False)
         os.link(made, path)
@@ -71,6 +72,11 @@ def write_reserved(path: "Where", record: "dict[str, Any]", durable: bool = True
             made, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         )  # no waiting for pipes
     except FileNotFoundError:
+        write(path, record, durable)
+        return
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
+        os.close(descriptor)
         write(path, record, durable)
         return
     try:
@@ -165,8 +171,14 @@ def _text(path: "Where", record: "dict[str, Any]") -> bytes:
     return text
 
 
+def _beside(path: "Where") -> str:
+    """Return a name that nobody else has or guesses: processes of other hosts have our number."""
+    return f"{path}.{os.urandom(6).hex()}.tmp"
+
+
 def _fill(path: "Where", text: bytes, durable: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    _remove(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
         _write_all(descriptor, text)
