@@ -125,6 +125,7 @@ LEARNS_OR_REPORTS = {
     "solvers/optsched_solvers/policies/gavel/max_min_lp.py",
     "solvers/optsched_solvers/policies/marl_partition.py",
     "solvers/optsched_solvers/policies/netaware.py",
+    "solvers/optsched_solvers/policies/pollux/agent.py",
     "solvers/optsched_solvers/policies/rltune/scorer.py",
 }
 """What solves systems of equations, trains, or only draws intervals."""

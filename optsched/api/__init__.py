@@ -151,7 +151,7 @@ def decide(
     from ..round.files import read_round
     from .results import Decided
 
-    checked = checked_instance(instance, accept_never=True)
+    checked = checked_instance(instance, now_only=True)
     solution = decide_round(
         checked,
         objective,
@@ -178,6 +178,7 @@ def simulate(
     charge_solver_time: bool = False,
     half_life_s: Duration | None = None,
     rigid: bool = False,
+    prices: bool = False,
     options: Options = None,
     timing: bool = False,
     curves: bool = False,
@@ -187,7 +188,8 @@ def simulate(
     """Simulate what a policy does until every job is done: its plan, checked, and the metrics, with
     `timing` also how long decisions took, with `curves` also distributions and use over time, with
     `utility` the mean utility of what is done. With `rigid` elastic jobs run on the GPUs that they
-    asked for, those at which their rate is 1, and jobs with listed modes in the first.
+    asked for, those at which their rate is 1, and jobs with listed modes in the first. With
+    `prices` the gap is to the bound that a search for prices of GPU time proves.
 
     See `optsched.simulate.run.Simulation` for what the options mean. Raises StalledError where the
     policy leaves jobs waiting for ever, PolicyError where it breaks a rule.
@@ -204,6 +206,7 @@ def simulate(
         charge_solver_time=charge_solver_time,
         half_life_s=half_life_s,
         rigid=rigid,
+        prices=prices,
         options=options or {},
     )
     simulation = setting.simulation(checked)
@@ -262,7 +265,7 @@ def explain(
     from ..explain.many import explain_all, round_of_plan
     from ..round.decide import decide as decide_round
 
-    checked = checked_instance(instance, accept_never=True)
+    checked = checked_instance(instance, now_only=True)
     if job is not None and job not in checked.job:
         raise InputError(f"{job!r} is not a job of {checked.name}")
     goal = _objective(objective)
@@ -276,8 +279,8 @@ def explain(
     return {entry.id: entry.sentence for entry in explain_all(checked, jobs, decided)}
 
 
-def checked_instance(source: Source, *, accept_never: bool = False) -> Instance:
-    """Return the instance, checked; with `accept_never` jobs that can never run are no fault."""
+def checked_instance(source: Source, *, now_only: bool = False) -> Instance:
+    """Return the instance, checked; with `now_only` it is no fault that no whole plan exists."""
     from .. import files
     from ..files.faults import find_faults
     from ..files.shape_faults import FaultyFileError
@@ -285,12 +288,12 @@ def checked_instance(source: Source, *, accept_never: bool = False) -> Instance:
     if isinstance(source, Model):
         return source.instance
     if isinstance(source, Instance):
-        if not accept_never:
+        if not now_only:
             files.check_instance(source)
-        elif faults := find_faults(source, accept_never=True):
+        elif faults := find_faults(source, now_only=True):
             raise FaultyFileError(source.name, faults)
         return source
-    return files.read_instance(source, accept_never=accept_never)
+    return files.read_instance(source, now_only=now_only)
 
 
 def _plan(source: PlanSource) -> Plan:

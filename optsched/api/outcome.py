@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..bounds import Bound, lower_bounds
+from ..bounds import Bound, lower_bounds, priced_bound
 from ..driver.view import PolicyError
 from ..duration import human
 from ..engine.incumbent import Incumbent
@@ -35,8 +35,9 @@ REPEATED = ("round_s", "spacing_s", "charge_solver_time", "estimates", "options"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is simulated and how; see `Simulation`. Making one raises InputError for a policy,
-    option, objective or kind of estimates that does not exist."""
+    """What is simulated and how; see `Simulation`. With `prices` the result is held against the
+    bound by prices on GPU time. Making one raises InputError for a policy, option, objective or
+    kind of estimates that does not exist, and for prices of an objective that has none."""
 
     policy: str
     objective: Objective
@@ -46,11 +47,16 @@ class Setting:
     estimates: str = "oracle"
     half_life_s: float | None = None
     rigid: bool = False
+    prices: bool = False
     options: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         registry.policy(self.policy, self.objective, self.options)
         parse_estimates(self.estimates)
+        if self.prices:
+            from ..bounds.by_prices import check_objective
+
+            check_objective(self.objective)
 
     @classmethod
     def of(cls, policy: str, objective: str | Objective, **how: Any) -> "Setting":
@@ -134,6 +140,8 @@ class Simulated(Drawn):
             for bound in lower_bounds(self.instance, setting.objective, replay=True)
             if math.isfinite(bound.value)
         }
+        if setting.prices:
+            self.bounds[0], _ = priced_bound(self.instance, setting.objective, replay=True)
         self.solution = self._solution()
 
     def _solution(self) -> Solution:

@@ -411,7 +411,7 @@ def pack(
     from . import checked_instance
 
     made = rules.rule(rule)
-    loaded = checked_instance(instance, accept_never=True)
+    loaded = checked_instance(instance, now_only=True)
     asked = problem(loaded)
     packed = pack(asked, arrivals(asked, load, seed), made(asked, seed), seed)
     wrong = violations(loaded, placements(asked, packed))

@@ -73,7 +73,7 @@ def command(
     if config is not None or is_job(instance):
         return _explain_live(config, (instance, *names), out)
     source, wanted = _split(names)
-    loaded = load(instance, accept_never=True)
+    loaded = load(instance, now_only=True)
     asked = list(dict.fromkeys(wanted)) or [job.id for job in loaded.jobs]
     for name in asked:
         if name not in loaded.job:

@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..model.instance import Instance
 from .import_ import write_checked
 from .parts.arguments import (
+    Choice,
     amount_option,
     check_outputs,
     count_option,
@@ -31,7 +32,7 @@ from .parts.out import Out, answers
     "single-GPU or mostly large gangs. planted: cut out of a full cluster, so that the "
     "minimum makespan is 36,000 s. even: gangs and run times drawn evenly, one GPU type. "
     "workflows: inference queries as DAGs of models, one GPU a worker.",
-    type=click.Choice(KINDS),
+    type=Choice(KINDS),
     default="philly",
 )
 @count_option("--jobs N", "Number of jobs.", most=1_000_000, required=True)
@@ -58,7 +59,7 @@ from .parts.out import Out, answers
 @option(
     "--arrivals",
     "mixed, llm: submit all jobs at 0 (the default) or one by one (the default of even).",
-    type=click.Choice(["batch", "poisson"]),
+    type=Choice(["batch", "poisson"]),
 )
 @option(
     "--running F",
@@ -97,7 +98,7 @@ from .parts.out import Out, answers
     "--plans ASKED",
     "even: let jobs train large models with any execution plan (docs/formats.md); users ask for a "
     "random or the best one.",
-    type=click.Choice(["random", "best"]),
+    type=Choice(["random", "best"]),
 )
 @option(
     "--cpu-jobs F",

@@ -12,7 +12,7 @@ from ..model.instance import Instance
 from ..plugins import registry
 from ..plugins.options import DeclaredOption
 from ..traces.imported import Imported
-from .parts.arguments import Command, check_outputs, count_option, flag_option, option
+from .parts.arguments import Choice, Command, check_outputs, count_option, flag_option, option
 from .parts.out import Out, answers
 
 LONG = 10_000
@@ -38,7 +38,7 @@ def _format_options(command: Command) -> Command:
 
 
 @click.command("import")
-@click.argument("trace_format", metavar="FORMAT", type=click.Choice(registry.names("importers")))
+@click.argument("trace_format", metavar="FORMAT", type=Choice(registry.names("importers")))
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @option("-o, --output INSTANCE", "File to write (.json or .json.gz); - is stdout.")
 @count_option("--jobs N", "Keep the first N jobs only.")
@@ -51,7 +51,7 @@ def _format_options(command: Command) -> Command:
 @option(
     "--profiles",
     "Profiles for jobs whose trace has none: measured ones, drawn by rule (the default), or none.",
-    type=click.Choice(["measured", "none"]),
+    type=Choice(["measured", "none"]),
 )
 @flag_option(
     "--resample",

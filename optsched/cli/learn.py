@@ -53,7 +53,7 @@ def command(
     if learn is None:
         raise InputError(f"policy {policy} learns nothing; rltune does")
     check_outputs({"-o": output}, instances[0])
-    loaded = [load(source, accept_never=False) for source in instances]
+    loaded = [load(source, now_only=False) for source in instances]
     words = ["optsched", "learn", policy, *(Path(source).name for source in instances)]
     context = click.get_current_context()
     for own in context.command.params:

@@ -76,7 +76,7 @@ def command(
         raise InputError(f"-o {output} is a file; name a directory")
     try:
         packed = pack(
-            load(instance, accept_never=True), rule_name, load=demand, seed=seed, bound=bounds
+            load(instance, now_only=True), rule_name, load=demand, seed=seed, bound=bounds
         )
     except PolicyError as error:
         click.echo(f"optsched: {error}", err=True)

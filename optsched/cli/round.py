@@ -68,7 +68,7 @@ def command(
     goal = objectives.parse(objective)
     check_outputs({"-o": output}, instance)
     before = None if last is None else read_round(last)
-    loaded = load(instance, accept_never=True)
+    loaded = load(instance, now_only=True)
     solution = decide(
         loaded,
         goal,

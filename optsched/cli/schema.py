@@ -4,12 +4,14 @@ import json
 
 import click
 
+from .parts.arguments import Choice
+
 
 @click.command("schema")
 @click.argument(
     "kind",
     metavar="instance|plan|round|bound|study-summary",
-    type=click.Choice(["instance", "plan", "round", "bound", "study-summary"]),
+    type=Choice(["instance", "plan", "round", "bound", "study-summary"]),
 )
 def command(kind: str) -> None:
     """Print the JSON Schema of instance, plan, round or bound files, or of a study's summary.json,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from .parts.arguments import flag_option, option, path_option
+from .parts.arguments import Choice, flag_option, option, path_option
 from .parts.out import Out, answers
 
 
@@ -31,7 +31,7 @@ def hostlist(value: str) -> str:
 
 
 @click.command("setup")
-@click.argument("manager", type=click.Choice(["slurm"]), metavar="slurm")
+@click.argument("manager", type=Choice(["slurm"]), metavar="slurm")
 @option(
     "--nodes HOSTLIST",
     "The nodes to hand to optsched, such as gpu-[0-3].",

@@ -73,6 +73,11 @@ from .parts.progress import completed_jobs
     "Run elastic jobs on the GPUs that they asked for, where their rate is 1, and jobs with listed "
     "modes in the first.",
 )
+@flag_option(
+    "--prices",
+    "Hold the result against the bound that a search for prices of GPU time proves, as `optsched "
+    "bound --prices` does (wct, makespan and ftf): slower, and usually much closer.",
+)
 @pairs_option("policy")
 @flag_option(
     "--price-of-priorities",

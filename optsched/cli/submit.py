@@ -11,6 +11,7 @@ import click
 
 from ..errors import InputError
 from .parts.arguments import (
+    Choice,
     count_option,
     flag_option,
     many_option,
@@ -137,7 +138,7 @@ def node_count(value: str) -> tuple[int, int]:
 @option(
     "--if-never cancel|hold",
     "What becomes of it where it can never start because of --after (default: cancel).",
-    type=click.Choice(["cancel", "hold"]),
+    type=Choice(["cancel", "hold"]),
 )
 @option(
     "--begin WHEN", "Start no earlier: 18:00, +2h or 2030-01-31T18:00.", "begin_s", type=deadline

@@ -41,4 +41,4 @@ def check_alone(controller: "ControllerCore", job: Job) -> None:
     """Raise InputError for a job that no round could take."""
     cluster = Cluster(resources=controller.cluster.resources)
     alone = Instance(name="job", cluster=cluster, tenants=controller.tenants, jobs=(job,))
-    check_instance(alone, accept_never=True)
+    check_instance(alone, now_only=True)

@@ -41,6 +41,7 @@ from .journal.state import LiveJob, State
 from .measures import Measures
 from .present import as_waiting
 from .round_driver import LIMIT_S, NamedPolicy, RoundDriver, rounds_of
+from .seen import SteadyReports
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class ControllerCore:
         self.state = self._read(settings.half_life_s)
         self.statuses: tuple[NodeStatus, ...] = ()
         self.observed: dict[AttemptKey, Observation] = {}
+        self._reports = SteadyReports()
         self.last_round: RoundSolution | None = None
         self.last_instance: Instance | None = None
         self.rounds, self.policy = self.drivers_of(settings)

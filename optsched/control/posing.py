@@ -41,7 +41,7 @@ def pose(present: Pose, left_out: Mapping[str, str], sound: Sound | None = None)
     while True:
         view = present(out)
         try:
-            check_instance(view.instance, accept_never=True, sound=sound)
+            check_instance(view.instance, now_only=True, sound=sound)
             return Posed(view.instance, view.blocked, out)
         except FaultyFileError as error:
             named = (
@@ -143,7 +143,7 @@ def _alone(instance: Instance) -> dict[str, str]:
 
 def _fault(instance: Instance) -> str | None:
     try:
-        check_instance(instance, accept_never=True)
+        check_instance(instance, now_only=True)
     except FaultyFileError as error:
         fault = error.faults[0]
         return f"{fault.path.rpartition('.')[2]} {fault.problem}"

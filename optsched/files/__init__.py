@@ -83,16 +83,14 @@ class PlanFile:
 # reading
 
 
-def read_instance(path: str | Path, *, accept_never: bool = False) -> Instance:
+def read_instance(path: str | Path, *, now_only: bool = False) -> Instance:
     """Read and check an instance file (.json or .json.gz). Raises InputError naming every fault;
-    with `accept_never` jobs that can never run are none."""
-    return load_instance(read_bytes(path), str(path), accept_never=accept_never)
+    with `now_only` it is none that no whole plan exists: see `find_faults`."""
+    return load_instance(read_bytes(path), str(path), now_only=now_only)
 
 
-def load_instance(
-    data: bytes | str, name: str = "instance", *, accept_never: bool = False
-) -> Instance:
-    """Parse and check an instance; `name` is what messages call it, `accept_never` as in
+def load_instance(data: bytes | str, name: str = "instance", *, now_only: bool = False) -> Instance:
+    """Parse and check an instance; `name` is what messages call it, `now_only` as in
     `read_instance`. Raises InputError."""
     parsed: InstanceFile = parse_file(InstanceFile, data, name, INSTANCE_FORMAT)
     cluster = _with_single_nodes(parsed.cluster, name)
@@ -106,14 +104,14 @@ def load_instance(
             "running": with_power(cluster, parsed.jobs, running),
         }
     )
-    faults = find_faults(instance, accept_never=accept_never)
+    faults = find_faults(instance, now_only=now_only)
     if faults:
         raise FaultyFileError(name, faults)
     return instance
 
 
 def check_instance(
-    instance: Instance, *, accept_never: bool = False, sound: Sound | None = None
+    instance: Instance, *, now_only: bool = False, sound: Sound | None = None
 ) -> None:
     """Check an instance made in Python as a file would be: the same faults, told in the same words.
     What a file may leave out, it must state. What is known to be `sound` is not looked at again,
@@ -134,7 +132,7 @@ def check_instance(
     else:
         faults = [
             *_ranges_of_names(instance),
-            *find_faults(instance, accept_never=accept_never, sound=sound),
+            *find_faults(instance, now_only=now_only, sound=sound),
         ]
     if faults:
         raise FaultyFileError(instance.name, faults)

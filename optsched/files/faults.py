@@ -66,11 +66,12 @@ def held(instance: Instance, entry: Running) -> Held:
 
 
 def find_faults(
-    instance: Instance, *, accept_never: bool = False, sound: Sound | None = None
+    instance: Instance, *, now_only: bool = False, sound: Sound | None = None
 ) -> list[Fault]:
     """Return every fault of an instance whose fields are all in range; empty when it is sound.
 
-    With `accept_never` it is none that a job can never run: whoever asks for that tells so himself.
+    With `now_only` it is none that no whole plan exists, as a job can never run or running jobs
+    hold more together than there is: for whoever decides what happens now, and says so himself.
     What is known to be `sound` is not looked at again.
     """
     sound = sound or Sound()
@@ -86,10 +87,12 @@ def find_faults(
             all_faults.extend(faults)
     for look in (_held, _past, _failures, _outages, _cycles):
         all_faults.extend(look(instance))
-    if not accept_never:
+    if not now_only:
         all_faults.extend(_never_run(instance, unsound))
     if not all_faults:
         all_faults.extend(_overfull_now(instance, sound))
+    if not all_faults and not now_only:
+        all_faults.extend(_beyond_limits(instance))
     return all_faults
 
 
@@ -586,3 +589,17 @@ def _overfull_now(instance: Instance, known: Sound) -> Iterator[Fault]:
             yield Fault(f"running[{i}]", message, "correct its mode and placement")
     for message in held_faults(instance) if sound else ():
         yield Fault("running", message, "correct modes and placements")
+
+
+def _beyond_limits(instance: Instance) -> Iterator[Fault]:
+    """Yield the limits that running jobs exceed, with which no plan can begin."""
+    if instance.running:
+        from ..verify import limit_faults
+
+        for message in limit_faults(instance):
+            yield Fault(
+                "running",
+                message,
+                "no plan can begin beyond a limit: raise it, or list under `suspended` what "
+                "`optsched round` preempts",
+            )

@@ -92,7 +92,7 @@ class Handover:
         if not seen.instance.jobs:
             return Pass(at_s=now_s, left_out=seen.left_out, faults=faults)
         instance = seen.instance
-        check_instance(instance, accept_never=True)
+        check_instance(instance, now_only=True)
         objective, round_s = parse(given.objective), given.length
         solution = decide(
             instance,

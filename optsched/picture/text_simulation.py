@@ -19,6 +19,9 @@ REASON_WORDS = {
     "decision": "next decision",
 }
 
+LOOSE = 0.3
+"""From such a gap on the bound is probably most of it."""
+
 LOST_TO = ("preemptions", "failures", "node_losses", "out_of_memory")
 """What GPU-hours are lost to, as a summary calls it."""
 
@@ -34,14 +37,10 @@ def simulation_parts(simulated: "Simulated") -> "Iterator[str | Table]":
     yield headline(simulated.instance)
     yield "; ".join([simulated.title, *simulated.setting.words])
     yield ""
-    levels = table(
-        "objective",
-        "value",
-        "bound (any schedule)",
-        "gap",
-        "proved by",
-        numeric=("value", "bound (any schedule)", "gap"),
-    )
+    setting = simulated.setting
+    bound = f"bound (any {'rigid ' if setting.rigid else ''}schedule)"
+    numeric = ("value", bound, "gap")
+    levels = table("objective", "value", bound, "gap", "proved by", numeric=numeric)
     for level in total["levels"]:
         unit = level_unit(level["name"])
         levels.add_row(
@@ -52,6 +51,8 @@ def simulation_parts(simulated: "Simulated") -> "Iterator[str | Table]":
             level["bound_source"] or "",
         )
     yield levels
+    if not setting.prices and any((level["gap"] or 0.0) > LOOSE for level in total["levels"]):
+        yield "--prices may prove a better bound, for wct, makespan or ftf alone"
     yield ""
     if total["jobs"]:
         times = table("", *total["jct_s"], numeric=tuple(total["jct_s"]))

@@ -2,6 +2,7 @@
 solver."""
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..model.instance import Instance
@@ -16,7 +17,15 @@ from .structure import precedence, structure
 from .violation import Violation
 from .windows import lower_resources, windows
 
-__all__ = ["Report", "Violation", "decision_now", "held_faults", "running_faults", "verify"]
+__all__ = [
+    "Report",
+    "Violation",
+    "decision_now",
+    "held_faults",
+    "limit_faults",
+    "running_faults",
+    "verify",
+]
 
 
 CHECKS = (precedence, node_capacity, resources, rack_uplinks, quotas, neighbours, budgets)
@@ -67,6 +76,21 @@ def held_faults(instance: Instance) -> list[str]:
 
     Each entry must be without `running_faults`.
     """
+    return _faults_now(instance, (node_capacity, sharing))
+
+
+def limit_faults(instance: Instance) -> list[str]:
+    """Return which resources, uplinks and quotas all running jobs together exceed.
+
+    Rounds preempt for these; they must be without `held_faults`.
+    """
+    return _faults_now(instance, (resources, rack_uplinks, quotas))
+
+
+def _faults_now(
+    instance: Instance, checks: Iterable[Callable[[Instance, Plan], Iterable[Violation]]]
+) -> list[str]:
+    """Return what `checks` say of all running jobs in the next second."""
     now = Plan(
         jobs=tuple(
             JobPlan(
@@ -84,8 +108,4 @@ def held_faults(instance: Instance) -> list[str]:
             for entry in instance.running
         )
     )
-    return [
-        violation.message
-        for check in (node_capacity, sharing)
-        for violation in check(instance.undisturbed, now)
-    ]
+    return [violation.message for check in checks for violation in check(instance.undisturbed, now)]

@@ -3,6 +3,7 @@ GPUs shared by pairs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 from ..model.cluster import Tenant
 from ..model.instance import Instance, Slot
@@ -164,8 +165,8 @@ def minds_neighbours(instance: Instance) -> bool:
 
 
 def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Check jobs that keep apart, at every instant, and jobs that need others near, when they
-    start."""
+    """Check jobs that keep apart, unless both have been there since before now, and jobs that need
+    others near, when they start."""
     if not minds_neighbours(instance):
         return
     stays = [
@@ -173,6 +174,9 @@ def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:
         for entry in plan.jobs
         for k in range(len(entry.segments))
     ]
+    for before, stay in pairwise(stays):
+        if stay.job is before.job and not stay.starts:
+            stay.from_s = before.from_s
     having: dict[str, list[_Stay]] = defaultdict(list)
     for stay in stays:
         for label in stay.job.labels:
@@ -227,7 +231,13 @@ def _too_near(
         from_s = max(own.start_s, other.segment.start_s)
         until_s = min(own.end_s, other.segment.end_s)
         shared = places & _places(instance, other.segment, level)
-        if other.job is not stay.job and shared and until_s - from_s > TIME_TOLERANCE_S:
+        came_s = max(stay.from_s, other.from_s)
+        if (
+            other.job is not stay.job
+            and shared
+            and until_s - from_s > TIME_TOLERANCE_S
+            and came_s > float("-inf")
+        ):
             shares = f"at {from_s:.12g} s shares {level} {min(map(str, shared))}"
             says = f"{shares} with {other.job.id}, which has label {label}"
             yield broken("anti-affinity", stay.job.id, says, from_s)

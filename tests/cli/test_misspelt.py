@@ -47,6 +47,9 @@ EXAMPLE = "instances/examples/quota.json"
             f"simulate {EXAMPLE} --policy fifo --estimates histroy",
             "'histroy' are unknown (did you mean history?); choose from",
         ),
+        ("import philli log.csv", "'philli' is not one of 'acme',"),
+        ("import philli log.csv", "'tiresias' (did you mean philly?)."),
+        ("generate --jobs 4 --gpus 4 --like mixd", "'workflows' (did you mean mixed?)."),
         (f"solve {EXAMPLE} --solver qqqqqqqq", "solver 'qqqqqqqq' is unknown; choose from"),
     ],
 )

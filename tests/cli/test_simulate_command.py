@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from optsched import Cluster, Failure, Instance, Job, Node, Outage, Plan, Profile, files
-from optsched.bounds import lower_bounds
+from optsched.bounds import lower_bounds, priced_bound
 from optsched.cli.parts import progress
 from optsched.driver.view import PolicyError
 from optsched.errors import InputError
@@ -426,6 +426,25 @@ def test_progress_on_a_terminal_only(monkeypatch, capsys):
     with progress.completed_jobs(3, wanted=True) as tell:
         tell(2)
     assert "2 of 3 jobs completed" in capsys.readouterr().err
+
+
+def test_prices_prove_a_better_bound(run, queue, tmp_path):
+    instance, path = queue
+    words = (path, "--policy", "srtf")
+    [usual], [priced] = (summary(run, *words, *more)["levels"] for more in ((), ("--prices",)))
+    assert usual["value"] == priced["value"] >= priced["bound"] > usual["bound"] * 1.001
+    assert priced["bound_source"] == "prices on GPU time" != usual["bound_source"]
+    assert priced["bound"] == pytest.approx(priced_bound(instance, parse("wct"))[0].value)
+    done = run("simulate", path, "--policy", "srtf", "--prices", "--objective", "deadline,wct")
+    assert done.exit_code == 2 and "prices bound" in done.stderr and not done.stdout
+
+
+def test_a_wide_gap_says_how_a_better_bound_is_had(run, queue):
+    _, path = queue
+    hint = "--prices may prove a better bound"
+    assert hint in run("simulate", path, "--policy", "fifo").stdout
+    assert hint not in run("simulate", path, "--policy", "fifo", "--prices").stdout
+    assert hint not in run("simulate", path, "--policy", "srtf").stdout
 
 
 def test_the_price_of_priorities(run, tmp_path):

@@ -73,7 +73,7 @@ def test_every_stored_round_loads_is_sound_and_knows_what_was_blocked(
     assert len(entries) == len(blocked) > 20
     for entry in entries:
         instance_text, round_text = journal.round_files(entry.number)
-        instance, solution = load_instance(instance_text, accept_never=True), load_round(round_text)
+        instance, solution = load_instance(instance_text, now_only=True), load_round(round_text)
         assert solution.instance_hash == instance_hash(instance)
         assert (solution.value, solution.bound) == (
             pytest.approx(entry.value),
@@ -139,7 +139,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     )
     assert run.exit_code == 0 and "written:" in run.output
     assert "note: " in run.output and "no plan can save more than" in run.output
-    instance = read_instance(tmp_path / "out" / f"round-{number}.instance.json", accept_never=True)
+    instance = read_instance(tmp_path / "out" / f"round-{number}.instance.json", now_only=True)
     solution = read_round(tmp_path / "out" / f"round-{number}.round.json")
     assert solution.instance_hash == instance_hash(instance)
     run = CliRunner().invoke(replay_command, [number, "--json", "--config", str(config)])

@@ -9,7 +9,13 @@ import pytest
 from optsched.executors.base import AttemptKey, NoAnswerError, Request
 from optsched.executors.sbatch.arriving import Arriving
 from optsched.executors.sbatch.hints import Hints, hints_of
-from optsched.executors.sbatch.jobs_json import HeldJob, exit_status, read_held_jobs, task_numbers
+from optsched.executors.sbatch.jobs_json import (
+    MOST_TASKS,
+    HeldJob,
+    exit_status,
+    read_held_jobs,
+    task_numbers,
+)
 from optsched.executors.sbatch.request import (
     UnplannableError,
     gpus_per_node,
@@ -557,7 +563,16 @@ def test_outputs(changes: dict[str, Any], path: str | None) -> None:
         assert job.output == path
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"jobs": [{}]}', '{"jobs": [7]}', '{"jobs": {}}x'])
+def test_tasks_without_end() -> None:
+    assert len(task_numbers("0-999999999999,5,0-999999999999:7")) == MOST_TASKS
+    assert task_numbers("1-3,7,10-20:5%2") == [1, 2, 3, 7, 10, 15, 20]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"jobs": [{}]}', '{"jobs": [7]}', '{"jobs": {}}x', '{"jobs":' + "[" * 100_000],
+    ids=lambda text: text[:20],
+)
 def test_other_answers_are_none(text: str) -> None:
     with pytest.raises(NoAnswerError, match="is not understood"):
         list(read_held_jobs(text))

@@ -38,7 +38,7 @@ def sentences(instance: Instance) -> list[str]:
 
 def instance_of(text: str, **more: Any) -> Instance:
     return load_instance(
-        json.dumps({"format": "optsched/1", **json.loads(text), **more}), accept_never=True
+        json.dumps({"format": "optsched/1", **json.loads(text), **more}), now_only=True
     )
 
 

@@ -35,6 +35,7 @@ from optsched.files.shape_faults import FaultyFileError
 from optsched.hostlist import expand_hostlist, fold_nodes
 from optsched.model.cluster import Tier
 from optsched.model.plan import Level
+from optsched.round.decide import decide
 from tests.files.test_files_fuzz import GOOD
 from tests.instance_strategies import instances
 from tests.many_jobs import many_jobs
@@ -455,6 +456,41 @@ def test_running_jobs_that_hold_too_much_are_told_together() -> None:
         "running: job run at 100 s: node a0 would hold 5 GPUs of 4 (also, run); "
         "correct modes and placements"
     ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"tenants": [{"name": "blue", "gpu_quota": 2}]}, "would hold 3 GPUs of its quota of 2"),
+        ({"resources": {"licence": 1}}, "the cluster would hold 2 licence of 1"),
+    ],
+)
+def test_no_plan_begins_beyond_a_limit(limits: Tree, said: str) -> None:
+    held = {"resources": {"licence": 1}} if "resources" in limits else {}
+    nodes = [{"name": "n", "gpus": 4}]
+    tree = {
+        "format": "optsched/1",
+        "cluster": {"nodes": nodes, "resources": limits.get("resources", {})},
+        "tenants": limits.get("tenants", [{"name": "blue"}]),
+        "jobs": [
+            {"id": f"j{gpus}", "tenant": "blue", "gpus": gpus, "duration_s": 9, **held}
+            for gpus in (1, 2)
+        ],
+        "running": [
+            {
+                "job": f"j{gpus}",
+                "mode": {"gpus": gpus, **held},
+                "placement": [{"node": "n", "gpus": gpus}],
+                "remaining_s": 5,
+            }
+            for gpus in (1, 2)
+        ],
+    }
+    with pytest.raises(InputError, match="1 fault\n  running: .*" + said) as refused:
+        load_instance(json.dumps(tree))
+    assert "`optsched round` preempts" in str(refused.value)
+    decided = decide(load_instance(json.dumps(tree), now_only=True))
+    assert "preempt" in [entry.decision for entry in decided.jobs]
 
 
 def test_all_faults_are_told_at_once() -> None:
@@ -963,10 +999,10 @@ def test_texts_and_checks_that_are_kept_change_nothing(first: Instance) -> None:
     assume(first.jobs)
     for made in (first, then, first, first):
         assert dump_instance(made, texts) == dump_instance(made)
-        check_instance(made, accept_never=True, sound=sound)
+        check_instance(made, now_only=True, sound=sound)
         wrong = replace(made, jobs=tuple(replace(job, weight=-1.0) for job in made.jobs))
         with pytest.raises(FaultyFileError) as alone:
-            check_instance(wrong, accept_never=True)
+            check_instance(wrong, now_only=True)
         with pytest.raises(FaultyFileError) as kept:
-            check_instance(wrong, accept_never=True, sound=sound)
+            check_instance(wrong, now_only=True, sound=sound)
         assert str(kept.value) == str(alone.value)

@@ -30,7 +30,7 @@ def seen(
         NOW_S,
     )
     load_instance(
-        dump_instance(found.instance), "it", accept_never=True
+        dump_instance(found.instance), "it", now_only=True
     )  # raises for what is no instance
     return found
 

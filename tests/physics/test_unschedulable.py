@@ -268,6 +268,6 @@ def test_such_jobs_are_faults_unless_they_are_accepted() -> None:
         InputError, match=r"jobs\[0\]: job x can never run: it needs 24 GPUs of one type"
     ):
         load_instance(text)
-    assert load_instance(text, accept_never=True) == instance
+    assert load_instance(text, now_only=True) == instance
     with pytest.raises(InputError, match="appears 2 times"):
-        load_instance(dump_instance(replace(instance, jobs=(job(24), job(24)))), accept_never=True)
+        load_instance(dump_instance(replace(instance, jobs=(job(24), job(24)))), now_only=True)

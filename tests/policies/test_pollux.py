@@ -16,6 +16,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.traces.readers import pollux
 from optsched_solvers.policies.parts.gpu_pool import Quota
+from optsched_solvers.policies.pollux.agent import Performance, Seen, fit
 from optsched_solvers.policies.pollux.exact import best
 from optsched_solvers.policies.pollux.state import Candidate, Free, Parts, State
 from tests.data import DATA, needs_data
@@ -221,7 +222,119 @@ def test_all_jobs_run_before_one_gets_more() -> None:
     )
 
 
+LEARNED = {"goodput": "learned"}
+
+
+def test_what_was_not_tried_is_believed_to_scale() -> None:
+    # Two GPUs halve the run time, as far as it knows, and then turn out to be slower than one: it
+    # goes back, which the profile says at once.
+    slow = Job(
+        id="a",
+        duration_s=1000.0,
+        gpus=Elastic(min=1, max=4),
+        profile=Profile(gpus={1: 1.0, 2: 0.5, 4: 0.4}, startup_s=5.0),
+    )
+    assert where(plan_of("pollux", slow, nodes=FOUR)["a"]) == [{"n0": 1}]
+    found = where(plan_of("pollux", slow, nodes=FOUR, options=LEARNED)["a"])
+    assert [sum(slots.values()) for slots in found] == [1, 2, 1]
+
+
+def test_it_learns_only_where_a_job_has_run() -> None:
+    def course(rates: dict[int, float]) -> list[tuple[int, float]]:
+        own = Job(
+            id="a",
+            duration_s=4000.0,
+            gpus=Elastic(min=1, max=4),
+            profile=Profile(gpus=rates, startup_s=5.0),
+        )
+        found = plan_of("pollux", own, nodes=FOUR, options=LEARNED)["a"]
+        return [
+            (sum(slots.values()), begin_s)
+            for slots, (begin_s, _) in zip(where(found), times(found), strict=True)
+        ]
+
+    good, bad = course({1: 1.0, 2: 1.8, 4: 3.5}), course({1: 1.0, 2: 1.8, 4: 0.9})
+    assert [gpus for gpus, _ in good] == [1, 2, 4]
+    assert bad[:3] == good, "nothing tells them apart before both have four GPUs"
+    assert bad[3][0] == 2
+
+
+TRUE = Performance(0.08, 0.002, 0.09, 0.006, 0.03, 0.002, 1.6)
+CONFIGURATIONS = [
+    (nodes, gpus, local)
+    for nodes, gpus in ((1, 1), (1, 2), (1, 3), (1, 4), (2, 4), (2, 8), (4, 16))
+    for local in (16.0, 64.0)
+]
+
+
+def shown(*configurations: tuple[int, int, float], by: Performance = TRUE) -> list[Seen]:
+    """What is measured there."""
+    return [
+        Seen(nodes, gpus, local, by.pass_s + by.pass_s_per_example * local, by.step_s(*of))
+        for of in configurations
+        for nodes, gpus, local in (of,)
+    ]
+
+
+def test_the_agent_finds_the_model_again() -> None:
+    own_s = 0.08 + 0.002 * 64
+    sync_s = 0.09 + 0.006 * 6
+    assert TRUE.step_s(2, 8, 64, 3) == pytest.approx(
+        (own_s**1.6 + sync_s**1.6) ** (1 / 1.6) + 3 * own_s
+    )
+    found = fit(shown(*CONFIGURATIONS), 0.5)
+    for of in [*CONFIGURATIONS, (1, 4, 32.0), (3, 12, 128.0)]:
+        assert found.step_s(*of) == pytest.approx(TRUE.step_s(*of), rel=0.02)
+
+
+def test_the_agent_is_an_optimist_of_what_it_has_not_seen() -> None:
+    one = fit(shown((1, 1, 64.0)), 0.25)
+    assert one.step_s(1, 1, 64) == pytest.approx(TRUE.step_s(1, 1, 64), rel=1e-2)
+    assert one.step_s(4, 16, 64) == pytest.approx(one.step_s(1, 1, 64), rel=1e-2)
+    assert one.pass_s == pytest.approx(0.25 * TRUE.step_s(1, 1, 64), rel=1e-2)
+    two = fit(shown((1, 1, 64.0), (1, 2, 64.0)), 0.5)
+    assert two.node_s_per_gpu < 1e-6 and two.nodes_s == pytest.approx(1.1 * two.node_s)
+    across = fit(shown((1, 1, 64.0), (2, 2, 64.0)), 0.5)
+    assert across.node_s < 1e-6 and across.nodes_s > 0.01
+
+
+def charge(found: Performance, seen: list[Seen]) -> float:
+    """What the published fit minimises, from its definition."""
+    wrong = [
+        (
+            np.log((found.pass_s + found.pass_s_per_example * one.local) / (one.pass_s or 0.0)),
+            np.log(found.step_s(one.nodes, one.gpus, one.local) / one.step_s),
+        )
+        for one in seen
+    ]
+    roots = sum(float(np.sqrt(np.mean(np.square(column)))) for column in zip(*wrong, strict=True))
+    slopes = (found.nodes_s_per_gpu / found.nodes_s) ** 2 + (
+        found.node_s_per_gpu / found.node_s
+    ) ** 2
+    return roots + 1e-3 * (found.overlap - 1) ** 2 + 1e-2 * slopes
+
+
+@given(seed=st.integers(0, 1000))
+@settings(deadline=None, max_examples=15)
+def test_no_parameters_nearby_fit_better(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    by = Performance(*(np.array(TRUE) * draw.uniform(0.5, 2.0, 7)))._replace(overlap=1.5)
+    seen = [
+        one._replace(step_s=one.step_s * noise, pass_s=(one.pass_s or 0.0) * other)
+        for one in shown(*CONFIGURATIONS, by=by)
+        for noise, other in (draw.uniform(0.9, 1.1, 2),)
+    ]
+    found = fit(seen, 0.5)
+    least = charge(found, seen)
+    for _ in range(100):
+        near = np.array(found) * np.exp(draw.normal(0.0, 0.05, 7))
+        near[-1] = min(max(near[-1], 1.0), 10.0)
+        assert charge(Performance(*near), seen) >= least - 1e-3
+
+
 def test_bad_options_are_named() -> None:
+    with pytest.raises(InputError, match="goodput"):
+        policy("pollux", options={"goodput": "guessed"})
     with pytest.raises(InputError, match="delay"):
         policy("pollux", options={"delay": "soon"})
     with pytest.raises(InputError, match="power"):

@@ -315,6 +315,34 @@ def test_replicas_that_keep_apart_are_on_nodes_of_their_own() -> None:
     assert starts == [0.0] * 2 + [10.0] * 2 + [20.0] * 2
 
 
+@pytest.mark.parametrize("name", ["fifo", "srtf", "las", "optsched"])
+def test_who_runs_beside_whom_it_keeps_from_may_go_on(name: str) -> None:
+    one_node = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    replicas = tuple(
+        Job(id=f"j{i}", duration_s=10.0 + i, labels=("db",), anti_affinity={"db": "node"})
+        for i in range(3)
+    )
+    running = tuple(
+        Running(
+            job=job.id,
+            mode=Mode(gpu_type="a", gpus=1),
+            placement=(Slot(node="n", gpus=1),),
+            remaining_s=job.duration_s,
+        )
+        for job in replicas[:2]
+    )
+    instance = Instance(cluster=one_node, jobs=replicas, running=running)
+    decided = decide(instance, round_s=30.0, budget_s=5.0)
+    assert [entry.decision for entry in decided.jobs] == ["continue", "continue", "wait"]
+    plan = simulate(instance, policy(name))
+    assert verify(instance, plan, WCT).ok
+    assert [entry.segments[0].start_s for entry in plan.jobs] == [0.0, 0.0, 11.0]
+    anew = replace(plan.jobs[1], decision="start")
+    alone = replace(instance, running=running[:1])
+    broken = verify(alone, replace(plan, jobs=(plan.jobs[0], anew, plan.jobs[2])), WCT)
+    assert {violation.rule for violation in broken.violations} == {"anti-affinity"}
+
+
 def test_who_needs_another_near_waits_for_it_and_starts_with_it() -> None:
     near = Job(id="a", duration_s=5.0, affinity={"db": "rack"})
     late = Job(id="b", duration_s=9.0, labels=("db",), submit_s=30.0)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ...errors import InputError
+from ...errors import InputError, perhaps
 from ...model.instance import Instance
 from ...plugins.options import read_pairs
 from .duration import duration
@@ -26,6 +26,14 @@ def option(
     flags, _, metavar = re.sub(", -", ",-", usage).partition(" ")
     names = (*flags.split(","), *([name] if name else []))
     return click.option(*names, help=help, metavar=metavar or None, **settings)
+
+
+class Choice(click.Choice[str]):
+    """One of several words; a misspelt one is answered with the nearest."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        message = super().get_invalid_choice_message(value, ctx)
+        return message.removesuffix(".") + perhaps(str(value), self.choices) + "."
 
 
 path_option = partial(option, type=click.Path(path_type=Path))
@@ -89,14 +97,14 @@ objective_option = option(
 )
 
 
-def load(source: str, *, accept_never: bool = False) -> Instance:
+def load(source: str, *, now_only: bool = False) -> Instance:
     """Return the instance in a file, or on stdin for `-`. Raises InputError naming every fault;
-    with `accept_never` jobs that can never run are none."""
+    with `now_only` it is none that no whole plan exists."""
     from ... import files
 
     if source != "-":
-        return files.read_instance(source, accept_never=accept_never)
-    return files.load_instance(sys.stdin.buffer.read(), "stdin", accept_never=accept_never)
+        return files.read_instance(source, now_only=now_only)
+    return files.load_instance(sys.stdin.buffer.read(), "stdin", now_only=now_only)
 
 
 def check_outputs(outputs: dict[str, Path | None], source: str) -> None:

@@ -57,5 +57,5 @@ def stored(journal: Journal, number: int) -> tuple[Instance, RoundSolution]:
         if "has no round" in str(error):
             raise InputError(str(error)) from None
         raise
-    instance = load_instance(instance_text, f"round {number}", accept_never=True)
+    instance = load_instance(instance_text, f"round {number}", now_only=True)
     return replace(instance, name=f"round {number}"), load_round(round_text, f"round {number}")

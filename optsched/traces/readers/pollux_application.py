@@ -77,8 +77,8 @@ class Application:
         least `batch`."""
         gpus = sum(shape)
         local, accumulated = self._division(batch, gpus)
-        step_s, sync_s = self._step(shape, local)
-        steps = float(self._steps(np.array([gpus * local * (accumulated + 1)])).sum())
+        step_s, sync_s = self.step_times(shape, local)
+        steps = float(self.steps(np.array([gpus * local * (accumulated + 1)])).sum())
         return steps * (step_s + accumulated * (step_s - sync_s))
 
     @cached_property
@@ -105,23 +105,23 @@ class Application:
         gpus = sum(shape)
         local, passes = self.limits.divisions(gpus)
         times = np.array(
-            [self._step(shape, local_batch) for local_batch in local.tolist()]
+            [self.step_times(shape, local_batch) for local_batch in local.tolist()]
         ).reshape(-1, 2)
         step_s = times[:, 0] + passes * (times[:, 0] - times[:, 1])
-        needed = self._steps(gpus * local * (passes + 1))
+        needed = self.steps(gpus * local * (passes + 1))
         seconds: Floats = (needed * step_s).min(axis=1)
         return seconds
 
-    def _steps(self, batch: Ints) -> Floats:
+    def steps(self, batch: Ints) -> Floats:
         """Return the steps of each epoch (rows) with each batch: they count for more, the larger
         the batch, by the gradient noise."""
-        square, variance = self._gradients(batch)
+        square, variance = self.gradients(batch)
         scale = batch / self.smallest_batch
         progress = np.diff([0.0, *self._progress])[:, None]
         needed: Floats = progress * ((variance / scale + square) / (variance + square))
         return needed
 
-    def _gradients(self, batch: Ints) -> tuple[Floats, Floats]:
+    def gradients(self, batch: Ints) -> tuple[Floats, Floats]:
         """Return the squared norm and variance of the gradient, by epoch and batch size."""
         sizes = sorted(self._epochs)
         tables = np.array([self._epochs[size][: self.epochs] for size in sizes])
@@ -161,7 +161,7 @@ class Application:
             )
         return progress
 
-    def _step(self, shape: Shape, local: int) -> Times:
+    def step_times(self, shape: Shape, local: int) -> Times:
         """Return times of one pass and its synchronisation: measured for the shape, else for as
         many nodes and GPUs."""
         turns = ("".join(map(str, shape[i:] + shape[:i])) for i in range(len(shape)))

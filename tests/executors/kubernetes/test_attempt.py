@@ -267,8 +267,8 @@ def test_a_deletion_by_somebody_else(case: Case) -> None:
 def test_a_start_that_takes_too_long(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     creating = pod("Pending", {"waiting": {"reason": "ContainerCreating"}})
     assert case.look(creating).state is AttemptState.STARTING
-    later_s = time.time() + 601
-    monkeypatch.setattr(time, "time", lambda: later_s)
+    later_s = time.monotonic() + 601
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
     assert (
         case.look(creating).state is AttemptState.STARTING
     )  # until the pod has let go of its GPUs

@@ -1,19 +1,22 @@
 """Pollux's allocation of an elastic cluster by goodput."""
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 from optsched.driver.mixed import placement_on
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Running
+from optsched.model.job import Job
 from optsched.physics import placed_rate, span
+from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, declared_options
 
 from ..parts.gpu_pool import GpuPool, quotas
-from ..parts.reallocation import Grant, ReallocationOptions, SolvedReallocation
+from ..parts.reallocation import Grant, ReallocationOptions, SolvedReallocation, held
 from ..parts.restarts import Growth, restart_factor
 from .exact import best
+from .learned import Learned
 from .state import LEAST_SPEEDUP, Candidate, Free, Parts, Size, State
 
 
@@ -42,11 +45,17 @@ class Pollux(SolvedReallocation):
     @declared_options
     class Options(ReallocationOptions):
         delay_s: Annotated[Duration, "What a restart is taken to cost."] = 30.0
+        goodput: Annotated[
+            Literal["known", "learned"],
+            "Rates: known from the profile, or learned from the configurations that a job has run "
+            "in.",
+        ] = "known"
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.delay_s = options.delay_s
         self._growth = Growth()
+        self._learned = Learned() if options.goodput == "learned" else None
         self._planned: dict[str, tuple[tuple[str, int], ...]] = {}
         self._stays: set[str] = set()
 
@@ -58,6 +67,8 @@ class Pollux(SolvedReallocation):
         for job_id in self._stays:
             del grants[job_id]
         self._growth.note(world, jobs)
+        if self._learned is not None:
+            self._learned.note(world, jobs)
         state = State(
             view.nodes(jobs),
             tuple(self._candidate(world, view, job_id, len(jobs)) for job_id in jobs),
@@ -88,8 +99,13 @@ class Pollux(SolvedReallocation):
         fewest = min(option.mode.gpus for option in options if option.mode.gpus)
         most = self._growth.limit(job_id, fewest)
         fair = max(math.ceil(view.gpus / jobs), fewest)
+        rate = self._rate
         base = (
-            max(option.rate for option in options if 0 < option.mode.gpus <= fair)
+            max(
+                rate(job_id, option, option.spread == "node")
+                for option in options
+                if 0 < option.mode.gpus <= fair
+            )
             * view.gpus
             / len(view.names)
         )
@@ -100,18 +116,31 @@ class Pollux(SolvedReallocation):
             if not 0 < gpus <= most:
                 continue
             size = view.types.index(option.mode.gpu_type), gpus
-            alone[size] = max(alone.get(size, 0.0), option.rate / base)
+            alone[size] = max(alone.get(size, 0.0), rate(job_id, option, True) / base)
             if option.spread != "node" and gpus > 1:
-                spread[size] = max(spread.get(size, 0.0), option.rate / base)
+                spread[size] = max(spread.get(size, 0.0), rate(job_id, option, False) / base)
         job, entry = world.job(job_id), world.entry(job_id)
         now_value = 0.0
         if isinstance(entry, Running):
-            now_value = placed_rate(world.instance, job, entry.mode, entry.placement) / base
+            now_value = self._rate_now(world, job, entry) / base
         factor = restart_factor(world, job_id, self.delay_s)
         now = view.now(job_id)
         return Candidate(
             alone, spread, now, now_value, factor if now else max(factor, LEAST_SPEEDUP)
         )
+
+    def _rate(self, job_id: str, option: Option, one_node: bool) -> float:
+        """Return the rate of a job, on one node or over several."""
+        if self._learned is None:
+            return option.rate
+        return self._learned.rate(job_id, option.mode.gpu_type, option.mode.gpus, one_node)
+
+    def _rate_now(self, world: World, job: Job, entry: Running) -> float:
+        """Return the rate of a running job."""
+        if self._learned is None:
+            return placed_rate(world.instance, job, entry.mode, entry.placement)
+        one_node = len(entry.placement) == 1
+        return self._learned.rate(job.id, *held(world, job.id), one_node)
 
     def stays(self, world: World, job_id: str) -> bool:
         """Return whether a running job keeps the very GPUs it holds."""
