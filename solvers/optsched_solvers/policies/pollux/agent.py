@@ -174,8 +174,9 @@ class _Search:
 
     def least(self) -> Floats:
         """Return the best parameters that are found."""
-        found: Floats = self.parameters(min(map(self._from, STARTS), key=self.value)[np.newaxis])
-        return found[0]
+        best = min(map(self._from, STARTS), key=self.value)
+        found: Floats = self.parameters(best[np.newaxis])[0]
+        return found
 
     def _from(self, overlap: float) -> Floats:
         """Return the point that is reached from where exchanges overlap so much."""
