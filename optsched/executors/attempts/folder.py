@@ -148,9 +148,9 @@ class AttemptFolder:
         for node in self.nodes:
             folder = self.path / node["name"]
             records.write(folder / "spec.json", self.spec)
-            for path in (folder, *folder.iterdir()):
-                os.chown(path, user["uid"], user["gid"])
             folder.chmod(0o700)
+            for path in (*folder.iterdir(), folder):  # it last, or others could be put there
+                os.chown(path, user["uid"], user["gid"], follow_symlinks=False)
         os.chmod(self.path / "stop.json.reserve", 0o644)
 
     def stop_record(self) -> Record | None:
@@ -214,14 +214,16 @@ class AttemptFolder:
         shutil.rmtree(
             self.progress_path.parent, ignore_errors=True
         )  # another user's: safe against links put there
-        for folder, folders, files in os.walk(self.path, topdown=False):
-            for name in files:
-                if name not in kept or folder == str(self.path):
+        # some of the folders are another user's, who may put a link in the place of one meanwhile
+        with suppress(OSError):
+            for folder, folders, files, at in os.fwalk(self.path, topdown=False):
+                for name in files:
+                    if name not in kept or folder == str(self.path):
+                        with suppress(OSError):
+                            os.unlink(name, dir_fd=at)
+                for name in folders:
                     with suppress(OSError):
-                        os.unlink(os.path.join(folder, name))
-            for name in folders:
-                with suppress(OSError):
-                    os.rmdir(os.path.join(folder, name))
+                        os.rmdir(name, dir_fd=at)
         for node in self.nodes if outputs else ():
             if node.get("output"):
                 shutil.rmtree(node["output"], ignore_errors=True)

@@ -8,16 +8,26 @@ after the other, among lists that are no worse in the levels before.
 
 import math
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from optsched.engine.incumbent import is_better
+from optsched.plugins.solver import SILENT
 
+from . import beside, free_times
+from .free_times import FreeTimes
 from .lists import Decoder, List, by_type, list_of, tiers
 from .progress import Progress
 
 TEMPERATURE = 0.01
 """First temperature, relative to what can be changed of the value, by job."""
+EXCHANGES = 10
+"""How often searches in several processes compare what they have."""
+HOPELESS = 5.0
+"""A list whose value exceeds that of the one kept by so many temperatures need not be decoded to
+its end."""
 PREEMPTING = 0.3
 """Share of the neighbours in which other running jobs are preempted, where any may be."""
 
@@ -27,15 +37,27 @@ class ListSearch:
     preempted; those in `pinned` (by index) never are."""
 
     def __init__(
-        self, progress: Progress, start: List | None, pinned: Collection[int] = ()
+        self,
+        progress: Progress,
+        start: List | None,
+        pinned: Collection[int] = (),
+        *,
+        quick: bool = False,
     ) -> None:
+        """Start from a list, or that of the best schedule so far; `quick` decodes by free times
+        where that applies."""
         assert progress.schedule is not None
         self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
         self.list = start or list_of(self.problem, progress.schedule)
         self.rng = random.Random(self.budget.seed + 1)
         self.level = 0
         self.values = (math.inf,) * len(self.problem.objective.levels)
-        self.decoder = Decoder(self.problem, self.budget)
+        self._quick = quick
+        self.decoder: Decoder | FreeTimes = (
+            FreeTimes(self.problem, progress.evaluator, self.budget)
+            if quick and free_times.applies(self.problem)
+            else Decoder(self.problem, self.budget)
+        )
         activities = self.problem.activities
         self._tiers = tiers(self.problem)
         self._preemptible = [
@@ -84,10 +106,36 @@ class ListSearch:
         can_start = any(self.problem.activities[j].running is None for j in self._in_tier)
         if not (can_start or self._movable or self.problem.changes_s):
             return
-        while (left := self.budget.fraction_left()) > until:
-            cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
-            changeable = max(0.0, self.values[self.level] - certain) / len(self._types)
-            self._decode_and_keep(self._neighbour(), changeable * TEMPERATURE * cool)
+
+        def anneal(stop: float) -> None:
+            while (left := self.budget.fraction_left()) > stop:
+                cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
+                changeable = max(0.0, self.values[self.level] - certain) / len(self._types)
+                self._decode_and_keep(self._neighbour(), changeable * TEMPERATURE * cool)
+
+        copies = beside.most(self.budget.workers) if self._quick else 0
+        for left in range(EXCHANGES - 1, 0, -1) if copies else ():
+            self._with_copies(copies, anneal, until + (begun - until) * left / EXCHANGES)
+        anneal(until)
+
+    def _with_copies(self, copies: int, anneal: Callable[[float], None], stop: float) -> None:
+        """Anneal here and in copies of this process, and go on from the best list of all."""
+
+        def apart(number: int) -> tuple[List, List]:
+            self.rng = random.Random(f"{self.budget.seed} {number} {stop}")
+            self.progress.report = SILENT
+            anneal(stop)
+            return self._best, self.list
+
+        with ExitStack() as on_end:
+            there = [
+                on_end.enter_context(beside.Beside(partial(apart, number)))
+                for number in range(copies)
+            ]
+            anneal(stop)
+            for answer in filter(None, [copy.result() for copy in there]):
+                for code in answer:
+                    self._decode_and_keep(code, 0.0)
 
     def _neighbour(self) -> List:
         if self.problem.changes_s and self.rng.random() < 0.5:
@@ -109,13 +157,16 @@ class ListSearch:
         return replace(self.list, priority=self._swapped(j, listed))
 
     def _decode_and_keep(self, candidate: List, temperature: float) -> None:
-        decoded = self.decoder.decode(candidate)
+        limit = math.inf
+        if len(self.values) == 1:
+            limit = self.values[0] + HOPELESS * temperature
+        decoded = self.decoder.decode(candidate, limit)
         if decoded is None:
             return
-        values = self.progress.evaluator.values(decoded.schedule)
+        values = decoded.values(self.progress.evaluator)
         if self._is_taken(values, temperature):
             self.list, self.values, self.decoder.kept = candidate, values, decoded
-        if self.progress.offer(decoded.schedule, values):
+        if self.progress.is_improved_by(values) and self.progress.offer(decoded.schedule):
             self._best = candidate
 
     def _is_taken(self, values: tuple[float, ...], temperature: float) -> bool:

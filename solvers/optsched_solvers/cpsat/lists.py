@@ -4,6 +4,7 @@ import math
 
 from optsched.frozen import record
 
+from ..scheduling.evaluate import Evaluator
 from ..scheduling.problem import Activity, Choice, Problem, Schedule
 from ..scheduling.schedule_generation import (
     Partial,
@@ -93,6 +94,10 @@ class Decoded:
     stops: list[tuple[int, Partial]]
     schedule: Schedule
 
+    def values(self, evaluator: Evaluator) -> tuple[float, ...]:
+        """Return the value of each level."""
+        return evaluator.values(self.schedule)
+
     def agrees_until(self, code: List, order: list[int]) -> int:
         """Return how many of the first jobs are placed alike in another list that preempts the same
         jobs."""
@@ -112,8 +117,9 @@ class Decoder:
         self._every = max(1, math.ceil(len(problem.activities) / STOPS))
         self.kept: Decoded | None = None
 
-    def decode(self, code: List) -> Decoded | None:
-        """Return a list with its schedule; None if it has none."""
+    def decode(self, code: List, limit: float = math.inf) -> Decoded | None:
+        """Return a list with its schedule; None if it has none. Values above `limit` are found
+        out too."""
         self._count_stop()
         stops, order = self._shared_with_kept(code)
         first, partial = stops[-1][0], stops[-1][1].copy()

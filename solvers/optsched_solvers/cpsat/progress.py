@@ -29,10 +29,12 @@ class Progress:
         if schedule is None:
             return False
         values = values or self.evaluator.values(schedule)
-        if self.schedule is not None and not is_better(
-            values, self.values, self.evaluator.yardsticks
-        ):
+        if not self.is_improved_by(values):
             return False
         self.schedule, self.values = schedule, values
         self.report.plan(plan_of(self.problem, schedule))
         return True
+
+    def is_improved_by(self, values: tuple[float, ...]) -> bool:
+        """Return whether a schedule of these values is better than the best so far."""
+        return self.schedule is None or is_better(values, self.values, self.evaluator.yardsticks)

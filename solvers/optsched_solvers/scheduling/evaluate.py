@@ -40,7 +40,14 @@ class Evaluator:
 
     def values(self, schedule: Schedule) -> tuple[float, ...]:
         """Return the value of each level."""
-        ends_s = self.ends_s(schedule)
+        return self._values(self.ends_s(schedule), schedule)
+
+    def values_at(self, ends_s: Floats) -> tuple[float, ...]:
+        """Return the value of each level by completions alone: of no use of anything."""
+        assert not any(self._usage)
+        return self._values(ends_s, [])
+
+    def _values(self, ends_s: Floats, schedule: Schedule) -> tuple[float, ...]:
         return tuple(
             math.fsum(
                 [

@@ -280,7 +280,7 @@ class FreeCapacity:
 
     def _fewest(self, chosen: Alternative, gpus: int, rooms: list[tuple[int, int]]) -> Split | None:
         if chosen.spread == "cluster":
-            return _take_largest(rooms, gpus)
+            return take_largest(rooms, gpus)
         racks: dict[str, list[tuple[int, int]]] = {}
         for room, node in rooms:
             rack = self.problem.instance.cluster.nodes[node].rack
@@ -289,12 +289,12 @@ class FreeCapacity:
         splits = [
             split
             for members in racks.values()
-            if (split := _take_largest(members, gpus)) is not None
+            if (split := take_largest(members, gpus)) is not None
         ]
         return min(splits, key=len) if splits else None
 
 
-def _take_largest(rooms: list[tuple[int, int]], gpus: int) -> Split | None:
+def take_largest(rooms: list[tuple[int, int]], gpus: int) -> Split | None:
     """Take whole largest rooms first; the last part goes where it leaves least. `rooms` are (GPUs,
     node)."""
     if sum(room for room, _ in rooms) < gpus:

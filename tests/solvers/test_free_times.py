@@ -1,0 +1,167 @@
+"""Lists that are decoded by the free times of GPUs: each schedule is a valid plan of the value that
+is told, and where no gang needs several gaps it is that of serial schedule generation."""
+
+import math
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from optsched.files.faults import find_faults
+from optsched.model.cluster import Cluster, Node
+from optsched.model.instance import Instance
+from optsched.objectives import parse
+from optsched.traces.generate.synth import generate
+from optsched.verify import verify
+from optsched_solvers.cpsat import free_times
+from optsched_solvers.cpsat.beside import Beside
+from optsched_solvers.cpsat.clock import Budget
+from optsched_solvers.cpsat.free_times import Decoded, FreeTimes
+from optsched_solvers.cpsat.lists import List
+from optsched_solvers.scheduling.evaluate import Evaluator
+from optsched_solvers.scheduling.plans import plan_of
+from optsched_solvers.scheduling.problem import Problem
+from optsched_solvers.scheduling.schedule_generation import generate as generate_schedule
+from tests.oracles import tiny
+from tests.solvers.test_lists import changed
+
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def decoder(problem: Problem) -> FreeTimes:
+    return FreeTimes(problem, Evaluator(problem), Budget(60, 1, 0))
+
+
+def check(problem: Problem, decoded: Decoded) -> None:
+    """Check the plan of a list, and that its value is at most what is told."""
+    evaluator = Evaluator(problem)
+    schedule = decoded.schedule
+    result = verify(problem.instance, plan_of(problem, schedule), problem.objective)
+    assert result.ok, result.violations
+    told, value = decoded.values(evaluator)[0], evaluator.values(schedule)[0]
+    assert value <= told + 1e-9 * abs(told)
+
+
+def walk(instance: Instance, data: st.DataObject, changes: int) -> None:
+    """Decode a series of lists, each near the one kept, whole and from where they differ."""
+    problem = Problem(instance, parse("wct"))
+    if not problem.activities or not free_times.applies(problem):
+        return
+    kept = decoder(problem)
+    code = List([float(j) for j in range(len(problem.activities))], {}, frozenset(), {})
+    for _ in range(changes):
+        whole, near = decoder(problem).decode(code), kept.decode(code)
+        assert (whole is None) == (near is None)
+        if whole is not None and near is not None:
+            assert near.schedule == whole.schedule
+            assert near.ends_s == whole.ends_s
+            check(problem, near)
+            kept.kept = near
+        code = changed(kept.kept.code if kept.kept else code, problem, data)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=CHECKS)
+@given(instance=tiny.instances(most_jobs=7), data=st.data())
+def test_plans_of_few_jobs_are_valid(instance: Instance, data: st.DataObject) -> None:
+    nodes = (replace(node, cpus=None, memory_gib=None) for node in instance.cluster.nodes)
+    cluster = replace(instance.cluster, nodes=tuple(nodes), resources={}, budgets={})
+    jobs = tuple(replace(job, after=()) for job in instance.jobs)
+    plain = replace(instance, cluster=cluster, jobs=jobs, tenants=())
+    if not find_faults(plain):
+        walk(plain, data, 5)
+
+
+@pytest.mark.parametrize("types", [1, 3])
+@settings(max_examples=3, deadline=None, suppress_health_check=CHECKS)
+@given(data=st.data())
+def test_plans_of_many_jobs_are_valid(types: int, data: st.DataObject) -> None:
+    instance = generate(
+        jobs=60, gpus=32, seed=3, like="llm", running=0.3, gpu_types=types, arrivals="batch"
+    )
+    assert free_times.applies(Problem(instance, parse("wct")))
+    walk(instance, data, 20)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(0, 5)), min_size=1, max_size=9
+    ),
+    order=st.randoms(use_true_random=False),
+)
+def test_on_one_node_gaps_are_filled_as_by_serial_generation(
+    jobs: list[tuple[int, int, int]], order: object
+) -> None:
+    """Single GPUs and gangs that leave none free: a gap of GPUs that end at one time."""
+    lengths = [float(length) for _, length, _ in jobs]
+    instance = tiny.single_gpu(lengths)
+    cluster = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    sized = tuple(
+        replace(job, gpus=1 if gpus < 4 else 4, submit_s=float(after))
+        for job, (gpus, _, after) in zip(instance.jobs, jobs, strict=True)
+    )
+    problem = Problem(replace(instance, cluster=cluster, jobs=sized), parse("wct"))
+    assert free_times.applies(problem)
+    priority = [float(j) for j in range(len(jobs))]
+    order.shuffle(priority)  # type: ignore[attr-defined]
+    quick = decoder(problem).decode(List(priority, {}, frozenset(), {}))
+    serial = generate_schedule(problem, priority)
+    assert quick is not None and serial is not None
+    assert [c.start for c in quick.schedule] == [c.start for c in serial]
+
+
+def test_a_list_that_is_soon_too_bad_is_given_up() -> None:
+    problem = Problem(generate(jobs=64, gpus=8, seed=3, arrivals="batch"), parse("wct"))
+    lists = decoder(problem)
+    good = List([a.shortest_s for a in problem.activities], {}, frozenset(), {})
+    lists.kept = lists.decode(good)
+    assert lists.kept is not None
+    best = lists.kept.values(Evaluator(problem))[0]
+    bad = replace(good, priority=[-p for p in good.priority])
+    assert lists.decode(bad, best) is None
+    assert lists.decode(bad) is not None
+    assert lists.decode(good, best) is not None
+
+
+@pytest.mark.parametrize("least", ["cores", "memory", "licence", "before"])
+def test_what_else_may_run_short_is_left_to_serial_generation(least: str) -> None:
+    instance = generate(jobs=6, gpus=8, seed=1, arrivals="batch")
+    node, job = instance.cluster.nodes[0], instance.jobs[-1]
+    match least:
+        case "cores":
+            nodes = tuple(replace(n, cpus=1) for n in instance.cluster.nodes)
+            cluster = replace(instance.cluster, nodes=nodes)
+            instance = replace(instance, cluster=cluster)
+        case "memory":
+            nodes = tuple(replace(n, memory_gib=9.0) for n in instance.cluster.nodes)
+            profile = replace(job.profile, memory_gib_per_gpu=8.0)
+            jobs = (*instance.jobs[:-1], replace(job, profile=profile))
+            cluster = replace(instance.cluster, nodes=nodes)
+            instance = replace(instance, cluster=cluster, jobs=jobs)
+        case "licence":
+            cluster = replace(instance.cluster, resources={"licence": 1.0})
+            jobs = (*instance.jobs[:-1], replace(job, resources={"licence": 1.0}))
+            instance = replace(instance, cluster=cluster, jobs=jobs)
+        case _:
+            jobs = (*instance.jobs[:-1], replace(job, after=(instance.jobs[0].id,)))
+            instance = replace(instance, jobs=jobs)
+    assert node.gpus
+    assert not free_times.applies(Problem(instance, parse("wct")))
+
+
+def test_a_call_in_a_copy_of_the_process() -> None:
+    with Beside(lambda: os.getpid()) as there, Beside(lambda: math.nan / 0) as failing:
+        assert there.result() not in (None, os.getpid())
+        assert failing.result() is None
+
+
+def test_a_call_in_a_copy_ends_when_it_is_left() -> None:
+    reader, writer = os.pipe()
+    with Beside(lambda: os.read(reader, 1)):
+        pass
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    os.close(reader)
+    os.close(writer)
