@@ -147,7 +147,7 @@ class _Search:
         """Return the parameters at points, a row each: logarithms of the times, and gamma as it
         is."""
         found = np.repeat(self.start[np.newaxis], len(points), axis=0)
-        found[:, self.free] = np.exp(np.minimum(points, MOST_EXPONENT))
+        found[:, self.free] = np.exp(np.clip(points, -MOST_EXPONENT, MOST_EXPONENT))
         found[:, 6] = np.minimum(np.maximum(points[:, -1], 1.0), DEAREST_OVERLAP)
         return found
 
