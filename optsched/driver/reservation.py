@@ -20,17 +20,16 @@ longer..."""
 GANG_BACKLOGS = 8.0
 """... and so many times as long as all GPUs together need for what was there when it came."""
 DRAINED = 0.02
-"""Places are kept before that, for gangs that have waited as long as all GPUs together need for
-what waited when they came, while the GPU time that places wait for their jobs is at most this share
-of all: where everybody waits, draining for each gang would make all wait longer."""
+"""Places are kept before that while the GPU time that they wait for their jobs is at most this
+share of all: for gangs that have waited as long as all GPUs together need for what waited when they
+came, and, where run times are only believed, as long as without a backlog. Where everybody waits,
+draining for each gang makes all wait longer; and who is believed to leave soon may stay."""
 EARNED = 10.0
 """Who has started on a reservation is protected until it has held its place for so many times as
 long as it had waited, or `GANG_PATIENCE_S` if that is longer: to its end where its patience was
 over."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
-FEW = 100
-"""So many jobs that have gone are remembered at least."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 """Others wait this and so many times their run time: on single GPUs whatever ends makes room."""
 
@@ -188,20 +187,13 @@ class Reservations:
         self.current: Reservation | None = None
         self._new: list[tuple[str, float, float]] = []
         self._early, self._late = _Ripening(), _Ripening()
-        self._paid_s = -math.inf
+        self._made_s = self._paid_s = -math.inf
         self._here, self._waiting = _Work(), _Work()
-        self._met_s: dict[str, float] = {}
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
     def arrived(self, world: World, job_id: str) -> None:
-        """Note that a job has come to wait; for one that comes back counts what was there when it
-        came first."""
-        here = world.waiting, world.running, world.saving
-        if len(self._met_s) > 2 * sum(map(len, here)) + FEW:
-            own = {*chain(*here)}
-            self._met_s = {name: met_s for name, met_s in self._met_s.items() if name in own}
-        backlog_s = self._met_s.setdefault(job_id, self.backlog_s(world))
-        self._new.append((job_id, world.now_s, backlog_s))
+        """Note that a job has come to wait."""
+        self._new.append((job_id, world.now_s, self.backlog_s(world)))
         world.protected.discard(job_id)
 
     def _look_at_new(self, world: World) -> None:
@@ -218,7 +210,10 @@ class Reservations:
                 gpus, run_s = world.fewest_gpus(job_id), world.fastest_finish_s(job_id)
                 self._late.add(world, job_id, patience_s(gpus, run_s, backlog_s))
                 if gpus > 1:  # not at once: whether it starts when it comes the policy decides
-                    self._early.add(world, job_id, before_s - new[job_id], came_s)
+                    turn_s = before_s - new[job_id]
+                    if not (world.run_times_hold and world.knows_run_times):
+                        turn_s = max(turn_s, patience_s(gpus, run_s))
+                    self._early.add(world, job_id, turn_s, came_s)
         self._new.clear()
 
     def backlog_s(self, world: World) -> float:
@@ -242,11 +237,13 @@ class Reservations:
                 and not self._is_outranked(world, before.job, but)
             ):
                 return False
+            self._pay(world, before)
             self.current = None
             waits = before.job in world.waiting and before.job not in but
             if waits and not self._is_outranked(world, before.job, but):  # a node is not there
                 self.current = earliest(world, before.job, tuple(claimed))
                 if self.current is not None:
+                    self._made_s = world.now_s
                     return True
         entitled = self.entitled(world)
         if not entitled:
@@ -259,7 +256,7 @@ class Reservations:
                 break
             self.current = earliest(world, job_id, claimed)
             if self.current is not None:
-                self._pay(world, self.current)
+                self._made_s = world.now_s
                 return True
             if all(world.expected_release_s(job) < math.inf for job in world.holders):
                 self._nowhere[job_id] = lost
@@ -281,10 +278,12 @@ class Reservations:
         return any(world.rank(name) > own for name in {*self.entitled(world)} - {*but})
 
     def _pay(self, world: World, kept: Reservation) -> None:
-        """Let time pass until the GPU time that the place waits for its job is `DRAINED` of all."""
+        """Let time pass until the GPU time that the place has waited for its job is `DRAINED` of
+        all."""
         gpus = sum(slot.gpus for slot in kept.placement)
-        waits_s = max(0.0, kept.due_s - world.now_s) * gpus / max(1, world.cluster.total_gpus)
-        self._paid_s = max(self._paid_s, world.now_s) + waits_s / DRAINED
+        until_s = world.started_s(kept.job) if kept.job in world.running else world.now_s
+        waited_s = max(0.0, until_s - self._made_s) * gpus / max(1, world.cluster.total_gpus)
+        self._paid_s = max(self._paid_s, self._made_s) + waited_s / DRAINED
 
     def _end_protection(self, world: World) -> None:
         """Let those be preempted again that have held their places for long enough."""

@@ -435,8 +435,7 @@ def test_nobody_waits_for_ever(
     it."""
     monkeypatch.setattr(present, "PATIENCE_S", patience_s)
     monkeypatch.setattr(present, "PATIENCE_RUNS", 0.0)
-    keeps = reservation.Reservations
-    monkeypatch.setattr(keeps, "entitled", lambda self, world: [])  # nor is a place kept for it
+    monkeypatch.setattr(reservation, "GANG_PATIENCE_S", 1e9)  # nor is a place kept for it
     lab.submit("gang", 8, 1000.0)
     for i in range(12):
         for k in range(3):

@@ -12,14 +12,13 @@ from optsched.control.journal.state import LiveJob, State
 from optsched.control.live_world import LiveWorld, reserved
 from optsched.control.posing import pose
 from optsched.control.present import present
+from optsched.driver import reservation
 from optsched.driver.reservation import GANG_BACKLOGS, GANG_PATIENCE_S, Reservation, Reservations
 from optsched_solvers.policies.optsched import Optsched
 
 from .test_controller import Lab
 
 SHORT_S, LONG_S, TURN_S = 100.0, 400.0, 20.0
-AHEAD_S = 3 * LONG_S / 8
-"""What all GPUs together need for the jobs of the stream that wait, at most."""
 
 
 @pytest.fixture
@@ -77,17 +76,17 @@ def test_a_gang_among_small_jobs_starts_after_its_patience_and_the_longest_of_th
     lab: Lab,
 ) -> None:
     stream = begun(lab, "gang")
-    stream.run(AHEAD_S + LONG_S + 500.0 + 4 * TURN_S)
+    stream.run(GANG_PATIENCE_S + LONG_S + 500.0 + 4 * TURN_S)
     wait_s = began_s(lab, "gang")
     assert wait_s is not None
-    assert 3 * SHORT_S / 8 <= wait_s <= AHEAD_S + LONG_S + 4 * TURN_S
+    assert GANG_PATIENCE_S <= wait_s <= GANG_PATIENCE_S + LONG_S + 4 * TURN_S
     stream.run(500.0)
     assert lab.status()["gang"] == "completed"
     assert len(lab.controller.state.jobs["gang"].attempts) == 1
 
 
 def test_without_a_place_kept_for_it_it_does_not(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reservations, "entitled", lambda self, world: [])
+    monkeypatch.setattr(reservation, "GANG_PATIENCE_S", 1e9)
     stream = begun(lab, "gang")
     stream.run(5 * (GANG_PATIENCE_S + LONG_S))
     assert began_s(lab, "gang") is None
@@ -104,7 +103,7 @@ def test_gangs_take_turns_in_the_order_in_which_they_were_submitted(lab: Lab) ->
 
 def test_a_job_that_started_on_its_reservation_runs_to_its_end_whatever_crashes(lab: Lab) -> None:
     stream = begun(lab, "gang", run_s=2000.0)
-    stream.run(AHEAD_S + LONG_S + 4 * TURN_S)
+    stream.run(2000.0 + LONG_S + 4 * TURN_S)
     assert reserved(lab.controller.state) == {"gang"}
     lab.crash()
     assert reserved(lab.controller.state) == {"gang"}
@@ -125,10 +124,10 @@ def test_time_on_hold_and_before_others_complete_is_no_waiting(lab: Lab) -> None
     assert state.waited_s(state.jobs["gang"], lab.clock.at_s) <= TURN_S
     lab.controller.record(Released(job="gang", by="me"))
     at_s = lab.clock.at_s
-    stream.run(TURN_S)
+    stream.run(GANG_PATIENCE_S - 2 * TURN_S)
     assert kept_place(lab) is None
-    stream.run(AHEAD_S + LONG_S + 6 * TURN_S)
-    assert state.jobs["gang"].attempts[0].intended_s >= at_s + 3 * SHORT_S / 8
+    stream.run(LONG_S + 6 * TURN_S)
+    assert state.jobs["gang"].attempts[0].intended_s >= at_s + GANG_PATIENCE_S - TURN_S
     assert state.waited_s(state.jobs["after"], lab.clock.at_s) == 0.0
     rebuilt = State()
     for entry in lab.controller.journal.entries():
@@ -143,7 +142,8 @@ def test_a_place_on_a_node_that_goes_down_moves(lab: Lab) -> None:
     stream = Stream(lab)
     stream.run(300.0)
     lab.submit("gang", 4, 500.0, job={"weight": 0.001})
-    for _ in range(12):
+    stream.run(GANG_PATIENCE_S - TURN_S)
+    for _ in range(6):
         stream.run(TURN_S)
         if (kept := kept_place(lab)) is not None:
             break
@@ -196,5 +196,5 @@ def test_who_cannot_be_preempted_is_waited_for(tmp_path: Path) -> None:
     stream = Stream(lab, job={"preemptible": False})
     stream.run(300.0)
     lab.submit("gang", 8, 500.0)
-    stream.run(AHEAD_S + LONG_S + 4 * TURN_S)
+    stream.run(GANG_PATIENCE_S + LONG_S + 4 * TURN_S)
     assert began_s(lab, "gang") is not None
