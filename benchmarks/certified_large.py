@@ -81,10 +81,13 @@ def value_of(own: time_indexed.Instance, decisions: Mapping[str, str], value: fl
 def regret(
     name: str, entry: dict[str, Any], decisions: dict[str, str], value: float
 ) -> tuple[bool, float]:
-    """Whether first decisions are optimal, and the least loss of a plan that has them; `value` is
-    that of one."""
+    """Whether first decisions are optimal: whether some plan that has them costs no more than the
+    optimum; and the least loss of one that is known. `value` is that of a verified plan, which may
+    preempt later as well, what no plan of the oracle does."""
     best = entry["first"].get(decided(decisions))
-    least = loss(value_of(oracle(name), decisions, value) if best is None else best, entry)
+    if best is None and value > entry["value"]:
+        best = value_of(oracle(name), decisions, value)
+    least = max(0.0, loss(value if best is None else min(value, best), entry))
     return least < 1e-9, least
 
 

@@ -260,6 +260,8 @@ def write_table(folder: Path, rows: list[str]) -> None:
     )
 
 
+NEAR = 1e-3
+"""First decisions of a smaller loss are nearly optimal."""
 Regret = Callable[[str, dict[str, Any], dict[str, str], float], tuple[bool, float]]
 """Whether first decisions are optimal, and the least loss of a plan that has them."""
 
@@ -315,6 +317,7 @@ def judge(
                 "planned": len(losses),
                 "optimal_first_decisions": right,
                 "share": round(right / len(chosen), 4),
+                "share_near": round(sum(least < NEAR for least in regrets) / len(chosen), 4),
                 "mean_loss_of_preemptions": round(statistics.fmean(regrets), 5),
                 "mean_loss_of_plans": round(statistics.fmean(losses), 5),
                 "worst_loss_of_plans": round(max(losses), 5),

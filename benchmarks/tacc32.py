@@ -3,6 +3,7 @@ simulator's own rules.
 
     python benchmarks/tacc32.py [--json]
     python benchmarks/tacc32.py --fair-rules   # Shockwave against fair rules
+    python benchmarks/tacc32.py --estimated    # where beliefs of run times err by 30 %
 
 First, optsched's simulator with rounds of 120 s. Finish-time fairness is the published simulator's:
 JCT / (run time alone x jobs of the trace / GPUs), the same factor for gangs (the one of `optsched
@@ -29,6 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from optsched.driver.state import Ending
+from optsched.estimates import Estimates
+from optsched.estimates.parse import parse
 from optsched.model.instance import Instance
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
@@ -44,6 +47,14 @@ GPUS, ROUND_S, START_S = 32, 120.0, 20.0
 UNFAIR = 1.05
 FAIR_RULES = ("gavel-max-min", "themis")
 SEEDS = range(1, 11)
+ESTIMATED = (
+    ("zero-laxity", {"doubt": "1"}),
+    ("zero-laxity", {}),
+    ("zero-laxity", {"fairness": "none", "doubt": "2"}),
+    ("srsf", {}),
+    ("optsched", {}),
+)
+DRAWS = range(8)
 SETTINGS = (
     ("zero-laxity", {}),
     ("zero-laxity", {"makespan": "1.01", "margin": "4m"}),
@@ -74,9 +85,13 @@ def measures(
     }
 
 
-def run(instance: Instance, name: str, options: dict[str, str]) -> dict[str, float]:
+def run(
+    instance: Instance, name: str, options: dict[str, str], beliefs: Estimates | None = None
+) -> dict[str, float]:
     """One policy in optsched's simulator."""
-    simulation = Simulation(instance, policy(name, options=options), round_s=ROUND_S)
+    simulation = Simulation(
+        instance, policy(name, options=options), round_s=ROUND_S, estimates=beliefs
+    )
     begin_s = time.process_time()
     simulation.run()
     cpu_s = time.process_time() - begin_s
@@ -109,6 +124,24 @@ def against_fair_rules() -> Iterator[dict[str, object]]:
                 for who, found in (("own", own), ("other", other)):
                     line[f"{key}_{who}"] = round(sum(one[key] for one in found) / len(found), 3)
             yield line
+
+
+def estimated() -> Iterator[dict[str, object]]:
+    """Yield the makespan, mean JCT and worst fairness of policies whose beliefs of run times err,
+    over `DRAWS` of these errors."""
+    instance = shockwave.read(TRACE).instance
+    for name, options in ESTIMATED:
+        found = [run(instance, name, options, parse("noisy:0.3", seed)) for seed in DRAWS]
+        makespan = mean_interval([each["makespan_s"] for each in found])
+        yield {
+            "policy": name,
+            "options": " ".join(f"{key} {value}" for key, value in options.items()) or "-",
+            "makespan_s": round(makespan.mean),
+            "makespan_s_half": round(makespan.half or 0.0),
+            "first_makespan_s": round(found[0]["makespan_s"]),
+            "jct_s": round(sum(each["jct_s"] for each in found) / len(found)),
+            "worst_fairness": round(sum(each["worst_fairness"] for each in found) / len(found), 3),
+        }
 
 
 # ------------------------------------------------------------------------------------- the
@@ -298,9 +331,10 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--fair-rules", action="store_true")
+    parser.add_argument("--estimated", action="store_true")
     arguments = parser.parse_args()
-    if arguments.fair_rules:
-        for line in against_fair_rules():
+    if arguments.fair_rules or arguments.estimated:
+        for line in against_fair_rules() if arguments.fair_rules else estimated():
             print(json.dumps(line), flush=True)
         return
     instance = shockwave.read(TRACE).instance

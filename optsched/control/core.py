@@ -41,6 +41,7 @@ from .journal.state import LiveJob, State
 from .measures import Measures
 from .present import as_waiting
 from .round_driver import LIMIT_S, NamedPolicy, RoundDriver, rounds_of
+from .seen import SteadyReports
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class ControllerCore:
         self.state = self._read(settings.half_life_s)
         self.statuses: tuple[NodeStatus, ...] = ()
         self.observed: dict[AttemptKey, Observation] = {}
+        self._reports = SteadyReports()
         self.last_round: RoundSolution | None = None
         self.last_instance: Instance | None = None
         self.rounds, self.policy = self.drivers_of(settings)
@@ -263,17 +265,19 @@ class ControllerCore:
         """Take in an event that is written down already."""
         self._take_in(now_s, [event])
 
-    def _part(self, what: str, part: Callable[[], None]) -> None:
+    def _part(
+        self, what: str, part: Callable[[], None], but: tuple[type[Exception], ...] = ()
+    ) -> None:
         """Do a part of a turn, or leave it for later where it has just failed. Raises JournalError
-        only."""
+        and what is named in `but` only."""
         before = self._failing.get(what)
         if before is not None and time.monotonic() < before.again_s:
             return
         try:
             part()
-        except JournalError:
-            raise
         except Exception as error:
+            if isinstance(error, (JournalError, *but)):
+                raise
             self._failed(what, error)
         else:
             self._failing.pop(what, None)

@@ -48,9 +48,7 @@ class Looking(ControllerCore):
         self._looked_s = self.clock.now_s()
         try:
             self.statuses = sound(self.executor.inventory(), self._sound)
-            self.observed = {
-                observation.key: observation for observation in self.executor.observe()
-            }
+            self.observed = self._reports.take(self.executor.observe(), self.clock.steady_s)
             self._take_reservations()
             self._take_arrivals()
         except (NoAnswerError, OSError) as error:
@@ -138,7 +136,7 @@ class Looking(ControllerCore):
         try:
             self.record(*events)
         except ValueError:
-            if self.journal.last != last or len(events) < 2:
+            if self.journal.last != last:
                 raise
             for event in events:
                 whose = getattr(event, "job", "")

@@ -80,6 +80,7 @@ def alone(state: Path) -> Iterator[None]:
 
     Raises InputError where it cannot be used or a controller has it.
     """
+    _check_owner(state)
     _close_to_others(state, "profiles", 0o700)
     try:
         lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -109,6 +110,22 @@ def _close_to_others(folder: Path, name: str, mode: int) -> None:
         (folder / name).chmod(mode)
     except OSError as error:
         raise _unusable(folder, error) from None
+
+
+def _check_owner(folder: Path) -> None:
+    """Raise InputError where another user owns `folder`, which need not exist, and the controller
+    is root's: the journal says what is run as whom, and its owner could put another one there."""
+    try:
+        owner = folder.stat().st_uid
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    if os.geteuid() == 0 and owner != 0:
+        raise InputError(
+            f"state: {folder} belongs to user {owner}, who could put another journal there, by "
+            f"which root runs what that says; name a folder of root's, or run: chown root {folder}"
+        )
 
 
 def _unusable(folder: Path, error: OSError) -> InputError:

@@ -1,9 +1,18 @@
 """What an observation tells that the journal does not hold yet."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
-from ..executors.base import SAVED_AND_STOPPED, AttemptKey, AttemptState, NodeStatus, Observation
+from ..executors.attempts.ending import checked, number
+from ..executors.base import (
+    SAVED_AND_STOPPED,
+    AttemptKey,
+    AttemptState,
+    NodeStatus,
+    Observation,
+    Progress,
+)
 from .journal.events import AttemptEnded, AttemptFound, AttemptLost, AttemptRunning, Event, NodeSeen
 from .journal.state import Attempt, LiveJob, State
 from .work_left import work_left_s
@@ -30,22 +39,85 @@ def news(
             if attempt.started_s is not None and attempt.lost is None:
                 yield AttemptLost(job=job.id, number=attempt.key.number, reason=UNRECORDED)
             continue
-        name, number = attempt.key.job, attempt.key.number
+        name = attempt.key.job
         if seen.state == AttemptState.UNREACHABLE:
             if attempt.lost is None:
-                yield AttemptLost(
-                    job=name, number=number, reason=_text(seen.reason) or "nobody answers for it"
-                )
+                why = _text(seen.reason) or "nobody answers for it"
+                yield AttemptLost(job=name, number=attempt.key.number, reason=why)
             continue
         if attempt.lost is not None and seen.state != AttemptState.ENDED:
-            yield AttemptFound(job=name, number=number)
+            yield AttemptFound(job=name, number=attempt.key.number)
         if seen.state == AttemptState.RUNNING and attempt.started_s is None:
+            seen = sane(seen)
             started_s = now_s if seen.started_s is None else steady_s(seen.started_s)
             yield AttemptRunning(
-                job=name, number=number, started_s=started_s, gpu_ids=dict(seen.gpu_ids)
+                job=name, number=attempt.key.number, started_s=started_s, gpu_ids=dict(seen.gpu_ids)
             )
         elif seen.state == AttemptState.ENDED:
-            yield _ended(job, attempt, seen, now_s, steady_s)
+            yield _ended(job, attempt, sane(seen), now_s, steady_s)
+
+
+class SteadyReports:
+    """What commands report of themselves, in the journal's time and without what cannot be; a time
+    that was told before stays what it was, however far the host's clock has jumped since."""
+
+    def __init__(self) -> None:
+        self._told: dict[AttemptKey, tuple[Progress, Progress | None]] = {}
+
+    def take(
+        self, observations: Iterable[Observation], steady_s: Callable[[float], float]
+    ) -> dict[AttemptKey, Observation]:
+        """Return by key what is seen; `steady_s` turns the host's time into the journal's."""
+        seen = {observation.key: observation for observation in observations}
+        self._told = {
+            key: (own.progress, self._steady(key, own.progress, steady_s))
+            for key, own in seen.items()
+            if own.progress is not None
+        }
+        told = {key: replace(seen[key], progress=steady) for key, (_, steady) in self._told.items()}
+        return seen | told
+
+    def _steady(
+        self, key: AttemptKey, said: Progress, steady_s: Callable[[float], float]
+    ) -> Progress | None:
+        said_before, before = self._told.get(key, (None, None))
+        if said == said_before:
+            return before
+        can_be = Progress.reported(asdict(said))
+        if can_be is None:
+            return None
+        times: dict[str, Any] = {}
+        for name in ("at_s", "began_s", "saved_at_s"):
+            wall_s = getattr(can_be, name)
+            if wall_s is not None:
+                same = before is not None and wall_s == getattr(said_before, name)
+                times[name] = getattr(before, name) if same else max(0.0, steady_s(wall_s))
+        return replace(can_be, **times)
+
+
+def sane(seen: Observation) -> Observation:
+    """Return what an executor says of an attempt, with None for numbers that cannot be."""
+    numbers = ("peak_memory_gib", "cpu_s", "started_s", "ended_s")
+    said = checked(
+        {
+            "status": seen.exit_status,
+            "reason": seen.reason,
+            **{name: getattr(seen, name) for name in numbers},
+        }
+    )
+    gpu_ids = {
+        str(_text(node)): tuple(str(_text(gpu)) for gpu in gpus)
+        for node, gpus in seen.gpu_ids.items()
+    }
+    return replace(
+        seen,
+        exit_status=said["status"],
+        reason=said["reason"],
+        gpu_ids=gpu_ids,
+        output=_text(seen.output),
+        retry_s=number(seen.retry_s),
+        **{name: said[name] for name in numbers},
+    )
 
 
 def node_news(state: State, statuses: Sequence[NodeStatus]) -> Iterator[NodeSeen]:

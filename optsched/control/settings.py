@@ -117,8 +117,8 @@ class TenantSettings(JobLimits):
 class TierSettings(Part):
     """A name for the jobs of one `priority`, whom of those that run they preempt when they wait,
     and who may use it: `users`, members of the `groups` of this host, jobs of `tenants`; without
-    any of these, everybody. Of it are also jobs that were given to Slurm with one of these `qos` or
-    `accounts`; a tier that lists only such is open to nobody else."""
+    any of these, everybody. Jobs that were given to Slurm with one of these `qos` or `accounts`
+    belong to it as well; a tier that lists nothing else is open to nobody else."""
 
     name: str = Field(min_length=1, max_length=255, pattern=r"^[A-Za-z][A-Za-z0-9._-]*$")
     priority: int = Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)

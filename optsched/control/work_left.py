@@ -32,7 +32,7 @@ def work_left_s(
     """
     total = None if progress is None else progress.total_steps or submission.total_steps
     if progress is not None and total:
-        return _by_steps(submission, attempt, progress, total, saved)
+        return _by_steps(submission, attempt, progress, total, saved, now_s)
     began_s = attempt.started_s
     if began_s is None:
         return attempt.work_s
@@ -47,7 +47,12 @@ def work_left_s(
 
 
 def _by_steps(
-    submission: Submission, attempt: Attempt, progress: Progress, total: int, saved: bool | None
+    submission: Submission,
+    attempt: Attempt,
+    progress: Progress,
+    total: int,
+    saved: bool | None,
+    now_s: float,
 ) -> float:
     steps = progress.step
     if saved is not None and (saved is False or progress.saved_step is not None):
@@ -59,7 +64,10 @@ def _by_steps(
         and progress.began_s is not None
         and progress.at_s > progress.began_s
     ):
-        return to_do * (progress.at_s - progress.began_s) / measured * attempt.rate
+        took_s = progress.at_s - progress.began_s
+        if attempt.started_s is not None:  # else told by a clock that has jumped
+            took_s = min(took_s, max(0.0, now_s - attempt.started_s))
+        return to_do * took_s / measured * attempt.rate
     if total > progress.first_step:
         return attempt.work_s * to_do / (total - progress.first_step)
     return attempt.work_s

@@ -15,3 +15,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: is not TOML: {error}") from None
+    except (ValueError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        fault = "is nested too deeply" if deep else "has a number of too many digits"
+        raise InputError(f"{path}: {fault} to be read; write less") from None

@@ -3,6 +3,9 @@ processes."""
 
 import contextlib
 import json
+import math
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +15,8 @@ from .steps import Mark
 
 HOOK = Path(__file__).parent / "hook"
 """The folder that goes on PYTHONPATH."""
+MOST_BYTES, LONGEST_LINE = 64 << 20, 1000
+"""So much is read of what one process reports, and so many bytes of each line."""
 
 
 @dataclass(slots=True)
@@ -49,15 +54,15 @@ def _report(path: Path) -> HookReport:
     times: dict[int, list[float]] = {}
     for line in _lines(path):
         match line:
-            case ["process", int(), str(rank)] if rank.isdigit():
+            case ["process", int(), str(rank)] if rank.isdecimal() and len(rank) < 10:
                 report.rank = int(rank)
-            case ["step", float(at_s), int(optimizer)]:
+            case ["step", float(at_s), int(optimizer)] if _can_be(at_s):
                 times.setdefault(optimizer, []).append(at_s)
-            case ["save", float(at_s), float(took_s), size]:
+            case ["save", float(at_s), float(took_s), size] if _can_be(at_s, took_s, size):
                 report.saves.append((at_s, took_s, size))
-            case ["load", float(at_s), float(took_s), size]:
+            case ["load", float(at_s), float(took_s), size] if _can_be(at_s, took_s, size):
                 report.loads.append((at_s, took_s, size))
-            case ["gpu", int(), int(reserved), int()]:
+            case ["gpu", int(), int(reserved), int()] if _can_be(reserved):
                 report.reserved_bytes = max(reserved, report.reserved_bytes or 0)
     report.optimizers = len(times)
     busiest = max(times.values(), key=len, default=[])
@@ -65,8 +70,22 @@ def _report(path: Path) -> HookReport:
     return report
 
 
+def _can_be(*values: Any) -> bool:
+    """Return whether these can be times, sizes, or sizes that are not known."""
+    return all(
+        value is None
+        or (isinstance(value, int | float) and math.isfinite(value) and 0 <= value < 1e18)
+        for value in values
+    )
+
+
 def _lines(path: Path) -> Iterator[Any]:
-    with contextlib.suppress(OSError), path.open("rb") as lines:
-        for line in lines:
-            with contextlib.suppress(ValueError):  # the last line of a process that was killed
+    """Yield what each line holds; the command, which may do anything, can write there too."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # no waiting for pipes
+    with contextlib.suppress(OSError), open(os.open(path, flags), "rb") as lines:
+        if not stat.S_ISREG(os.fstat(lines.fileno()).st_mode):
+            return
+        while lines.tell() < MOST_BYTES and (line := lines.readline(LONGEST_LINE)):
+            # the last line of a process that was killed, or what is none
+            with contextlib.suppress(ValueError, RecursionError):
                 yield json.loads(line)

@@ -1,5 +1,6 @@
 """A controller that nothing stops: hostile jobs, users, clocks, nodes and edits of cluster.toml."""
 
+import itertools
 import json
 import math
 import threading
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from optsched import Job, Profile
-from optsched.control import clock, deciding
+from optsched.control import clock, deciding, seen
 from optsched.control.clock import SteadyClock
 from optsched.control.explain.explaining import explain_job
 from optsched.control.journal.events import (
@@ -33,7 +34,14 @@ from optsched.control.submission import Submission
 from optsched.control.what_if.future import outlook
 from optsched.control.what_if.snapshot import snapshot
 from optsched.errors import InputError
-from optsched.executors.base import MOST_COST_S, AttemptKey, Progress
+from optsched.executors.base import (
+    MOST_COST_S,
+    AttemptKey,
+    AttemptState,
+    NodeStatus,
+    Observation,
+    Progress,
+)
 from optsched.files import dump_instance, load_instance
 from optsched_solvers.policies.parts import priced_round
 
@@ -157,14 +165,21 @@ def test_an_edit_of_the_cluster_keeps_those_it_is_about(
     assert set(status(lab).values()) == {"completed"} and not lab.bugs
 
 
-def test_a_quota_below_what_runs_and_may_not_be_preempted(lab: Hostile) -> None:
+@pytest.mark.parametrize("how", ["restart", "reload"])
+def test_a_quota_below_what_runs_and_may_not_be_preempted(lab: Hostile, how: str) -> None:
     runs = submit(lab, gpus=4, seconds=60.0, tenant="a", preemptible=False)
     lab.run(3)
-    lab.edit = "quota"
-    lab.restart()
+    lab.do(how, "quota")
     other, waits = submit(lab, gpus=4, seconds=5.0), submit(lab, gpus=1, seconds=5.0, tenant="a")
+    whole = submit(lab, gpus=8, seconds=5.0)
     lab.run(20)
-    assert status(lab) == {runs: "running", other: "completed", waits: "waiting"} and not lab.bugs
+    assert status(lab) == {runs: "running", other: "completed", waits: "waiting", whole: "waiting"}
+    assert not lab.bugs
+    of_a, of_none = (
+        " ".join(explain_job(snapshot(lab.controller), name).sentences) for name in (waits, whole)
+    )
+    assert "Its tenant a may hold 1 GPU and holds 4" in of_a and "never" not in of_a
+    assert "It needs 8 GPUs, and only 4 of the 8" in of_none and "enant a" not in of_none
     lab.run(60)
     assert set(status(lab).values()) == {"completed"}
 
@@ -211,6 +226,8 @@ def test_gpus_of_strangers_are_taken(lab: Hostile) -> None:
     names = [submit(lab, gpus=gpus, seconds=10.0) for gpus in (6, 3, 2)]
     lab.run(40)
     assert status(lab) == dict(zip(names, ("waiting", "completed", "completed"), strict=True))
+    # nothing is started on them, which the executor would not do
+    assert not lab.bugs and not lab.controller.state.jobs[names[0]].attempts
     lab.executor.strangers.clear()
     lab.run(70)
     assert set(status(lab).values()) == {"completed"}
@@ -537,18 +554,63 @@ def test_an_end_that_cannot_be_written_keeps_nobody_elses(
     lab: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [submit(lab, gpus=2, seconds=5.0) for _ in range(3)]
-    observe = lab.executor.observe
 
-    def odd() -> Any:
-        return tuple(
-            replace(one, cpu_s=math.nan) if one.key.job == names[0] and one.ended_s else one
-            for one in observe()
-        )
+    def odd(seen: Any) -> Any:
+        return replace(seen, cpu_s=math.nan) if seen.key.job == names[0] else seen
 
-    monkeypatch.setattr(lab.executor, "observe", odd)
+    monkeypatch.setattr(seen, "sane", odd)
     lab.run(10)
     assert [status(lab)[name] for name in names] == ["running", "completed", "completed"]
+    later = submit(lab, gpus=2, seconds=5.0)  # one at a time, too
+    lab.run(10)
+    assert status(lab)[later] == "completed" and "looking" not in " ".join(lab.bugs)
     monkeypatch.undo()
     lab.controller._failing.clear()
     lab.run(3)
     assert set(status(lab).values()) == {"completed"}
+
+
+ODD = [None, -1.0, 1e308, math.inf, math.nan, 10**400, "7", True, []]
+ODD_OF = {
+    **dict.fromkeys(("started_s", "ended_s", "exit_status", "peak_memory_gib", "cpu_s"), ODD),
+    "retry_s": ODD,
+    "reason": [None, 7, "\ud800", "\x00", "x" * 10**6],
+    "output": [None, "\ud800"],
+    "gpu_ids": [{"n0": ("\ud800",)}, {"gone": ("0",)}, {"n0": ("0",) * 10_000}],
+    "progress": [None, Progress(step=1, at_s=math.nan, checkpoint_s=math.inf)],
+    "state": [*AttemptState],
+}
+"""What an executor from elsewhere may say of an attempt."""
+
+
+@pytest.mark.parametrize("field", ODD_OF)
+def test_what_an_executor_says_that_cannot_be(
+    lab: Hostile, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    """It is taken as not said; what is said twice, late, or of attempts that nobody knows, ends
+    nothing."""
+    observe, inventory = lab.executor.observe, lab.executor.inventory
+    turns = itertools.count()
+    unknown = Observation(key=AttemptKey("j0", 10**6), state=AttemptState.ENDED)
+
+    def odd_observe() -> Any:
+        said = ODD_OF[field][next(turns) % len(ODD_OF[field])]
+        observed = observe()
+        return (*observed, *(replace(own, **{field: said}) for own in observed), unknown)
+
+    def odd_inventory() -> Any:
+        nodes = inventory()
+        names = ("a\nb", '"', "../x", "n[0-3]", "\ud800", "")
+        return (*nodes, nodes[0], *(NodeStatus(node=node(name)) for name in names))
+
+    monkeypatch.setattr(lab.executor, "observe", odd_observe)
+    monkeypatch.setattr(lab.executor, "inventory", odd_inventory)
+    monkeypatch.setattr(lab.executor, "check", lambda order: None)
+    monkeypatch.setattr(lab.executor, "forget", lab.executor.forgotten.add)
+    names = [submit(lab, gpus=4, seconds=3.0) for _ in range(2)]
+    lab.run(40)
+    lab.look()
+    lab.restart()
+    lab.run(10)
+    assert not lab.bugs
+    assert {status(lab)[name] for name in names} <= {"completed", "waiting", "failed", "held"}

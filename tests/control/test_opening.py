@@ -1,5 +1,6 @@
 """What a controller leaves behind where it could not be opened."""
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,3 +56,22 @@ def test_attempts_are_in_the_shared_folder(tmp_path: Path) -> None:
         assert controller.checkpoints("j") == tmp_path / "common" / "checkpoints" / "j"
     assert (tmp_path / "common" / "attempts").is_dir() and (tmp_path / "state" / "journal").exists()
     assert not (tmp_path / "state" / "attempts").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs what others own")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_state_folder_of_somebody_elses_is_refused(tmp_path: Path, linked: bool) -> None:
+    """Its owner could put another journal there, or have root change what a link leads to."""
+    theirs = tmp_path / ("theirs" if linked else "state")
+    theirs.mkdir()
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o755)
+    (theirs / "profiles").symlink_to(victim)
+    os.chown(theirs, 1000, 1000)
+    if linked:
+        (tmp_path / "state").symlink_to(theirs)
+    file = tmp_path / "cluster.toml"
+    file.write_text('format = "optsched-cluster/1"\n[[nodes]]\nname = "a"\ngpus = 1\n')
+    with pytest.raises(InputError, match="belongs to user 1000"), opened(read_settings(file)):
+        pass
+    assert victim.stat().st_mode & 0o777 == 0o755

@@ -138,3 +138,20 @@ priority = 5
         "[[tenants]]",
         "tiers[1].priority: 5 is the priority of more than one tier; give each its own",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("9" * 5000, "has a number of too many digits"),
+        ("[" * 5000, "is nested too deeply"),
+        ("{a = " * 5000, "is nested too deeply"),
+    ],
+    ids=lambda text: text[:10],
+)
+def test_what_toml_cannot_be_read_is_one_sentence(tmp_path: Path, value: str, fault: str) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(f"{START}keep_free_gib = {value}\n")
+    with pytest.raises(InputError) as refused:
+        read_settings(path)
+    assert str(refused.value) == f"{path}: {fault} to be read; write less"

@@ -9,7 +9,13 @@ import pytest
 from optsched.executors.base import AttemptKey, NoAnswerError, Request
 from optsched.executors.sbatch.arriving import Arriving
 from optsched.executors.sbatch.hints import Hints, hints_of
-from optsched.executors.sbatch.jobs_json import HeldJob, exit_status, read_held_jobs, task_numbers
+from optsched.executors.sbatch.jobs_json import (
+    MOST_TASKS,
+    HeldJob,
+    exit_status,
+    read_held_jobs,
+    task_numbers,
+)
 from optsched.executors.sbatch.request import (
     UnplannableError,
     gpus_per_node,
@@ -557,7 +563,30 @@ def test_outputs(changes: dict[str, Any], path: str | None) -> None:
         assert job.output == path
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"jobs": [{}]}', '{"jobs": [7]}', '{"jobs": {}}x'])
+def test_tasks_without_end() -> None:
+    assert len(task_numbers("0-999999999999,5,0-999999999999:7")) == MOST_TASKS
+    assert task_numbers("1-3,7,10-20:5%2") == [1, 2, 3, 7, 10, 15, 20]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"jobs": [{}]}', '{"jobs": [7]}', '{"jobs": {}}x', '{"jobs":' + "[" * 100_000],
+    ids=lambda text: text[:20],
+)
 def test_other_answers_are_none(text: str) -> None:
     with pytest.raises(NoAnswerError, match="is not understood"):
         list(read_held_jobs(text))
+
+
+def test_one_that_is_not_understood_keeps_nobody_from_the_others() -> None:
+    """Users write words of sbatch as they like: a number with thousands of zeros before it."""
+    odd = {
+        **OLD,
+        "job_id": 8,
+        "tres_per_node": f"gres:gpu:{'0' * 5000}1",
+        "admin_comment": "optsched 17.000000002",
+    }
+    jobs = list(read_held_jobs(json.dumps({"jobs": [odd, OLD]})))
+    odd_one, other = Arriving().arrivals(jobs, (), NODES)
+    assert odd_one.request is None and "is not understood" in (odd_one.unplanned or "")
+    assert other.request is not None

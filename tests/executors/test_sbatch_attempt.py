@@ -15,6 +15,8 @@ from optsched.executors.sbatch.telling import Teller, unsaid
 from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.declining import Declining
 from optsched.executors.slurm.site import Site
+from optsched.executors.supervision import records
+from tests.small_disk import fill, small_disk
 
 from .test_sbatch_answers import OLD
 
@@ -282,3 +284,22 @@ def test_a_time_limit_that_ends_before_a_reservation(
 
 def _no_answer(*words: str) -> None:
     raise NoAnswerError("scontrol did not answer")
+
+
+def test_a_disk_that_fills_up(tmp_path: Path) -> None:
+    """How an attempt is stopped and ended is written in room that was taken before, and read again
+    by the next controller."""
+    with small_disk(tmp_path / "disk") as disk:
+        attempt = started(disk)
+        fill(disk)
+        with pytest.raises(OSError, match="No space"):
+            SbatchAttempt(disk, AttemptKey("8", 1)).write(origin="17.000000002")
+        attempt.look_at_job(slurm("RUNNING"), tuple)
+        attempt.write_stop(60.0)
+        attempt.write(stop={**(attempt.stop or {}), "told": True})
+        seen = attempt.look_at_job(slurm("SPECIAL_EXIT", 85 << 8, 1), tuple)
+        assert (seen.state, seen.exit_status) == (AttemptState.ENDED, 85)
+        again = SbatchAttempt(disk, KEY, records.read(attempt.path))
+        assert again.ended == seen and again.stop == attempt.stop
+        attempt.remove(outputs=False)
+        assert not [*attempt.path.parent.iterdir()]

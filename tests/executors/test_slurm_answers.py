@@ -99,7 +99,20 @@ def test_states_of_nodes(old: tuple[str, list[str]], new: list[str], reason: str
         assert (found.status.usable, found.status.reason) == (reason is None, reason)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"nodes": [{}]}', '{"sinfo": []}', '{"nodes": [7]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"nodes": [{}]}',
+        '{"sinfo": []}',
+        '{"nodes": [7]}',
+        "[" * 100_000,
+        '{"nodes": [{"name": "a1", "state": [], "cpus": Infinity}]}',
+        '{"nodes": [{"name": "a1", "state": [], "cpus": %s}]}' % ("9" * 5000),
+    ],
+    ids=lambda text: text[:50],
+)
 def test_other_answers_are_none(text: str) -> None:
     with pytest.raises(NoAnswerError, match="is not understood"):
         read_nodes(text, {}, None)

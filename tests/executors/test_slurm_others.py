@@ -12,10 +12,12 @@ import pytest
 
 from optsched.executors.base import AttemptKey, NoAnswerError, NodeStatus, RefusedError
 from optsched.executors.slurm import declining as module
+from optsched.executors.slurm.client import SlurmClient
 from optsched.executors.slurm.declining import Declining
 from optsched.executors.slurm.executor import SlurmExecutor
 from optsched.executors.slurm.jobs import SlurmJob, limit_min
 from optsched.executors.slurm.others import (
+    Others,
     Part,
     Reservation,
     minutes_before,
@@ -94,6 +96,24 @@ def test_what_jobs_hold() -> None:
     for wrong in ("", "[]", '{"jobs": [{}]}', '{"jobs": [7]}'):
         with pytest.raises(NoAnswerError, match="is not understood"):
             read_holdings(wrong, {7})
+
+
+class Says(SlurmClient):
+    """A Slurm whose programs all print the same."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def ask(self, program: str, *words: str, given: str = "", unix_times: bool = False) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize(
+    "text", ["what?", "7|now", "x|1000|n1", "7|1000|n[1", "\ufffd|\ufffd|", f"{'9' * 5000}|1|n1"]
+)
+def test_other_lists_of_holders_are_none(text: str) -> None:
+    with pytest.raises(NoAnswerError, match="is not understood"):
+        Others(Says(text)).held({"n1"}, ())
 
 
 def test_a_node_less_what_others_hold() -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
 from optsched.errors import InputError
+from optsched.estimates.parse import parse
 from optsched.plugins.registry import policy
-from optsched.simulate.run import simulate
+from optsched.simulate.run import Simulation, simulate
 from optsched.traces.readers import shockwave
 from tests.data import DATA
 from tests.policies.verified import plan_of, times
@@ -71,6 +72,23 @@ def test_a_margin_makes_a_job_urgent_earlier() -> None:
         "zero-laxity", *FIVE, nodes=nodes(2), options={**NO_LIMITS, "makespan": "1", "margin": "4s"}
     )
     assert times(plan["long"]) == [(6, 106)]
+
+
+def test_run_times_that_are_estimates_are_doubted() -> None:
+    # Beliefs are right, but not known to be: with doubt 1.5 the long job may take 150 s of 110 s.
+    instance = Instance(cluster=Cluster(nodes=nodes(2)), jobs=FIVE)
+
+    def start_of_long_s(doubt: str, beliefs: str) -> float:
+        options = {**NO_LIMITS, "makespan": "1", "margin": "0s", "doubt": doubt}
+        made = policy("zero-laxity", options=options)
+        simulation = Simulation(instance, made, estimates=parse(beliefs))
+        simulation.run()
+        plan = simulation.record().plan()
+        return next(entry.segments[0].start_s for entry in plan.jobs if entry.id == "long")
+
+    assert start_of_long_s("1", "noisy:0") == start_of_long_s("3", "oracle") == 10
+    assert start_of_long_s("1.05", "noisy:0") == 5
+    assert start_of_long_s("1.5", "noisy:0") == 0
 
 
 FOUR = (
@@ -143,7 +161,7 @@ def test_without_limits_it_is_smallest_remaining_service_first(instance: Instanc
         ({"fairness": "0"}, "'0'; expected a number above 0, or none"),
         ({"fairness": "fair"}, "'fair'; expected a number above 0"),
         ({"margin": "soon"}, "option margin"),
-        ({"interval": "60s"}, "no option interval; it has makespan, fairness and margin"),
+        ({"interval": "60s"}, "no option interval; it has makespan, fairness, margin and doubt"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:

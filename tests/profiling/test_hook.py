@@ -224,6 +224,40 @@ def test_what_is_no_report_is_ignored(tmp_path, text) -> None:
     assert Report(tmp_path / "p.json").progress() is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '["process", 1, "\u00b2"]',
+        '["process", 1, "%s"]' % ("9" * 5000),
+        "[" * 100_000,
+        '["step", NaN, 0]',
+        '["step", 1e400, 0]',
+        '["save", 1.0, -1e300, 5]',
+        '["load", 1.0, 2.0, {"a": 1}]',
+        '["gpu", 0, -5, 1]',
+        "\x00\xff",
+    ],
+    ids=lambda line: line[:20],
+)
+def test_lines_that_are_none_are_left_out(tmp_path, line) -> None:
+    """The command may write what it likes among what the hook reports."""
+    lines = ['["process", 1, "3"]', line, '["step", 1.0, 0]', '["step", 2.0, 0]']
+    (tmp_path / "1.jsonl").write_text("\n".join(lines))
+    report = read_hook(tmp_path)
+    assert report is not None and report.rank == 3
+    assert [at_s for at_s, _ in report.marks] == [1.0, 2.0]
+    assert not (report.saves or report.loads or report.reserved_bytes)
+
+
+def test_what_is_no_file_of_the_hook_holds_up_nobody(tmp_path) -> None:
+    os.mkfifo(tmp_path / "1.jsonl")
+    (tmp_path / "2.jsonl").symlink_to("/dev/zero")
+    (tmp_path / "3.jsonl").mkdir()
+    assert steps_of_hook(tmp_path) == 0
+    (tmp_path / "4.jsonl").write_text('["step", 1.0, 0]\n')
+    assert steps_of_hook(tmp_path) == 1
+
+
 def test_a_report_with_more_than_is_known(tmp_path) -> None:
     (tmp_path / "p.json").write_text(
         '{"step": 3, "at_s": 7, "loss": 0.1, "saved_step": null, "checkpoint_s": 2}'

@@ -185,7 +185,7 @@ class Obstacles:
         rows = list(zip(range(self._table.shared), self._table.rows, self._held, strict=False))
         for number, row, held in sorted(rows, key=lambda entry: entry[1].kind != "quota"):
             need = min((demand.get(number, 0.0) for demand in demands), default=0.0)
-            if held and need > row.capacity - held + row.slack(AMOUNT_TOLERANCE):
+            if need and held and need > row.capacity - held + row.slack(AMOUNT_TOLERANCE):
                 return Obstacle("full", _short(job, row, held, need))
         return None
 

@@ -41,6 +41,8 @@ def round_says(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> l
         explanation = Explainer(model, solution).job(job.id)
     except InputError:
         return []  # nodes have come or gone since that round
+    if explanation.state == "never" and snapshot.left_out:
+        return []  # not beside those, whose GPUs and quota that round did not have
     ago = human(max(0.0, snapshot.now_s - instance.now_s))
     masked = with_sentence(instance, _masked(explanation, seen))
     facts["round"] = plain(masked)

@@ -38,6 +38,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
         self.told_s = -float("inf")  # when its manager was last told to end it
         self._records: dict[tuple[str, str], Record] = {}
         self._endings: dict[str, Record] = {}
+        self._instants_s: dict[float, float] = {}
 
     @property
     def names(self) -> list[str]:
@@ -50,10 +51,17 @@ class FollowedAttempt(ABC, Generic[Seen]):
         user = self.folder.spec.get("user")
         return os.geteuid() if user is None else int(user["uid"])
 
-    @property
-    def made_s(self) -> float:
-        """Return when it was to be started, Unix time."""
-        return float(self.folder.spec.get("made_s", time.time()))
+    def waited_s(self) -> float:
+        """Return for how long it has been there to be started."""
+        made_s = self.folder.spec.get("made_s")
+        return 0.0 if made_s is None else self.since_s(float(made_s))
+
+    def since_s(self, at_s: float) -> float:
+        """Return the seconds since `at_s`, a Unix time that was written down: what the host's clock
+        jumped by after this was first asked does not count."""
+        now_s = time.monotonic()
+        passed_s = max(0.0, time.time() - at_s)
+        return now_s - self._instants_s.setdefault(at_s, now_s - passed_s)
 
     def held(self) -> list[Record]:
         """Return its nodes with what it holds of each, until it has ended."""
@@ -113,7 +121,7 @@ class FollowedAttempt(ABC, Generic[Seen]):
         stop = self.stop_record()
         if stop is None:
             return -float("inf")
-        return float(time.time() - stop["asked_s"] - (stop["grace_s"] or 0.0))
+        return self.since_s(float(stop["asked_s"])) - float(stop["grace_s"] or 0.0)
 
     # ----------------------------------------------------------------------------------------------
     # to see it
@@ -269,7 +277,8 @@ class FollowedAttempt(ABC, Generic[Seen]):
         for name in names:
             beside = self.folder.path / name / f".look.{os.getpid()}"
             with suppress(OSError):
-                beside.touch()
+                os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with suppress(OSError):
                 beside.unlink()
 
     def take(self, name: str) -> bool:
@@ -347,7 +356,7 @@ class AttemptByNode(FollowedAttempt[Seen]):
         there."""
         if self.stop_record() is None and self.failed() is None:
             timeout_s = self.folder.spec["start_timeout_s"]
-            if why_never is None and time.time() > self.made_s + timeout_s:
+            if why_never is None and self.waited_s() > timeout_s:
                 why_never = f"{self.late} {timeout_s:g} s: {waits_for}"
             if why_never is None:
                 return AttemptState.STARTING

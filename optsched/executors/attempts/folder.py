@@ -52,6 +52,14 @@ def _make_for(folder: Path, user: Entry) -> None:
     os.chown(folder, user["uid"], user["gid"])
 
 
+def _clear_of_others(folder: Path) -> None:
+    """Remove a folder that is a user's: one that was left of another job of this name, in which
+    there may be links. Raises OSError."""
+    with suppress(FileNotFoundError):
+        if folder.lstat().st_uid != os.geteuid():
+            shutil.rmtree(folder)
+
+
 def _make_passable(folder: Path) -> None:
     """Make a folder for output, and the two above it, which are of the attempt and the job. Raises
     OSError."""
@@ -115,6 +123,8 @@ class AttemptFolder:
         """
         try:
             own = [self.path / node["name"] for node in spec["nodes"]]
+            for folder in own:
+                _clear_of_others(folder)
             for folder in (self.path.parent, self.path, *own):
                 folder.mkdir(mode=folder_mode(), exist_ok=True)
                 folder.chmod(folder_mode())  # whatever the umask is
@@ -148,9 +158,9 @@ class AttemptFolder:
         for node in self.nodes:
             folder = self.path / node["name"]
             records.write(folder / "spec.json", self.spec)
-            for path in (folder, *folder.iterdir()):
-                os.chown(path, user["uid"], user["gid"])
             folder.chmod(0o700)
+            for path in (*folder.iterdir(), folder):  # it last, or others could be put there
+                os.chown(path, user["uid"], user["gid"], follow_symlinks=False)
         os.chmod(self.path / "stop.json.reserve", 0o644)
 
     def stop_record(self) -> Record | None:
@@ -214,14 +224,16 @@ class AttemptFolder:
         shutil.rmtree(
             self.progress_path.parent, ignore_errors=True
         )  # another user's: safe against links put there
-        for folder, folders, files in os.walk(self.path, topdown=False):
-            for name in files:
-                if name not in kept or folder == str(self.path):
+        # some of the folders are another user's, who may put a link in the place of one meanwhile
+        with suppress(OSError):
+            for folder, folders, files, at in os.fwalk(self.path, topdown=False):
+                for name in files:
+                    if name not in kept or folder == str(self.path):
+                        with suppress(OSError):
+                            os.unlink(name, dir_fd=at)
+                for name in folders:
                     with suppress(OSError):
-                        os.unlink(os.path.join(folder, name))
-            for name in folders:
-                with suppress(OSError):
-                    os.rmdir(os.path.join(folder, name))
+                        os.rmdir(name, dir_fd=at)
         for node in self.nodes if outputs else ():
             if node.get("output"):
                 shutil.rmtree(node["output"], ignore_errors=True)

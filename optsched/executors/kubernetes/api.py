@@ -151,7 +151,7 @@ class KubernetesApi:
                             str(event["object"].get("message")),
                         )
                     yield event
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._silence(f"says of changes what is no JSON: {error}") from None
         finally:
             answer.close()
@@ -193,7 +193,7 @@ class KubernetesApi:
         text = b"".join(self._pieces(answer, until_s))
         try:
             said = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
             raise NoAnswerError(f"what answers at {self.address} is no API server of Kubernetes")
@@ -257,5 +257,5 @@ def _why(error: BaseException) -> str:
 def _message(text: bytes) -> str:
     try:
         return in_one_line(json.loads(text).get("message"))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return in_one_line(text.decode(errors="replace"))

@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from ...errors import InputError
@@ -73,7 +74,7 @@ def _real_gpus(
     """Return the GPUs of each node that is not emulated, all of one kind: a gang does not mix whole
     GPUs and instances."""
     real = [local.node for local in nodes if not local.emulate]
-    before = {node.name: list(known.get(node.name, ())) for node in real}
+    before = {node.name: known.get(node.name, ()) for node in real}
     wanted = sum(node.gpus for node in real)
     if wanted == 0:
         return {node.name: () for node in real}
@@ -86,28 +87,36 @@ def _real_gpus(
             f"{wanted} GPUs are declared here but {error}; mend that, or set "
             "emulate = true under [[nodes]]"
         ) from None
+    chosen, kinds = _divided(real, before, listed)
+    _check_kinds(real, kinds)
+    return chosen
+
+
+def _divided(
+    real: Sequence[Node], before: Mapping[str, Sequence[str]], listed: Sequence[Gpu]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """Return the GPUs of each node and, where it has any, their kind: of those it had `before`
+    first what is `listed`, then others of the kind that nobody had, then what is gone."""
     kind_of = {gpu.id: gpu.kind for gpu in listed}
-    kept = {
-        node.name: [gpu for gpu in before[node.name] if gpu in kind_of][: node.gpus]
-        for node in real
-    }
-    left = [gpu for gpu in listed if all(gpu.id not in ids for ids in kept.values())]
+    kept = {name: [gpu for gpu in had if gpu in kind_of] for name, had in before.items()}
+    for node in real:
+        del kept[node.name][node.gpus :]
+    taken = set(chain(*kept.values()))
     chosen: dict[str, tuple[str, ...]] = {}
     kinds: dict[str, str] = {}
     for node in real:
-        mine = kept[node.name]
+        had, mine = before[node.name], kept[node.name]
+        left = [gpu for gpu in listed if gpu.id not in taken]
         kind = kind_of[mine[0]] if mine else _kind(node, [gpu.kind for gpu in left])
         fresh = [gpu.id for gpu in left if gpu.kind == kind]
-        gone = [gpu for gpu in before[node.name] if gpu not in kind_of]
-        mine += [*fresh, *gone][: node.gpus - len(mine)]
+        mine += [*fresh, *(gpu for gpu in had if gpu not in kind_of)][: node.gpus - len(mine)]
         if len(mine) < node.gpus:
-            raise InputError(_too_few(wanted, listed, node))
-        left = [gpu for gpu in left if gpu.id not in mine]
-        chosen[node.name] = tuple(sorted(mine, key=[*before[node.name], *mine].index))
+            raise InputError(_too_few(sum(node.gpus for node in real), listed, node))
+        taken.update(mine)
+        chosen[node.name] = tuple(sorted(mine, key=[*had, *mine].index))
         if node.gpus:
             kinds[node.name] = kind
-    _check_kinds(real, kinds)
-    return chosen
+    return chosen, kinds
 
 
 def _kind(node: Node, there: Sequence[str]) -> str:

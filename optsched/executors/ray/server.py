@@ -111,7 +111,7 @@ class JobServer:
             raise self._silence(f"does not answer: {why}") from None
         try:
             return json.loads(text) if text else None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise NoAnswerError(
                 f"what answers at {self.address} is not a job server of Ray"
             ) from None

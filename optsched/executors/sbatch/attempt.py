@@ -1,6 +1,7 @@
 """One attempt of a job that Slurm has: what was written down of it, and what Slurm says of its
 job."""
 
+import json
 import time
 from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
@@ -91,16 +92,28 @@ class SbatchAttempt(SlurmAttempt):
         self.write(stop={**records.stop(grace_s, lost), "retry_s": retry_s})
 
     def write(self, **news: Any) -> None:
-        """Write down `news`, durably. Raises OSError; then nothing has changed."""
+        """Write down `news`, durably. Raises OSError; then nothing has changed.
+
+        The first time takes room for the next, and each of those for the one after it: how it is
+        stopped and ended can be written when the disk is full.
+        """
         record = {**self.record, **news}
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        records.write(self.path, record)
+        room_bytes = len(json.dumps(record, indent=1)) + records.RESERVE_BYTES
+        if self.path.exists():
+            records.write_reserved(self.path, record)
+            with suppress(OSError):  # then the next is written as any other file
+                records.reserve(self.path, room_bytes)
+        else:
+            records.reserve(self.path, room_bytes)
+            records.write(self.path, record)
         self.record = record
 
     def remove(self, outputs: bool) -> None:
         """Drop the record, and the report of a job that has done all."""
         done = self.ended is not None and self.ended.exit_status == 0
-        for path in (self.path, *([self.record.get("progress")] if done else [])):
+        own = (self.path, f"{self.path}.reserve")
+        for path in (*own, *([self.record.get("progress")] if done else [])):
             with suppress(OSError):
                 Path(path or "").unlink()
 

@@ -201,8 +201,9 @@ def task_numbers(text: str) -> list[int]:
     for part in text.partition("%")[0].strip("[]").split(","):
         span = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
         if span is not None:
-            numbers += range(int(span[1]), int(span[2] or span[1]) + 1, max(1, int(span[3] or 1)))
-    return numbers[:MOST_TASKS]
+            tasks = range(int(span[1]), int(span[2] or span[1]) + 1, max(1, int(span[3] or 1)))
+            numbers += tasks[: MOST_TASKS - len(numbers)]
+    return numbers
 
 
 def _job(entry: Entry, mark: re.Match[str], target: str, task: int | None) -> HeldJob:

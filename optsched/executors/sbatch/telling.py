@@ -196,8 +196,8 @@ class Teller:
         if released_s is None:
             return
         answering = (status for status in statuses if not (status.reason or "").startswith(SILENT))
-        late = attempt.mine(job) and time.time() > released_s + self._site.gives_up_s(job.reason)
-        reason = job.reason if late else None
+        late = attempt.since_s(released_s) > self._site.gives_up_s(job.reason)
+        reason = job.reason if late and attempt.mine(job) else None
         gives_up = self._declining.gives_up(answering, reason, *attempt.asks())
         if gives_up is None:
             return

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...errors import InputError
-from ..base import NoAnswerError, RefusedError
+from ..base import NoAnswerError, RefusedError, in_one_line
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
 UNSURE = (
@@ -31,6 +31,8 @@ UNSURE = (
     "resource busy",
 )
 """Words of Slurm's messages after which it is not known whether it was done."""
+NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading something else than was expected ends with."""
 DEAF_S = 5.0
 """After no answer came for so long nobody is asked again."""
 
@@ -46,11 +48,12 @@ def answered() -> Iterator[None]:
 
 @contextmanager
 def understood(what: str) -> Iterator[None]:
-    """Raise NoAnswerError where Slurm's JSON of `what` is something else."""
+    """Raise NoAnswerError where what Slurm says of `what` is something else."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoAnswerError(f"Slurm's JSON of its {what} is not understood: {error!r}") from None
+    except NOT_UNDERSTOOD as error:
+        said = in_one_line(repr(error))
+        raise NoAnswerError(f"what Slurm says of its {what} is not understood: {said}") from None
 
 
 class SlurmClient:

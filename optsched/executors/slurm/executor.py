@@ -349,7 +349,7 @@ class SlurmExecutor(AttemptExecutor[SlurmAttempt]):
         late = (
             job.reason
             for job in self._own(attempt)
-            if job.waits and time.time() > attempt.made_s + self.site.gives_up_s(job.reason)
+            if job.waits and attempt.waited_s() > self.site.gives_up_s(job.reason)
         )
         gives_up = self.declining.gives_up(closed, next(late, None), *attempt.asks())
         if gives_up is None:

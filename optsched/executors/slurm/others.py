@@ -82,12 +82,13 @@ class Others:
         Raises NoAnswerError, RefusedError.
         """
         text = self._client.ask("squeue", "-h", "--all", f"--states={HOLDING}", "-o", "%A|%S|%N")
-        there = [line.split("|", 2) for line in text.splitlines()]
-        jobs = [
-            (int(job), since)
-            for job, since, nodes in there
-            if int(job) not in ours and any(name in names for name in split_nodes(nodes))
-        ]
+        with understood("jobs"):
+            there = [line.split("|", 2) for line in text.splitlines()]
+            jobs = [
+                (int(job), since)
+                for job, since, nodes in there
+                if int(job) not in ours and any(name in names for name in split_nodes(nodes))
+            ]
         if any(job not in self._known for job in jobs):
             new = read_holdings(self._client.ask("squeue", "--json"), {job for job, _ in jobs})
             self._known |= {job: new.get(job[0], {}) for job in jobs if job not in self._known}

@@ -1,4 +1,5 @@
-"""Small JSON files that are there whole or not at all.
+"""Small JSON files that are there whole or not at all. Some are written by root into folders of
+other users, who may have put links there.
 
 The shim imports this file by itself, without the package: standard library only, and little of it.
 """
@@ -31,10 +32,8 @@ def write(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None
 
     Raises OSError, also for a record so long that it could not be read; then nothing has changed.
     """
-    text = json.dumps(record, indent=1).encode()
-    if len(text) > LARGEST_BYTES:
-        raise OSError(errno.EFBIG, f"it is longer than {LARGEST_BYTES} bytes", path)
-    made = f"{path}.{os.getpid()}.tmp"
+    text = _text(path, record)
+    made = _beside(path)
     try:
         _fill(made, text, durable)
         os.rename(made, path)
@@ -47,7 +46,7 @@ def write(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None
 
 def write_first(path: "Where", record: "dict[str, Any]") -> bool:
     """Put `record` at `path` unless something is there; False then. Raises OSError."""
-    made = f"{path}.{os.getpid()}.tmp"
+    made = _beside(path)
     try:
         _fill(made, json.dumps(record, indent=1).encode(), durable=False)
         os.link(made, path)
@@ -58,15 +57,15 @@ def write_first(path: "Where", record: "dict[str, Any]") -> bool:
     return True
 
 
-def reserve(path: "Where") -> None:
+def reserve(path: "Where", room_bytes: int = RESERVE_BYTES) -> None:
     """Take the room on the disk that `write_reserved` needs. Raises OSError."""
-    _fill(f"{path}.reserve", b" " * RESERVE_BYTES, durable=False)
+    _fill(f"{path}.reserve", b" " * room_bytes, durable=False)
 
 
 def write_reserved(path: "Where", record: "dict[str, Any]", durable: bool = True) -> None:
     """Write as `write` does, in the room taken by `reserve` where it is there, so that a full disk
     does not matter."""
-    text = json.dumps(record, indent=1).encode().ljust(RESERVE_BYTES)
+    text = _text(path, record).ljust(RESERVE_BYTES)
     made = f"{path}.reserve"
     try:
         descriptor = os.open(
@@ -75,8 +74,14 @@ def write_reserved(path: "Where", record: "dict[str, Any]", durable: bool = True
     except FileNotFoundError:
         write(path, record, durable)
         return
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
+        os.close(descriptor)
+        write(path, record, durable)
+        return
     try:
         _write_all(descriptor, text)
+        os.ftruncate(descriptor, len(text))  # a longer one may have been begun there
         if durable:
             os.fsync(descriptor)
     finally:
@@ -159,8 +164,21 @@ def sync_folder(folder: "Where") -> None:
         os.close(descriptor)
 
 
+def _text(path: "Where", record: "dict[str, Any]") -> bytes:
+    text = json.dumps(record, indent=1).encode()
+    if len(text) > LARGEST_BYTES:
+        raise OSError(errno.EFBIG, f"it is longer than {LARGEST_BYTES} bytes", path)
+    return text
+
+
+def _beside(path: "Where") -> str:
+    """Return a name that nobody else has or guesses: processes of other hosts have our number."""
+    return f"{path}.{os.urandom(6).hex()}.tmp"
+
+
 def _fill(path: "Where", text: bytes, durable: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    _remove(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
         _write_all(descriptor, text)

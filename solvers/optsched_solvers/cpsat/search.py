@@ -2,7 +2,7 @@
 size."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from optsched.errors import InputError
@@ -62,7 +62,7 @@ def search(request: Request, report: Report) -> None:
         if applies(problem) and progress.schedule and request.instance.cluster.total_gpus:
             for level in sorted({0, len(problem.objective.levels) - 1}):
                 if applies(problem, level):
-                    guide = _price(progress, level)
+                    guide = guide_by_prices(progress, level)
         if not _is_proved(progress) and (orders := Orders.of(problem)) is not None:
             _try_orders(progress, orders, guide)
         if not _is_proved(progress):
@@ -198,10 +198,10 @@ def _tails(problem: Problem) -> list[float]:
     return tails
 
 
-def _price(progress: Progress, level: int) -> List:
+def guide_by_prices(progress: Progress, level: int, pinned: Collection[int] = ()) -> List:
     """Ascend on prices for a level; report the bound; return the best list of those that the prices
-    suggest, with the running jobs that they preempt or that the best schedule so far does, and of
-    that schedule."""
+    suggest, with the running jobs but `pinned` that they preempt or those that the best schedule so
+    far does, and of that schedule."""
     problem, budget, proved = progress.problem, progress.budget, progress.proved
     report = progress.report
     assert progress.schedule is not None
@@ -219,6 +219,7 @@ def _price(progress: Progress, level: int) -> List:
     if level in proved:
         report.bound(level, proved[level], "prices")
     order, kinds, leaves = prices.suggestion()
+    leaves = leaves.difference(pinned)
     ways: Ways = {}
     lowest = problem.objective.tier_of_level(level)
     for activity in problem.activities:

@@ -35,10 +35,12 @@ class ZeroLaxity(Preemptive):
       Shockwave's simulator measures finish-time fairness; of a gang it asks as much as of one GPU.
 
     So a job that is nearly as long as everything together takes starts at once, and one that would
-    be done in time anyway never hinders a shorter one. Nothing is known of jobs to come. A job that
-    cannot be in time any more stays urgent. It is decided at every event, when the next waiting job
-    becomes urgent, and every `margin` while an urgent job waits; where decisions come in rounds,
-    `margin` should be no shorter than a round.
+    be done in time anyway never hinders a shorter one. Where run times are estimates, the limit on
+    the makespan counts on jobs that are `doubt` times as long as they are believed to be, and its
+    bound on a longest one that is as many times shorter. Nothing is known of jobs to come. A job
+    that cannot be in time any more stays urgent. It is decided at every event, when the next
+    waiting job becomes urgent, and every `margin` while an urgent job waits; where decisions come
+    in rounds, `margin` should be no shorter than a round.
     """
 
     name = "zero-laxity"
@@ -53,12 +55,18 @@ class ZeroLaxity(Preemptive):
             float | None, Gt(0), "The limit on a job's time, as a multiple of its fair one."
         ] = 1.2
         margin_s: Annotated[Duration, "The laxity at which a job becomes urgent."] = 120.0
+        doubt: Annotated[
+            float,
+            Ge(1),
+            "Where run times are estimates, the makespan is limited as if each job could run so "
+            "many times as long, or as short.",
+        ] = 1.5
 
     def __init__(self, options: Options) -> None:
         super().__init__()
         self.makespan = math.inf if options.makespan is None else options.makespan
         self.fairness = math.inf if options.fairness is None else options.fairness
-        self.margin_s = options.margin_s
+        self.margin_s, self.doubt = options.margin_s, options.doubt
         self._come: dict[str, None] = {}
         self._end_s = -math.inf
 
@@ -82,7 +90,7 @@ class ZeroLaxity(Preemptive):
         weight."""
         job, left_s = world.job(job_id), _left_s(world, job_id)
         pause_s = job.profile.checkpoint_s + setup_s(job, True) if job_id in world.running else 0.0
-        laxity_s = self.due_s(world, job_id) - world.now_s - left_s
+        laxity_s = self._laxity_s(world, job_id, left_s)
         if laxity_s <= self.margin_s + TIME_TOLERANCE_S:
             return laxity_s - pause_s - URGENT
         return (
@@ -91,26 +99,28 @@ class ZeroLaxity(Preemptive):
             else math.inf
         )
 
-    def due_s(self, world: World, job_id: str) -> float:
-        """Return when the job is to be done; infinite without a limit."""
-        start_s = world.instance.now_s
-        due_s = (
-            start_s + self.makespan * max(0.0, self._end_s - start_s)
-            if self.makespan < math.inf
-            else math.inf
-        )
+    def _laxity_s(self, world: World, job_id: str, left_s: float) -> float:
+        """Return how long a job with `left_s` to run can wait; infinite without a limit."""
+        laxity_s, start_s = math.inf, world.instance.now_s
+        if self.makespan < math.inf:
+            due_s = start_s + self.makespan * max(0.0, self._end_s - start_s)
+            laxity_s = due_s - world.now_s - left_s * self._doubted(world)
         if self.fairness < math.inf and world.options(job_id):
             jobs = max(1.0, len(self._come) / max(1, world.cluster.total_gpus))
             alone_s = world.believed_work_s(job_id) / world.fastest(job_id).rate
-            due_s = min(due_s, world.order(job_id)[0] + self.fairness * jobs * alone_s)
-        return due_s
+            due_s = world.order(job_id)[0] + self.fairness * jobs * alone_s
+            laxity_s = min(laxity_s, due_s - world.now_s - left_s)
+        return laxity_s
+
+    def _doubted(self, world: World) -> float:
+        """Return how many times as long as believed a job may run."""
+        return 1.0 if world.knows_run_times else self.doubt
 
     def _next_s(self, world: World, job_id: str) -> float:
         """Return when a waiting job will become urgent; if it is, when to see whether it has become
         more so than others."""
-        spare_s = (
-            self.due_s(world, job_id) - world.now_s - world.fastest_finish_s(job_id) - self.margin_s
-        )
+        left_s = world.fastest_finish_s(job_id)
+        spare_s = self._laxity_s(world, job_id, left_s) - self.margin_s
         return world.now_s + (spare_s if spare_s > TIME_TOLERANCE_S else max(1.0, self.margin_s))
 
     def _note(self, world: World, jobs: list[str]) -> None:
@@ -123,7 +133,7 @@ class ZeroLaxity(Preemptive):
         for job_id in (*world.waiting, *world.running):
             if world.options(job_id):
                 left_s = _left_s(world, job_id)
-                longest_s = max(longest_s, left_s)
+                longest_s = max(longest_s, left_s / self._doubted(world))
                 gpu_s += left_s * world.fastest(job_id).mode.gpus
         self._end_s = max(
             self._end_s, world.now_s + max(longest_s, gpu_s / max(1, world.cluster.total_gpus))

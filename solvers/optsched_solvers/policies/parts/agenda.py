@@ -1,15 +1,15 @@
 """Whole plans for the jobs that are here, found by list search, and what they say to do now."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from optsched.driver.playout import Playouts
 from optsched.driver.snapshot import Snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
 from optsched.model.instance import Placement
-from optsched.model.job import Mode
+from optsched.model.job import Job, Mode
 from optsched.objectives import Objective
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.solver import SILENT
@@ -19,7 +19,9 @@ from ...cpsat.clock import Budget
 from ...cpsat.list_search import ListSearch
 from ...cpsat.lists import List
 from ...cpsat.progress import Progress
+from ...cpsat.search import guide_by_prices
 from ...scheduling.evaluate import Evaluator
+from ...scheduling.lagrange import applies
 from ...scheduling.plans import plan_of
 from ...scheduling.problem import Problem
 from ...scheduling.schedule_generation import preempted_in
@@ -92,11 +94,18 @@ def outline(world: World, playouts: Playouts, trial: Trial) -> Outline:
 
 
 def search(
-    world: World, now: Snapshot, objective: Objective, outlines: Iterable[Outline], limit_s: float
+    world: World,
+    now: Snapshot,
+    objective: Objective,
+    outlines: Iterable[Outline],
+    limit_s: float,
+    coming: Sequence[Job] = (),
 ) -> tuple[Agenda, list[str]] | None:
-    """Return the best plan that list search finds from some outlines in `limit_s` of counted work,
-    and whom it preempts `now`; None where that knows no plans."""
-    instance = now.instance.only({*world.waiting, *world.running})
+    """Return the best plan that list search finds from some outlines in `limit_s` of counted work
+    for the jobs that are here and those that are known to be `coming`, and whom it preempts `now`;
+    None where that knows no plans."""
+    here = now.instance.only({*world.waiting, *world.running})
+    instance = replace(here, jobs=(*here.jobs, *coming)) if coming else here
     # Whom a window ends is the driver's to say, not a plan's.
     if now.blocked or instance.cluster.windows or SOLVER.supports(instance, objective) is not None:
         return None
@@ -116,7 +125,9 @@ def search(
         for job_id in world.running
         if job_id in now.pinned or not world.may_preempt(job_id)
     ]
-    ListSearch(progress, None, stay).run(until=0.0)
+    priced = applies(problem) and world.cluster.total_gpus
+    guide = guide_by_prices(progress, 0, stay) if priced else None
+    ListSearch(progress, guide, stay).run(until=0.0)
     plan = plan_of(problem, progress.schedule)
     leave = preempted_in(problem, progress.schedule)
     starts, ends_s = {}, {}
