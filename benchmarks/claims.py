@@ -182,7 +182,9 @@ def run(claim: Claim, folder: Path, *, again: bool, root: Path = ROOT) -> list[R
     folder.mkdir(parents=True, exist_ok=True)
     words = shlex.split(claim.command.format(data=DATA, folder=folder))
     words[0] = sys.executable if words[0] == "python" else words[0]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True)
+    here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    env = {**os.environ, "PATH": here}
+    done = subprocess.run(words, cwd=root, env=env, capture_output=True, text=True, check=True)
     records = claim.records(done.stdout)
     kept.write_text(json.dumps(records, indent=1))
     return records

@@ -103,6 +103,7 @@ def _explain_live(config: Path | None, jobs: tuple[str, ...], out: Out) -> int:
     """Print why each job is where it is. Raises InputError for a job that is not there, or where no
     controller is named."""
     from ..control.api.client import NoControllerError, find_client
+    from ..picture.text import printable
 
     try:
         client = find_client(config)
@@ -120,7 +121,7 @@ def _explain_live(config: Path | None, jobs: tuple[str, ...], out: Out) -> int:
     except NoControllerError as error:
         click.echo(f"optsched: {error}", err=True)
         return NO_ANSWER
-    said = ("\n".join(answer["sentences"]) for answer in answers)
+    said = ("\n".join(map(printable, answer["sentences"])) for answer in answers)
     out.answer(lambda: listed(answers), lambda: ["\n\n".join(said)])
     return 0
 

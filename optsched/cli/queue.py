@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ..duration import human
-from ..picture.text import WIDE, short, table
+from ..picture.text import WIDE, printable, short, table
 from .parts.arguments import count_option, flag_option, option
 from .parts.controller import Client, all_jobs, asks_controller, chosen_jobs
 from .parts.out import Json, Out, Parts, answers_aloud, width
@@ -107,12 +107,6 @@ def jobs_table(jobs: list[Json], names: Sequence[str]) -> "Table":
         numeric=[column.head for column in columns if column.numeric],
         folded=[column.head for column in columns if column.folded],
     )
-
-
-def printable(text: str) -> str:
-    """Return a text without what would move a terminal's cursor: reasons may quote commands of
-    others."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def gpus_of(job: Json) -> str:

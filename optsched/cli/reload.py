@@ -2,9 +2,9 @@
 
 import click
 
+from ..picture.text import printable
 from .parts.controller import Client, asks_controller
 from .parts.out import Out, Parts, answers
-from .queue import printable
 
 
 @click.command("reload")

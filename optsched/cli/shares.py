@@ -5,10 +5,9 @@ from typing import Any
 import click
 
 from ..duration import human
-from ..picture.text import table
+from ..picture.text import printable, table
 from .parts.controller import Client, asks_controller
 from .parts.out import Out, Parts, answers_aloud
-from .queue import printable
 
 
 @click.command("shares")

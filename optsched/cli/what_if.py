@@ -113,9 +113,9 @@ def _submit(text: str) -> Json:
 
 
 def _parts(answer: Json) -> Parts:
-    from ..picture.text import table
+    from ..picture.text import printable, table
 
-    yield from answer["sentences"]
+    yield from map(printable, answer["sentences"])
     if answer["after"] is not None:
         rows = ((row["what"], row["before"], row["after"]) for row in answer["rows"])
         numeric = ("as things are", "if so")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -46,10 +47,14 @@ class Intake:
 
     def take(self) -> None:
         """Record what is new, and tell the manager of jobs that are not wanted any more. Raises
-        NoAnswerError."""
+        NoAnswerError.
+
+        A bug about one of them keeps nobody from the others.
+        """
         arrivals = self._source.arrivals()
         for arrival in arrivals:
-            self._take(arrival)
+            what = f"taking in {arrival.name} of the cluster manager"
+            self._controller._part(what, partial(self._take, arrival), (NoAnswerError, OSError))
         there = {arrival.origin for arrival in arrivals}
         state = self._controller.state
         state.barred = {

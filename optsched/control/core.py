@@ -265,17 +265,19 @@ class ControllerCore:
         """Take in an event that is written down already."""
         self._take_in(now_s, [event])
 
-    def _part(self, what: str, part: Callable[[], None]) -> None:
+    def _part(
+        self, what: str, part: Callable[[], None], but: tuple[type[Exception], ...] = ()
+    ) -> None:
         """Do a part of a turn, or leave it for later where it has just failed. Raises JournalError
-        only."""
+        and what is named in `but` only."""
         before = self._failing.get(what)
         if before is not None and time.monotonic() < before.again_s:
             return
         try:
             part()
-        except JournalError:
-            raise
         except Exception as error:
+            if isinstance(error, (JournalError, *but)):
+                raise
             self._failed(what, error)
         else:
             self._failing.pop(what, None)

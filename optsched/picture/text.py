@@ -33,6 +33,12 @@ def as_text(parts: "Iterable[str | Table]", width: int = WIDTH, file: TextIO | N
     return captured.get().rstrip("\n")
 
 
+def printable(text: str) -> str:
+    """Return a text without what would move a terminal's cursor: reasons may quote commands of
+    others."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def table(
     *heads: str,
     rows: Iterable[Iterable[str]] = (),

@@ -53,7 +53,7 @@ class Warm:
             # In a session of its own, so that Ctrl-C reaches this process, which then closes the
             # other.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "optsched.study.warm", str(there.fileno())],
+                [sys.executable, "-P", "-m", "optsched.study.warm", str(there.fileno())],
                 pass_fds=(there.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

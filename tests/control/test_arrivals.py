@@ -9,7 +9,7 @@ import pytest
 
 from optsched import Job, Node, Profile
 from optsched.control.api.views import reason_of
-from optsched.control.arrivals import FORGOTTEN, ON_HOLD
+from optsched.control.arrivals import FORGOTTEN, ON_HOLD, Intake
 from optsched.control.caps import may_use
 from optsched.control.controller import Controller
 from optsched.control.explain.explaining import explain_job
@@ -413,3 +413,30 @@ def test_whether_it_saves(place: Place) -> None:
     a, b = (place.controller.state.jobs[name].submission for name in "ab")
     assert (a.job.profile.checkpoint_every_s, a.grace_s) == (NEVER_S, 60.0)
     assert (b.job.profile.checkpoint_every_s, b.grace_s) == (None, 7.0)
+
+
+def test_one_that_fails_by_a_bug_keeps_nobody_from_the_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Intake._take
+
+    def sometimes(intake: Intake, arrival: Arrival) -> None:
+        if arrival.name == "a":
+            raise ValueError("a bug")
+        take(intake, arrival)
+
+    monkeypatch.setattr(Intake, "_take", sometimes)
+    place.add("a")
+    place.add("b")
+    for _ in range(3):
+        place.step(1.0)
+    assert (place.status("a"), place.status("b")) == (None, "running")
+    notes = [own.event for own in place.controller.journal.entries()]
+    said = [own.text for own in notes if isinstance(own, Noted)]
+    assert said == [
+        "taking in a of the cluster manager failed, and is tried again: ValueError: a bug"
+    ]
+    monkeypatch.undo()
+    place.controller._failing.clear()
+    place.step(60.0)
+    assert place.status("a") is not None

@@ -280,3 +280,19 @@ def test_a_process_that_stays_warm() -> None:
         assert beside.call(60.0, os.getpid) not in (first, second, third)
     finally:
         beside.close()
+
+
+def test_it_runs_nothing_that_lies_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller of root may be started in a folder of somebody else."""
+    theirs = tmp_path / "optsched"
+    theirs.mkdir()
+    (theirs / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    beside = Beside()
+    try:
+        assert beside.call(60.0, len, "abc") == 3
+    finally:
+        beside.close()
+    assert not (tmp_path / "ran").exists()

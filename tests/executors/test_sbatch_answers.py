@@ -576,3 +576,17 @@ def test_tasks_without_end() -> None:
 def test_other_answers_are_none(text: str) -> None:
     with pytest.raises(NoAnswerError, match="is not understood"):
         list(read_held_jobs(text))
+
+
+def test_one_that_is_not_understood_keeps_nobody_from_the_others() -> None:
+    """Users write words of sbatch as they like: a number with thousands of zeros before it."""
+    odd = {
+        **OLD,
+        "job_id": 8,
+        "tres_per_node": f"gres:gpu:{'0' * 5000}1",
+        "admin_comment": "optsched 17.000000002",
+    }
+    jobs = list(read_held_jobs(json.dumps({"jobs": [odd, OLD]})))
+    odd_one, other = Arriving().arrivals(jobs, (), NODES)
+    assert odd_one.request is None and "is not understood" in (odd_one.unplanned or "")
+    assert other.request is not None

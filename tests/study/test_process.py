@@ -212,3 +212,15 @@ def test_nothing_is_left_of_a_study_that_is_killed(instance: Path) -> None:
         there = [warm, *descendants(warm)]
         study.kill()
     assert until(lambda: not any(is_there(pid) for pid in there))
+
+
+def test_it_runs_nothing_that_lies_where_it_was_started(
+    tmp_path: Path, instance: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "there" / "optsched"
+    theirs.mkdir(parents=True)
+    (theirs / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(theirs.parent)
+    with Warm() as warm:
+        assert run(warm, "simulate --policy fifo", instance).status == 0
+    assert not (tmp_path / "ran").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...duration import human
 from ...model.instance import Placement
+from ...picture.text import printable
 from .events import (
     AttemptEnded,
     Cancelled,
@@ -74,12 +75,12 @@ class BugLog:
 
 
 def line(at_s: float, event: Event) -> str | None:
-    """Return the event in one line with its local time; None where it says nothing new to
-    anybody."""
+    """Return the event in one line with its local time, whatever users have put into reasons; None
+    where it says nothing new to anybody."""
     text = sentence(event)
     if text is None:
         return None
-    return f"{datetime.fromtimestamp(at_s).strftime('%H:%M:%S')}  {text}"
+    return f"{datetime.fromtimestamp(at_s).strftime('%H:%M:%S')}  {printable(text)}"
 
 
 def sentence(event: Event) -> str | None:

@@ -1,6 +1,7 @@
 """One attempt as the executor knows it: what its files say, and what Kubernetes says of its pods
 and their nodes."""
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
     def __init__(self, attempts: Path, key: AttemptKey, tag: str) -> None:
         super().__init__(attempts, key)
         self.tag = tag
+        self._due_s: dict[str, float] = {}
         self.over = False  # nothing of it runs, but Kubernetes still has it
         self.soon = (
             False  # its files will tell more in a moment, and no change of a pod will say so
@@ -71,7 +73,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
                 if state is AttemptState.ENDED
                 else state
             )
-        lost = self._given_up(pod, host)
+        lost = self._given_up(pod, host, seen.at_s)
         if not claimed:
             why_never = lost or self._why_never(name, pod, seen)
             held = pod is not None and lost is None  # it has the GPUs until it is gone
@@ -94,15 +96,23 @@ class KubernetesAttempt(AttemptByNode[Seen]):
         self.over = self.over or self.lasts(SETTLE_S, name, "over", seen.at_s)
         return AttemptState.RUNNING
 
-    def _given_up(self, pod: Entry | None, node: KubernetesNode | None) -> str | None:
+    def _given_up(self, pod: Entry | None, node: KubernetesNode | None, at_s: float) -> str | None:
         """Return why what runs on a node is lost, None while it is not."""
         if node is None:
             return "its node is gone"
         if node.lost is not None:
             return node.lost
-        if pod is not None and not node.ready and phases.overdue_s(pod) > OVERTIME_S:
+        if pod is not None and not node.ready and self._overdue_s(pod, at_s) > OVERTIME_S:
             return f"its node {node.status.reason}, and did not end its pod in time"
         return None
+
+    def _overdue_s(self, pod: Entry, at_s: float) -> float:
+        """Return for how long a pod should have ended; what the host's clock has jumped by since it
+        was deleted does not count."""
+        if not phases.leaving(pod):
+            return -math.inf
+        told = pod["metadata"]["deletionTimestamp"]
+        return at_s - self._due_s.setdefault(told, at_s - phases.overdue_s(pod))
 
     def _why_never(self, name: str, pod: Entry | None, seen: Seen) -> str | None:
         """Return why nothing will begin in a pod in which nothing has; None while it may."""

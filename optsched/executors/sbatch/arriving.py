@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...model.cluster import Node
-from ..base import Arrival, Request
+from ..base import Arrival, Request, in_one_line
+from ..slurm.client import NOT_UNDERSTOOD
 from ..slurm.rules import NONE, Rules
 from .jobs_json import HeldJob
 from .request import UnplannableError, request_of
@@ -116,6 +117,8 @@ class Arriving:
             return request_of(job, nodes, self._rules)
         except UnplannableError as error:
             return str(error)
+        except NOT_UNDERSTOOD as error:  # others' jobs are read all the same
+            return f"what Slurm says of it is not understood: {in_one_line(repr(error))}"
 
 
 def _gone(job: HeldJob, live: Collection[str | None]) -> str | None:

@@ -14,6 +14,7 @@ import pytest
 from optsched.cli import main
 from optsched.cli.queue import COLUMNS
 from optsched.control.api.client import Client
+from optsched.control.journal.log import line
 from optsched.executors.base import AttemptKey, Beside
 
 from .live import Live, until
@@ -408,3 +409,20 @@ def test_change_and_requeue(live: Live, run: Run) -> None:
     assert run("signal", "altered", "USR1")[0] == 2
     assert "the executor local starts no shell" in run("shell", "altered")[2]
     run("cancel", "altered")
+
+
+def test_what_users_say_moves_no_cursor(live: Live, run: Run) -> None:
+    """Whoever looks at a job of somebody else, or at the log of the controller, has a terminal of
+    their own."""
+    said: list[str | None] = []
+    live.controller.listeners.append(lambda at_s, event: said.append(line(at_s, event)))
+    live.executor.reason = "\x1b]0;mine\x07\n00:00:00  all is well\x9b2J"
+    live.submit(0.0, status=3, name="escapes", retries=0)
+    live.wait("escapes", "failed")
+    live.executor.reason = None
+    columns = ",".join(COLUMNS)
+    outs = [run("explain", "escapes")[1], run("queue", "--all", "--columns", columns)[1]]
+    logged = [text for text in said if text is not None]
+    assert any("all is well" in text for text in logged) and "all is well" in outs[0]
+    for text in (*logged, *"".join(outs).splitlines()):
+        assert text.isprintable()

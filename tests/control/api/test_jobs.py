@@ -399,8 +399,11 @@ def test_a_gang_is_on_one_node_unless_asked_otherwise(folder: Path) -> None:
     live = Live(folder)
     try:
         for name in ("left", "right"):
-            live.submit(1000.0, name=name, gpus=3, preemptible=False)
+            live.submit(1000.0, name=name, gpus=3, preemptible=False, duration_s=900.0)
             live.wait(name, "running")
+        asked = {"submit": {"gpus": 2, "duration_s": 10.0}, "time_limit_s": 30}
+        status, ahead = live.ask("POST", "/v1/what-if", asked)
+        assert status == 200 and ahead["after"]["start_s"] > live.clock.now_s() + 600
         live.submit(10.0, name="whole", gpus=2)
         live.submit(10.0, name="range", gpus={"min": 2, "max": 4})
         live.submit(1.0, name="split", gpus=2, min_nodes=2)

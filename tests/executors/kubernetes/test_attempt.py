@@ -264,6 +264,23 @@ def test_a_deletion_by_somebody_else(case: Case) -> None:
     )
 
 
+@pytest.mark.parametrize("jump_s", [86400.0, -86400.0])
+def test_a_clock_that_jumps_while_a_pod_ends(
+    case: Case, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    """Its node, which does not answer, has as long as it was given."""
+    leaves, now_s = pod(deleted_s=100), time.time()
+    case.begun()
+    assert case.look(leaves, node=SILENT).state is AttemptState.UNREACHABLE
+    monkeypatch.setattr(time, "time", lambda: now_s + jump_s)
+    case.look(leaves, node=SILENT, after_s=100.0)
+    case.look(leaves, node=SILENT, after_s=SETTLE_S)
+    assert not case.stop
+    case.look(leaves, node=SILENT, after_s=30.0)
+    case.look(leaves, node=SILENT, after_s=SETTLE_S)
+    assert "did not end its pod in time" in case.stop["lost"]
+
+
 def test_a_start_that_takes_too_long(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     creating = pod("Pending", {"waiting": {"reason": "ContainerCreating"}})
     assert case.look(creating).state is AttemptState.STARTING

@@ -29,7 +29,8 @@ STARTS = (1.001, 4.0)
 """Values of gamma from which parameters are searched."""
 STEPS = 60
 DELTA = 1e-6
-ENOUGH = 1e-9
+MOST_EXPONENT, LEAST_CURVATURE = 40.0, 1e-9
+ENOUGH = 1e-7
 """A smaller gain ends the search for parameters."""
 RESIDUAL = 1e-4
 """Below this the logarithmic error of predictions counts by its square."""
@@ -59,7 +60,8 @@ class Performance(NamedTuple):
 
     def times(self, nodes: Floats, gpus: Floats, local: Floats) -> tuple[Floats, Floats]:
         """Return seconds of a pass and of a step."""
-        return _times(np.array(self), nodes, gpus, local)
+        pass_s, step_s = _times(np.array([self]), nodes, gpus, local)
+        return pass_s[0], step_s[0]
 
     def step_s(self, nodes: int, gpus: int, local: float, passes: int = 0) -> float:
         """Return the seconds of a step after so many passes that only accumulate."""
@@ -68,7 +70,10 @@ class Performance(NamedTuple):
 
 
 def _times(parameters: Floats, nodes: Floats, gpus: Floats, local: Floats) -> tuple[Floats, Floats]:
-    own_s, per_example_s, nodes_s, nodes_per_s, node_s, node_per_s, overlap = parameters
+    """Return seconds of a pass and of a step, for each row of parameters."""
+    own_s, per_example_s, nodes_s, nodes_per_s, node_s, node_per_s, overlap = parameters.T[
+        ..., np.newaxis
+    ]
     pass_s = own_s + per_example_s * local
     beyond = np.maximum(gpus - 2.0, 0.0)
     sync_s = np.where(
@@ -138,56 +143,53 @@ class _Search:
     def __init__(self, data: _Data, start: Floats, free: NDArray[np.bool_]) -> None:
         self.data, self.start, self.free = data, start, np.flatnonzero(free)
 
-    def parameters(self, x: Floats) -> Floats:
-        """Return the parameters at a point: logarithms of the times, and gamma as it is."""
-        found = self.start.copy()
-        own = np.where(self.free == 6, x, np.exp(np.clip(x, -40.0, 40.0)))
-        found[self.free] = np.where(self.free == 6, np.clip(own, 1.0, DEAREST_OVERLAP), own)
+    def parameters(self, points: Floats) -> Floats:
+        """Return the parameters at points, a row each: logarithms of the times, and gamma as it
+        is."""
+        found = np.repeat(self.start[np.newaxis], len(points), axis=0)
+        found[:, self.free] = np.exp(np.clip(points, -MOST_EXPONENT, MOST_EXPONENT))
+        found[:, 6] = np.minimum(np.maximum(points[:, -1], 1.0), DEAREST_OVERLAP)
         return found
 
-    def errors(self, x: Floats) -> tuple[Floats, Floats, Floats]:
+    def errors(self, points: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the logarithmic errors of passes and of steps, and the roots of what is charged
-        for the parameters."""
-        data, found = self.data, self.parameters(x)
+        for the parameters, a row for each point."""
+        data, found = self.data, self.parameters(points)
         pass_s, step_s = _times(found, data.nodes, data.gpus, data.local)
-        charged = np.array(
+        charged = np.stack(
             [
-                GAMMA_WEIGHT**0.5 * (found[6] - 1.0),
-                RETROGRESSION_WEIGHT**0.5 * found[3] / found[2],
-                RETROGRESSION_WEIGHT**0.5 * found[5] / found[4],
-            ]
+                GAMMA_WEIGHT**0.5 * (found[:, 6] - 1.0),
+                RETROGRESSION_WEIGHT**0.5 * found[:, 3] / found[:, 2],
+                RETROGRESSION_WEIGHT**0.5 * found[:, 5] / found[:, 4],
+            ],
+            axis=1,
         )
-        return (np.log(pass_s[data.known] / data.pass_s), np.log(step_s / data.step_s), charged)
+        passes = np.log(pass_s[:, data.known] / data.pass_s)
+        return passes, np.log(step_s / data.step_s), charged
 
     def value(self, x: Floats) -> float:
         """Return what is minimised."""
-        passes, steps, charged = self.errors(x)
+        passes, steps, charged = self.errors(x[np.newaxis])
         return _root(passes) + _root(steps) + float((charged**2).sum())
-
-    def residuals(self, x: Floats, weights: tuple[float, float]) -> Floats:
-        """Return what a step makes small in squares."""
-        passes, steps, charged = self.errors(x)
-        return np.concatenate([passes * weights[0], steps * weights[1], charged])
 
     def least(self) -> Floats:
         """Return the best parameters that are found."""
-        return self.parameters(min(map(self._from, STARTS), key=self.value))
+        best = min(map(self._from, STARTS), key=self.value)
+        found: Floats = self.parameters(best[np.newaxis])[0]
+        return found
 
     def _from(self, overlap: float) -> Floats:
         """Return the point that is reached from where exchanges overlap so much."""
         x: Floats = np.log(np.append(self.start[:-1], np.exp(overlap))[self.free])
         value, damping = self.value(x), 1e-2
         for _ in range(STEPS):
-            passes, steps, _ = self.errors(x)
-            weights = _weight(passes), _weight(steps)
-            at = self.residuals(x, weights)
-            slope = np.stack(
-                [(self.residuals(x + own, weights) - at) / DELTA for own in DELTA * np.eye(len(x))],
-                axis=1,
-            )
-            normal = slope.T @ slope
-            damped = normal + damping * np.diag(np.maximum(np.diag(normal), 1e-9))
-            to = x - np.linalg.solve(damped, slope.T @ at)
+            passes, steps, charged = self.errors(x + np.vstack([0 * x, DELTA * np.eye(len(x))]))
+            weighed = _weight(passes[:1]) * passes, _weight(steps[:1]) * steps, charged
+            residuals = np.concatenate(weighed, axis=1)
+            slopes = (residuals[1:] - residuals[0]) / DELTA
+            normal = slopes @ slopes.T
+            damped = normal + damping * np.diag(np.maximum(np.diag(normal), LEAST_CURVATURE))
+            to = x - np.linalg.solve(damped, slopes @ residuals[0])
             reached = self.value(to)
             if reached < value:
                 gained, x, value = value - reached, to, reached
@@ -203,7 +205,7 @@ class _Search:
 
 def _root(errors: Floats) -> float:
     """Return the root of the mean square, its square over `RESIDUAL` where that is less."""
-    if not len(errors):
+    if not errors.size:
         return 0.0
     mean = float((errors**2).mean())
     return math.sqrt(mean + RESIDUAL**2) - RESIDUAL
@@ -211,7 +213,7 @@ def _root(errors: Floats) -> float:
 
 def _weight(errors: Floats) -> float:
     """Return the weight of an error by which the sum of squares has the slope of the root."""
-    if not len(errors):
+    if not errors.size:
         return 0.0
     mean = float((errors**2).mean())
-    return 1.0 / math.sqrt(2.0 * len(errors) * math.sqrt(mean + RESIDUAL**2))
+    return 1.0 / math.sqrt(2.0 * errors.size * math.sqrt(mean + RESIDUAL**2))
