@@ -168,7 +168,7 @@ def record_values(claim: Claim, records: Iterable[Record], measured: str, path: 
     section = text[start : end if end >= 0 else len(text)]
     source = f"measured = {json.dumps(measured)}"
     renewed = re.sub(r'(?m)^measured = ".*"$', lambda _: source, section)
-    renewed = re.sub(r"(?ms)^values = \[.*?^\]$", lambda _: f"values = [\n{rows}]", renewed)
+    renewed = re.sub(r"(?ms)^values = \[(?:\]|.*?^\])$", lambda _: f"values = [\n{rows}]", renewed)
     path.write_text(text.replace(section, renewed))
 
 

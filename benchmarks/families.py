@@ -30,6 +30,7 @@ from typing import Any
 from unittest import mock
 
 import optsched_solvers.native.highs as highs
+import optsched_solvers.price.columns as columns
 import optsched_solvers.price.dual as dual
 import optsched_solvers.price.solver as price_solver
 from benchmarks.round import ROUND_S, carried_out, load_solvers
@@ -39,6 +40,7 @@ from optsched.model.instance import Instance, Running
 from optsched.model.profile import Profile, Sharing
 from optsched.round.decide import decide
 from optsched.round.exact import Program
+from optsched.round.model import Floats
 from optsched.round.place import Packing
 from optsched.round.plan import RoundSolution
 from optsched.round.verify import verify_round
@@ -349,6 +351,7 @@ def _by_processor_time() -> None:
     are not, are longer by what other work has slowed this process down so far. To ask for processor
     time takes long on some machines, and is done every millisecond at most."""
     wall, maximise, within = time.perf_counter, highs.maximise, price_solver.within
+    solve = columns.Master.solve
     started_s, cpu_started_s = wall(), time.process_time()
     asked_s, used_s = started_s, cpu_started_s
 
@@ -365,7 +368,12 @@ def _by_processor_time() -> None:
         return maximise(program, slowed() * limit_s, **limits)
 
     time.monotonic = used
+
+    def solve_slowly(master: columns.Master, left_s: float) -> tuple[float, Floats, Floats] | None:
+        return solve(master, slowed() * left_s)
+
     highs.maximise = maximise_slowly
+    columns.Master.solve = solve_slowly  # type: ignore[method-assign]
     price_solver.within = lambda limit_s, call: within(slowed() * limit_s, call)
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -363,11 +363,12 @@ def line_of(
     return line
 
 
-def over_all(kind: Kind, found: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def over_all(kind: Kind, found: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """Return the mean changes over several workloads, with the half of their intervals."""
     line: dict[str, object] = {"goodput": kind, "workloads": len(found)}
+    line["all_s"] = round(fmean(one["mean_s"] for one in found), 1)
     for key in (*RIVALS, "yolov3"):
-        change = mean_interval([float(str(one[key])) for one in found])
+        change = mean_interval([one[key] for one in found if key in one])
         line[key], line[f"{key}_half"] = round(change.mean, 4), round(change.half or 0.0, 4)
     return line
 

@@ -126,6 +126,18 @@ def test_new_values_replace_those_of_their_claim_alone(tmp_path: Path) -> None:
     assert after["speed"].measured == "`def` on \\1 another"
 
 
+def test_an_empty_list_of_values_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "claims.toml"
+    head, begin = FILE.split("\nvalues = [", 1)[0], FILE.split("\n]\n", 1)[1]
+    path.write_text(f"{head}\nvalues = []\n{begin}")
+    before = claims.read(path).claims
+    [name] = [name for name, claim in before.items() if not claim.values]
+    claims.record_values(before[name], [{"size": 1, "took_s": 0.5}], "now", path)
+    after = claims.read(path).claims
+    assert after[name].values == [{"size": 1, "took_s": 0.5}]
+    assert {**after, name: None} == {**before, name: None}
+
+
 def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
     counter = tmp_path / "runs"
     script = tmp_path / "count.py"

@@ -3,7 +3,9 @@
 import os
 import pwd
 import sys
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
 
 import click
 
@@ -30,17 +32,74 @@ def command(client: Client, node: str | None, job: str, words: tuple[str, ...]) 
     """
     terminal = os.isatty(0) and sys.stdout.isatty()
     beside = client.get(client.job_path(job, "shell"), terminal=terminal, node=node)
-    enter = beside["enter"]
-    argv = [*enter, *(words[words[:1] == ("--",) :] or beside["argv"])]
+    argv = [*beside["enter"], *(words[words[:1] == ("--",) :] or beside["argv"])]
+    start = partial(_start, beside, argv)
+    if terminal and beside["uid"] not in (None, os.geteuid()):
+        return _relayed(start)
+    os.dup2(sys.stdout.fileno(), 1)  # commands keep it for themselves: see `own_stdout`
+    return start()
+
+
+def _start(beside: dict[str, Any], argv: list[str]) -> NoReturn:
+    """Become the shell. Raises InputError where that cannot be."""
     environment = _environment(beside)
     _become(beside["uid"])
     try:
-        if not enter:
+        if not beside["enter"]:
             os.chdir(beside["directory"])
-        os.dup2(sys.stdout.fileno(), 1)  # commands keep it for themselves: see `own_stdout`
         os.execvpe(argv[0], argv, environment)
     except OSError as error:
         raise InputError(f"{error.filename or argv[0]}: {error.strerror}") from None
+
+
+def _relayed(start: Callable[[], NoReturn]) -> int:
+    """Have a process `start` on a terminal of its own, which is copied to ours; return its exit
+    status. On ours a user's process could type what root's own shell runs next (TIOCSTI)."""
+    import fcntl
+    import pty
+    import signal
+    import termios
+    import tty
+
+    from ..executors.supervision.processes import shell_status
+
+    child, terminal = pty.fork()
+    if child == 0:
+        start()
+
+    def resize(*_: object) -> None:
+        size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+
+    resize()
+    signal.signal(signal.SIGWINCH, resize)
+    before = termios.tcgetattr(0)
+    tty.setraw(0)
+    try:
+        _copy(terminal, sys.stdout.fileno())
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        os.close(terminal)
+    return shell_status(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _copy(terminal: int, shown: int) -> None:
+    """Pass on what is typed and what is printed, until nobody prints any more."""
+    import select
+
+    heard = [0, terminal]
+    while True:
+        for ready in select.select(heard, (), ())[0]:
+            try:
+                text = os.read(ready, 1 << 16)
+            except OSError:  # so a terminal says that nobody has it open
+                text = b""
+            if not text and ready == terminal:
+                return
+            if not text:
+                heard.remove(0)
+            while text:
+                text = text[os.write(shown if ready == terminal else terminal, text) :]
 
 
 def _environment(beside: dict[str, Any]) -> dict[str, str]:

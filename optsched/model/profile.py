@@ -64,9 +64,9 @@ class Profile(Value):
 
     `network_gbps` is what a gang over several racks takes of the uplink of each, `network_duty` the
     share of a step in which it uses them when it has them alone. `memory_gbps` is what each GPU's
-    part of the job takes of the bandwidth of its host's memory (a CPU-only job as a whole),
-    `memory_duty` the share of a step bound by that. `power_w` is the electric power of each GPU by
-    type.
+    part of the job takes of the bandwidth of its host's memory (a CPU-only job as a whole, in its
+    first listed mode; in one that takes twice as long half), `memory_duty` the share of a step
+    bound by that. `power_w` is the electric power of each GPU by type.
 
     `fetch_s` is what it takes to fetch the model, of `model_gib`, to a node that does not have it
     in its cache, on top of `startup_s`; models are told apart by `name`, one without is in no

@@ -13,6 +13,16 @@ Channel = tuple[Literal["uplink", "memory"], str]
 """The uplink of a rack that is shared, or the memory bandwidth of a node."""
 
 
+def memory_gbps(job: Job, mode: Mode) -> float:
+    """Return what a job takes of the bandwidth of its host's memory, beside each GPU or, without
+    GPUs, as a whole. A CPU-only job streams the same in each of its listed modes, so that one in
+    which it takes twice as long takes half."""
+    gbps = job.profile.memory_gbps
+    if mode.gpus or mode.duration_s is None:
+        return gbps
+    return gbps * job.work_s / mode.duration_s
+
+
 def channel_loads(
     cluster: Cluster, job: Job, mode: Mode, placement: Placement
 ) -> dict[Channel, float]:
@@ -23,7 +33,7 @@ def channel_loads(
         loads.update(
             (("uplink", rack), gbps) for rack, gbps in uplinks(cluster, job, placement).items()
         )
-    gbps = job.profile.memory_gbps
+    gbps = memory_gbps(job, mode)
     if gbps:
         for slot in placement:
             if cluster.node[slot.node].memory_gbps is not None:
@@ -101,7 +111,10 @@ def crowded_memory(instance: Instance) -> str | None:
             job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
         ]
         gangs.append((gbps, max(sizes)))
-        alone += gbps if min(sizes) == 0 else 0.0
+        alone += max(
+            (memory_gbps(job, mode) for mode in job.modes if not mode.gpus),
+            default=0.0 if min(sizes) else gbps,
+        )
     gangs.sort(reverse=True)
     pairs = any(entry.mode.share_with is not None for entry in instance.running)
     for node in instance.cluster.nodes:

@@ -96,6 +96,21 @@ def test_what_is_given_to_a_user_is_what_was_made_for_him(
     assert node.stat().st_uid == NOBODY and node.stat().st_mode & 0o777 == 0o700
 
 
+@as_root
+def test_what_was_left_of_another_job_of_this_name(tmp_path: Path, victim: Path) -> None:
+    made = AttemptFolder(tmp_path / "attempts", AttemptKey("job", 1))
+    left = made.path / "n1"
+    left.mkdir(parents=True)
+    os.link(victim, left / "stdout")
+    (left / "stderr").symlink_to(victim)
+    os.chown(left, NOBODY, NOBODY)
+    node = {"name": "n1", "gpus": 1, "memory_gib": 0.0}
+    made.prepare({"user": None, "checkpoint_directory": "", "nodes": [node]})
+    made.give(USER)
+    assert unharmed(victim) and left.stat().st_uid == NOBODY
+    assert not (left / "stdout").exists() and (left / "spec.json").stat().st_uid == NOBODY
+
+
 def test_looking_anew_makes_nothing_elsewhere(attempt: AttemptFolder, tmp_path: Path) -> None:
     elsewhere = tmp_path / "nologin"
     link = attempt.path / "n1" / f".look.{os.getpid()}"

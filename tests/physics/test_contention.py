@@ -355,3 +355,22 @@ def test_segments_of_solvers_need_no_cut() -> None:
     )
     other = Plan(jobs=(replace(plan.jobs[0], segments=cut), *plan.jobs[1:]))
     assert verify(instance, plan, WCT).ok and verify(instance, other, WCT).ok
+
+
+def test_a_cpu_job_takes_less_bandwidth_in_a_slower_mode() -> None:
+    """It streams the same in all; a job with GPUs takes what its profile says in each mode."""
+    modes = Mode(cpus=8, duration_s=100.0), Mode(cpus=2, duration_s=400.0)
+    job = Job(id="a", modes=modes, profile=Profile(memory_gbps=80.0))
+    cluster = Cluster(nodes=(Node(name="n", cpus=8, memory_gbps=50.0),))
+    there = (Slot(node="n", cpus=8),)
+    loads = [channel_loads(cluster, job, mode, there) for mode in modes]
+    assert loads == [{("memory", "n"): 80.0}, {("memory", "n"): 20.0}]
+    with_gpus = Job(id="b", modes=(Mode(gpus=1, duration_s=9.0),), profile=job.profile)
+    gpu = Cluster(nodes=(Node(name="n", gpus=1, memory_gbps=50.0),))
+    assert channel_loads(gpu, with_gpus, with_gpus.modes[0], (Slot(node="n", gpus=1),)) == {
+        ("memory", "n"): 80.0
+    }
+    # The fastest mode is what could crowd a node, wherever it is listed.
+    for order, gbps in ((modes, 80.0), (modes[::-1], 320.0)):
+        own = replace(job, modes=order)
+        assert f"{gbps:g} Gbit/s" in (crowded_memory(Instance(cluster=cluster, jobs=(own,))) or "")

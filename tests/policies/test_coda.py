@@ -11,6 +11,7 @@ import pytest
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
 from optsched.driver.world import World
 from optsched.errors import InputError
+from optsched.model.job import Mode
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched_solvers.policies.parts.core_search import CoreSearch
@@ -188,6 +189,44 @@ def test_cpu_jobs_are_taken_away_where_they_slow_a_gpu_job_down() -> None:
     assert times(found["g"]) == [(10, 110)]  # at full speed: 40 + 60 is what there is
 
 
+def cuttable(name: str, gbps: float, *cpus: int) -> Job:
+    """A job on CPUs of 100 s on the first of its core counts, the longer the fewer it has."""
+    modes = tuple(Mode(cpus=count, duration_s=100.0 * cpus[0] / count) for count in cpus)
+    return Job(id=name, modes=modes, profile=Profile(memory_gbps=gbps))
+
+
+def test_cpu_jobs_are_slowed_down_before_they_are_taken_away() -> None:
+    """80 + 60 of 100: half of the cores bring 40, until the GPU job is done."""
+    node = (Node(name="n0", gpus=1, cpus=32, memory_gbps=100.0),)
+    late = gang("g", 1, submit_s=10.0, memory_gbps=60.0)
+    found = plan_of("coda-style", cuttable("c", 80.0, 8, 4, 2), late, nodes=node)
+    assert times(found["g"]) == [(10, 110)]
+    segments = found["c"].segments
+    assert [segment.mode.cpus for segment in segments] == [8, 4, 8]
+    assert times(found["c"]) == [(0, 10), (10, 110), (110, 150)]
+
+
+def test_cpu_jobs_leave_where_slowing_down_is_not_enough() -> None:
+    node = (Node(name="n0", gpus=1, cpus=32, memory_gbps=100.0),)
+    late = gang("g", 1, submit_s=10.0, memory_gbps=90.0)
+    found = plan_of(
+        "coda-style", cuttable("c", 80.0, 8, 4), on_cpus("p", 2, gbps=10.0), late, nodes=node
+    )
+    assert times(found["g"]) == [(10, 110)]
+    assert times(found["c"])[0] == (0, 10) and times(found["c"])[1][0] == 110
+    assert times(found["p"]) == [(0, 100)], "what is left is enough for it"
+
+
+def test_a_cpu_job_starts_as_fast_as_the_bandwidth_allows() -> None:
+    node = (Node(name="n0", gpus=1, cpus=32, memory_gbps=100.0),)
+    found = plan_of(
+        "coda-style", gang("g", 1, memory_gbps=60.0), cuttable("c", 80.0, 8, 4), nodes=node
+    )
+    assert times(found["g"]) == [(0, 100)]
+    assert [segment.mode.cpus for segment in found["c"].segments] == [4, 8]
+    assert times(found["c"]) == [(0, 100), (100, 150)]
+
+
 def workload(seed: int, cores: int | None = None) -> Instance:
     """GPU jobs of three kinds and CPU jobs on 32 GPUs; with `cores`, each asks for so many beside
     each GPU."""
@@ -261,6 +300,7 @@ def test_facts_say_what_was_searched_and_who_gave_way() -> None:
         "core_counts_tried_mean": 2,
         "cpu_jobs_preempted_for_room": 1,
         "cpu_jobs_preempted_for_bandwidth": 0,
+        "cpu_jobs_slowed_for_bandwidth": 0,
     }
     assert isinstance(simulation.world, World)
 

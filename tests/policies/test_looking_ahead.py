@@ -383,8 +383,9 @@ def test_the_gap_of_the_plan_is_none_above_the_optimum(name: str) -> None:
 
 
 def test_what_is_proved_of_a_plan_is_recorded_of_each_decision_that_follows_it() -> None:
-    """The plan made at first comes true, so that no schedule of all costs less than it says."""
-    instance = drawn(6, 60.0)
+    """The plan made at first comes true, since nobody waits so long that a place is kept, so that
+    no schedule of all costs less than it says."""
+    instance = drawn(6, 60.0, jobs=10)
     policy = registry.policy("optsched", WCT, {"prove": "true"})
     plan = simulate(instance, policy)
     weight = {job.id: job.weight for job in instance.jobs}

@@ -30,6 +30,7 @@ def test_elastic_jobs_run_on_the_gpus_that_they_asked_for(
     assert {round(segment.end_s - segment.start_s) for segment in segments} == {100}
     assert verify(instance, done.solution.plan, done.setting.objective).ok
     assert "elastic jobs run on the GPUs that they asked for" in done.setting.words
+    assert "bound (any rigid schedule)" in str(done)
 
 
 def test_jobs_with_listed_modes_run_in_the_first_but_go_on_in_that_in_which_they_run() -> None:

@@ -52,6 +52,14 @@ def _make_for(folder: Path, user: Entry) -> None:
     os.chown(folder, user["uid"], user["gid"])
 
 
+def _clear_of_others(folder: Path) -> None:
+    """Remove a folder that is a user's: one that was left of another job of this name, in which
+    there may be links. Raises OSError."""
+    with suppress(FileNotFoundError):
+        if folder.lstat().st_uid != os.geteuid():
+            shutil.rmtree(folder)
+
+
 def _make_passable(folder: Path) -> None:
     """Make a folder for output, and the two above it, which are of the attempt and the job. Raises
     OSError."""
@@ -115,6 +123,8 @@ class AttemptFolder:
         """
         try:
             own = [self.path / node["name"] for node in spec["nodes"]]
+            for folder in own:
+                _clear_of_others(folder)
             for folder in (self.path.parent, self.path, *own):
                 folder.mkdir(mode=folder_mode(), exist_ok=True)
                 folder.chmod(folder_mode())  # whatever the umask is

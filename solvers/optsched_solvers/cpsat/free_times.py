@@ -24,7 +24,7 @@ from ..scheduling.schedule_generation import canonical
 from .clock import Budget
 from .lists import List
 
-WORK_PER_JOB = 1e-6
+WORK_PER_JOB = 2e-6
 """Work of decoding one job, in CP-SAT's unit of work."""
 STOPS = 64
 """States that are remembered of each list."""

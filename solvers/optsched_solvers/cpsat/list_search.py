@@ -21,8 +21,9 @@ from .free_times import FreeTimes
 from .lists import Decoder, List, by_type, list_of, tiers
 from .progress import Progress
 
-TEMPERATURE = 0.01
-"""First temperature, relative to what can be changed of the value, by job."""
+TEMPERATURE, WARMER = 0.01, 0.08
+"""First temperature, relative to what can be changed of the value, by job; and where lists are
+decoded by free times, so that there are many."""
 EXCHANGES = 10
 """How often searches in several processes compare what they have."""
 HOPELESS = 5.0
@@ -107,11 +108,13 @@ class ListSearch:
         if not (can_start or self._movable or self.problem.changes_s):
             return
 
+        warmth = WARMER if isinstance(self.decoder, FreeTimes) else TEMPERATURE
+
         def anneal(stop: float) -> None:
             while (left := self.budget.fraction_left()) > stop:
                 cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
                 changeable = max(0.0, self.values[self.level] - certain) / len(self._types)
-                self._decode_and_keep(self._neighbour(), changeable * TEMPERATURE * cool)
+                self._decode_and_keep(self._neighbour(), changeable * warmth * cool)
 
         copies = beside.most(self.budget.workers) if self._quick else 0
         for left in range(EXCHANGES - 1, 0, -1) if copies else ():

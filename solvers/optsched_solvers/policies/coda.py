@@ -1,5 +1,6 @@
 """CODA-style co-location of GPU and CPU jobs."""
 
+import math
 from bisect import insort
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
+from optsched.physics.contention import memory_gbps
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share, declared_options
 
@@ -36,8 +38,10 @@ class Coda:
     order of priority and arrival; what does not fit is skipped. CPU-only jobs go to nodes without
     GPUs, then to cores that no GPU is likely to need, then to those kept for idle GPUs; from these
     they are preempted, the last started first, when a GPU job finds room otherwise. Where a GPU job
-    is slowed down because the memory bandwidth of a node is exceeded, CPU-only jobs there are
-    preempted too.
+    is slowed down because the memory bandwidth of a node is exceeded, CPU-only jobs there that list
+    slower modes are started anew in one of these, with fewer cores and less bandwidth, the last
+    started first; only where that is not enough are they preempted. They get their cores back once
+    the bandwidth is there again.
 
     Source: H. Zhao et al., CODA: Improving resource utilization by slimming and co-locating DNN and
     CPU jobs, ICDCS 2020.
@@ -79,14 +83,17 @@ class Coda:
         self._begun = False
         self._reclaimed = 0
         self._relieved = 0
+        self._slowed: dict[str, None] = {}
+        self._cuts = 0
 
     def facts(self) -> dict[str, float]:
-        """Return core counts tried for each search, and how often CPU-only jobs were preempted, and
-        why."""
+        """Return core counts tried for each search, and how often CPU-only jobs were preempted or
+        slowed down, and why."""
         return {
             "core_counts_tried_mean": self.search.steps / max(1, self.search.searches),
             "cpu_jobs_preempted_for_room": self._reclaimed,
             "cpu_jobs_preempted_for_bandwidth": self._relieved,
+            "cpu_jobs_slowed_for_bandwidth": self._cuts,
         }
 
     def decide(self, world: World) -> None:
@@ -97,7 +104,10 @@ class Coda:
                 job_id: None for job_id in world.running if not _gpus(world.placement(job_id))
             }
         self._step(world)
-        everybody = bool(world.take_released()) or bool(self._claims)
+        released = bool(world.take_released())
+        if released:
+            self._speed_up(world)
+        everybody = released or bool(self._claims)
         while True:
             fresh = self._enqueue(world)
             gangs: list[str] = []
@@ -187,10 +197,15 @@ class Coda:
             for option in like(world, job_id, world.running_mode(job_id))
             if option.mode.cpus_per_gpu == climb.count
         )
+        return self._change(world, job_id, ways, [] if climb.goes_on else self._lent(world))
+
+    def _change(self, world: World, job_id: str, ways: tuple[Option, ...], lent: list[str]) -> bool:
+        """Preempt a job, with a claim to run on its nodes in the first of some ways that can be
+        had once those `lent` have left; whether there is one."""
         order = world.cluster.node_order
         nodes = sum(1 << order[slot.node] for slot in world.placement(job_id))
         find = partial(place, world, job_id=job_id, ways=ways, nodes=nodes)
-        if not self._claim(world, job_id, find, [] if climb.goes_on else self._lent(world)):
+        if not self._claim(world, job_id, find, lent):
             return False
         self._ways[job_id] = ways
         world.preempt(job_id)
@@ -249,6 +264,8 @@ class Coda:
         self._ways.pop(job_id, None)
         if not _gpus(fit[1]):
             self._on_cpus[job_id] = None
+            if fit[0].rate < world.fastest(job_id).rate:
+                self._slowed[job_id] = None
 
     def _serve_gangs(
         self, world: World, room: Room, name: str, fresh: bool, everybody: bool, gangs: list[str]
@@ -330,9 +347,8 @@ class Coda:
     def _place_on_cpus(self, world: World, room: Room, job_id: str) -> Fit | None:
         """Return a place where the memory bandwidth is enough: without GPUs, beside GPUs, on what
         is kept for idle GPUs."""
-        gbps = world.profile(job_id).memory_gbps
         for option in self._ways[job_id]:
-            need = world.need(job_id, option)
+            need, gbps = world.need(job_id, option), memory_gbps(world.job(job_id), option.mode)
             if not need.needs_node:
                 placement = room.place(need)
                 if placement is not None:
@@ -365,8 +381,8 @@ class Coda:
         return without, spare, lent
 
     def _relieve(self, world: World, gangs: list[str]) -> bool:
-        """Preempt CPU-only jobs beside the GPU jobs that have just started, the last started first,
-        until the memory bandwidth is enough; return whether there were any."""
+        """Slow down, else preempt CPU-only jobs beside the GPU jobs that have just started, until
+        the memory bandwidth is enough; return whether there were any."""
         nodes = dict.fromkeys(
             slot.node
             for job_id in gangs
@@ -378,15 +394,71 @@ class Coda:
             capacity = world.cluster.node[name].memory_gbps
             if capacity is None or world.memory_load_gbps(name) <= capacity:
                 continue
-            for job_id in reversed([other for other in self._on_cpus if other in world.running]):
-                if world.memory_load_gbps(name) <= capacity:
-                    break
-                here = any(slot.node == name for slot in world.placement(job_id))
-                if here and world.profile(job_id).memory_gbps and world.may_preempt(job_id):
+            excess = world.memory_load_gbps(name) - capacity
+            for job_id, way in self._relief(world, name, excess).items():
+                if way is not None and self._change(world, job_id, (way,), []):
+                    self._cuts += 1
+                else:
                     world.preempt(job_id)
                     self._relieved += 1
-                    relieved = True
+                relieved = True
         return relieved
+
+    def _relief(self, world: World, node: str, excess: float) -> dict[str, Option | None]:
+        """Return the CPU-only jobs of a node that change, the last started first, for so much less
+        bandwidth, each with the way in which it goes on; none of these if it has to leave."""
+        loads = {
+            job_id: memory_gbps(world.job(job_id), world.running_mode(job_id))
+            for job_id in reversed(self._lent(world))
+            if any(slot.node == node for slot in world.placement(job_id))
+        }
+        found: dict[str, Option | None] = {}
+        for job_id, load in loads.items():
+            slower = {
+                gbps: option
+                for option in world.options(job_id)
+                if not option.mode.gpus
+                and (gbps := memory_gbps(world.job(job_id), option.mode)) < load
+            }
+            if excess > 0 and slower:
+                enough = [gbps for gbps in slower if load - gbps >= excess]
+                gbps = max(enough) if enough else min(slower)
+                found[job_id], loads[job_id] = slower[gbps], gbps
+                excess -= load - gbps
+        leave: list[str] = []
+        for job_id, load in loads.items():
+            if excess > 0 and load:
+                leave.append(job_id)
+                excess -= load
+        for job_id in leave:
+            if excess + loads[job_id] <= 0:
+                excess += loads[job_id]  # those after it are enough
+            else:
+                found[job_id] = None
+        return found
+
+    def _speed_up(self, world: World) -> None:
+        """Give those that were slowed down the fastest way back for which cores and bandwidth of
+        their node are enough."""
+        for job_id in [*self._slowed]:
+            if not world.is_active(job_id):
+                del self._slowed[job_id]
+            if job_id not in world.running or not world.may_preempt(job_id):
+                continue
+            job, mode = world.job(job_id), world.running_mode(job_id)
+            [slot] = world.placement(job_id)
+            capacity = world.cluster.node[slot.node].memory_gbps
+            room = math.inf
+            if capacity is not None:
+                room = capacity - world.memory_load_gbps(slot.node) + memory_gbps(job, mode)
+            rate = world.rate_now(job_id)
+            faster = tuple(
+                option
+                for option in world.options(job_id)
+                if option.rate > rate and memory_gbps(job, option.mode) <= room
+            )
+            if faster and self._change(world, job_id, faster, []):
+                del self._slowed[job_id]
 
 
 def place(

@@ -36,11 +36,11 @@ FOR_PRICE, FOR_KEEPING = 0.4, 0.2
 are at most two."""
 MOST_PLANNED = 200
 """Of more jobs no whole plan is sought."""
-PLAN_S, REPLAN_S = 0.1, 0.01
-"""Counted work of seeking a plan for each job that is here, and of seeking a better one than there
-is."""
+PLAN_S, REPLAN_S = 0.015, 0.005
+"""Counted work of seeking a plan, times the square of the number of jobs that are here, and of
+seeking a better one than there is, times their number."""
 MOST_PLAN_S = 4.0
-"""Most counted work of either, so that a live round of a hundred jobs takes less than a second."""
+"""Most counted work of either, so that a live round of a hundred jobs takes about a second."""
 MOST_PROVED = 2000
 """With more jobs no plan is played to its end to be compared with a bound."""
 NEARLY_FREE = 0.01
@@ -258,7 +258,8 @@ class Optsched:
         if len(playouts.place) > MOST_PLANNED:
             return
         outlines = [outline(world, playouts, trial) for trial in (best, last) if trial]
-        limit_s = min(MOST_PLAN_S, len(playouts.place) * (REPLAN_S if last else PLAN_S))
+        jobs = len(playouts.place)
+        limit_s = min(MOST_PLAN_S, REPLAN_S * jobs if last else PLAN_S * jobs**2)
         found = search(world, now, self.objective, outlines, limit_s)
         if found is not None and (trial := found[0].step(world, now.pinned, found[1])):
             yield found[0], trial

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from optsched.physics.capacity import gpus_that_fit
 from optsched.round.held import SLACK, Part
 from optsched.round.model import NO_OPTION, Bools, Floats, Ints
 from optsched.round.nodes import Taken
@@ -28,7 +29,7 @@ from optsched.round.place import Packing
 
 from ..native.within import within
 
-NODES, WAITING = 4, 32
+NODES, WAITING = 4, 12
 """Nodes of a neighbourhood, and jobs that wait: half of them those to which its nodes are worth
 most, half drawn among the next."""
 TARGETED = 0.8
@@ -36,8 +37,8 @@ TARGETED = 0.8
 of which much is left that costs something."""
 AMONG = 4
 """These are so many times as many."""
-WORK = 0.02
-"""Deterministic time of CP-SAT for each, about as many seconds."""
+WORK = 0.01
+"""Deterministic time of CP-SAT for each."""
 MISSES = 40
 """After so many neighbourhoods in a row in which nothing was better, larger ones come."""
 LARGER = (1, 2, 3)
@@ -295,14 +296,29 @@ class Neighbourhoods:
             part = (n, fresh.gpus, fresh.cpus, fresh.memory_gib)
             choices.append(_Choice(j, option, [part], [part[:3]]))
         one_rack = len({held.rack[n] for n in nodes}) == 1 and held.rack[nodes[0]] >= 0
+        split: dict[object, _Choice] = {}
         for i in np.flatnonzero(~together & (one_rack | ~table.in_rack[pattern])).tolist():
             option = int(own[i])
             fresh, mode = model.fresh(option), model.mode(option)
             each_gib = fresh.memory_gib / fresh.gpus
             able = [n for n, can in zip(nodes, serves[i].tolist(), strict=True) if can]
+            if self._most_on(able, mode.cpus_per_gpu, each_gib) < fresh.gpus:
+                continue
             parts: list[Part] = [(n, 1, mode.cpus_per_gpu, each_gib) for n in able]
-            choices.append(_Choice(int(model.options.job[option]), option, parts, [], True))
-        return choices
+            choice = _Choice(int(model.options.job[option]), option, parts, [], True)
+            takes_too = model.rows.shared.get(int(pattern[i]), ())
+            key = choice.job, fresh.gpus, tuple(parts), tuple(takes_too)
+            known = split.get(key)  # which differs in nothing here but its rate
+            if known is None or model.options.value[option] > model.options.value[known.option]:
+                split[key] = choice
+        return [*choices, *split.values()]
+
+    def _most_on(self, nodes: list[int], cpus: int, memory_gib: float) -> int:
+        """Return how many GPUs with so many cores and so much memory each nodes have room for."""
+        return sum(
+            gpus_that_fit(int(gpus), cores, gib * (1 + SLACK), cpus, memory_gib)
+            for gpus, cores, gib in self._room[:, nodes].T.tolist()
+        )
 
     def _solved(self, choices: list[_Choice], old: Plan, limit_s: float) -> Plan:
         """Return who runs in the best solution found; nobody where there is none."""

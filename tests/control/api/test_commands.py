@@ -1,9 +1,16 @@
 """The commands against a controller that answers: what they print, and their exit statuses."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import select
+import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -399,6 +406,52 @@ def test_a_shell_beside_a_job_elsewhere_is_entered(
         assert "SLURM_CONF=/conf" in variables and "SLURM_JOB_ID=7" not in variables
         assert ("OF_ROOT=7" in variables) is (user != NOBODY)
     run("cancel", "managed")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+def test_a_shell_of_somebody_else_is_not_on_roots_terminal(
+    live: Live, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There it could type what root's own shell runs next."""
+    monkeypatch.setattr(
+        live.executor,
+        "shell",
+        lambda *asked: Beside(
+            argv=("/bin/sh",), environment={"PS1": "ready> "}, directory="/", user=NOBODY
+        ),
+        raising=False,
+    )
+    live.submit(1000.0, name="theirs")
+    live.wait("theirs", "running")
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "optsched", "shell", "theirs"])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 33, 77, 0, 0))
+    os.kill(child, signal.SIGWINCH)
+    printed = b""
+
+    def prints(words: bytes) -> bool:
+        nonlocal printed
+        if select.select([terminal], (), (), 1.0)[0]:
+            printed += os.read(terminal, 4096)
+        return words in printed
+
+    until(lambda: prints(b"ready> "))
+    os.kill(child, signal.SIGWINCH)
+    os.write(terminal, b"id -u; tty; stty size; echo done-$((1+1))\n")
+    until(lambda: prints(b"done-2"))
+    own = os.readlink(f"/proc/{child}/fd/0")
+    os.write(terminal, b"exit 7\n")
+    with contextlib.suppress(OSError):
+        while os.read(terminal, 4096):
+            pass
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    os.close(terminal)
+    said = printed.decode().split()
+    assert str(NOBODY) in said and any("33 77" in line for line in printed.decode().splitlines())
+    theirs = {word for word in said if word.startswith("/dev/pts/")}
+    assert len(theirs) == 1 and theirs != {own}
+    run("cancel", "theirs")
 
 
 def test_change_and_requeue(live: Live, run: Run) -> None:
