@@ -19,7 +19,7 @@ GANG_PATIENCE_S = 600.0
 longer..."""
 GANG_BACKLOGS = 8.0
 """... and so many times as long as all GPUs together need for what was there when it came."""
-DRAINED = 0.02
+DRAINED, DRAINED_BELIEVED = 0.02, 0.001
 """Places are kept before that while the GPU time that they wait for their jobs is at most this
 share of all: for gangs that have waited as long as all GPUs together need for what waited when they
 came, and, where run times are only believed, as long as without a backlog. Where everybody waits,
@@ -27,7 +27,7 @@ draining for each gang makes all wait longer; and who is believed to leave soon 
 EARNED = 10.0
 """Who has started on a reservation is protected until it has held its place for so many times as
 long as it had waited, or `GANG_PATIENCE_S` if that is longer: to its end where its patience was
-over."""
+over, and where run times are only believed."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
@@ -116,6 +116,11 @@ def _meets_window(world: World, kept: Reservation) -> bool:
     if not need.windows or world.now_s < kept.due_s:
         return False
     return any(not room.able(need) >> room.layout.order[slot.node] & 1 for slot in kept.placement)
+
+
+def _known(world: World) -> bool:
+    """Return whether jobs are known to run as long as is believed."""
+    return world.run_times_hold and world.knows_run_times
 
 
 class _Ripening:
@@ -211,7 +216,7 @@ class Reservations:
                 self._late.add(world, job_id, patience_s(gpus, run_s, backlog_s))
                 if gpus > 1:  # not at once: whether it starts when it comes the policy decides
                     turn_s = before_s - new[job_id]
-                    if not (world.run_times_hold and world.knows_run_times):
+                    if not _known(world):
                         turn_s = max(turn_s, patience_s(gpus, run_s))
                     self._early.add(world, job_id, turn_s, came_s)
         self._new.clear()
@@ -283,7 +288,8 @@ class Reservations:
         gpus = sum(slot.gpus for slot in kept.placement)
         until_s = world.started_s(kept.job) if kept.job in world.running else world.now_s
         waited_s = max(0.0, until_s - self._made_s) * gpus / max(1, world.cluster.total_gpus)
-        self._paid_s = max(self._paid_s, self._made_s) + waited_s / DRAINED
+        drained = DRAINED if _known(world) else DRAINED_BELIEVED
+        self._paid_s = max(self._paid_s, self._made_s) + waited_s / drained
 
     def _end_protection(self, world: World) -> None:
         """Let those be preempted again that have held their places for long enough."""
@@ -312,6 +318,8 @@ class Reservations:
 
     def protected_until_s(self, world: World, job_id: str) -> float:
         """Return how long a running job is protected if it started on its reservation."""
+        if not _known(world):
+            return math.inf
         waited_s = max(GANG_PATIENCE_S, world.waited_s(job_id))
         return world.started_s(job_id) + EARNED * waited_s
 
