@@ -4,7 +4,6 @@ free, and who may start there until then. One rule for simulated policies and fo
 import math
 from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
-from itertools import chain
 
 from ..frozen import record
 from ..model.instance import Placement, Slot
@@ -15,19 +14,14 @@ from .placement import Room
 from .world import World
 
 GANG_PATIENCE_S = 600.0
-"""A place is kept for a gang that has waited this long, or as long as it runs if that is
-longer..."""
+"""A gang waits this long, or as long as it runs if that is longer, before a place is kept for
+it..."""
 GANG_BACKLOGS = 8.0
-"""... and so many times as long as all GPUs together need for what was there when it came."""
-DRAINED, DRAINED_BELIEVED = 0.02, 0.001
+"""... and, where places were kept for too many others already, so many times as long as all GPUs
+together need for what was there when it came."""
+DRAINED = 0.001
 """Places are kept before that while the GPU time that they wait for their jobs is at most this
-share of all: for gangs that have waited as long as all GPUs together need for what waited when they
-came, and, where run times are only believed, as long as without a backlog. Where everybody waits,
-draining for each gang makes all wait longer; and who is believed to leave soon may stay."""
-EARNED = 10.0
-"""Who has started on a reservation is protected until it has held its place for so many times as
-long as it had waited, or `GANG_PATIENCE_S` if that is longer: to its end where its patience was
-over, and where run times are only believed."""
+share of all: where everybody waits, draining for each gang would make all wait longer."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
@@ -42,8 +36,8 @@ Claimed = tuple[Placement, float]
 
 
 def patience_s(gpus: int, run_s: float, backlog_s: float = 0.0) -> float:
-    """Return how long a job that needs `gpus` at least and runs for `run_s` waits at most before it
-    is entitled to a place, where all GPUs together need `backlog_s` for the jobs that are here."""
+    """Return how long a job that needs `gpus` at least and runs for `run_s` waits before a place is
+    kept for it, where all GPUs together need `backlog_s` for the jobs that are here."""
     if gpus <= 1:
         return PATIENCE_S + PATIENCE_RUNS * run_s
     return max(GANG_PATIENCE_S, run_s) + GANG_BACKLOGS * backlog_s
@@ -118,11 +112,6 @@ def _meets_window(world: World, kept: Reservation) -> bool:
     return any(not room.able(need) >> room.layout.order[slot.node] & 1 for slot in kept.placement)
 
 
-def _known(world: World) -> bool:
-    """Return whether jobs are known to run as long as is believed."""
-    return world.run_times_hold and world.knows_run_times
-
-
 class _Ripening:
     """Waiting jobs by when their patience is over."""
 
@@ -130,19 +119,19 @@ class _Ripening:
         self._ripens: list[tuple[float, float, str, float]] = []
         self._ripe: list[tuple[float, str]] = []
 
-    def add(self, world: World, job_id: str, wait_s: float, after_s: float = -math.inf) -> None:
-        """Add a job whose patience is over once it has waited so long, and after an instant."""
-        ripe_s = max(_ripe_s(world, job_id, wait_s), math.nextafter(after_s, math.inf))
-        heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id, wait_s))
+    def add(self, world: World, job_id: str, backlog_s: float) -> None:
+        """Add a job whose patience is that at a backlog of so many seconds."""
+        ripe_s = _ripe_s(world, job_id, backlog_s)
+        heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id, backlog_s))
 
     def ripe(self, world: World) -> list[str]:
         """Return the waiting jobs whose patience is over, in the order of submission."""
         while self._ripens and self._ripens[0][0] <= world.now_s:
-            _, submit_s, job_id, wait_s = heappop(self._ripens)
+            _, submit_s, job_id, backlog_s = heappop(self._ripens)
             if job_id not in world.waiting:
                 continue
-            if job_id in world.paused and _ripe_s(world, job_id, wait_s) > world.now_s:
-                self.add(world, job_id, wait_s)
+            if job_id in world.paused and _ripe_s(world, job_id, backlog_s) > world.now_s:
+                self.add(world, job_id, backlog_s)
             else:
                 heappush(self._ripe, (submit_s, job_id))
         while self._ripe and self._ripe[0][1] not in world.waiting:
@@ -150,88 +139,61 @@ class _Ripening:
         return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
 
 
-def _ripe_s(world: World, job_id: str, wait_s: float) -> float:
-    """Return when a waiting job has waited so long in all if it waits on."""
+def _ripe_s(world: World, job_id: str, backlog_s: float) -> float:
+    """Return when the patience of a waiting job is over if it waits on."""
+    run_s = world.fastest_finish_s(job_id)
+    wait_s = patience_s(world.fewest_gpus(job_id), run_s, backlog_s)
     return world.now_s + wait_s - world.waited_s(job_id)
-
-
-class _Work:
-    """Seconds that all GPUs together need for some jobs, within `RECOUNT`."""
-
-    def __init__(self) -> None:
-        self._counted, self._sum_s = 0, 0.0
-
-    def of(self, world: World, jobs: Iterable[str], number: int) -> float:
-        """Return that of `jobs`, of which there are so many."""
-        if abs(number - self._counted) > RECOUNT * self._counted:
-            self._counted = number
-            self._sum_s = math.fsum(_work_s(world, job_id) for job_id in jobs)
-        return self._sum_s
-
-
-def _work_s(world: World, job_id: str) -> float:
-    """Return how long all GPUs together need for a job."""
-    if not world.options(job_id):
-        return 0.0
-    gpu_s = world.service_gpus(job_id) * world.fastest_finish_s(job_id)
-    return gpu_s / max(1, world.cluster.total_gpus)
 
 
 class Reservations:
     """At most one reservation at a time: of the jobs whose patience is over for those of the
-    highest priority, and of these for the one that was submitted first; where there is none, and
-    places have not waited for too long (`DRAINED`), for a gang that comes early.
+    highest priority, and of these for the one that was submitted first.
 
     It is kept until its job starts, there or elsewhere, a node of it is lost, or the patience of a
     job of a higher priority is over; so, among jobs of no higher priority, it is due after a finite
     time, and two jobs never wait for each other. What starts by it is protected
-    (`World.protected`) for a time (`EARNED`): nobody of its priority evicts it.
+    (`World.protected`): nobody of its priority evicts it.
     """
 
     def __init__(self) -> None:
         self.current: Reservation | None = None
-        self._new: list[tuple[str, float, float]] = []
+        self._new: list[tuple[str, float]] = []
         self._early, self._late = _Ripening(), _Ripening()
-        self._made_s = self._paid_s = -math.inf
-        self._here, self._waiting = _Work(), _Work()
+        self._paid_s = -math.inf
+        self._counted, self._backlog = 0, 0.0
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
     def arrived(self, world: World, job_id: str) -> None:
         """Note that a job has come to wait."""
-        self._new.append((job_id, world.now_s, self.backlog_s(world)))
+        self._new.append((job_id, self.backlog_s(world)))
         world.protected.discard(job_id)
 
     def _look_at_new(self, world: World) -> None:
         """See when the patience of those ends that did not start as soon as they came."""
-        if not self._new:
-            return
-        names = (job_id for job_id, _, _ in self._new if job_id in world.waiting)
-        new = {job_id: _work_s(world, job_id) for job_id in names}
-        others = (job_id for job_id in world.waiting if job_id not in new)
-        before_s = self._waiting.of(world, others, len(world.waiting) - len(new))
-        before_s += math.fsum(new.values())
-        for job_id, came_s, backlog_s in self._new:
-            if job_id in new:
-                gpus, run_s = world.fewest_gpus(job_id), world.fastest_finish_s(job_id)
-                self._late.add(world, job_id, patience_s(gpus, run_s, backlog_s))
-                if gpus > 1:  # not at once: whether it starts when it comes the policy decides
-                    turn_s = before_s - new[job_id]
-                    if not _known(world):
-                        turn_s = max(turn_s, patience_s(gpus, run_s))
-                    self._early.add(world, job_id, turn_s, came_s)
+        for job_id, backlog_s in self._new:
+            if job_id in world.waiting:
+                self._early.add(world, job_id, 0.0)
+                self._late.add(world, job_id, backlog_s)
         self._new.clear()
 
     def backlog_s(self, world: World) -> float:
         """Return how long all GPUs together need for the jobs that are here, within `RECOUNT`."""
-        waiting, running = world.waiting, world.running
-        return self._here.of(world, chain(waiting, running), len(waiting) + len(running))
+        jobs = len(world.waiting) + len(world.running)
+        if abs(jobs - self._counted) > RECOUNT * self._counted:
+            gpu_s = math.fsum(
+                world.service_gpus(job) * world.fastest_finish_s(job)
+                for job in (*world.waiting, *world.running)
+                if world.options(job)
+            )
+            self._counted, self._backlog = jobs, gpu_s / max(1, world.cluster.total_gpus)
+        return self._backlog
 
     def renew(
         self, world: World, *, but: Iterable[str] = (), claimed: Iterable[Claimed] = ()
     ) -> bool:
         """Keep the reservation there is, or make one for who is entitled, but for those who have a
         place already; return whether it changed."""
-        self._end_protection(world)
         before = self.current
         if before is not None:
             if (
@@ -242,13 +204,11 @@ class Reservations:
                 and not self._is_outranked(world, before.job, but)
             ):
                 return False
-            self._pay(world, before)
             self.current = None
             waits = before.job in world.waiting and before.job not in but
             if waits and not self._is_outranked(world, before.job, but):  # a node is not there
                 self.current = earliest(world, before.job, tuple(claimed))
                 if self.current is not None:
-                    self._made_s = world.now_s
                     return True
         entitled = self.entitled(world)
         if not entitled:
@@ -261,7 +221,7 @@ class Reservations:
                 break
             self.current = earliest(world, job_id, claimed)
             if self.current is not None:
-                self._made_s = world.now_s
+                self._pay(world, self.current)
                 return True
             if all(world.expected_release_s(job) < math.inf for job in world.holders):
                 self._nowhere[job_id] = lost
@@ -270,9 +230,7 @@ class Reservations:
     def entitled(self, world: World) -> list[str]:
         """Return the waiting jobs for whom a place may be kept now, by priority and submission."""
         self._look_at_new(world)
-        ripe = self._late.ripe(world)
-        if world.now_s >= self._paid_s:
-            ripe += [job_id for job_id in self._early.ripe(world) if job_id not in ripe]
+        ripe = (self._early if world.now_s >= self._paid_s else self._late).ripe(world)
         return sorted(ripe, key=lambda job_id: -world.rank(job_id))
 
     def _is_outranked(self, world: World, job_id: str, but: Iterable[str]) -> bool:
@@ -283,22 +241,10 @@ class Reservations:
         return any(world.rank(name) > own for name in {*self.entitled(world)} - {*but})
 
     def _pay(self, world: World, kept: Reservation) -> None:
-        """Let time pass until the GPU time that the place has waited for its job is `DRAINED` of
-        all."""
+        """Let time pass until the GPU time that the place waits for its job is `DRAINED` of all."""
         gpus = sum(slot.gpus for slot in kept.placement)
-        until_s = world.started_s(kept.job) if kept.job in world.running else world.now_s
-        waited_s = max(0.0, until_s - self._made_s) * gpus / max(1, world.cluster.total_gpus)
-        drained = DRAINED if _known(world) else DRAINED_BELIEVED
-        self._paid_s = max(self._paid_s, self._made_s) + waited_s / drained
-
-    def _end_protection(self, world: World) -> None:
-        """Let those be preempted again that have held their places for long enough."""
-        for job_id in [job_id for job_id in world.protected if job_id in world.running]:
-            until_s = self.protected_until_s(world, job_id)
-            if until_s <= world.now_s:
-                world.protected.discard(job_id)
-            elif until_s < world.expected_release_s(job_id):
-                world.wake_at(until_s)
+        waits_s = max(0.0, kept.due_s - world.now_s) * gpus / max(1, world.cluster.total_gpus)
+        self._paid_s = max(self._paid_s, world.now_s) + waits_s / DRAINED
 
     def _takes_too_much(self, world: World, job_id: str) -> bool:
         """Return whether no place is kept for the job before others that started on theirs are
@@ -315,13 +261,6 @@ class Reservations:
         """Return whether one has started on its reservation and is evicted for none but a higher
         priority than its own."""
         return running in world.protected and world.rank(waiting) <= world.rank(running)
-
-    def protected_until_s(self, world: World, job_id: str) -> float:
-        """Return how long a running job is protected if it started on its reservation."""
-        if not _known(world):
-            return math.inf
-        waited_s = max(GANG_PATIENCE_S, world.waited_s(job_id))
-        return world.started_s(job_id) + EARNED * waited_s
 
     def place(self, world: World) -> tuple[Option, Placement] | None:
         """Return where the job with the reservation can start now: where that is, or wherever else

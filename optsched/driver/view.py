@@ -200,11 +200,6 @@ class ClusterView:
         state = self._state[job_id]
         return state.waited_s + (self.now_s - state.waits_from_s if job_id in self.waiting else 0.0)
 
-    def started_s(self, job_id: str) -> float:
-        """Return when the stay of a job on its GPUs began; now for one that holds none."""
-        run = self._state[job_id].run
-        return self.now_s if run is None else run.started_s
-
     def attained_gpu_s(self, job_id: str) -> float:
         """Return the GPU-seconds the job has held so far, overheads included. What it held before
         `Instance.now_s` is taken from the work it has done."""

@@ -159,9 +159,9 @@ def test_a_call_in_a_copy_of_the_process() -> None:
 
 def test_a_call_in_a_copy_ends_when_it_is_left() -> None:
     reader, writer = os.pipe()
-    with Beside(lambda: os.read(reader, 1)):
+    with Beside(lambda: os.read(reader, 1)) as there:
         pass
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(there.pid, os.WNOHANG)
     os.close(reader)
     os.close(writer)

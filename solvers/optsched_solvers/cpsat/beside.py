@@ -26,8 +26,8 @@ class Beside:
     def __init__(self, call: Callable[[], Any]) -> None:
         """Start it."""
         self._reader, writer = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
+        self.pid = os.fork()
+        if self.pid == 0:
             with suppress(BaseException):
                 os.close(self._reader)
                 with os.fdopen(writer, "wb") as pipe:
@@ -40,9 +40,9 @@ class Beside:
 
     def __exit__(self, *_: object) -> None:
         with suppress(ProcessLookupError):
-            os.kill(self._pid, 9)
+            os.kill(self.pid, 9)
         os.close(self._reader)
-        os.waitpid(self._pid, 0)
+        os.waitpid(self.pid, 0)
 
     def result(self) -> Any:
         """Wait for what the call returns; None where it raises."""

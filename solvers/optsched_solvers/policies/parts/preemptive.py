@@ -244,8 +244,6 @@ class Moment:
                 return
             other_id = last[1]
             if self.rule.reservations.protects(world, other_id, job_id):
-                until_s = self.rule.reservations.protected_until_s(world, other_id)
-                self.recheck_s = min(self.recheck_s, until_s)
                 continue
             if world.may_preempt(other_id):
                 yield other_id
