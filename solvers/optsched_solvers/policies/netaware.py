@@ -12,6 +12,7 @@ from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.instance import Placement
 from optsched.physics import crossed_uplinks, span
+from optsched.physics.contention import memory_gbps
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, declared_options
 
@@ -216,7 +217,8 @@ class NetAware(ByScore):
         for slot in placement:
             capacity = cluster.node[slot.node].memory_gbps
             if capacity:
-                own = profile.memory_gbps * slot.gpus if option.mode.gpus else profile.memory_gbps
+                own = memory_gbps(world.job(job_id), option.mode)
+                own *= slot.gpus if option.mode.gpus else 1
                 memory = max(memory, (world.memory_load_gbps(slot.node) + own) / capacity)
         for rack in crossed_uplinks(cluster, placement):
             if cluster.rack_uplink_gbps[rack]:
