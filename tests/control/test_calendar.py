@@ -185,6 +185,9 @@ def test_a_lower_quota_is_made_room_for(
     lab.run(60)
     assert set(lab.status().values()) == {"running"}
     lab.submit("long", 4, 120.0, profile=PLAIN, job={"tenant": "t"})
+    aside = lab.controller._pose(lab.clock.now_s(), {"saves-0": "odd"}).instance
+    (left,), (own, _) = aside.cluster.windows, aside.tenants
+    assert (own.gpu_quota, dict(left.quotas)) == (4, {"t": 1})  # less the 2 GPUs it holds
     lab.run(45)
     held = [attempt.key.job for attempt in lab.controller.state.live_attempts()]
     assert sorted(held)[:1] == ["plain"] and len(held) == 2  # one of t is left its 2 of 3 GPUs
