@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...files.regular import read_regular
 from ..base import Entry, NoAnswerError, Record
 
 MOST_NODES = 10_000
@@ -132,7 +133,8 @@ class JobServer:
         headers = {"Content-Type": "application/json", "User-Agent": "optsched", **self._headers}
         if self._token_file is not None:
             try:
-                headers["Authorization"] = f"Bearer {self._token_file.read_text().strip()}"
+                token = read_regular(self._token_file).decode().strip()
+                headers["Authorization"] = f"Bearer {token}"
             except (OSError, UnicodeDecodeError) as error:
                 raise NoAnswerError(
                     f"the token for Ray in {self._token_file} cannot be read: {error}"

@@ -1,6 +1,7 @@
 """The client of Ray's head against a server that answers as told: Ray's own words, and what is none
 of Ray's."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -112,8 +113,10 @@ def test_the_token_is_read_anew(told: Told, tmp_path: Path) -> None:
     with pytest.raises(NoAnswerError, match=r"wants another token .*token_file"):
         asks.jobs()
     token.unlink()
-    with pytest.raises(NoAnswerError, match="cannot be read"):
-        asks.jobs()
+    for make in (lambda: None, lambda: os.mkfifo(token)):
+        make()
+        with pytest.raises(NoAnswerError, match="cannot be read"):
+            asks.jobs()
 
 
 @pytest.mark.parametrize(
