@@ -353,7 +353,7 @@ def test_forget_leaves_only_what_was_printed(host: Host) -> None:
     host.executor.forget(key)
     assert host.executor.observe() == ()
     left = sorted(path.name for path in host.folder.rglob("*") if path.is_file())
-    assert left == ["stderr", "stdout"]
+    assert left == ["attempts.lock", "stderr", "stdout"]
     host.restart()
     assert host.executor.observe() == ()
 
