@@ -12,6 +12,7 @@ import click
 from ..errors import InputError
 from .parts.arguments import (
     Choice,
+    amounts,
     count_option,
     flag_option,
     many_option,
@@ -311,16 +312,7 @@ def _notify(events: str | None) -> tuple[str, ...]:
 
 
 def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
-    amounts: dict[str, float] = {}
-    for pair in pairs:
-        name, _, amount = pair.partition("=")
-        try:
-            amounts[name] = float(amount)
-        except ValueError:
-            raise InputError(
-                f"--resource {pair!r} has no amount; write {name or 'NAME'}=1"
-            ) from None
-    return amounts
+    return amounts("--resource", pairs)
 
 
 def _profile(path: Path | None) -> Any:

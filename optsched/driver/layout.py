@@ -53,7 +53,7 @@ class Need:
 
 class Layout:
     """What never changes of a cluster, with nodes, GPU types and racks numbered. Jobs have left
-    before a window takes resources away if they are asked `notice_s` before it."""
+    before a window takes resources or quotas away if they are asked `notice_s` before it."""
 
     def __init__(self, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
         self.cluster = cluster
@@ -93,14 +93,11 @@ class Layout:
         self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
 
     def _dips(self) -> dict[int, list[tuple[float, float, float]]]:
-        """Return by row of the table of capacity from when to when there is how much less of a
-        resource."""
+        """Return by row of the table of capacity from when to when there is how much less of it."""
         dips: dict[int, list[tuple[float, float, float]]] = {}
-        resources = self.cluster.resources
         for window in self.cluster.windows:
-            for name, most in window.resources.items():
-                less = max(0.0, resources[name] - most)
-                row = self.table.resources[name]
+            for row, most in self.table.left_in(window):
+                less = max(0.0, self.table.rows[row].capacity - most)
                 dips.setdefault(row, []).append((window.from_s, window.to_s, less))
         return dips
 

@@ -172,8 +172,9 @@ Names = Annotated[tuple[Short, ...], Field(max_length=1000)]
 class WindowBody:
     """A time, in Unix time, in which `nodes` (names or hostlists), or nodes of so many `gpus`, take
     no jobs but those of `tenants` and `users`: from now on where `from_s` is None, until it is
-    lifted where `to_s` is. Of `resources` there is only so much then. `name` None makes one after
-    its `kind`."""
+    lifted where `to_s` is. Of `resources` there is only so much then, and the jobs of the tenants
+    of `quotas` hold only so many GPUs, borrowed ones included. `name` None makes one after its
+    `kind`."""
 
     kind: Literal["maintenance", "reservation", "drain"] = "maintenance"
     name: Annotated[str, Field(max_length=255, pattern=r"^[!-~]+$")] | None = None
@@ -184,6 +185,7 @@ class WindowBody:
     tenants: Names = ()
     users: Names = ()
     resources: Annotated[dict[Short, Amount], Few] = field(default_factory=dict)
+    quotas: Annotated[dict[Short, Count], Few] = field(default_factory=dict)
 
 
 @frozen
