@@ -35,7 +35,7 @@ from .windows import at_present
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
-CHECK_SHARE, CHECK_S = 0.75, 3e-5
+CHECK_SHARE, CHECK_S = 1.0, 3e-5
 """Time kept free for checking a plan: a share of what posing the problem took, and at most so long
 for each job."""
 SAME = 1e-12

@@ -114,6 +114,9 @@ def meets_window(
     """Check that a job that starts now is on no node in a window, nor on one with a window before
     it would be done on GPUs of its own, or could have saved."""
     now_s, on = instance.now_s, {slot.node for slot in placement}
+    windows = [window for window in instance.cluster.windows if not on.isdisjoint(window.nodes)]
+    if not windows:
+        return
     entry = instance.running_job.get(job.id) or instance.suspended_job.get(job.id)
     stay_s = least_stay_s(
         job,
@@ -124,9 +127,9 @@ def meets_window(
         preemptions=0 if entry is None else entry.preemptions,
     )
     until_s = now_s + max(MOMENT_S, stay_s - MOMENT_S)
-    for window in instance.cluster.windows:
+    for window in windows:
         there = sorted(on.intersection(window.nodes))
-        if job.tenant in window.tenants or job.user in window.users or not there:
+        if job.tenant in window.tenants or job.user in window.users:
             continue
         if max(now_s, window.from_s) < min(window.to_s, until_s):
             kept = f"which is not there for it from {window.from_s:.12g} to {window.to_s:.12g} s"

@@ -20,7 +20,7 @@ from ..base import Entry, NoAnswerError, Record
 
 MOST_NODES = 10_000
 """Ray lists no more at once."""
-PIECE_BYTES = 1 << 16
+PIECE_BYTES, MOST_BYTES = 1 << 16, 256 << 20
 SAID_CHARACTERS = 300
 
 
@@ -92,16 +92,17 @@ class JobServer:
     def _call(self, method: str, path: str, body: Entry | None = None) -> Any:
         until_s = time.monotonic() + self._timeout_s
         request = urllib.request.Request(
-            self.address + path,
-            None if body is None else json.dumps(body).encode(),
-            self._all_headers(),
-            method=method,
+            self.address + path, None if body is None else json.dumps(body).encode(), method=method
         )
+        for name, said in self._all_headers().items():  # secrets, which no redirect takes along
+            request.add_unredirected_header(name, said)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-                text = b""
+                text = bytearray()
                 while piece := answer.read1(PIECE_BYTES):
                     text += piece
+                    if len(text) > MOST_BYTES:
+                        raise self._silence(f"answered more than {MOST_BYTES >> 20} MiB")
                     if time.monotonic() > until_s:
                         raise TimeoutError("timed out")
         except urllib.error.HTTPError as error:

@@ -250,7 +250,7 @@ def test_the_view_token_offers_no_actions(page: Browser, busy: Live) -> None:
 
 
 def test_a_wrong_token_is_asked_for_again(page: Browser, busy: Live) -> None:
-    page.run("token = 'wrong'")
+    page.run("token = 'wrong', void turn()")
     page.until("at('ask').open")
     page.run(f"at('token').value = {json.dumps((busy.settings.state / 'token').read_text())}")
     page.run("document.querySelector('#ask button').click()")
@@ -259,7 +259,8 @@ def test_a_wrong_token_is_asked_for_again(page: Browser, busy: Live) -> None:
 
 def test_it_says_that_the_controller_does_not_answer_and_recovers(page: Browser) -> None:
     page.run(
-        "globalThis.real = fetch, globalThis.fetch = () => Promise.reject(new TypeError('no'))"
+        "globalThis.real = fetch, globalThis.fetch = () => Promise.reject(new TypeError('no')),"
+        " void turn()"
     )
     page.until("!at('fault').hidden")
     fault = page.run("at('fault').innerText")
