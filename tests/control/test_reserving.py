@@ -88,7 +88,7 @@ def test_a_gang_among_small_jobs_starts_after_its_patience_and_the_longest_of_th
 def test_without_a_place_kept_for_it_it_does_not(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reservation, "GANG_PATIENCE_S", 1e9)
     stream = begun(lab, "gang")
-    stream.run(5 * (GANG_PATIENCE_S + LONG_S))
+    stream.run(2 * (GANG_PATIENCE_S + LONG_S))
     assert began_s(lab, "gang") is None
 
 
