@@ -1,10 +1,21 @@
-"""Hypothesis tries the same examples in every run; `--hypothesis-profile=varied` tries others."""
+"""Hypothesis tries the same examples in every run; `--hypothesis-profile=varied` tries others.
 
+Folders of tests are in memory where there is enough: each event of a journal waits for a disk.
+"""
+
+import os
+import tempfile
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from hypothesis import settings
+
+MEMORY, ENOUGH_BYTES = "/dev/shm", 4 << 30
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK | os.X_OK):
+    about = os.statvfs(MEMORY)
+    if about.f_bavail * about.f_frsize >= ENOUGH_BYTES and not about.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 pytest_plugins = ["optsched.testing.executors"]
 

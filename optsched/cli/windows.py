@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..errors import InputError
-from .parts.arguments import option
+from .parts.arguments import amounts, option
 from .parts.controller import Client, asks_controller
 from .parts.duration import instant_s
 from .parts.out import Json, Out, Parts, answers
@@ -71,11 +71,13 @@ def line(window: Json) -> str:
     late = f"; {there} {'job is' if there == 1 else 'jobs are'} still there{names}" if there else ""
     when = f"{begin} {end}" if window["to_s"] is None else f"{begin} to {end}"
     less = [f"{name} {amount:g}" for name, amount in window["resources"].items()]
+    less += [f"quota of {name} {gpus}" for name, gpus in window["quotas"].items()]
     return f"{window['name']}: {', '.join([*window['nodes'], *less])}, {when}{kept}{late}"
 
 
 @click.command("maintain")
 @click.argument("nodes", nargs=-1, metavar="[NODES...]")
+@option("--quota TENANT=GPUS", "Lower a tenant's quota to so many; repeatable.", multiple=True)
 @option("--resource NAME=AMOUNT", "Lower a resource to this amount; repeatable.", multiple=True)
 @_setting
 @answers
@@ -84,13 +86,14 @@ def maintain(
     client: Client,
     nodes: tuple[str, ...],
     resource: tuple[str, ...],
+    quota: tuple[str, ...],
     begin: str | None,
     to: str,
     name: str | None,
     out: Out,
 ) -> int:
     """Announce maintenance: keep NODES (such as gpu-[0-3]) free of jobs for a while, or lower a
-    resource, such as the power cap power_w.
+    resource, such as the power cap power_w, or the GPUs that a tenant may hold.
 
     Jobs that can save use the nodes until then, are asked to save in time, and resume later; others
     start there only if they are expected to be done by then. No job is killed: if one that cannot
@@ -100,17 +103,13 @@ def maintain(
     \b
     optsched maintain 'gpu-[0-3]' --from 18:00 --to 4h
     optsched maintain --resource power_w=7500 --from 17:00 --to 3h
+    optsched maintain --quota vision=8 --from 18:00 --to 14h
     """
-    resources = {}
-    for text in resource:
-        what, _, amount = text.partition("=")
-        try:
-            resources[what] = float(amount)
-        except ValueError:
-            raise InputError(f"--resource {text!r}: write it as power_w=7500") from None
-    if not (nodes or resources):
-        raise InputError("name nodes, or a --resource")
-    return _set(client, out, begin, to, nodes=nodes, resources=resources, name=name)
+    resources, quotas = amounts("--resource", resource), amounts("--quota", quota, whole=True)
+    if not (nodes or resources or quotas):
+        raise InputError("name nodes, a --resource or a --quota")
+    body = {"nodes": nodes, "resources": resources, "quotas": quotas, "name": name}
+    return _set(client, out, begin, to, **body)
 
 
 @click.command("reserve")

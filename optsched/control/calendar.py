@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, time, timedelta
 
-from ..model.cluster import Window
+from ..model.cluster import Tenant, Window
+from ..model.quotas import not_lowered
 from .settings import WEEKDAYS, WindowSettings
 
 AHEAD = 4
@@ -16,30 +17,35 @@ def windows_ahead(
     known: Iterable[Window],
     recurring: Iterable[WindowSettings],
     nodes: Collection[str],
-    tenants: Collection[str],
+    tenants: Collection[Tenant],
     resources: Collection[str],
     now_s: float,
 ) -> tuple[Window, ...]:
-    """Return the windows that are not over, of the `nodes` and `resources` that there are, in order
-    of time."""
-    windows = [*known]
+    """Return the windows that are not over, of the `nodes`, `resources` and quotas that there are,
+    in order of time."""
+    windows, names = [*known], {tenant.name for tenant in tenants}
     for stated in recurring:
         windows += occurrences(stated, nodes, now_s)
     there = (
         replace(
             window,
             nodes=tuple(name for name in window.nodes if name in nodes),
-            tenants=tuple(name for name in window.tenants if name in tenants),
+            tenants=tuple(name for name in window.tenants if name in names),
             resources={name: most for name, most in window.resources.items() if name in resources},
+            quotas=_lowered(window, tenants),
         )
         for window in windows
         if window.to_s > now_s
     )
     return tuple(
-        sorted(
-            (w for w in there if w.nodes or w.resources), key=lambda w: (w.from_s, w.name, w.nodes)
-        )
+        sorted((w for w in there if w.nodes or w.lowers), key=lambda w: (w.from_s, w.name, w.nodes))
     )
+
+
+def _lowered(window: Window, tenants: Iterable[Tenant]) -> dict[str, int]:
+    """Return the quotas that a window lowers: settings may have changed since it was set."""
+    others = {name for name, *_ in not_lowered(window.quotas, tenants)} if window.quotas else ()
+    return {name: most for name, most in window.quotas.items() if name not in others}
 
 
 def occurrences(stated: WindowSettings, nodes: Collection[str], now_s: float) -> list[Window]:
@@ -48,14 +54,16 @@ def occurrences(stated: WindowSettings, nodes: Collection[str], now_s: float) ->
     windows: list[Window] = []
     for from_s in _begins(stated, now_s - length_s):
         if from_s + length_s > now_s:
+            lowers = stated.resources or stated.quotas
             own = Window(
-                nodes=stated.node_names() or (() if stated.resources else tuple(nodes)),
+                nodes=stated.node_names() or (() if lowers else tuple(nodes)),
                 from_s=from_s,
                 to_s=from_s + length_s,
                 name=stated.name,
                 tenants=stated.tenants,
                 users=stated.users,
                 resources=stated.resources,
+                quotas=stated.quotas,
             )
             windows.append(own)
         if len(windows) == AHEAD:

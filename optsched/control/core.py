@@ -169,7 +169,7 @@ class ControllerCore:
                 (*state.windows.values(), *state.reserved),
                 self.settings.windows,
                 {status.node.name: None for status in self.statuses},
-                {tenant.name for tenant in self.tenants},
+                self.tenants,
                 self._shared.resources,
                 now_s,
             )

@@ -191,7 +191,7 @@ class LiveWorld(World):
         when that changes."""
         for window in self.cluster.windows:
             times_s = [window.to_s]
-            if window.resources:
+            if window.lowers:
                 times_s += [window.from_s - self.free.layout.notice_s, window.from_s]
             for time_s in times_s:
                 if time_s > self.now_s:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..duration import human
 from ..executors.base import JOB_NAME
+from ..files.regular import read_regular
 from .journal.events import AttemptEnded, AttemptRunning, Cancelled, Cleared, Event
 from .journal.state import ENDED_AS, LiveJob, State
 from .settings import ADDRESS, NoticeEvent, NoticeSettings, Settings
@@ -250,7 +251,7 @@ def send_mail(notice: Notice, settings: NoticeSettings) -> None:
             if settings.smtp_starttls:
                 server.starttls(context=ssl.create_default_context())
             if settings.smtp_user is not None and settings.smtp_password_file is not None:
-                password = settings.smtp_password_file.read_text().strip()
+                password = read_regular(settings.smtp_password_file).decode().strip()
                 server.login(settings.smtp_user, password)
             server.send_message(message)
     except smtplib.SMTPRecipientsRefused as error:

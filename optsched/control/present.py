@@ -113,12 +113,12 @@ def present(
     _leave_out(state, statuses, running, taken)
     _close(statuses, running, taken)
     _cut(nodes, running, taken)
-    there = replace(cluster, nodes=nodes, resources=_left(cluster, aside))
+    there = replace(_left(cluster, tenants, aside), nodes=nodes)
     instance = Instance(
         name=f"round {state.round + 1}",
         now_s=now_s,
         cluster=before if before is not None and before == there else there,
-        tenants=_less(tenants, aside),
+        tenants=_less(tenants, _gpus_aside(tenants, aside)),
         shares=shares,
         jobs=tuple(jobs),
         running=tuple(running),
@@ -278,24 +278,43 @@ def _known(live_job: LiveJob, left_s: float, profile: Profile) -> Job:
     )
 
 
-def _left(cluster: Cluster, aside: Sequence[LiveJob]) -> dict[str, float]:
-    """Return what is left of the cluster's resources beside what the jobs of `aside` hold."""
-    left = dict(cluster.resources)
+def _left(cluster: Cluster, tenants: tuple[Tenant, ...], aside: Sequence[LiveJob]) -> Cluster:
+    """Return the cluster with what the jobs of `aside` leave of its resources, and of what windows
+    leave of resources and quotas."""
+    held: dict[str, float] = {}
     for job in aside:
-        held = {} if job.live is None else job.live.mode.resources
-        left |= {
-            name: max(0.0, left[name] - amount) for name, amount in held.items() if name in left
-        }
-    return left
+        for name, amount in {} if job.live is None else job.live.mode.resources.items():
+            held[name] = held.get(name, 0.0) + amount
+    gpus = _gpus_aside(tenants, aside)
+
+    def beside(there: Mapping[str, float]) -> dict[str, float]:
+        return {name: max(0.0, amount - held.get(name, 0.0)) for name, amount in there.items()}
+
+    windows = (
+        replace(
+            window,
+            resources=beside(window.resources),
+            quotas={name: max(0, most - gpus[name]) for name, most in window.quotas.items()},
+        )
+        for window in cluster.windows
+    )
+    if not aside:
+        return cluster
+    return replace(cluster, resources=beside(cluster.resources), windows=tuple(windows))
 
 
-def _less(tenants: tuple[Tenant, ...], aside: Sequence[LiveJob]) -> tuple[Tenant, ...]:
-    """Return the tenants with what the jobs of `aside` leave of their quotas."""
+def _gpus_aside(tenants: tuple[Tenant, ...], aside: Sequence[LiveJob]) -> Mapping[str | None, int]:
+    """Return the GPUs that the jobs of `aside` hold of each quota."""
     held: Counter[str | None] = Counter()
     over = Quotas.of(tenants).over if aside else {}
     for job in aside:
         for name in over.get(job.submission.job.tenant or "", ()):
             held[name] += 0 if job.live is None else job.live.mode.gpus
+    return held
+
+
+def _less(tenants: tuple[Tenant, ...], held: Mapping[str | None, int]) -> tuple[Tenant, ...]:
+    """Return the tenants with what so many held GPUs leave of their quotas."""
     return tuple(
         tenant
         if tenant.gpu_quota is None or not held[tenant.name]

@@ -28,7 +28,7 @@ from ..files.toml import read_toml
 from ..hostlist import expand_hostlist
 from ..model.cluster import Cluster, Label, Node, Tenant, Tier
 from ..model.instance import Instance
-from ..model.quantity import Amount
+from ..model.quantity import Amount, Count
 from ..plugins import registry
 from ..plugins.options import Duration, PluginOptions, PositiveDuration, read_table
 from .rates import TIME_OF_DAY, Rates, known
@@ -219,7 +219,8 @@ class NoticeSettings(Part):
         if not 0 < self.timeout <= 60:
             remedy = "write a length as 10s"
             yield Fault("notices.timeout", "must be longer than 0 s and at most 60 s", remedy)
-        if self.smtp is not None and not SMTP.fullmatch(self.smtp):
+        port = (self.smtp or "").partition(":")[2]
+        if self.smtp is not None and not (SMTP.fullmatch(self.smtp) and int(port or 25) < 1 << 16):
             yield Fault("notices.smtp", f"{self.smtp!r} is not a mail server", "write HOST:PORT")
         if self.smtp is not None and not ADDRESS.fullmatch(self.smtp_from or ""):
             remedy = "name the address that e-mail comes from"
@@ -263,7 +264,8 @@ TimeOfDay = Annotated[str, Field(pattern=TIME_OF_DAY)]
 class WindowSettings(Part):
     """A time in which nodes (all without any) take no jobs but those of `tenants` and `users`: once
     from `start` on, or on every day, or every such day of the week, from `at` on, for `length`.
-    With `resources` there is then only so much of these; nodes are only meant if they are named."""
+    With `resources` there is then only so much of these, and with `quotas` the jobs of a tenant
+    hold only so many GPUs, borrowed ones included; nodes are then only meant if they are named."""
 
     name: str = Field(default="maintenance", min_length=1, max_length=63)
     nodes: tuple[str, ...] = ()
@@ -277,6 +279,7 @@ class WindowSettings(Part):
     tenants: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     resources: dict[str, Amount] = Field(default_factory=dict)
+    quotas: dict[str, Count] = Field(default_factory=dict)
 
     def node_names(self) -> tuple[str, ...]:
         """Return the names of the nodes. Raises ValueError for a faulty one."""

@@ -8,6 +8,7 @@ from ..errors import InputError, OptschedError, perhaps
 from ..files.faults import Fault
 from ..hostlist import MAX_NODES
 from ..model.cluster import Cluster
+from ..model.quotas import not_lowered
 from ..objectives import wanted
 from ..plugins import registry
 
@@ -56,6 +57,9 @@ def _window_faults(path: str, window: "WindowSettings", settings: "Settings") ->
     for name in window.resources:
         if name not in settings.resources:
             yield Fault(f"{path}.resources", f"{name!r} is not in resources", "add it there")
+    every = [tenant.tenant() for tenant in settings.tenants]
+    for name, problem, remedy in not_lowered(window.quotas, every):
+        yield Fault(f"{path}.quotas.{name}", problem, remedy)
     for name in window.tenants:
         if name not in {tenant.name for tenant in settings.tenants}:
             yield Fault(f"{path}.tenants", f"{name!r} is not in tenants", "add it, or leave it out")

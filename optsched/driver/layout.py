@@ -53,7 +53,7 @@ class Need:
 
 class Layout:
     """What never changes of a cluster, with nodes, GPU types and racks numbered. Jobs have left
-    before a window takes resources away if they are asked `notice_s` before it."""
+    before a window takes resources or quotas away if they are asked `notice_s` before it."""
 
     def __init__(self, cluster: Cluster, tenants: tuple[Tenant, ...]) -> None:
         self.cluster = cluster
@@ -65,7 +65,7 @@ class Layout:
         self.domains = Domains(
             cluster, cluster.rack_uplink_gbps, SLACK, reserved=cluster.uplinks == "reserved"
         )
-        self.dips = self._dips()
+        self.dips = self.table.dips
         self.notice_s = 0.0
         self._windows: dict[tuple[str | None, str | None], tuple[Barred, ...]] = {}
         self._alone: dict[tuple[int, int, int], Placement] = {}
@@ -91,18 +91,6 @@ class Layout:
             float("inf") if node.memory_gib is None else node.memory_gib for node in cluster.nodes
         ]
         self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
-
-    def _dips(self) -> dict[int, list[tuple[float, float, float]]]:
-        """Return by row of the table of capacity from when to when there is how much less of a
-        resource."""
-        dips: dict[int, list[tuple[float, float, float]]] = {}
-        resources = self.cluster.resources
-        for window in self.cluster.windows:
-            for name, most in window.resources.items():
-                less = max(0.0, resources[name] - most)
-                row = self.table.resources[name]
-                dips.setdefault(row, []).append((window.from_s, window.to_s, less))
-        return dips
 
     def dip(self, row: int, from_s: float, to_s: float) -> float:
         """Return how much less there is of a row at the lowest of its windows in a time."""

@@ -283,6 +283,13 @@ class ClusterView:
                 end_s += to_s - max(from_s, self.now_s)
         return end_s
 
+    def quota_limits(self) -> dict[str | None, int]:
+        """Return the most GPUs that each quota allows now, windows considered."""
+        table = self.free.layout.table
+        left = table.left_at(self.now_s)
+        rows = table.quotas.items()
+        return {of: int(left.get(row, table.rows[row].capacity)) for of, row in rows}
+
     def _windows_on(self, job_id: str, placement: Placement) -> Iterator[tuple[float, float]]:
         """Yield from when to when the job may not be on the nodes of `placement`, of what is not
         over."""

@@ -301,12 +301,13 @@ class World(ClusterView):
 
     def _make_room(self) -> None:
         """Preempt jobs, those of the lowest priority and of them the last to come first, until the
-        others fit what windows leave of the resources when those begin that must save now."""
+        others fit what windows leave of resources and quotas when those begin that must save
+        now."""
         layout = self.free.layout
         for window in self.cluster.windows:
             if not window.from_s - layout.notice_s <= self.now_s < window.to_s:
                 continue
-            for row in (layout.table.resources[name] for name in window.resources):
+            for row, _ in layout.table.left_in(window):
                 self._fit_into(row, max(self.now_s, window.from_s))
 
     def _fit_into(self, row: int, time_s: float) -> None:

@@ -10,7 +10,7 @@ from ..model.job import Job
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 from ..round.patterns import alternatives_of, node_classes
-from ..round.windows import Openings
+from ..round.windows import Openings, at_present
 from .facts import Explanation
 from .words import sentence
 
@@ -48,26 +48,26 @@ def explain_inactive(instance: Instance, job_id: str) -> Explanation | None:
 def window_ahead(instance: Instance, job: Job) -> str | None:
     """Return which window a job would run into wherever it could start now, in one clause; None
     where it could start somewhere."""
-    cluster, catalogue = instance.cluster, catalogue_of(instance)
-    if not cluster.windows:
-        return None
+    cluster, catalogue, present = instance.cluster, catalogue_of(instance), at_present(instance)
+    patterns = alternatives_of(catalogue, job).patterns if cluster.windows else ()
     classes, _ = node_classes(catalogue)
-    alternatives = alternatives_of(catalogue, job)
-    if not alternatives.patterns or Openings(instance, classes).open(job, alternatives).patterns:
+    now = alternatives_of(catalogue_of(present), job)
+    if not patterns or Openings(present, classes).open(job, now).patterns:
         return None
     on = 0
-    for pattern in alternatives.patterns:
+    for pattern in patterns:
         on |= pattern.classes
     nodes = {cluster.nodes[i].name for kind in classes if kind.bit & on for i in kind.nodes}
-    ahead = [
-        window
-        for window in cluster.windows
-        if window.to_s > instance.now_s
-        and window.bars(job.tenant, job.user)
-        and nodes.intersection(window.nodes)
-    ]
-    first = min(ahead, key=lambda window: window.from_s)
-    name = next(name for name in first.nodes if name in nodes)
+    takes = {row for pattern in patterns for row, _ in pattern.shared}
+    ahead = []
+    for window in sorted(cluster.windows, key=lambda window: window.from_s):
+        if window.to_s > instance.now_s:
+            less = [row for row, _ in catalogue.capacity.left_in(window) if row in takes]
+            short = [catalogue.capacity.rows[row].name for row in less]
+            is_barred = window.bars(job.tenant, job.user)
+            ahead += [(window, name) for name in window.nodes if is_barred and name in nodes]
+            ahead += [(window, name) for name in short]
+    first, name = ahead[0]
     if first.from_s > instance.now_s:
         where = f"{first.name} of {name} in {human(first.from_s - instance.now_s)}"
         return f"it would run into a window wherever it fits, first {where}"
@@ -76,6 +76,8 @@ def window_ahead(instance: Instance, job: Job) -> str | None:
         if first.to_s >= FOR_EVER_S
         else f"for another {human(first.to_s - instance.now_s)}"
     )
+    if name not in first.nodes:
+        return f"{first.name} leaves it too little of {name} {until}"
     return f"{name} is not there for it {until} ({first.name})"
 
 

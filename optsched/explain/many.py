@@ -10,6 +10,7 @@ from ..objectives import Objective, parse
 from ..round.build import build
 from ..round.decide import decide
 from ..round.plan import JobRound, RoundSolution
+from ..round.windows import at_present
 from . import Explainer, explain_inactive
 from .facts import Explanation
 
@@ -23,9 +24,8 @@ def explain_all(
     if all(inactive.values()):
         return [explanation for explanation in inactive.values() if explanation is not None]
     solution = decided()
-    model = build(
-        weighed(instance), parse(solution.objective), solution.round_s, refill=solution.refill
-    )
+    now = at_present(weighed(instance))
+    model = build(now, parse(solution.objective), solution.round_s, refill=solution.refill)
     explainer = Explainer(model, solution)
     return [explanation or explainer.job(job) for job, explanation in inactive.items()]
 

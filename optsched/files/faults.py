@@ -12,7 +12,7 @@ from ..model.cluster import Cluster, Tenant
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Elastic, Job, Mode
 from ..model.profile import Locality
-from ..model.quotas import MOST_LEVELS
+from ..model.quotas import MOST_LEVELS, not_lowered
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 
@@ -204,8 +204,10 @@ def _tree(instance: Instance) -> Iterator[Fault]:
 def _windows(instance: Instance) -> Iterator[Fault]:
     for i, window in enumerate(instance.cluster.windows):
         path = f"cluster.windows[{i}]"
-        if not (window.nodes or window.resources):
+        if not (window.nodes or window.lowers):
             yield Fault(f"{path}.nodes", "a window of no nodes", "name the nodes it is about")
+        for name, problem, remedy in not_lowered(window.quotas, instance.tenants):
+            yield Fault(f"{path}.quotas.{name}", problem, remedy)
         for name in window.resources:
             if name not in instance.cluster.resources:
                 problem, remedy = f"the cluster has no {name!r}", "declare it in cluster.resources"

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from .regular import read_regular
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return what a file says. Raises InputError where it cannot be read or is not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_regular(path).decode())
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

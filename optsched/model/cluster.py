@@ -81,7 +81,8 @@ class Tier:
 class Window(Value):
     """A time, known beforehand, in which no job may be on some nodes: maintenance, or a reservation
     of them for `tenants` and `users` (any of these), whose jobs may. Of `resources` there are then
-    only so much."""
+    only so much, and the jobs of the tenants of `quotas`, with those below them, hold only so many
+    GPUs, borrowed ones included."""
 
     nodes: tuple[str, ...] = ()
     from_s: Instant
@@ -90,8 +91,14 @@ class Window(Value):
     tenants: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     resources: Mapping[str, Amount] = field(default_factory=empty)
+    quotas: Mapping[str, Count] = field(default_factory=empty)
 
     __hash__ = Value.__hash__
+
+    @property
+    def lowers(self) -> bool:
+        """Return whether there is less then of something that all nodes share."""
+        return bool(self.resources or self.quotas)
 
     def bars(self, tenant: str | None, user: str | None) -> bool:
         """Return whether jobs of this tenant and user may not be there."""
@@ -152,15 +159,6 @@ class Cluster(Value):
                     node.gpu_price_per_h, prices.get(node.gpu_type, node.gpu_price_per_h)
                 )
         return prices
-
-    def resources_at(self, time_s: float) -> Mapping[str, float]:
-        """Return what there is of the resources at an instant: what windows leave of them."""
-        least: Mapping[str, float] = self.resources
-        for window in self.windows:
-            if window.resources and window.from_s <= time_s < window.to_s:
-                lower = {name: min(least[name], most) for name, most in window.resources.items()}
-                least = {**least, **lower}
-        return least
 
     @cached_property
     def preempts(self) -> dict[int, str]:

@@ -1,6 +1,7 @@
 """Whose jobs a quota of GPUs limits: those of its tenant, and of all tenants below it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from .cluster import Tenant
 
@@ -40,6 +41,43 @@ class Quotas:
     def least(self, tenant: str | None) -> int | None:
         """Return the most GPUs that the jobs of a tenant may hold at once; None is no limit."""
         return min((self.limits[name] for name in self.over.get(tenant or "", ())), default=None)
+
+
+def capped(tenants: tuple[Tenant, ...], most: Mapping[str, int]) -> tuple[Tenant, ...]:
+    """Return the tenants with no more than so many GPUs for some, borrowed ones included. Others
+    may borrow what these leave: one more tenant, that nobody is, has it as its quota."""
+    after = tuple(
+        tenant
+        if tenant.name not in most or tenant.gpu_quota is None
+        else replace(
+            tenant,
+            gpu_quota=(own := min(tenant.gpu_quota, most[tenant.name])),
+            borrow_gpus=min(tenant.borrow_gpus, most[tenant.name] - own),
+        )
+        for tenant in tenants
+    )
+    pool, left = (Quotas.of(own).limits.get(None) for own in (tenants, after))
+    if pool is None or left is None or pool == left:
+        return after
+    nobody = max(tenant.name for tenant in tenants) + "'"
+    return (*after, Tenant(name=nobody, gpu_quota=pool - left))
+
+
+def not_lowered(
+    most: Mapping[str, int], tenants: Iterable[Tenant]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the tenants of a window's quotas that it does not lower, with what is wrong, and what
+    would be right."""
+    known = {tenant.name: tenant for tenant in tenants}
+    for name, gpus in most.items():
+        own = known.get(name)
+        if own is None:
+            yield name, f"there is no tenant {name!r}", "name a tenant with a gpu_quota"
+        elif own.gpu_quota is None:
+            yield name, f"tenant {name!r} has no gpu_quota to lower", "give it one"
+        elif gpus > (limit := own.gpu_quota + own.borrow_gpus):
+            says = f"{gpus} GPUs are more than the {limit} that tenant {name!r} may hold anyway"
+            yield name, says, "a window only lowers a quota"
 
 
 def limited(tenant: Tenant) -> bool:

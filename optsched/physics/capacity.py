@@ -6,11 +6,13 @@ of which what all jobs use over the whole plan adds up. The verifiers do not rea
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
 from math import inf
 from typing import Literal
 
 from ..frozen import record
-from ..model.cluster import Cluster, Node, Tenant
+from ..model.cluster import Cluster, Node, Tenant, Window
 from ..model.job import Job, Mode
 from ..model.quotas import Quotas
 from . import Span, cpus, fits_type, memory_gib
@@ -76,13 +78,14 @@ class Capacity:
         self.rows: list[Row] = []
         self.resources = self._add("resource", cluster.resources)
         quotas = Quotas.of(tenants)
-        rows = {of: self._row("quota", of, most) for of, most in quotas.limits.items()}
+        self.quotas = {of: self._row("quota", of, most) for of, most in quotas.limits.items()}
         self.quotas_over = {
-            name: tuple(rows[of] for of in over) for name, over in quotas.over.items()
+            name: tuple(self.quotas[of] for of in over) for name, over in quotas.over.items()
         }
         self.borrowers = frozenset(tenant.name for tenant in tenants if tenant.borrow_gpus)
         self.budgets = self._add("budget", cluster.budgets)
         self.shared = len(self.rows)
+        self._windows = cluster.windows
         nodes = cluster.nodes
         self.gpus = [self._row("GPUs", node.name, node.gpus) for node in nodes]
         self.cores = [self._of_node("cores", node.name, node.cpus) for node in nodes]
@@ -118,6 +121,35 @@ class Capacity:
         if mode.gpus:
             held.extend((row, mode.gpus) for row in self.quotas_of(job))
         return held
+
+    def left_in(self, window: Window) -> Demand:
+        """Return all that there is of the rows of which a window leaves less."""
+        return [
+            *((self.resources[name], most) for name, most in window.resources.items()),
+            *((self.quotas[name], most) for name, most in window.quotas.items()),
+        ]
+
+    def left_at(self, time_s: float) -> dict[int, float]:
+        """Return all that there is at an instant of the rows of which windows leave less."""
+        left: dict[int, float] = {}
+        for window in self._windows:
+            if window.from_s <= time_s < window.to_s:
+                for row, most in self.left_in(window):
+                    left[row] = min(most, left.get(row, self.rows[row].capacity))
+        return left
+
+    @cached_property
+    def dips(self) -> dict[int, list[tuple[float, float, float]]]:
+        """Return by row from when to when windows leave how much less of it, in times apart."""
+        lower = [window for window in self._windows if window.lowers]
+        dips: dict[int, list[tuple[float, float, float]]] = {}
+        instants = sorted({at_s for window in lower for at_s in (window.from_s, window.to_s)})
+        for from_s, to_s in pairwise(instants):
+            for row, most in self.left_at(from_s).items():
+                less, own = self.rows[row].capacity - most, dips.setdefault(row, [])
+                before_s = own.pop()[0] if own and own[-1][1:] == (from_s, less) else from_s
+                own.append((before_s, to_s, less))
+        return dips
 
     def quotas_of(self, job: Job) -> tuple[int, ...]:
         """Return the rows of the quotas that a job counts against."""

@@ -88,7 +88,7 @@ def _facts(instance: Instance, solution: "RoundSolution") -> list[tuple[str, str
         rows.append(("now", counted((entry.decision for entry in solution.jobs), CHANGES_FIRST)))
     later = len(instance.jobs) - len(solution.jobs) - len(solution.never)
     if later:
-        rows.append(("later", f"{later:,} not released yet or waiting for others to complete"))
+        rows.append(("later", f"{later:,} not released yet, or waiting for other jobs or a window"))
     for job in solution.never[:MOST_NEVER]:
         reason = why_never(catalogue_of(instance), instance.job[job])
         rows.append(("never", f"{job}: {reason}"))

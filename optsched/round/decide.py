@@ -17,6 +17,8 @@ from ..model.instance import Instance, Placement, Running
 from ..model.job import Job
 from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, wanted
+from ..physics.catalogue import catalogue_of
+from ..physics.unschedulable import why_never
 from ..plugins import registry
 from ..plugins.options import declaration, read_options
 from .build import NOBODY, build
@@ -33,7 +35,7 @@ from .windows import at_present
 
 DEFAULT_GAP = 1e-6
 """A round whose gap is no larger is taken as optimal: the rounding of sums."""
-CHECK_SHARE, CHECK_S = 0.75, 3e-5
+CHECK_SHARE, CHECK_S = 1.0, 3e-5
 """Time kept free for checking a plan: a share of what posing the problem took, and at most so long
 for each job."""
 SAME = 1e-12
@@ -180,7 +182,8 @@ def decide(
     for what, amount in (("round", round_s), ("budget", budget_s)):
         if not (math.isfinite(amount) and amount > 0):
             raise InputError(f"{what} of {amount} s: it must be a positive number of seconds")
-    instance = at_present(weighed(instance))
+    whole = weighed(instance)
+    instance = at_present(whole)
     plug_in = registry.round_solver(solver)
     task = _Task(
         instance=instance,
@@ -207,7 +210,8 @@ def decide(
         aside = [placement for placement, _ in reserved]
         found = priority_inversions(instance, last_best.jobs, blocked, firmly, aside)
         notes += [str(inversion) for inversion in found[:1]]
-    never = tuple(name for each in outcomes for name in each.never)
+    barred = [name for each in outcomes for name in each.never]
+    never = tuple(name for name in barred if why_never(catalogue_of(whole), whole.job[name]))
     value = math.fsum(each.value for each in outcomes)
     return RoundSolution(
         instance_name=instance.name,
@@ -218,7 +222,7 @@ def decide(
         objective=task.goal.name,
         solver=solver,
         seed=seed,
-        jobs=tuple(entry for entry in last_best.jobs if tiers.is_one or entry.id not in never),
+        jobs=tuple(entry for entry in last_best.jobs if tiers.is_one or entry.id not in barred),
         value=value,
         bound=max(value, min(UNPROVED, sum(each.bound for each in outcomes))),
         bound_source=", ".join(dict.fromkeys(each.best.source for each in outcomes)),

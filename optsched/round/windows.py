@@ -1,27 +1,50 @@
 """Windows of a round: on which nodes a job that starts now would meet one."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ..model.cluster import Window
 from ..model.instance import Instance
 from ..model.job import Job
+from ..model.quotas import capped
 from ..physics import TIME_TOLERANCE_S
+from ..physics.catalogue import catalogue_of
 from ..physics.windows import least_stay_s
 from .patterns import Alternatives, NodeClass, Pattern
 
 
 def at_present(instance: Instance) -> Instance:
-    """Return the instance with what there is of the resources now, or what running jobs hold of
-    them where that is more."""
+    """Return the instance with what there is of resources and quotas now, or what running jobs hold
+    of them where that is more."""
     cluster = instance.cluster
-    there = dict(cluster.resources_at(instance.now_s))
-    if there == cluster.resources:
+    if not any(window.lowers for window in cluster.windows):
         return instance
-    for name, most in there.items():
-        held = sum(entry.mode.resources.get(name, 0.0) for entry in instance.running)
-        there[name] = min(cluster.resources[name], max(most, held))
-    return replace(instance, cluster=replace(cluster, resources=there))
+    table = catalogue_of(instance).capacity
+    left = table.left_at(instance.now_s)
+    if not left:
+        return instance
+    held, resources, gpus = _held(instance), dict(cluster.resources), dict[str, int]()
+    for row, most in left.items():
+        own = table.rows[row]
+        there = min(own.capacity, max(most, held[row]))
+        if own.kind == "quota":
+            gpus[str(own.of)] = int(there)
+        else:
+            resources[str(own.of)] = there
+    return replace(
+        instance,
+        cluster=replace(cluster, resources=resources),
+        tenants=capped(instance.tenants, gpus),
+    )
+
+
+def _held(instance: Instance) -> Counter[int]:
+    """Return what running jobs hold of the rows that all nodes share."""
+    table, held = catalogue_of(instance).capacity, Counter[int]()
+    for entry in instance.running:
+        held.update(dict(table.together(instance.job[entry.job], entry.mode)))
+    return held
 
 
 EVERYWHERE = -1
@@ -35,7 +58,7 @@ class Openings:
     have all their windows in common. Equal answers are one object."""
 
     def __init__(self, instance: Instance, classes: Sequence[NodeClass]) -> None:
-        self._instance = instance
+        self._instance, self._table = instance, catalogue_of(instance).capacity
         nodes = instance.cluster.nodes
         self._windows: list[tuple[Window, int]] = [
             (window, sum(c.bit for c in classes if nodes[c.nodes[0]].name in window.nodes))
@@ -43,10 +66,7 @@ class Openings:
             if window.to_s > instance.now_s
         ]
         self._known: dict[object, Alternatives] = {}
-        self._held: dict[str, float] = {}
-        for entry in instance.running:
-            for name, amount in entry.mode.resources.items():
-                self._held[name] = self._held.get(name, 0.0) + amount
+        self._held = _held(instance)
 
     def open(self, job: Job, alternatives: Alternatives) -> Alternatives:
         """Return the alternatives on the nodes where the job can stay long enough from now on."""
@@ -68,7 +88,7 @@ class Openings:
 
     def _barred(self, job: Job, pattern: Pattern) -> int:
         """Return the classes of a pattern with a window before the job could leave; everywhere,
-        where one leaves too little of a resource beside those that run."""
+        where one leaves too little of a resource or quota beside those that run."""
         instance = self._instance
         now_s, option = instance.now_s, pattern.option
         entry = instance.running_job.get(job.id) or instance.suspended_job.get(job.id)
@@ -80,14 +100,13 @@ class Openings:
             ran_before=entry is not None,
             preemptions=0 if entry is None else entry.preemptions,
         )
-        mask = 0
+        mask, takes = 0, dict(pattern.shared)
         for window, classes in self._windows:
             if now_s < window.from_s and window.from_s >= now_s + stay_s - TIME_TOLERANCE_S:
                 continue
             if window.bars(job.tenant, job.user):
                 mask |= classes
-            for name, most in window.resources.items() if window.from_s > now_s else ():
-                amount = option.mode.resources.get(name, 0.0)
-                if amount and amount > most - self._held.get(name, 0.0) + AMOUNT_SLACK * most:
+            for row, most in self._table.left_in(window) if window.from_s > now_s else ():
+                if takes.get(row, 0) > max(0.0, most - self._held[row] + AMOUNT_SLACK * most):
                     return EVERYWHERE
         return mask & pattern.classes

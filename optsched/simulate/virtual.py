@@ -59,7 +59,7 @@ class VirtualWorld(World):
         for i, window in enumerate(self.cluster.windows):
             if window.to_s > self.now_s:
                 self._events.push(window.to_s, Kind.WINDOW_OVER, i)
-            if window.resources and window.to_s > self.now_s:
+            if window.lowers and window.to_s > self.now_s:
                 notice_s = window.from_s - self.free.layout.notice_s
                 for time_s in {max(self.now_s, notice_s), max(self.now_s, window.from_s)}:
                     self._events.push(time_s, Kind.WINDOW_AHEAD, i)

@@ -15,7 +15,7 @@ from .progress import check_job, decision_now
 from .segments import running_faults
 from .structure import precedence, structure
 from .violation import Violation
-from .windows import lower_resources, windows
+from .windows import lower_capacity, windows
 
 __all__ = [
     "Report",
@@ -60,7 +60,7 @@ def verify(instance: Instance, plan: Plan, objective: Objective, *, replay: bool
             violations.extend(check(instance, plan))
         violations.extend(sharing(instance, plan, replay=replay))
         violations.extend(windows(instance, plan, replay=replay))
-        violations.extend(lower_resources(instance, plan, replay=replay))
+        violations.extend(lower_capacity(instance, plan, replay=replay))
     if violations:
         return Report(tuple(violations), None)
     computed = values(objective, instance, plan)

@@ -280,7 +280,7 @@ def quotas(instance: Instance, plan: Plan) -> Iterator[Violation]:
     """Check that each tenant with a quota holds no more than that and what it may borrow, together
     with all tenants below it; and those that are below no other quota no more than all of
     theirs."""
-    over = {own.name: _quotas_over(instance, own) for own in instance.tenants}
+    over = {own.name: quotas_over(instance, own) for own in instance.tenants}
     if not any(over.values()):
         return
     held = _pieces(
@@ -301,7 +301,7 @@ def quotas(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield from _overfull(together, every, "borrowing", unit, where)
 
 
-def _quotas_over(instance: Instance, own: Tenant) -> list[str]:
+def quotas_over(instance: Instance, own: Tenant) -> list[str]:
     """Return the tenants whose quotas limit the jobs of a tenant: it and those above it."""
     names = []
     for _ in instance.tenants:

@@ -1,7 +1,7 @@
 """Windows: in which nobody is on a node but those for whom it is kept."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..model.cluster import Window
 from ..model.instance import Instance, Placement
@@ -11,7 +11,7 @@ from ..physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, setup_s
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 from ..physics.windows import least_stay_s
-from .capacity import AMOUNT_TOLERANCE, MOMENT_S
+from .capacity import AMOUNT_TOLERANCE, MOMENT_S, quotas_over
 from .progress import Stretch, stays_first, stretches_of
 from .violation import Violation, broken
 
@@ -50,17 +50,33 @@ def _job(
             yield broken("window", job.id, says, from_s, there[0])
 
 
-def lower_resources(instance: Instance, plan: Plan, *, replay: bool) -> Iterator[Violation]:
-    """Check that in a window jobs hold no more of a resource than there is then, those aside that
-    cannot have saved yet: beside them nobody holds any of what is short."""
+def lower_capacity(instance: Instance, plan: Plan, *, replay: bool) -> Iterator[Violation]:
+    """Check that in a window jobs hold no more of a resource or quota than there is then, those
+    aside that cannot have saved yet: beside them nobody holds any of what is short."""
+    over = {own.name: quotas_over(instance, own) for own in instance.tenants}
+
+    def drawn(name: str) -> Callable[[Job, Mode], float]:
+        return lambda _, mode: mode.resources.get(name, 0.0)
+
+    def counted(tenant: str) -> Callable[[Job, Mode], float]:
+        return lambda job, mode: mode.gpus if tenant in over.get(job.tenant or "", ()) else 0
+
     for window in instance.cluster.windows:
         for name, most in window.resources.items():
-            yield from _lower(instance, plan, window, name, most, replay)
+            yield from _lower(instance, plan, window, (name, most, drawn(name)), replay)
+        for tenant, gpus in window.quotas.items():
+            what = f"GPUs of the quota of {tenant}"
+            yield from _lower(instance, plan, window, (what, gpus, counted(tenant)), replay)
 
 
 def _lower(
-    instance: Instance, plan: Plan, window: Window, name: str, most: float, replay: bool
+    instance: Instance,
+    plan: Plan,
+    window: Window,
+    limit: tuple[str, float, Callable[[Job, Mode], float]],
+    replay: bool,
 ) -> Iterator[Violation]:
+    name, most, of = limit
     events: list[tuple[float, int, str, float, bool]] = []
     moment_s = _moment_s(replay)
     for entry in plan.jobs:
@@ -71,7 +87,7 @@ def _lower(
             if (stays or replay) and (stays or stretch[0].start_s < window.from_s):
                 saved_s = _saved_s(instance, instance.job[entry.id], entry, k, stretch, stays)
             for segment in stretch:
-                amount = segment.mode.resources.get(name, 0.0)
+                amount = of(instance.job[entry.id], segment.mode)
                 start_s = max(segment.start_s, window.from_s)
                 end_s = min(segment.end_s, window.to_s)
                 free_s = min(max(start_s, saved_s), end_s)
@@ -81,15 +97,15 @@ def _lower(
                     if amount and to_s - from_s > moment_s:
                         events.append((from_s, 1, entry.id, amount, caught))
                         events.append((to_s - moment_s, 0, entry.id, -amount, caught))
-    limit, used, others, above = most + AMOUNT_TOLERANCE * max(1.0, most), 0.0, 0, False
+    full, used, others, above = most + AMOUNT_TOLERANCE * max(1.0, most), 0.0, 0, False
     for time_s, starts, job_id, amount, caught in sorted(events):
         used += amount
         others += 0 if caught else 2 * starts - 1
-        if used > limit and others and starts and not above:
+        if used > full and others and starts and not above:
             says = f"holds {name} at {time_s:.12g} s, of which {used:.12g} are held and"
             left = f"{most:.12g} are there until {window.to_s:.12g} s ({window.name})"
             yield broken("window", job_id, f"{says} {left}", time_s)
-        above = used > limit and others > 0
+        above = used > full and others > 0
 
 
 def meets_window(
@@ -98,6 +114,9 @@ def meets_window(
     """Check that a job that starts now is on no node in a window, nor on one with a window before
     it would be done on GPUs of its own, or could have saved."""
     now_s, on = instance.now_s, {slot.node for slot in placement}
+    windows = [window for window in instance.cluster.windows if not on.isdisjoint(window.nodes)]
+    if not windows:
+        return
     entry = instance.running_job.get(job.id) or instance.suspended_job.get(job.id)
     stay_s = least_stay_s(
         job,
@@ -108,9 +127,9 @@ def meets_window(
         preemptions=0 if entry is None else entry.preemptions,
     )
     until_s = now_s + max(MOMENT_S, stay_s - MOMENT_S)
-    for window in instance.cluster.windows:
+    for window in windows:
         there = sorted(on.intersection(window.nodes))
-        if job.tenant in window.tenants or job.user in window.users or not there:
+        if job.tenant in window.tenants or job.user in window.users:
             continue
         if max(now_s, window.from_s) < min(window.to_s, until_s):
             kept = f"which is not there for it from {window.from_s:.12g} to {window.to_s:.12g} s"

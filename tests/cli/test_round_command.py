@@ -102,7 +102,7 @@ def test_jobs_that_can_never_run_stop_nothing(run, tmp_path):
         "  never      giant: it needs 16 GPUs of one type, the cluster has at most 4\n"
         in done.output
     )
-    assert "  later      1 not released yet or waiting for others to complete\n" in done.output
+    assert "  later      1 not released yet, or waiting for other jobs or a window\n" in done.output
     found = json.loads(run("round", path, "--json").stdout)
     assert found["never"] == ["giant"] and [job["id"] for job in found["jobs"]] == ["fine"]
     assert run("solve", path).exit_code == 2, "a plan is for all jobs"

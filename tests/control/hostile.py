@@ -157,12 +157,15 @@ WINDOWS = st.builds(
     length_s=st.sampled_from([1e-3, 10.0, 3600.0, 1e10]),
     users=st.sampled_from([(), (), ("u",)]),
     resources=st.sampled_from([{}, {}, {"licence": 0.0}]),
+    quotas=st.sampled_from([{}, {}, {"a": 1}, {"b": 0, "gone": 1}]),
 )
 EDITS = {
     "windows": {
         "windows": (
             WindowSettings(nodes=("n0",), every="day", length=3600.0),
-            WindowSettings(every="monday", length=86400.0, resources={"licence": 0.0}),
+            WindowSettings(
+                every="monday", length=86400.0, resources={"licence": 0.0}, quotas={"a": 0}
+            ),
         )
     },
     "rates": {

@@ -10,10 +10,10 @@ from optsched.control.api.views import job_view
 from optsched.control.calendar import windows_ahead
 from optsched.control.journal.events import WindowLifted, WindowSet
 from optsched.control.learned import NEVER_S
-from optsched.control.settings import WindowSettings, read_settings
+from optsched.control.settings import TenantSettings, WindowSettings, read_settings
 from optsched.errors import InputError
 from optsched.executors.base import NoAnswerError
-from optsched.model.cluster import FOR_EVER_S, Window
+from optsched.model.cluster import FOR_EVER_S, Tenant, Window
 
 from . import test_controller
 from .test_controller import SETTINGS, Lab
@@ -168,6 +168,42 @@ def test_a_lower_cap_is_made_room_for(tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(lab.status().values()) == {"completed"}
 
 
+@pytest.mark.parametrize("policy", [None, "backfill"])
+def test_a_lower_quota_is_made_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str | None
+) -> None:
+    tenants = (TenantSettings(name="t", gpu_quota=6), TenantSettings(name="u", gpu_quota=8))
+    settings = SETTINGS.model_copy(update={"tenants": tenants, "policy": policy})
+    monkeypatch.setattr(test_controller, "SETTINGS", settings)
+    lab = Lab(tmp_path)
+    now_s = lab.clock.now_s()
+    fewer = Window(from_s=now_s + 100, to_s=now_s + 200, name="night", quotas={"t": 3})
+    lab.controller.record(WindowSet(window=fewer, by="root"))
+    for i in range(3):
+        lab.submit(f"saves-{i}", 2, 300.0, profile=Profile(checkpoint_s=5.0), job={"tenant": "t"})
+    lab.submit("plain", 2, 300.0, profile=PLAIN, job={"tenant": "u"})
+    lab.run(60)
+    assert set(lab.status().values()) == {"running"}
+    lab.submit("long", 4, 120.0, profile=PLAIN, job={"tenant": "t"})
+    aside = lab.controller._pose(lab.clock.now_s(), {"saves-0": "odd"}).instance
+    (left,), (own, _) = aside.cluster.windows, aside.tenants
+    assert (own.gpu_quota, dict(left.quotas)) == (4, {"t": 1})  # less the 2 GPUs it holds
+    lab.run(45)
+    held = [attempt.key.job for attempt in lab.controller.state.live_attempts()]
+    assert sorted(held)[:1] == ["plain"] and len(held) == 2  # one of t is left its 2 of 3 GPUs
+    reason = job_view(lab.controller, lab.controller.state.jobs["long"], lab.clock.now_s()).reason
+    assert reason is not None and "t may hold 3 GPUs while night lasts and holds 2" in reason
+    lab.run(900)
+    assert set(lab.status().values()) == {"completed"}
+
+
+def test_a_window_lowers_no_quota_that_settings_have_lowered_further() -> None:
+    night = Window(from_s=5.0, to_s=9.0, quotas={"t": 3, "u": 2, "gone": 1})
+    tenants = (Tenant(name="t", gpu_quota=2), Tenant(name="u", gpu_quota=1, borrow_gpus=1))
+    (left,) = windows_ahead((night,), (), {}, tenants, (), 0.0)
+    assert dict(left.quotas) == {"u": 2}
+
+
 def test_a_reservation_is_for_its_users(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     set_window(lab, "n0", begin=0, end=1000, users=("ann",))
@@ -201,6 +237,12 @@ FILE = """format = "optsched-cluster/1"
 [[nodes]]
 name = "n[0-1]"
 gpus = 4
+[[tenants]]
+name = "t"
+gpu_quota = 3
+borrow_gpus = 1
+[[tenants]]
+name = "free"
 [[windows]]
 """
 
@@ -217,6 +259,11 @@ gpus = 4
             'every = "day"\nlength = "1h"\nresources = {power_w = 1}',
             "'power_w' is not in resources",
         ),
+        ('every = "day"\nlength = "1h"\nquotas = {x = 1}', "there is no tenant 'x'"),
+        ('every = "day"\nlength = "1h"\nquotas = {free = 1}', "'free' has no gpu_quota to lower"),
+        ('every = "day"\nlength = "1h"\nquotas = {t = 5}', "5 GPUs are more than the 4"),
+        ('every = "day"\nlength = "1h"\nquotas = {t = -1}', "quotas"),
+        ('every = "day"\nlength = "1h"\nquotas = {t = nan}', "quotas"),
     ],
 )
 def test_faults_of_windows_are_told(tmp_path: Path, window: str, problem: str) -> None:

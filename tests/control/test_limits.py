@@ -144,7 +144,7 @@ def test_a_lower_limit_ends_nothing(lab: Limited) -> None:
     lab.limit(limited(max_running=1, max_gpus=1))
     late = lab.job()
     lab.run(20)
-    assert len(lab.held(user="ann")) == 3 and "may run 1 jobs" in lab.why(late)
+    assert len(lab.held(user="ann")) == 3 and "may run 1 job " in lab.why(late)
 
 
 def test_what_may_not_wait_is_refused(lab: Limited) -> None:
@@ -163,6 +163,12 @@ def test_what_may_not_wait_is_refused(lab: Limited) -> None:
     for user in ("bob", "cyd", "dan"):
         lab.job(user, tenant="a")
     assert refused("eve", "a").startswith("tenant a has 3 jobs")
+    job = Job(id="sweep-0", user="eve", duration_s=1.0)
+    many = why_refused(how, state, job, privileged=False, jobs=9)
+    assert many == (
+        "eve has 0 jobs waiting or on hold, and may have 2 (max_queued in cluster.toml): 9 more "
+        "are too many; submit 2 at a time"
+    )
     assert "it needs 5 GPUs, and ann may hold 4" in refused("ann", None, True, gpus=5)
 
 

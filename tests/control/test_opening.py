@@ -1,6 +1,7 @@
 """What a controller leaves behind where it could not be opened."""
 
 import os
+import signal
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from optsched.control.journal.disk import check_journal_disk
-from optsched.control.opening import opened
+from optsched.control.opening import alone, opened
 from optsched.control.settings import read_settings
 from optsched.errors import InputError
 
@@ -56,6 +57,28 @@ def test_attempts_are_in_the_shared_folder(tmp_path: Path) -> None:
         assert controller.checkpoints("j") == tmp_path / "common" / "checkpoints" / "j"
     assert (tmp_path / "common" / "attempts").is_dir() and (tmp_path / "state" / "journal").exists()
     assert not (tmp_path / "state" / "attempts").exists()
+
+
+def test_a_state_folder_has_one_controller_until_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optsched.control.opening.LOCK_S", 0.0)
+    took, died = os.pipe()
+    first = os.fork()
+    if not first:
+        with alone(tmp_path / "state"):
+            os.write(died, b".")
+            signal.pause()
+    try:
+        os.read(took, 1)
+        with pytest.raises(InputError, match="another controller runs on it; stop"):  # noqa: SIM117
+            with alone(tmp_path / "state"):
+                pass
+    finally:
+        os.kill(first, signal.SIGKILL)
+        os.waitpid(first, 0)
+    with alone(tmp_path / "state"):
+        pass
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs what others own")

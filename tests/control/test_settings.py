@@ -1,5 +1,7 @@
 """cluster.toml: every fault at once, with its place and what would be right."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -155,3 +157,21 @@ def test_what_toml_cannot_be_read_is_one_sentence(tmp_path: Path, value: str, fa
     with pytest.raises(InputError) as refused:
         read_settings(path)
     assert str(refused.value) == f"{path}: {fault} to be read; write less"
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (os.mkfifo, "a pipe or device, where a regular file is needed"),
+        (lambda path: path.symlink_to("/dev/zero"), "a pipe or device, where a regular file is n"),
+        (os.mkdir, "Is a directory"),
+    ],
+    ids=["pipe", "device", "directory"],
+)
+def test_what_is_no_regular_file_is_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None], fault: str
+) -> None:
+    path = tmp_path / "cluster.toml"
+    make(path)
+    with pytest.raises(InputError, match=f"cluster.toml: cannot be read: {fault}"):
+        read_settings(path)

@@ -1,5 +1,7 @@
 """Attempts on one node: what they are given, how they end, and what is said about it."""
 
+import errno
+import fcntl
 import os
 import signal
 import stat
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from optsched.errors import InputError
+from optsched.executors.attempts.executor import take
 from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, RefusedError
 from optsched.executors.local import LocalExecutor, LocalNode
 from optsched.executors.supervision import cgroups, processes
@@ -162,6 +165,25 @@ def test_real_gpus_that_are_not_there(tmp_path: Path) -> None:
 def test_a_folder_has_one_controller(host: Host) -> None:
     with pytest.raises(InputError, match="in use by another controller"):
         LocalExecutor(host.folder, host.nodes)
+
+
+def test_a_folder_on_nfs_has_one_controller_of_all_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS locks files that are open for writing; a folder it locks for this host alone."""
+    locked: list[int] = []
+
+    def flock(descriptor: int, _: int) -> None:
+        if locked:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        assert fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_RDWR
+        locked.append(descriptor)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert take(tmp_path) == (tmp_path / "attempts", locked[0])
+    with pytest.raises(InputError, match="cannot be used: No locks available"):
+        take(tmp_path)
+    os.close(locked[0])
 
 
 def test_asked_to_save_and_stop(host: Host) -> None:
@@ -331,7 +353,7 @@ def test_forget_leaves_only_what_was_printed(host: Host) -> None:
     host.executor.forget(key)
     assert host.executor.observe() == ()
     left = sorted(path.name for path in host.folder.rglob("*") if path.is_file())
-    assert left == ["stderr", "stdout"]
+    assert left == ["attempts.lock", "stderr", "stdout"]
     host.restart()
     assert host.executor.observe() == ()
 

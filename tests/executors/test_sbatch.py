@@ -385,9 +385,15 @@ def test_a_number_that_slurm_gives_out_again(place: HoldingPlace) -> None:
 
 @pytest.mark.slow
 def test_progress(place: HoldingPlace) -> None:
-    """A job that writes it is believed, if the file is its user's."""
+    """A job that writes it is believed; nobody else gets into its user's folder first."""
     report = """echo '{"step": 3, "at_s": '$(date +%s)'.9}' > $OPTSCHED_PROGRESS; """
-    key = place.start(place.submit(f"sleep 1; {report} {WAITS}"))
+    job = place.submit(f"sleep 1; {report} {WAITS}")
+    folder = place.cluster.shared / "sbatch" / "reports" / str(NOBODY)
+    place.arrival(job)
+    other = {"user": 65533, "group": 65533, "extra_groups": []}
+    assert subprocess.run(["touch", folder / "x"], check=False, **other).returncode == 1
+    assert subprocess.run(["touch", folder.parent / "x"], check=False, **other).returncode == 1
+    key = place.start(job)
     progress = until(lambda: place.see(key).progress)
     assert progress.step == 3
     (place.folder / "go").touch()

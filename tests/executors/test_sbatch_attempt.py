@@ -1,6 +1,8 @@
 """What is told of an attempt in each state of Slurm's job."""
 
 import json
+import os
+import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,10 @@ from typing import Any
 import pytest
 
 from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError
+from optsched.executors.sbatch import SbatchExecutor
 from optsched.executors.sbatch import attempt as module
 from optsched.executors.sbatch.attempt import ROLLED_BACK, SbatchAttempt
+from optsched.executors.sbatch.executor import _kept
 from optsched.executors.sbatch.jobs_json import HeldJob, read_held_jobs
 from optsched.executors.sbatch.telling import Teller, unsaid
 from optsched.executors.slurm.client import SlurmClient
@@ -303,3 +307,23 @@ def test_a_disk_that_fills_up(tmp_path: Path) -> None:
         assert again.ended == seen and again.stop == attempt.stop
         attempt.remove(outputs=False)
         assert not [*attempt.path.parent.iterdir()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_each_user_has_a_folder_of_his_own_for_reports(tmp_path: Path) -> None:
+    """Nobody else puts a file there under the name of his job's report, or of an attempt."""
+    executor = SbatchExecutor.__new__(SbatchExecutor)
+    for _ in range(2):  # a controller that was ended in between
+        executor.prepare(tmp_path)
+        executor._let_report(1000)
+    folders = [tmp_path / "sbatch" / "reports" / name for name in ("1000", "")]
+    found = [(path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) for path in folders]
+    assert found == [(1000, 0o700), (0, 0o711)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_record_that_a_user_wrote_is_none(tmp_path: Path) -> None:
+    path = started(tmp_path).path
+    assert [attempt.key for attempt in _kept(tmp_path)] == [KEY]
+    os.chown(path, 1000, -1)
+    assert not [*_kept(tmp_path)]

@@ -27,7 +27,7 @@ def test_lua_names_the_partition() -> None:
     assert sorted(files) == ["cluster.toml", "job_submit.lua", "slurm.conf.part"]
     assert (
         '["a\\"b"] = true' in files["job_submit.lua"]
-        and '"/state/sbatch/progress"' in files["job_submit.lua"]
+        and '"/state/sbatch/reports"' in files["job_submit.lua"]
     )
     assert "@" not in files["job_submit.lua"].replace("@param", "")
     assert "sbatch = true" in files["cluster.toml"]
@@ -110,7 +110,7 @@ def test_setup(tmp_path: Path) -> None:
         and settings.attempts == Path("/shared/o")
     )
     lua = (tmp_path / "setup" / "job_submit.lua").read_text()
-    assert '{ ["gpu"] = true }' in lua and '"/shared/o/sbatch/progress"' in lua
+    assert '{ ["gpu"] = true }' in lua and '"/shared/o/sbatch/reports"' in lua
 
 
 def test_who_is_stopped_for_others_by_default(tmp_path: Path) -> None:

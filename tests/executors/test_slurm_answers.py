@@ -1,14 +1,16 @@
 """What Slurm prints is understood, in the shapes of its releases."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from optsched.errors import InputError
-from optsched.executors.base import AttemptKey, NoAnswerError
-from optsched.executors.slurm.client import SlurmClient
+from optsched.executors.base import AttemptKey, NoAnswerError, RefusedError
+from optsched.executors.slurm import client as module
+from optsched.executors.slurm.client import PROGRAMS, SlurmClient
 from optsched.executors.slurm.jobs import read_jobs
 from optsched.executors.slurm.nodes import gpus, number, read_nodes
 from optsched.executors.slurm.site import split_nodes
@@ -177,10 +179,43 @@ def test_a_slurm_conf_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_program_that_does_not_answer(tmp_path: Path) -> None:
-    for name in ("sbatch", "squeue", "scancel", "scontrol", "sinfo"):
+    for name in PROGRAMS:
         (tmp_path / name).write_text("#!/bin/sh\nsleep 600 & wait\n")
         (tmp_path / name).chmod(0o755)
     client = SlurmClient(0.3, programs=tmp_path)
     for _ in range(2):  # the second time it is not even asked
         with pytest.raises(NoAnswerError, match=r"squeue did not answer within 0\.3 s"):
             client.ask("squeue")
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "said"),
+    [
+        ("cat", None, "given"),
+        ("echo out; sed 's/^/error: /' >&2; exit 3", RefusedError, "squeue: given"),
+        ("echo Unable to contact the controller >&2; exit 1", NoAnswerError, "squeue: Unable"),
+        ("exec >&- 2>&-; exec sleep 9", NoAnswerError, "squeue did not answer within 0.2 s"),
+        ("while echo an endless name; do :; done", NoAnswerError, "more than 1 MiB"),
+        ("while echo an endless fault >&2; do :; done", NoAnswerError, "more than 1 MiB"),
+    ],
+)
+def test_what_a_program_answers(
+    script: str,
+    error: type[Exception] | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer is read for so long, and to such a length, and nothing of the program stays."""
+    for name in PROGRAMS:
+        (tmp_path / name).write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
+    client = SlurmClient(0.2 if "sleep" in script else 20.0, programs=tmp_path)
+    if error is None:
+        assert client.ask("squeue", given=said) == said
+    else:
+        with pytest.raises(error, match=said):
+            client.ask("squeue", given=said)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -19,9 +19,9 @@ when (`shared_stays`), so all of the above goes for them too. A plan names nodes
 one of a pair is preempted and takes other GPUs of the same nodes while its partner is there, it
 does so a moment later, as it would read as going on.
 
-Windows are times in which a job finds nothing free on some nodes, or less of a resource: each job
-of a list then starts at the first instant from which all it needs is free to its end. Whether
-running jobs may go on in them, which is settled by who is preempted, the verifier says.
+Windows are times in which a job finds nothing free on some nodes, or less of a resource or quota:
+each job of a list then starts at the first instant from which all it needs is free to its end.
+Whether running jobs may go on in them, which is settled by who is preempted, the verifier says.
 """
 
 import math
@@ -447,8 +447,9 @@ def _there_is(search: Search, what: Thing, at_s: float) -> float:
     most = search.capacity.get(what, math.inf)
     kind, name = what
     for window in search.instance.cluster.windows:
-        if kind == "resource" and window.from_s <= at_s < window.to_s:
-            most = min(most, window.resources.get(name, math.inf))
+        lower = {"resource": window.resources, "quota": window.quotas}.get(kind, {})
+        if window.from_s <= at_s < window.to_s:
+            most = min(most, lower.get(name, math.inf))
     return most
 
 

@@ -28,7 +28,7 @@ FIELDS = {
     "file": {"format", "name", "cluster", "tenants", "jobs", "running"},
     "tenant": {"name", "gpu_quota", "parent"},
     "cluster": {"nodes", "resources", "windows"},
-    "window": {"nodes", "from_s", "to_s", "users", "resources"},
+    "window": {"nodes", "from_s", "to_s", "users", "resources", "quotas"},
     "node": {"name", "gpu_type", "gpus", "rack", "cpus", "memory_gib", "gpu_memory_gib"},
     "job": {
         *("id", "submit_s", "weight", "deadline_s", "after", "gpus", "duration_s", "profile"),
@@ -106,17 +106,16 @@ class Search:
         return not is_for and bool(set(gpus) & set(window.get("nodes", ())))
 
     def there_is(self, name: str | tuple[str, str], at_s: float) -> float:
-        if isinstance(name, tuple) and name[0] == QUOTA:
-            return self.quotas[name[1]]
-        if isinstance(name, tuple):
+        if isinstance(name, tuple) and name[0] != QUOTA:
             most: float = self.nodes[name[1]].get(name[0], math.inf)
             return most
+        kind, of = ("quotas", name[1]) if isinstance(name, tuple) else ("resources", name)
         return min(
-            [self.cluster.get("resources", {})[name]]
+            [self.quotas[of] if kind == "quotas" else self.cluster.get("resources", {})[of]]
             + [
-                window["resources"][name]
+                window[kind][of]
                 for window in self.windows
-                if window["from_s"] <= at_s < window["to_s"] and name in window.get("resources", {})
+                if window["from_s"] <= at_s < window["to_s"] and of in window.get(kind, {})
             ]
         )
 
@@ -160,7 +159,7 @@ class Search:
                 own.get(name) and until_s > t and until_s > caught_s[i]
                 for i, (until_s, _, own) in enumerate(self.held)
             )
-            for name in self.cluster.get("resources", {})
+            for name in [*self.cluster.get("resources", {}), *((QUOTA, own) for own in self.quotas)]
             for t in [0.0, *(w["from_s"] for w in self.windows if w["from_s"] > 0)]
         )
 

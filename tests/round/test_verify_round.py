@@ -10,9 +10,11 @@ import pytest
 
 import optsched.round.verify
 from optsched import Cluster, Instance, Locality, Mode, Node
+from optsched.model.cluster import Window
 from optsched.model.instance import Placement
 from optsched.round.plan import JobRound
 from optsched.round.verify import verify_round
+from optsched.verify.windows import meets_window
 
 from .round_cases import CASES, Case, holds, place
 
@@ -340,6 +342,17 @@ def test_what_is_being_saved_is_held() -> None:
 def test_a_cluster_without_nodes() -> None:
     instance = Instance(cluster=Cluster())
     assert not verify_round(instance, ())
+
+
+def test_jobs_that_no_window_is_near_are_not_asked_how_long_they_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a round of 100,000 jobs that took more time than all else."""
+    monkeypatch.setitem(meets_window.__globals__, "least_stay_s", None)
+    instance, jobs = CASES["busy"]()
+    elsewhere = Window(nodes=("elsewhere",), from_s=0.0, to_s=1e9)
+    cluster = replace(instance.cluster, windows=(elsewhere,))
+    assert not verify_round(replace(instance, cluster=cluster), jobs)
 
 
 def rules_in_source() -> set[str]:

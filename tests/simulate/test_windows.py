@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from optsched.engine import solve
 from optsched.explain.inactive import explain_inactive
 from optsched.files import check_instance, dump_instance, load_instance
 from optsched.files.shape_faults import FaultyFileError
-from optsched.model.cluster import Window
+from optsched.model.cluster import Tenant, Window
 from optsched.model.job import Mode
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
@@ -276,6 +277,76 @@ def test_who_cannot_have_saved_yet_may_hold_more_than_a_window_leaves_until_then
     bare = replace(instance, cluster=replace(cluster, windows=()))
     faults = verify(instance, simulate(bare, policy("fifo")), WCT, replay=True).violations
     assert faults[0].job == "new" and "and 600 are there until 9 s" in faults[0].message
+
+
+@pytest.mark.parametrize("name", ["backfill", "srtf", "optsched", "philly", "pollux"])
+def test_a_lower_quota_is_held_to_the_second(name: str) -> None:
+    rng = random.Random(3)
+    jobs = tuple(
+        Job(
+            id=f"j{i}",
+            submit_s=float(rng.randrange(0, 6000, 100)),
+            tenant=rng.choice(["a", "a", "b"]),
+            gpus=rng.choice([1, 1, 2, 4]),
+            duration_s=float(rng.choice([300, 1200, 3600])),
+            preemptible=rng.random() < 0.6,
+            profile=Profile(checkpoint_s=rng.choice([0.0, 30.0])),
+        )
+        for i in range(40)
+    )
+    night = Window(from_s=3600.0, to_s=9000.0, name="night", quotas={"a": 5})
+    cluster = Cluster(nodes=(Node(name="n0", gpus=8), Node(name="n1", gpus=8)), windows=(night,))
+    tenants = (
+        Tenant(name="a", gpu_quota=8, borrow_gpus=4),
+        Tenant(name="b", gpu_quota=4, borrow_gpus=8),
+    )
+    instance = Instance(cluster=cluster, tenants=tenants, jobs=jobs)
+    plan = simulate(instance, policy(name))
+    assert verify(instance, plan, WCT).ok
+    bare = replace(instance, cluster=replace(cluster, windows=()))
+    before = verify(instance, simulate(bare, policy(name)), WCT).violations
+    assert {violation.rule for violation in before} == {"window"}
+    assert "and 5 are there until 9000 s (night)" in before[0].message
+
+
+def test_others_may_borrow_what_a_lower_quota_leaves() -> None:
+    """The round sees it as the simulator does, and leaves what must run where it is."""
+    night = Window(from_s=0.0, to_s=90.0, quotas={"a": 1})
+    cluster = Cluster(nodes=(Node(name="n0", gpus=8),), windows=(night,))
+    tenants = (Tenant(name="a", gpu_quota=4), Tenant(name="b", gpu_quota=2, borrow_gpus=4))
+    jobs = (
+        *(Job(id=f"a{i}", tenant="a", duration_s=60.0, preemptible=False) for i in range(3)),
+        *(Job(id=f"b{i}", tenant="b", duration_s=60.0) for i in range(8)),
+    )
+    running = tuple(
+        Running(job=f"a{i}", mode=Mode(gpus=1), placement=(Slot(node="n0", gpus=1),), remaining_s=9)
+        for i in range(2)
+    )
+    alone = Instance(now_s=10.0, cluster=cluster, tenants=tenants, jobs=jobs)
+    for instance, most in ((alone, {"a": 1, "b": 5}), (replace(alone, running=running), {"b": 4})):
+        plan = simulate(instance, policy("wspt"))
+        decided = decide(instance).jobs
+        begun = Counter(
+            instance.job[entry.id].tenant for entry in decided if entry.decision == "start"
+        )
+        assert verify(instance, plan, WCT).ok and begun == most
+
+
+def test_explain_names_the_window_that_leaves_too_little_and_never_says_never() -> None:
+    for begin_s, says in (
+        (20.0, "it would run into a window wherever it fits, first night of quota of a in 10 s"),
+        (0.0, "night leaves it too little of quota of a for another 1 min 30 s"),
+    ):
+        night = Window(from_s=begin_s, to_s=100.0, name="night", quotas={"a": 1})
+        instance = Instance(
+            now_s=10.0,
+            cluster=Cluster(nodes=(Node(name="n0", gpus=4),), windows=(night,)),
+            tenants=(Tenant(name="a", gpu_quota=4),),
+            jobs=(Job(id="j", tenant="a", gpus=2, duration_s=50.0, preemptible=False),),
+        )
+        explanation = explain_inactive(instance, "j")
+        assert explanation is not None and explanation.sentence == f"j waits: {says}."
+        assert decide(instance).never == ()
 
 
 def test_a_lower_cap_is_of_a_resource_that_there_is() -> None:

@@ -31,6 +31,11 @@ def windowed(draw: Any, base: st.SearchStrategy[Instance] | None = None) -> Inst
                     for name, amount in instance.cluster.resources.items()
                     if draw(st.integers(0, 2)) == 0
                 },
+                quotas={
+                    tenant.name: draw(st.integers(0, tenant.gpu_quota))
+                    for tenant in instance.tenants
+                    if tenant.gpu_quota is not None and draw(st.integers(0, 2)) == 0
+                },
             )
         )
     keepers = draw(st.sets(st.sampled_from([job.id for job in instance.jobs])))

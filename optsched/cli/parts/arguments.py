@@ -1,5 +1,6 @@
 """Arguments that several commands take, and the checks on them."""
 
+import math
 import os
 import re
 import sys
@@ -141,3 +142,20 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"-o {folder}: cannot be made: {error.strerror or error}") from None
+
+
+def amounts(named: str, pairs: tuple[str, ...], *, whole: bool = False) -> dict[str, float]:
+    """Return the amounts of an option that is written NAME=AMOUNT. Raises InputError for one that
+    is not."""
+    found: dict[str, float] = {}
+    for pair in pairs:
+        name, _, amount = pair.partition("=")
+        try:
+            found[name] = int(amount) if whole else float(amount)
+        except ValueError:
+            found[name] = math.nan
+        if not (name and 0 <= found[name] < math.inf):
+            number = "a whole number" if whole else "a number"
+            says = f"write {name or 'NAME'}=N with {number} from 0 on"
+            raise InputError(f"{named} {pair!r} has no amount; {says}")
+    return found

@@ -356,9 +356,10 @@ class Account:
 
 @frozen
 class WindowView:
-    """A time in which nodes take no jobs but those of some, or there is less of `resources`;
-    `to_s` None: until it is lifted. `jobs_there` are those that are still there although it has
-    begun, because they save or cannot: `jobs` are those of them that the caller sees."""
+    """A time in which nodes take no jobs but those of some, or there is less of `resources` or for
+    the tenants of `quotas`; `to_s` None: until it is lifted. `jobs_there` are those that are still
+    there although it has begun, because they save or cannot: `jobs` are those of them that the
+    caller sees."""
 
     name: str
     nodes: tuple[str, ...]
@@ -367,6 +368,7 @@ class WindowView:
     tenants: tuple[str, ...]
     users: tuple[str, ...]
     resources: dict[str, float]
+    quotas: dict[str, int]
     jobs_there: int
     jobs: tuple[str, ...]
 

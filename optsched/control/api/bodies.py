@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from ...executors.base import JOB_NAME
 from ...files import adapter
-from ...files.shape_faults import WORDS, Steps, duplicate_keys, of_gpus
+from ...files.shape_faults import WORDS, Steps, duplicate_keys, of_gpus, value_at
 from ...frozen import frozen
 from ...model.cluster import Label
 from ...model.job import Elastic
@@ -172,8 +172,9 @@ Names = Annotated[tuple[Short, ...], Field(max_length=1000)]
 class WindowBody:
     """A time, in Unix time, in which `nodes` (names or hostlists), or nodes of so many `gpus`, take
     no jobs but those of `tenants` and `users`: from now on where `from_s` is None, until it is
-    lifted where `to_s` is. Of `resources` there is only so much then. `name` None makes one after
-    its `kind`."""
+    lifted where `to_s` is. Of `resources` there is only so much then, and the jobs of the tenants
+    of `quotas` hold only so many GPUs, borrowed ones included. `name` None makes one after its
+    `kind`."""
 
     kind: Literal["maintenance", "reservation", "drain"] = "maintenance"
     name: Annotated[str, Field(max_length=255, pattern=r"^[!-~]+$")] | None = None
@@ -184,6 +185,7 @@ class WindowBody:
     tenants: Names = ()
     users: Names = ()
     resources: Annotated[dict[Short, Amount], Few] = field(default_factory=dict)
+    quotas: Annotated[dict[Short, Count], Few] = field(default_factory=dict)
 
 
 @frozen
@@ -352,12 +354,15 @@ def parse_query(kind: type, pairs: Iterable[tuple[str, str]]) -> Any:
 def in_words(errors: Iterable[Mapping[str, Any]], raw: Any) -> str:
     """Return the first faults that a validator found, in one sentence."""
     said: list[str] = []
-    for error in errors:
+    faults = [*errors]
+    for error in faults:
         kind = str(error["type"])
         loc: Steps = tuple(step for step in error["loc"] if step != "[key]")
-        if len(loc) > 1 and loc[0] == "gpus":
-            given = raw.get("gpus") if isinstance(raw, dict) else None
-            meant = of_gpus(kind, loc, 0, given)
+        if kind == "too_short" and any(loc == other["loc"][: len(loc)] for other in faults[:-1]):
+            continue  # it has entries, but faulty ones
+        at = 2 if loc[0] == "jobs" else 0
+        if len(loc) > at + 1 and loc[at] == "gpus":
+            meant = of_gpus(kind, loc, at, value_at(raw, loc[: at + 1]))
             if meant is None:
                 continue
             kind, loc = meant

@@ -5,6 +5,7 @@ from itertools import count
 from ...errors import InputError
 from ...hostlist import expand_hostlist
 from ...model.cluster import FOR_EVER_S, Window
+from ...model.quotas import not_lowered
 from ..controller import Controller
 from ..journal.events import WindowLifted, WindowSet
 from .answers import Windows, WindowView
@@ -62,6 +63,8 @@ def _set(controller: Controller, caller: Caller, body: WindowBody) -> Windows:
     absent = {*body.resources} - {*controller.cluster.resources}
     if absent:
         raise HttpError(422, f"resources: the cluster has no {min(absent)!r}")
+    for name, problem, remedy in not_lowered(body.quotas, controller.tenants):
+        raise HttpError(422, f"quotas.{name}: {problem}; {remedy}")
     taken = {*controller.state.windows, *(own.name for own in controller.settings.windows)}
     taken |= {own.name for own in controller.state.reserved}
     name = body.name or next(own for i in count(1) if (own := f"{body.kind}-{i}") not in taken)
@@ -76,6 +79,7 @@ def _set(controller: Controller, caller: Caller, body: WindowBody) -> Windows:
         tenants=body.tenants,
         users=body.users,
         resources=body.resources,
+        quotas=body.quotas,
     )
     controller.record(WindowSet(window=window, by=caller.name))
     return _windows(controller, caller)
@@ -90,7 +94,7 @@ def _named(controller: Controller, body: WindowBody) -> tuple[str, ...]:
     for name in names:
         if name not in known:
             raise HttpError(422, f"nodes: there is no node {name!r}")
-    if not (names or body.resources):
+    if not (names or body.resources or body.quotas):
         raise HttpError(422, "nodes: name some, or say how many gpus")
     return tuple(names)
 
@@ -140,6 +144,7 @@ def _windows(controller: Controller, caller: Caller) -> Windows:
                 tenants=window.tenants,
                 users=window.users,
                 resources=dict(window.resources),
+                quotas=dict(window.quotas),
                 jobs_there=len(late),
                 jobs=tuple(name for name in late if caller.sees(state.jobs[name])),
             )

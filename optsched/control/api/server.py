@@ -138,7 +138,7 @@ def read_token(path: Path) -> str:
                 new.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
                 new.flush()
                 os.fsync(descriptor)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, encoding="ascii", errors="replace") as file:
             about = os.fstat(descriptor)
             token = file.read(1000).strip()

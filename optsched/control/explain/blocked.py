@@ -2,7 +2,7 @@
 `explain`."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -105,7 +105,7 @@ class Obstacles:
             yield Obstacle("claim", f"its place on {', '.join(nodes[:MOST_NAMES])} is being freed")
         if self._known.short_of_disk is not None:
             yield Obstacle("short", self._known.short_of_disk)
-        lacking = self._kept_off(job) or self._lacking(as_waiting(job), facts)
+        lacking = self._kept_off(job) or self._lacking(as_waiting(job), now_s, facts)
         if lacking is not None:
             yield lacking
         elif self._cluster.windows and (ahead := self._window(job, now_s)) is not None:
@@ -149,12 +149,13 @@ class Obstacles:
             f"ask for them (--node-label {min(live_job.kept_off)})",
         )
 
-    def _lacking(self, job: Job, facts: Facts | None) -> Obstacle | None:
+    def _lacking(self, job: Job, now_s: float, facts: Facts | None) -> Obstacle | None:
         """Return what the cluster lacks for a job."""
-        quotas = [row for row in self._table.quotas_of(job) if self._table.rows[row].of is not None]
+        rows = self._rows(now_s)
+        quotas = [row for row in self._table.quotas_of(job) if rows[row].of is not None]
         if quotas and facts is not None:
-            quota = min(quotas, key=lambda row: self._table.rows[row].capacity - self._held[row])
-            own, used = self._table.rows[quota], int(self._held[quota])
+            quota = min(quotas, key=lambda row: rows[row].capacity - self._held[row])
+            own, used = rows[quota], int(self._held[quota])
             facts["quota"] = {"tenant": own.of, "gpus": own.capacity, "used": used}
         if not self._cluster.nodes:
             return None
@@ -166,9 +167,16 @@ class Obstacles:
         usable = None if self._usable is None else Catalogue.of(self._usable, self._tenants)
         if usable and (not usable.cluster.nodes or why_never(usable, job) is not None):
             return Obstacle("full", "it could only run on nodes that take no jobs now")
-        return self._taken(job)
+        return self._taken(job, rows, now_s)
 
-    def _taken(self, job: Job) -> Obstacle | None:
+    def _rows(self, now_s: float) -> list[Row]:
+        """Return the rows that belong to no node, with what windows leave of them now."""
+        rows = self._table.rows[: self._table.shared]
+        for number, most in self._table.left_at(now_s).items():
+            rows[number] = replace(rows[number], capacity=most)
+        return rows
+
+    def _taken(self, job: Job, rows: Sequence[Row], now_s: float) -> Obstacle | None:
         """Return what others hold of what a job needs, its quota first."""
         ties = self._domains.ties(job)
         if not any(self._held) and ties is None:
@@ -182,19 +190,29 @@ class Obstacles:
             if why is not None:
                 return Obstacle("full", why)
         demands = [dict(self._table.together(job, mode)) for mode in modes]
-        rows = list(zip(range(self._table.shared), self._table.rows, self._held, strict=False))
-        for number, row, held in sorted(rows, key=lambda entry: entry[1].kind != "quota"):
+        entries = zip(range(self._table.shared), rows, self._held, strict=True)
+        for number, row, held in sorted(entries, key=lambda entry: entry[1].kind != "quota"):
             need = min((demand.get(number, 0.0) for demand in demands), default=0.0)
             if need and held and need > row.capacity - held + row.slack(AMOUNT_TOLERANCE):
-                return Obstacle("full", _short(job, row, held, need))
+                window = self._lowers(number, now_s)
+                return Obstacle("full", _short(job, row, held, need, window))
         return None
 
+    def _lowers(self, number: int, now_s: float) -> str:
+        """Return while which window there is less of a row now."""
+        names = (
+            f" while {window.name} lasts"
+            for window in self._cluster.windows
+            if window.from_s <= now_s < window.to_s and number in dict(self._table.left_in(window))
+        )
+        return next(names, "")
 
-def _short(job: Job, row: Row, held: float, need: float) -> str:
+
+def _short(job: Job, row: Row, held: float, need: float, window: str) -> str:
     if row.kind != "quota":
         return (
             f"it needs {need:.12g} of {row.of}, of which {held:.12g} of {row.capacity:.12g} are in "
-            "use"
+            f"use{window}"
         )
     cap = _gpus(int(row.capacity))
     if row.of is None:
@@ -202,7 +220,7 @@ def _short(job: Job, row: Row, held: float, need: float) -> str:
     else:
         is_own = row.of == job.tenant
         whose = f"its tenant {row.of}" if is_own else f"tenant {row.of}, with all below it,"
-        who = f"{whose} may hold {cap} and holds"
+        who = f"{whose} may hold {cap}{window} and holds"
     return f"{who} {int(held)}, which leaves too few for the {int(need)} it needs"
 
 

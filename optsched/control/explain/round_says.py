@@ -16,6 +16,7 @@ from ...physics import may_preempt
 from ...round.build import build
 from ...round.model import RoundModel
 from ...round.plan import BY_POLICY
+from ...round.windows import at_present
 from ..journal.state import LiveJob
 from ..names import Names
 from ..what_if.snapshot import Snapshot
@@ -32,7 +33,7 @@ def round_says(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> l
     seen = Names(snapshot.state, job, names)
     try:
         model = build(
-            instance,
+            at_present(instance),
             parse(solution.objective),
             solution.round_s,
             refill=solution.refill,

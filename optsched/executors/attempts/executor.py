@@ -270,18 +270,21 @@ def rank_of(names: Sequence[str], node: str | None) -> int:
 
 def take(folder: Path) -> tuple[Path, int]:
     """Take `folder/attempts`, made where it is not there; whoever lets go of it closes the
-    descriptor that is returned too.
+    descriptor that is returned too. NFS tells other hosts of locks on files, not on folders.
 
     Raises InputError where it cannot be used or another process has it.
     """
-    attempts = folder.absolute() / "attempts"
+    attempts, lock_fd, flags = folder.absolute() / "attempts", None, os.O_RDWR | os.O_CREAT
     try:
         attempts.mkdir(parents=True, exist_ok=True, mode=folder_mode())
         attempts.chmod(folder_mode())  # whatever the umask was
-        lock_fd = os.open(attempts, os.O_RDONLY | os.O_DIRECTORY)
+        lock_fd = os.open(f"{attempts}.lock", flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        taken = records.lock(lock_fd)
     except OSError as error:
+        if lock_fd is not None:
+            os.close(lock_fd)
         raise unusable(folder, error) from error
-    if not records.lock(lock_fd):
+    if not taken:
         os.close(lock_fd)
         raise InputError(
             f"{folder} is in use by another controller; stop that or name another folder"

@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...files.regular import read_regular
 from ..base import Entry, NoAnswerError, Record
 
 MOST_NODES = 10_000
 """Ray lists no more at once."""
-PIECE_BYTES = 1 << 16
+PIECE_BYTES, MOST_BYTES = 1 << 16, 256 << 20
 SAID_CHARACTERS = 300
 
 
@@ -91,16 +92,17 @@ class JobServer:
     def _call(self, method: str, path: str, body: Entry | None = None) -> Any:
         until_s = time.monotonic() + self._timeout_s
         request = urllib.request.Request(
-            self.address + path,
-            None if body is None else json.dumps(body).encode(),
-            self._all_headers(),
-            method=method,
+            self.address + path, None if body is None else json.dumps(body).encode(), method=method
         )
+        for name, said in self._all_headers().items():  # secrets, which no redirect takes along
+            request.add_unredirected_header(name, said)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-                text = b""
+                text = bytearray()
                 while piece := answer.read1(PIECE_BYTES):
                     text += piece
+                    if len(text) > MOST_BYTES:
+                        raise self._silence(f"answered more than {MOST_BYTES >> 20} MiB")
                     if time.monotonic() > until_s:
                         raise TimeoutError("timed out")
         except urllib.error.HTTPError as error:
@@ -132,7 +134,8 @@ class JobServer:
         headers = {"Content-Type": "application/json", "User-Agent": "optsched", **self._headers}
         if self._token_file is not None:
             try:
-                headers["Authorization"] = f"Bearer {self._token_file.read_text().strip()}"
+                token = read_regular(self._token_file).decode().strip()
+                headers["Authorization"] = f"Bearer {token}"
             except (OSError, UnicodeDecodeError) as error:
                 raise NoAnswerError(
                     f"the token for Ray in {self._token_file} cannot be read: {error}"

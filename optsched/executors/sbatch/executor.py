@@ -1,8 +1,10 @@
 """Jobs that users give to Slurm themselves: job_submit.lua holds them, and here they are let go, on
 the nodes that were chosen."""
 
+import os
 import time
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -64,10 +66,19 @@ class SbatchExecutor(SlurmExecutor):
     def prepare(self, folder: Path) -> None:
         """Make the folders of records, and of what users' jobs report."""
         self._records = folder / "sbatch"
-        self._progress = self._records / "progress"
-        self._progress.mkdir(parents=True, exist_ok=True)
-        self._records.chmod(0o711)
-        self._progress.chmod(0o1733)  # users' jobs put files there
+        self._reports = self._records / "reports"
+        self._reporting: set[int] = set()
+        self._reports.mkdir(parents=True, exist_ok=True)
+        for made in (self._records, self._reports):
+            made.chmod(0o711)
+
+    def _let_report(self, uid: int) -> None:
+        """Make the folder in which jobs of a user report: nobody else puts a file of their names
+        there first."""
+        with suppress(OSError):  # then they run without
+            (self._reports / str(uid)).mkdir(mode=0o700, exist_ok=True)
+            os.chown(self._reports / str(uid), uid, -1)
+            self._reporting.add(uid)
 
     # ----------------------------------------------------------------------------------------------
     # --- to see
@@ -147,6 +158,8 @@ class SbatchExecutor(SlurmExecutor):
             return
         with answered():
             held = self._held_jobs.ask(anew=told)
+        for uid in {job.uid for job in held} - self._reporting:
+            self._let_report(uid)
         self._note_requeued(held)
         self._held, self._held_s = {job.origin: job for job in held}, now_s
         for attempt in self._live().values():
@@ -288,7 +301,7 @@ class SbatchExecutor(SlurmExecutor):
                 uid=job.uid,
                 progress=None
                 if job.task is not None
-                else str(self._progress / f"{job.token}.json"),
+                else str(self._reports / str(job.uid) / f"{job.token}.json"),
             )
         except OSError as error:
             raise RefusedError(
@@ -388,6 +401,8 @@ def _slips(job: HeldJob, live: SbatchAttempt | None) -> bool:
 
 def _kept(folder: Path) -> Iterator[SbatchAttempt]:
     for path in sorted(folder.glob("*/*.json")):
+        if path.lstat().st_uid != os.geteuid():
+            continue
         record: dict[str, Any] | None = records.read(path)
         key = None if record is None else AttemptKey.parse(str(record.get("key")))
         if record is not None and key is not None and "origin" in record:

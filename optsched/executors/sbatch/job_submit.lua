@@ -2,7 +2,7 @@
 -- Where there is such a file already, call these two functions from those in it, before they return.
 local PARTITIONS = { [@PARTITION@] = true }
 local CONTROLLER = 0 -- whose jobs with optsched's own comment are its own, and are not held
-local PROGRESS = @PROGRESS@ -- a folder in which jobs may report their steps
+local REPORTS = @REPORTS@ -- a folder that has one for each user, in which his jobs may report their steps
 local HEARTBEAT = @HEARTBEAT@ -- a file with the Unix time at which a controller last looked at its jobs
 local SILENT_S = 120 -- after so long without one, Slurm starts jobs as if optsched were not there
 local ON_HOLD = " [on hold]"
@@ -57,7 +57,7 @@ function optsched_job_submit(job_desc, part_list, submit_uid)
   job_desc.priority = 0
   if job_desc.requeue == slurm.NO_VAL16 then job_desc.requeue = 1 end -- whatever the cluster's JobRequeue says
   if job_desc.array_inx == nil and job_desc.script ~= nil then
-    job_desc.environment["OPTSCHED_PROGRESS"] = PROGRESS .. "/" .. token .. ".json"
+    job_desc.environment["OPTSCHED_PROGRESS"] = string.format("%s/%d/%s.json", REPORTS, job_desc.user_id, token)
   end
   slurm.log_user("held for optsched, which starts it on the nodes it chooses")
   return slurm.SUCCESS

@@ -3,6 +3,7 @@ down."""
 
 import os
 import re
+import selectors
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from ...errors import InputError
 from ..base import NoAnswerError, RefusedError, in_one_line
@@ -35,6 +37,8 @@ NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError, OverflowEr
 """What reading something else than was expected ends with."""
 DEAF_S = 5.0
 """After no answer came for so long nobody is asked again."""
+MOST_BYTES, PIECE_BYTES = 256 << 20, 1 << 20
+"""So much of an answer is read: users fill it with jobs, names and comments."""
 
 
 @contextmanager
@@ -101,29 +105,27 @@ class SlurmClient:
             raise NoAnswerError(self._deaf[1])
         times = {"SLURM_TIME_FORMAT": "%s"} if unix_times else {}
         try:
-            process = subprocess.Popen(
-                [self._programs[program], *words],
-                env={**self._environment, **times},
-                cwd="/",
-                text=True,
-                errors="replace",
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            with open(os.memfd_create(program), "w+b", buffering=0) as file:
+                file.write(given.encode())
+                file.seek(0)
+                process = subprocess.Popen(
+                    [self._programs[program], *words],
+                    env={**self._environment, **times},
+                    cwd="/",
+                    stdin=file,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
         except OSError as error:
             raise NoAnswerError(f"{program} cannot be run: {error.strerror}") from None
-        try:
-            printed, said = process.communicate(given, self.patience_s)
-        except subprocess.TimeoutExpired:
-            return self._give_up(program, process)
+        with process:
+            printed, said = self._answer(program, process)
         if process.returncode == 0:
             self._deaf = None
-            return str(printed)
-        words_said = " ".join(
-            line.partition("error: ")[2] or line for line in said.strip().splitlines()
-        )
+            return printed
+        lines = said.strip().splitlines()
+        words_said = in_one_line(" ".join(line.partition("error: ")[2] or line for line in lines))
         told = words_said or f"it ended with exit status {process.returncode}"
         if process.returncode < 0 or any(word in said.lower() for word in UNSURE):
             raise NoAnswerError(f"{program}: {told}")
@@ -134,14 +136,35 @@ class SlurmClient:
         text = self.ask("scontrol", "show", "config")
         return dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", text, re.MULTILINE))
 
-    def _give_up(self, program: str, process: "subprocess.Popen[str]") -> str:
+    def _answer(self, program: str, process: "subprocess.Popen[bytes]") -> tuple[str, str]:
+        """Return what a program prints, and says of errors, once it has ended. Raises
+        NoAnswerError."""
+        printed, said = bytearray(), bytearray()
+        until_s = time.monotonic() + self.patience_s
+        late = f"{program} did not answer within {self.patience_s:g} s"
+        with selectors.DefaultSelector() as selector:
+            for pipe, read in ((process.stdout, printed), (process.stderr, said)):
+                assert pipe is not None
+                selector.register(pipe, selectors.EVENT_READ, read)
+            while selector.get_map():
+                ready = selector.select(max(0.0, until_s - time.monotonic()))
+                if not ready or time.monotonic() > until_s:
+                    self._give_up(process, late)
+                for key, _ in ready:
+                    piece = os.read(key.fd, PIECE_BYTES)
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                    key.data.extend(piece)
+                if len(printed) + len(said) > MOST_BYTES:
+                    self._give_up(process, f"{program} printed more than {MOST_BYTES >> 20} MiB")
+        try:
+            process.wait(max(0.0, until_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._give_up(process, late)
+        return printed.decode(errors="replace"), said.decode(errors="replace")
+
+    def _give_up(self, process: "subprocess.Popen[bytes]", told: str) -> NoReturn:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        process.wait()
-        told = f"{program} did not answer within {self.patience_s:g} s"
         self._deaf = (time.monotonic() + DEAF_S, told)
         raise NoAnswerError(told)

@@ -88,7 +88,7 @@ def setup_sbatch(
     lua = HOLDING.read_text()
     for name, text in (
         ("PARTITION", partition),
-        ("PROGRESS", f"{shared}/sbatch/progress"),
+        ("REPORTS", f"{shared}/sbatch/reports"),
         ("HEARTBEAT", heartbeat or str(heartbeat_of(partition))),
     ):
         lua = lua.replace(f"@{name}@", json.dumps(text))

@@ -253,13 +253,12 @@ class Model:
                 self.cp.add(self.start[activity.index] >= self.end[i])
 
     def _add_windows(self) -> None:
-        """Take resources for the time of a window, and the GPUs of nodes that are closed for all,
-        but for those on which jobs run."""
+        """Take resources and quotas for the time of a window, and the GPUs of nodes that are
+        closed for all, but for those on which jobs run."""
         problem = self.problem
         for dip in problem.windows.dips():
-            row = problem.table.resources[dip.resource]
             interval = self._fixed(*self._ticks_of(dip.span))
-            self.load["row", row].append((interval, dip.amount))
+            self.load["row", dip.row].append((interval, dip.amount))
         spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for closing in problem.windows.for_all:
             for n in closing.nodes:

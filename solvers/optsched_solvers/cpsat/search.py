@@ -27,14 +27,18 @@ DIRECT_JOBS_OF_SUMS = 60
 """Sums over more jobs than this are left to list search: CP-SAT's own bound on them is weak."""
 LISTS_SHARE = 0.2
 """Most of the budget that goes to the first list schedules."""
-LISTS_BEFORE_ORDERS = 0.03
-"""Share of the budget for list search before all orders are tried."""
+LEFT_BY_LISTS = 0.8
+"""Share of the budget that list search leaves to the whole model."""
+LISTS_BEFORE_ORDERS, FEW_TO_ORDER = 0.03, 9
+"""Share of the budget for list search before all orders are tried, of more jobs than this: those of
+fewer are tried sooner than list search would help."""
 MOST_WAITS = 24
 """Changes of what use costs until which all jobs wait in some of the first list schedules."""
 CELLS = 150
 """Cells of the time grid of prices."""
-PRICE_WORK = 2e-8
-"""Work of pricing one candidate start once, in CP-SAT's unit of work."""
+PRICE_WORK, PRICE_STEP_WORK = 1.5e-9, 5e-6
+"""Work of pricing one candidate start once, and of what else a step takes, in CP-SAT's unit of
+work."""
 WORK_PER_SET = 1e-4
 """Work of looking at one set of jobs, in the same unit."""
 
@@ -92,7 +96,9 @@ def _try_orders(progress: Progress, orders: Orders, guide: List | None) -> None:
     list search finds before, the fewer of them can be better."""
     if progress.schedule is None:
         return
-    ListSearch(progress, guide).run(until=progress.budget.fraction_left() - LISTS_BEFORE_ORDERS)
+    if len(progress.problem.activities) > FEW_TO_ORDER:
+        until = progress.budget.fraction_left() - LISTS_BEFORE_ORDERS
+        ListSearch(progress, guide).run(until=until)
     until = progress.budget.fraction_left() / 2
 
     def is_over() -> bool:
@@ -135,7 +141,8 @@ def _improve(progress: Progress, guide: List | None) -> None:
     direct = _intervals(problem) <= DIRECT_INTERVALS and not (sums and jobs > DIRECT_JOBS_OF_SUMS)
     if direct or progress.schedule is None:
         if progress.schedule is not None and sums and jobs > 12:
-            ListSearch(progress, guide).run(until=0.95 if len(progress.values) == 1 else 0.6)
+            until = LEFT_BY_LISTS if len(progress.values) == 1 else 0.6
+            ListSearch(progress, guide, quick=True).run(until)
         solve_whole(progress, direct)
         return
     ListSearch(progress, guide, quick=True).run(until=0.0)
@@ -210,7 +217,7 @@ def guide_by_prices(progress: Progress, level: int, pinned: Collection[int] = ()
     value, yardstick = progress.values[level], progress.evaluator.yardsticks[level]
     ascent = prices.ascend(prices.start_prices(progress.schedule), value - prices.certain)
     for steps, (best, _) in enumerate(ascent):
-        budget.spend(PRICE_WORK * prices.costs.size)
+        budget.spend(PRICE_STEP_WORK + PRICE_WORK * prices.costs.size)
         proved[level] = prices.certain + best - 1e-9 * abs(best)
         if steps % 25 == 0:
             report.bound(level, proved[level], "prices")

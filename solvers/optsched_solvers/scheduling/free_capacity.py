@@ -107,7 +107,7 @@ class FreeCapacity:
         self._type_of_row = dict(zip(problem.gpu_row, problem.node_types, strict=True))
         for dip in problem.windows.dips():
             begin, end = problem.tick.floor(dip.span[0]), problem.tick.ceil(dip.span[1])
-            self.rows[problem.table.resources[dip.resource]].take(begin, end, dip.amount)
+            self.rows[dip.row].take(begin, end, dip.amount)
 
     def copy(self) -> "FreeCapacity":
         """Return the same free capacity, to be taken on its own."""

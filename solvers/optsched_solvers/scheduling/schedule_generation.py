@@ -172,15 +172,14 @@ class Partial:
         return self._problem.with_matching_alternatives(choices)
 
     def _is_overdrawn(self, dip: Dip, choices: Schedule) -> bool:
-        """Return whether running jobs hold more of a resource than a window leaves."""
+        """Return whether running jobs hold more of a resource or quota than a window leaves."""
         problem, held = self._problem, 0.0
-        row = problem.table.resources[dip.resource]
         for activity, choice in zip(problem.activities, choices, strict=True):
             chosen = activity.alternatives[choice.alternative]
             kept = chosen if chosen.fixed else activity.hold
             if kept is not None and kept.up > problem.tick.floor(dip.span[0]):
-                held += sum(amount for which, amount in kept.shared if which == row)
-        capacity = problem.rows[row].capacity
+                held += sum(amount for which, amount in kept.shared if which == dip.row)
+        capacity = problem.rows[dip.row].capacity
         return held > capacity - dip.amount + EPSILON * max(1.0, capacity)
 
     def _take_shared_gpus(self, pair: tuple[Activity, Activity]) -> None:

@@ -1,5 +1,5 @@
 """Windows for planners of whole horizons: from when until when nodes are not there for a job, and
-how much less there is of a resource.
+how much less there is of a resource or quota.
 
 In the plan class a job runs in one piece beside the windows that bar it. A running job goes on
 where none comes before its end, or where it cannot have saved by then, so that the window begins
@@ -9,7 +9,6 @@ late for it; else it is preempted now.
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise
 
 from optsched.frozen import record
 from optsched.model.cluster import Window
@@ -43,27 +42,28 @@ class Closing:
 
 @record
 class Dip:
-    """How much less there is of a resource in a time."""
+    """How much less there is of a row of the table of capacity in a time."""
 
-    resource: str
+    row: int
     span: Span
     amount: float
 
 
 def unplanned_window(instance: Instance) -> str | None:
     """Return which window the model does not know, in one clause, or None."""
-    now_s = instance.now_s
+    now_s, table = instance.now_s, catalogue_of(instance).capacity
     ahead = [window for window in instance.cluster.windows if window.to_s > now_s]
     for window in ahead:
-        caught = dict.fromkeys(window.resources, 0.0)
+        left = dict(table.left_in(window))
+        caught = dict.fromkeys(left, 0.0)
         for entry in instance.running:
             if entry.mode.share_with is not None:
                 return f"job {entry.job} shares its GPUs, and a window is known: not both at once"
             job, saved_s = instance.job[entry.job], _saved_s(instance, entry)
             end_s = now_s + continue_s(instance, job)
             on = any(slot.node in window.nodes for slot in entry.placement)
-            held = {n: entry.mode.resources.get(n, 0.0) for n in window.resources}
-            is_met = (on and window.bars(job.tenant, job.user)) or any(held.values())
+            held = {row: own for row, own in table.together(job, entry.mode) if row in left}
+            is_met = (on and window.bars(job.tenant, job.user)) or bool(held)
             if not is_met or end_s <= window.from_s:
                 continue
             if saved_s < min(end_s, window.to_s) and not may_preempt(instance, entry):
@@ -71,10 +71,11 @@ def unplanned_window(instance: Instance) -> str | None:
                     f"running job {job.id} may not be preempted yet, but is to make way for the "
                     f"window {window.name}: its model preempts now or never"
                 )
-            for name, amount in held.items():
-                caught[name] += amount if saved_s > window.from_s else 0.0
-        for name, most in window.resources.items():
-            if caught[name] > most:
+            for row, amount in held.items():
+                caught[row] += amount if saved_s > window.from_s else 0.0
+        for row, most in left.items():
+            if caught[row] > most:
+                name = table.rows[row].name
                 return f"jobs that cannot save in time hold more {name} than {window.name} leaves"
     return None
 
@@ -108,7 +109,7 @@ class Windows:
 
     def __init__(self, instance: Instance, latest_s: float, total_s: float) -> None:
         self._order, self._now_s = instance.cluster.node_order, instance.now_s
-        self._resources = instance.cluster.resources
+        self._table = catalogue_of(instance).capacity
         self._windows = sorted(
             (w for w in instance.cluster.windows if w.to_s > instance.now_s),
             key=lambda window: (window.from_s, window.to_s),
@@ -118,7 +119,7 @@ class Windows:
         self.reach_s, self.is_whole = latest_s + total_s, True
         self.instants_s: list[float] = []
         for window in self._windows:
-            from_s, to_s = self._span(window)
+            from_s, to_s = self._span(window.from_s, window.to_s)
             if from_s > self.reach_s:
                 self.is_whole = False
                 continue
@@ -132,8 +133,8 @@ class Windows:
     def __bool__(self) -> bool:
         return bool(self._windows)
 
-    def _span(self, window: Window) -> Span:
-        return max(0.0, window.from_s - self._now_s), window.to_s - self._now_s
+    def _span(self, from_s: float, to_s: float) -> Span:
+        return max(0.0, from_s - self._now_s), to_s - self._now_s
 
     def closings(self, job: Job) -> list[Closing]:
         """Return the windows that bar a job from nodes, those of the same nodes together."""
@@ -149,7 +150,10 @@ class Windows:
 
     def _of(self, windows: Iterable[Window]) -> list[Closing]:
         return [
-            Closing(frozenset(map(self._order.__getitem__, window.nodes)), self._span(window))
+            Closing(
+                frozenset(map(self._order.__getitem__, window.nodes)),
+                self._span(window.from_s, window.to_s),
+            )
             for window in windows
             if window.nodes
         ]
@@ -167,18 +171,11 @@ class Windows:
         return self._ticks[who]
 
     def dips(self) -> Iterator[Dip]:
-        """Yield by how much less there is of resources, in times apart."""
-        for name, amount in self._resources.items():
-            own = [w for w in self._windows if w.resources.get(name, amount) < amount]
-            instants = sorted({at_s for window in own for at_s in self._span(window)})
-            for from_s, to_s in pairwise(instants):
-                there = [
-                    window.resources[name]
-                    for window in own
-                    if self._span(window)[0] <= from_s and to_s <= self._span(window)[1]
-                ]
-                if there:
-                    yield Dip(name, (from_s, to_s), amount - min(there))
+        """Yield by how much less there is of resources and quotas, in times apart."""
+        for row, dips in self._table.dips.items():
+            for from_s, to_s, less in dips:
+                if less > 0 and to_s > self._now_s:
+                    yield Dip(row, self._span(from_s, to_s), less)
 
     def splits(self, members: set[int]) -> bool:
         """Return whether a window is of some of these nodes and not of others."""

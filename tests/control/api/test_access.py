@@ -381,6 +381,9 @@ def test_the_token_is_kept_and_must_be_secret(folder: Path) -> None:
     (folder / "short").chmod(0o600)
     with pytest.raises(InputError, match="holds no token"):
         read_token(folder / "short")
+    os.mkfifo(folder / "pipe", 0o600)
+    with pytest.raises(InputError, match="others may read the token"):
+        read_token(folder / "pipe")
     (folder / "link").symlink_to(folder / "another")
     with pytest.raises(InputError, match="cannot be read or made"):
         read_token(folder / "link")

@@ -38,9 +38,12 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(live: Live, run: Run) ->
         (("reserve", "--user", "a", "--to", "1h"), "name nodes, or say how many"),
         (("reserve", "--gpus", "9", "--user", "a", "--to", "1h"), "8 GPUs are in no other window"),
         (("reserve", "n0", "--tenant", "x", "--to", "1h"), "there is no tenant 'x'"),
-        (("maintain", "--to", "1h"), "name nodes, or a --resource"),
-        (("maintain", "--resource", "power_w", "--to", "1h"), "write it as power_w=7500"),
+        (("maintain", "--to", "1h"), "name nodes, a --resource or a --quota"),
+        (("maintain", "--resource", "power_w", "--to", "1h"), "write power_w=N with a number"),
         (("maintain", "--resource", "x=1", "--to", "1h"), "the cluster has no 'x'"),
+        (("maintain", "--quota", "x=1", "--to", "1h"), "there is no tenant 'x'"),
+        (("maintain", "--quota", "x=-1", "--to", "1h"), "write x=N with a whole number from 0 on"),
+        (("maintain", "--quota", "x=nan", "--to", "1h"), "write x=N with a whole number from 0 on"),
         (("windows", "--lift", "nothing"), "'nothing' is none that was set"),
     ):
         status, out, err = run(*words)

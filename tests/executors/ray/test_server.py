@@ -1,6 +1,7 @@
 """The client of Ray's head against a server that answers as told: Ray's own words, and what is none
 of Ray's."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ class Told:
     """What the server answers, and what it was asked."""
 
     def __init__(self) -> None:
-        self.status, self.text, self.pause_s = 200, "[]", 0.0
+        self.status, self.text, self.pause_s, self.moved_to = 200, "[]", 0.0, ""
         self.asked: list[tuple[str, str, dict[str, str], str]] = []
         self.address = ""
 
@@ -35,6 +36,8 @@ def told() -> Iterator[Told]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
             made.asked.append((self.command, self.path, dict(self.headers), body))
             self.send_response(made.status)
+            if made.moved_to:
+                self.send_header("Location", made.moved_to)
             self.end_headers()
             try:
                 for byte in made.text.encode():
@@ -112,8 +115,27 @@ def test_the_token_is_read_anew(told: Told, tmp_path: Path) -> None:
     with pytest.raises(NoAnswerError, match=r"wants another token .*token_file"):
         asks.jobs()
     token.unlink()
-    with pytest.raises(NoAnswerError, match="cannot be read"):
-        asks.jobs()
+    for make in (lambda: None, lambda: os.mkfifo(token)):
+        make()
+        with pytest.raises(NoAnswerError, match="cannot be read"):
+            asks.jobs()
+
+
+def test_the_token_goes_nowhere_else(told: Told, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    told.status, told.moved_to = 302, f"{told.address}elsewhere"
+    with pytest.raises(NoAnswerError):
+        client(told, headers={"X-Site": "lab"}, token_file=tmp_path / "token").jobs()
+    first, *others = (asked[2] for asked in told.asked)
+    assert {"Authorization", "X-Site"} <= first.keys() and others
+    assert not any({"Authorization", "X-Site"} & asked.keys() for asked in others)
+
+
+def test_an_answer_without_end(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optsched.executors.ray.server.MOST_BYTES", 1 << 10)
+    told.text = "x" * 2000
+    with pytest.raises(NoAnswerError, match="answered more than 0 MiB"):
+        client(told).jobs()
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ class GpuPool:
         for node in world.cluster.nodes:
             if node.name not in world.lost:
                 self.gpus[node.gpu_type] += node.gpus
-        quotas = world.instance.quotas
-        self._left, self._over = dict(quotas.limits), quotas.over
+        self._left, self._over = world.quota_limits(), world.instance.quotas.over
 
     def room(self, job_id: str, gpu_type: str | None) -> int:
         """Return the most GPUs of a type that the job could be given now."""
@@ -47,10 +46,9 @@ Quota = tuple[tuple[int, ...], int]
 
 def quotas(world: World, jobs: Sequence[str]) -> tuple[Quota, ...]:
     """Return the quotas that limit `jobs`, less what other running jobs hold."""
-    limits, over = world.instance.quotas.limits, world.instance.quotas.over
-    if not limits:
+    left, over, moving = world.quota_limits(), world.instance.quotas.over, set(jobs)
+    if not left:
         return ()
-    left, moving = dict(limits), set(jobs)
     for job_id, job in world.running.items():
         if job_id not in moving:
             for quota in over.get(job.tenant or "", ()):
