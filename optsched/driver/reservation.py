@@ -24,7 +24,9 @@ DRAINED = 0.001
 """Places are kept before that while the GPU time that they wait for their jobs is at most this
 share of all: where everybody waits, draining for each gang would make all wait longer."""
 DRAINED_EARLY = 0.02
-"""That share where early places are kept: for gangs as soon as jobs come that might pass them."""
+"""That share where early places are kept: for gangs as soon as jobs come that might pass them..."""
+DRAIN_RUNS = 0.25
+"""... and while the place waits for its gang at most this share of how long that runs there."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
@@ -175,9 +177,10 @@ class Reservations:
     (`World.protected`): nobody of its priority evicts it.
 
     Where run times are known, and with `early`, one is kept for a gang before its patience is over,
-    as soon as jobs have been submitted after it. Such a place ends for a job whose patience is
-    over, and is handed over to one that needs at least as many GPUs, is worth more per GPU and
-    second, and can start as soon; who starts by it is protected against smaller jobs only.
+    once jobs have been submitted after it, if it is soon due (`DRAIN_RUNS`). Such a place ends for
+    a job whose patience is over, and is handed over to one that needs at least as many GPUs, is
+    worth more per GPU and second, and can start as soon; who starts by it is protected against
+    smaller jobs only.
     """
 
     def __init__(self, *, early: bool = False) -> None:
@@ -193,7 +196,9 @@ class Reservations:
     def arrived(self, world: World, job_id: str) -> None:
         """Note that a job has come to wait."""
         self._new.append((job_id, self.backlog_s(world)))
-        self._submitted_s = max(self._submitted_s, world.job(job_id).submit_s)
+        submit_s = world.job(job_id).submit_s
+        if submit_s > world.instance.now_s:
+            self._submitted_s = max(self._submitted_s, submit_s)
         world.protected.discard(job_id)
         self._began_early.discard(job_id)
 
@@ -264,8 +269,13 @@ class Reservations:
                 break
             kept = earliest(world, job_id, claimed)
             if kept is not None:
-                self.current = kept = replace(kept, early=early and job_id not in late)
-                if kept.early:
+                self.current = kept
+                if early and job_id not in late:
+                    most_s = DRAIN_RUNS * world.fastest_finish_s(job_id)
+                    if kept.due_s - world.now_s > most_s:
+                        self.current = None
+                        continue
+                    self.current = kept = replace(kept, early=True)
                     self._hand_over(world, kept, {*world.waiting} - {*but}, claimed)
                 self._pay(world, self.current)
                 return True

@@ -295,11 +295,19 @@ def test_who_starts_early_makes_way_for_a_shorter_gang_but_for_no_smaller_job() 
     assert waits_s(passed_later(replace(small, gpus=8)))["small"] == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize(("runs", "wait_s"), [(0.081, 90.0), (0.079, 240.0)])
+def test_no_place_is_kept_early_that_would_wait_for_long_beside_what_its_gang_runs(
+    runs: float, wait_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reservation, "DRAIN_RUNS", runs)
+    assert waits_s(passed_later())["gang"] == pytest.approx(wait_s)
+
+
 def test_early_places_wait_for_a_share_of_all_gpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first gang uses that share up; the second has to wait its patience out."""
+    """The first gang uses that share up; the second waits as long as small jobs pass it."""
     again = (
         Job(id="s9", gpus=1, duration_s=100.0, submit_s=1100.0, preemptible=False),
-        Job(id="next", gpus=8, duration_s=10.0, submit_s=1110.0),
+        Job(id="next", gpus=8, duration_s=600.0, submit_s=1110.0),
         Job(id="last", gpus=1, duration_s=500.0, submit_s=1120.0, preemptible=False),
     )
     waited_s = []
