@@ -271,9 +271,13 @@ def test_where_they_are_believed_it_waits_its_patience_out() -> None:
 
 
 def passed_later(*later: Job) -> Instance:
-    """A gang of 1,000 s that comes at 10 s to a node that is busy until 100 s, a small job that
-    would keep it waiting, and who comes later."""
-    first = [Job(id=f"s{k}", gpus=1, duration_s=100.0, preemptible=False) for k in range(8)]
+    """A gang of 1,000 s that comes at 10 s to a node that is free at 100 s, and one GPU of it at
+    50 s, a small job that would keep it waiting, and who comes later."""
+    runs_s = (50.0, *7 * (100.0,))
+    first = [
+        Job(id=f"s{k}", gpus=1, duration_s=run_s, preemptible=False)
+        for k, run_s in enumerate(runs_s)
+    ]
     gang = Job(id="gang", gpus=8, duration_s=1000.0, submit_s=10.0)
     long = Job(id="long", gpus=1, duration_s=150.0, submit_s=20.0, preemptible=False)
     node = Node(name="n", gpus=8)
@@ -295,7 +299,7 @@ def test_who_starts_early_makes_way_for_a_shorter_gang_but_for_no_smaller_job() 
     assert waits_s(passed_later(replace(small, gpus=8)))["small"] == pytest.approx(0.0)
 
 
-@pytest.mark.parametrize(("runs", "wait_s"), [(0.081, 90.0), (0.079, 240.0)])
+@pytest.mark.parametrize(("runs", "wait_s"), [(0.081, 90.0), (0.04, 190.0)])
 def test_no_place_is_kept_early_that_would_wait_for_long_beside_what_its_gang_runs(
     runs: float, wait_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
