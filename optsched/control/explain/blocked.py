@@ -199,13 +199,17 @@ class Obstacles:
         return None
 
     def _lowers(self, number: int, now_s: float) -> str:
-        """Return while which window there is less of a row now."""
-        names = (
-            f" while {window.name} lasts"
-            for window in self._cluster.windows
-            if window.from_s <= now_s < window.to_s and number in dict(self._table.left_in(window))
+        """Return while which window there is the least of a row now."""
+        lowest = min(
+            (
+                (left[number], window.name)
+                for window in self._cluster.windows
+                if window.from_s <= now_s < window.to_s
+                and number in (left := dict(self._table.left_in(window)))
+            ),
+            default=None,
         )
-        return next(names, "")
+        return "" if lowest is None else f" while {lowest[1]} lasts"
 
 
 def _short(job: Job, row: Row, held: float, need: float, window: str) -> str:

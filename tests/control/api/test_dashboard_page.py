@@ -194,11 +194,17 @@ def test_names_never_become_html(page: Browser) -> None:
     assert page.run("document.querySelectorAll('#shares td').length") == 20
     page.run("shownState = {...shownState, cluster: hostile[0]}, showFacts(shownState)")
     page.run(
-        "windows = hostile.map((name, i) => ({name, nodes: [name], from_s: now_s + 3600 * (i - 1),"
-        " to_s: i ? now_s + 9000 * i : null, tenants: [name], users: [name], jobs_there: 1,"
-        " jobs: [name]})), showWindows(), draw()"
+        "windows = hostile.map((name, i) => ({name, nodes: i ? [name] : [], users: [name],"
+        " from_s: now_s + 3600 * (i - 1), to_s: i ? now_s + 9000 * i : null, tenants: [name],"
+        " resources: {[name]: 5}, quotas: {[name]: 2}, jobs_there: 1, jobs: [name]})),"
+        " showWindows(), draw()"
     )
+    said = page.run("document.querySelector('.window p').innerText")
+    assert "at most 2 GPUs" in said and "nobody" not in said and "only for" not in said
     assert page.run("document.querySelectorAll('.window').length") == 5
+    assert page.run("[0, 0.0224, 0.9996, 9.94, 59].map(human)") == [
+        *("0 s", "22 ms", "1.0 s", "9.9 s", "59 s")
+    ]
     assert page.run("canvas.dataset.bars") == "5"
     assert page.run("globalThis.struck") is None
     assert page.run("document.querySelectorAll('img, #jobs script, main script').length") == 0
