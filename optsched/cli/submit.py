@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -195,7 +196,7 @@ def command(
         raise InputError("--wait follows one job; leave it out")
     body = body_of(words, asked)
     if file is not None:
-        names = client.post("/v1/batch", {"jobs": jobs_of(file, body)})
+        names = _submitted(client, file, body)
         out.answer(lambda: names, lambda: names["jobs"])
         return 0
     job = client.post("/v1/jobs", body)
@@ -254,13 +255,27 @@ def body_of(words: tuple[str, ...], asked: Json) -> Json:
     return {name: value for name, value in body.items() if value not in (None, (), {})}
 
 
-def jobs_of(path: Path, defaults: Json) -> list[Json]:
-    """Return the requests of a file, with the options where a line says nothing. Raises
+def _submitted(client: Client, path: Path, defaults: Json) -> Json:
+    """Submit the jobs of a file. Raises InputError that names lines of it."""
+    jobs = jobs_of(path, defaults)
+    lines = [*jobs]
+    try:
+        names: Json = client.post("/v1/batch", {"jobs": [*jobs.values()]})
+    except InputError as error:
+        says = re.sub(
+            r"\bjobs\[(\d+)\](?:\.|: )", lambda m: f"{path}, line {lines[int(m[1])]}: ", str(error)
+        )
+        raise InputError(says) from None
+    return names
+
+
+def jobs_of(path: Path, defaults: Json) -> dict[int, Json]:
+    """Return the requests of a file by line, with the options where one says nothing. Raises
     InputError."""
     from ..files import read_bytes
 
     data = sys.stdin.buffer.read() if str(path) == "-" else read_bytes(path)
-    jobs = []
+    jobs = {}
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue
@@ -272,7 +287,7 @@ def jobs_of(path: Path, defaults: Json) -> list[Json]:
             raise InputError(
                 f'{path}, line {number}: is not a job; write {{"argv": ["python", "train.py"]}}'
             )
-        jobs.append({**defaults, **job})
+        jobs[number] = {**defaults, **job}
     if not jobs:
         raise InputError(f"{path}: holds no job; write one on each line")
     return jobs

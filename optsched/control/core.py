@@ -15,6 +15,7 @@ from ..model.instance import Instance, Placement
 from ..physics.catalogue import Catalogue
 from ..physics.unschedulable import why_never
 from ..round.plan import RoundSolution
+from ..round.windows import at_present
 from .arrivals import Intake
 from .budgets import Meter
 from .calendar import windows_ahead
@@ -218,14 +219,17 @@ class ControllerCore:
         self._forgotten.clear()
 
     def able(self) -> Callable[[LiveJob], bool]:
-        """Return what tells whether nodes that take jobs now could run a job if nothing else
-        did."""
+        """Return what tells whether nodes that take jobs now could run a job if nothing else did,
+        with what windows leave now."""
         tenants = {None, *(tenant.name for tenant in self.tenants)}
 
         @cache
         def catalogue() -> Catalogue:
             nodes = tuple(status.node for status in self.statuses if status.usable)
-            return Catalogue.of(replace(self.cluster, nodes=nodes), self.tenants)
+            cluster = replace(self.cluster, nodes=nodes)
+            now_s = self.clock.now_s()
+            now = at_present(Instance(now_s=now_s, cluster=cluster, tenants=self.tenants))
+            return Catalogue.of(now.cluster, now.tenants)
 
         def tell(job: LiveJob) -> bool:
             known = as_waiting(job)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from ..driver.borrowing import fewest_gpus
 from ..driver.snapshot import of_length
 from ..errors import InputError
 from ..estimates.errors import Belief, RunTimeErrors
@@ -20,8 +21,10 @@ from ..executors.base import Foretells
 from ..forecast.calibration import Calibration
 from ..forecast.course import DAY_S, HORIZON_S, Quantiles, Question, ToCome, forecast
 from ..frozen import record
+from ..model.cluster import FOR_EVER_S
 from ..model.instance import Instance
-from ..model.job import Job
+from ..model.job import Job, Mode
+from ..physics.capacity import Capacity
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 from .beside import Beside, NoForecastError
@@ -142,7 +145,11 @@ class Forecaster:
             why |= {name: f"it can never run: {reason}" for name, reason in never.items()}
         except (InputError, NoForecastError) as error:
             fault = f"no forecast: {error}"
-        of = {name: self._told(now.state.jobs[name], own, now_s) for name, own in quantiles.items()}
+        table = Capacity(now.cluster, now.tenants)
+        of = {
+            name: self._told(now.state.jobs[name], own, now_s, table)
+            for name, own in quantiles.items()
+        }
         starts, ends = (self._calibration.coverage(event) for event in ("start", "end"))
         return LiveForecast(
             made_s=now_s,
@@ -157,13 +164,15 @@ class Forecaster:
             fault=fault,
         )
 
-    def _told(self, job: LiveJob, own: Quantiles, now_s: float) -> Instants:
+    def _told(self, job: LiveJob, own: Quantiles, now_s: float, table: Capacity) -> Instants:
         """Return the instants to tell of a job, and keep them now and then to be compared.
 
-        What is certain is not calibrated: that a job does not start before its user wants it to.
+        What is certain is not calibrated: that a job does not start before its user wants it to,
+        nor while windows leave too little of a resource or quota for it.
         """
-        calibration = self._calibration
-        from_s = now_s if job.live is not None else max(now_s, job.submission.begin_s or now_s)
+        calibration, from_s = self._calibration, now_s
+        if job.live is None:
+            from_s = _opens_s(table, job.submission.job, max(now_s, job.submission.begin_s or 0.0))
         own = own.after(from_s - now_s)
         if now_s >= self._given_s.get(job.id, -math.inf) + AGAIN_S:
             self._given_s[job.id] = now_s
@@ -204,6 +213,19 @@ class Forecaster:
             new.touch(mode=0o600)
             new.write_text(text)
             os.replace(new, self._path)
+
+
+def _opens_s(table: Capacity, job: Job, from_s: float) -> float:
+    """Return an instant before which windows leave too little of what all share for a job."""
+    mode = Mode(gpus=fewest_gpus(job), resources={} if job.modes else job.resources)
+    latest_s = from_s
+    for row, amount in table.together(job, mode):
+        opens_s = from_s
+        for begin_s, end_s, less in table.dips.get(row, ()):
+            if begin_s <= opens_s < end_s and amount > table.rows[row].capacity - less:
+                opens_s = end_s
+        latest_s = max(latest_s, opens_s)
+    return from_s if latest_s >= FOR_EVER_S else latest_s
 
 
 def _read(path: Path) -> Calibration:

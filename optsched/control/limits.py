@@ -72,11 +72,19 @@ def why_refused(
             for own in state.open.values()
         )
         if waiting + jobs > cap.queued:
+            more = f": {jobs} more are too many" if jobs > 1 else ""
+            remedy = "submit again when some have started, or cancel some"
+            if jobs > cap.queued:
+                remedy = f"submit {cap.queued} at a time" if cap.queued else "ask an administrator"
             return (
-                f"{cap.whose} has {waiting} jobs waiting or on hold, and may have {cap.queued} "
-                "(max_queued in cluster.toml); submit again when some have started, or cancel some"
+                f"{cap.whose} has {_jobs(waiting)} waiting or on hold, and may have {cap.queued} "
+                f"(max_queued in cluster.toml){more}; {remedy}"
             )
     return None
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job{'s' * (count != 1)}"
 
 
 def least_gpus(job: Job) -> int:
@@ -197,7 +205,7 @@ class _Held:
             running, gpus = self._running[cap.whose], self._gpus[cap.whose]
             if cap.running is not None and running >= cap.running:
                 return (
-                    f"{cap.whose} may run {cap.running} jobs at once{cap.where}, and as many run "
+                    f"{cap.whose} may run {_jobs(cap.running)} at once{cap.where}, and as many run "
                     "or come before it"
                 )
             if cap.gpus is not None and gpus + least_gpus(job.submission.job) > cap.gpus:

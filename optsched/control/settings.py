@@ -219,7 +219,8 @@ class NoticeSettings(Part):
         if not 0 < self.timeout <= 60:
             remedy = "write a length as 10s"
             yield Fault("notices.timeout", "must be longer than 0 s and at most 60 s", remedy)
-        if self.smtp is not None and not SMTP.fullmatch(self.smtp):
+        port = (self.smtp or "").partition(":")[2]
+        if self.smtp is not None and not (SMTP.fullmatch(self.smtp) and int(port or 25) < 1 << 16):
             yield Fault("notices.smtp", f"{self.smtp!r} is not a mail server", "write HOST:PORT")
         if self.smtp is not None and not ADDRESS.fullmatch(self.smtp_from or ""):
             remedy = "name the address that e-mail comes from"

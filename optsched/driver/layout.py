@@ -65,7 +65,7 @@ class Layout:
         self.domains = Domains(
             cluster, cluster.rack_uplink_gbps, SLACK, reserved=cluster.uplinks == "reserved"
         )
-        self.dips = self._dips()
+        self.dips = self.table.dips
         self.notice_s = 0.0
         self._windows: dict[tuple[str | None, str | None], tuple[Barred, ...]] = {}
         self._alone: dict[tuple[int, int, int], Placement] = {}
@@ -91,15 +91,6 @@ class Layout:
             float("inf") if node.memory_gib is None else node.memory_gib for node in cluster.nodes
         ]
         self.memory_slack = [SLACK * max(1.0, node.memory_gib or 0.0) for node in cluster.nodes]
-
-    def _dips(self) -> dict[int, list[tuple[float, float, float]]]:
-        """Return by row of the table of capacity from when to when there is how much less of it."""
-        dips: dict[int, list[tuple[float, float, float]]] = {}
-        for window in self.cluster.windows:
-            for row, most in self.table.left_in(window):
-                less = max(0.0, self.table.rows[row].capacity - most)
-                dips.setdefault(row, []).append((window.from_s, window.to_s, less))
-        return dips
 
     def dip(self, row: int, from_s: float, to_s: float) -> float:
         """Return how much less there is of a row at the lowest of its windows in a time."""

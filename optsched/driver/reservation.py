@@ -3,6 +3,7 @@ free, and who may start there until then. One rule for simulated policies and fo
 
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from heapq import heappop, heappush
 
 from ..frozen import record
@@ -22,6 +23,8 @@ together need for what was there when it came."""
 DRAINED = 0.001
 """Places are kept before that while the GPU time that they wait for their jobs is at most this
 share of all: where everybody waits, draining for each gang would make all wait longer."""
+DRAINED_EARLY = 0.02
+"""That share where early places are kept: for gangs as soon as jobs come that might pass them."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
@@ -53,12 +56,14 @@ def too_much(held: int, gpus: int, total: int) -> bool:
 class Reservation:
     """`job` is to start by `option` on `placement`, which those who hold it now are believed to
     leave by `due_s`. Until then others start there only if they are believed to have left by then;
-    after that nobody else does, and who is still there is preempted if that may be."""
+    after that nobody else does, and who is still there is preempted if that may be. One that is
+    `early` is handed over (see `Reservations`)."""
 
     job: str
     option: Option
     placement: Placement
     due_s: float
+    early: bool = False
 
 
 def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Reservation | None:
@@ -119,19 +124,19 @@ class _Ripening:
         self._ripens: list[tuple[float, float, str, float]] = []
         self._ripe: list[tuple[float, str]] = []
 
-    def add(self, world: World, job_id: str, backlog_s: float) -> None:
-        """Add a job whose patience is that at a backlog of so many seconds."""
-        ripe_s = _ripe_s(world, job_id, backlog_s)
-        heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id, backlog_s))
+    def add(self, world: World, job_id: str, wait_s: float) -> None:
+        """Add a job whose patience is over once it has waited so long in all."""
+        ripe_s = _ripe_s(world, job_id, wait_s)
+        heappush(self._ripens, (ripe_s, world.job(job_id).submit_s, job_id, wait_s))
 
     def ripe(self, world: World) -> list[str]:
         """Return the waiting jobs whose patience is over, in the order of submission."""
         while self._ripens and self._ripens[0][0] <= world.now_s:
-            _, submit_s, job_id, backlog_s = heappop(self._ripens)
+            _, submit_s, job_id, wait_s = heappop(self._ripens)
             if job_id not in world.waiting:
                 continue
-            if job_id in world.paused and _ripe_s(world, job_id, backlog_s) > world.now_s:
-                self.add(world, job_id, backlog_s)
+            if job_id in world.paused and _ripe_s(world, job_id, wait_s) > world.now_s:
+                self.add(world, job_id, wait_s)
             else:
                 heappush(self._ripe, (submit_s, job_id))
         while self._ripe and self._ripe[0][1] not in world.waiting:
@@ -139,11 +144,25 @@ class _Ripening:
         return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
 
 
-def _ripe_s(world: World, job_id: str, backlog_s: float) -> float:
-    """Return when the patience of a waiting job is over if it waits on."""
-    run_s = world.fastest_finish_s(job_id)
-    wait_s = patience_s(world.fewest_gpus(job_id), run_s, backlog_s)
+def _ripe_s(world: World, job_id: str, wait_s: float) -> float:
+    """Return when a waiting job has waited so long in all if it waits on."""
     return world.now_s + wait_s - world.waited_s(job_id)
+
+
+def _work_s(world: World, job_id: str) -> float:
+    """Return how long all GPUs together need for a job."""
+    if not world.options(job_id):
+        return 0.0
+    gpu_s = world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+    return gpu_s / max(1, world.cluster.total_gpus)
+
+
+def _worth(world: World, job_id: str) -> float:
+    """Return the weight per GPU and second of what a job has left."""
+    if not world.options(job_id):
+        return 0.0
+    gpu_s = world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+    return world.job(job_id).weight / max(gpu_s, TIME_TOLERANCE_S)
 
 
 class Reservations:
@@ -154,39 +173,54 @@ class Reservations:
     job of a higher priority is over; so, among jobs of no higher priority, it is due after a finite
     time, and two jobs never wait for each other. What starts by it is protected
     (`World.protected`): nobody of its priority evicts it.
+
+    Where run times are known, and with `early`, one is kept for a gang before its patience is over,
+    as soon as jobs have been submitted after it. Such a place ends for a job whose patience is
+    over, and is handed over to one that needs at least as many GPUs, is worth more per GPU and
+    second, and can start as soon; who starts by it is protected against smaller jobs only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, early: bool = False) -> None:
         self.current: Reservation | None = None
+        self._allows_early = early
         self._new: list[tuple[str, float]] = []
         self._early, self._late = _Ripening(), _Ripening()
-        self._paid_s = -math.inf
+        self._paid_s = self._submitted_s = -math.inf
         self._counted, self._backlog = 0, 0.0
+        self._began_early: set[str] = set()
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
     def arrived(self, world: World, job_id: str) -> None:
         """Note that a job has come to wait."""
         self._new.append((job_id, self.backlog_s(world)))
+        self._submitted_s = max(self._submitted_s, world.job(job_id).submit_s)
         world.protected.discard(job_id)
+        self._began_early.discard(job_id)
 
-    def _look_at_new(self, world: World) -> None:
-        """See when the patience of those ends that did not start as soon as they came."""
-        for job_id, backlog_s in self._new:
-            if job_id in world.waiting:
-                self._early.add(world, job_id, 0.0)
-                self._late.add(world, job_id, backlog_s)
+    def _look_at_new(self, world: World) -> list[str]:
+        """See when the patience of those ends that did not start as soon as they came, and return
+        them."""
+        new = {job_id: backlog_s for job_id, backlog_s in self._new if job_id in world.waiting}
         self._new.clear()
+        early_too = bool(new) and self._early_too(world)
+        for job_id, backlog_s in new.items():
+            gpus, run_s = world.fewest_gpus(job_id), world.fastest_finish_s(job_id)
+            self._late.add(world, job_id, patience_s(gpus, run_s, backlog_s))
+            if gpus > 1 or not early_too:
+                self._early.add(world, job_id, 0.0 if early_too else patience_s(gpus, run_s))
+        return [*new]
+
+    def _early_too(self, world: World) -> bool:
+        """Return whether early places are kept: where jobs end when they are believed to."""
+        return self._allows_early and world.run_times_hold and world.knows_run_times
 
     def backlog_s(self, world: World) -> float:
         """Return how long all GPUs together need for the jobs that are here, within `RECOUNT`."""
         jobs = len(world.waiting) + len(world.running)
         if abs(jobs - self._counted) > RECOUNT * self._counted:
-            gpu_s = math.fsum(
-                world.service_gpus(job) * world.fastest_finish_s(job)
-                for job in (*world.waiting, *world.running)
-                if world.options(job)
-            )
-            self._counted, self._backlog = jobs, gpu_s / max(1, world.cluster.total_gpus)
+            here = (*world.waiting, *world.running)
+            self._counted = jobs
+            self._backlog = math.fsum(_work_s(world, job_id) for job_id in here)
         return self._backlog
 
     def renew(
@@ -194,57 +228,104 @@ class Reservations:
     ) -> bool:
         """Keep the reservation there is, or make one for who is entitled, but for those who have a
         place already; return whether it changed."""
-        before = self.current
-        if before is not None:
-            if (
-                before.job in world.waiting
-                and before.job not in but
-                and not (world.lost and any(slot.node in world.lost for slot in before.placement))
-                and not _meets_window(world, before)
-                and not self._is_outranked(world, before.job, but)
-            ):
-                return False
-            self.current = None
-            waits = before.job in world.waiting and before.job not in but
-            if waits and not self._is_outranked(world, before.job, but):  # a node is not there
-                self.current = earliest(world, before.job, tuple(claimed))
-                if self.current is not None:
-                    return True
+        new, before, claimed = self._look_at_new(world), self.current, tuple(claimed)
+        if before is None:
+            return self._make(world, but, claimed)
+        stands = (
+            before.job in world.waiting
+            and before.job not in but
+            and not self._is_outranked(world, before, but)
+        )
+        if (
+            stands
+            and not (world.lost and any(slot.node in world.lost for slot in before.placement))
+            and not _meets_window(world, before)
+        ):
+            return before.early and self._hand_over(world, before, {*new} - {*but}, claimed)
+        self.current = None
+        if stands and (elsewhere := earliest(world, before.job, claimed)) is not None:
+            self.current = replace(elsewhere, early=before.early)
+        else:
+            self._make(world, but, claimed)
+        return True
+
+    def _make(self, world: World, but: Iterable[str], claimed: tuple[Claimed, ...]) -> bool:
+        """Make a reservation for the first who is entitled and can have one; return whether there
+        is one."""
         entitled = self.entitled(world)
         if not entitled:
-            return before is not None
-        claimed, lost = tuple(claimed), tuple(world.lost)
+            return False
+        lost, early = tuple(world.lost), self._early_too(world)
+        late = {*self._late.ripe(world)} if early else set[str]()
         for job_id in entitled:
             if job_id in but or self._nowhere.get(job_id) == lost:
                 continue
             if self._takes_too_much(world, job_id):
                 break
-            self.current = earliest(world, job_id, claimed)
-            if self.current is not None:
+            kept = earliest(world, job_id, claimed)
+            if kept is not None:
+                self.current = kept = replace(kept, early=early and job_id not in late)
+                if kept.early:
+                    self._hand_over(world, kept, {*world.waiting} - {*but}, claimed)
                 self._pay(world, self.current)
                 return True
             if all(world.expected_release_s(job) < math.inf for job in world.holders):
                 self._nowhere[job_id] = lost
-        return before is not None
+        return False
+
+    def _hand_over(
+        self, world: World, kept: Reservation, to: Collection[str], claimed: Iterable[Claimed]
+    ) -> bool:
+        """Give an early place to the first of these that comes before its job, takes as much, and
+        can start as soon; return whether one does."""
+        least, own = world.fewest_gpus(kept.job), world.rank(kept.job)
+        worth = {job_id: _worth(world, job_id) for job_id in (kept.job, *to)}
+        before = (
+            job_id
+            for job_id in to
+            if world.fewest_gpus(job_id) >= least
+            and world.rank(job_id) >= own
+            and worth[job_id] > worth[kept.job]
+        )
+        for job_id in sorted(before, key=lambda name: (-worth[name], *world.order(name))):
+            found = earliest(world, job_id, claimed)
+            if found is not None and found.due_s <= kept.due_s + TIME_TOLERANCE_S:
+                self.current = replace(found, early=True)
+                return True
+        return False
 
     def entitled(self, world: World) -> list[str]:
         """Return the waiting jobs for whom a place may be kept now, by priority and submission."""
-        self._look_at_new(world)
-        ripe = (self._early if world.now_s >= self._paid_s else self._late).ripe(world)
+        late = self._late.ripe(world)
+        if world.now_s < self._paid_s:
+            ripe = late
+        elif self._early_too(world):
+            overdue, last_s = {*late}, self._submitted_s
+            passed = [job for job in self._early.ripe(world) if world.job(job).submit_s < last_s]
+            ripe = [*late, *(job_id for job_id in passed if job_id not in overdue)]
+        else:
+            ripe = self._early.ripe(world)
         return sorted(ripe, key=lambda job_id: -world.rank(job_id))
 
-    def _is_outranked(self, world: World, job_id: str, but: Iterable[str]) -> bool:
-        """Return whether a place is to be kept for a job of a higher priority."""
-        own = world.rank(job_id)
+    def _is_outranked(self, world: World, kept: Reservation, but: Iterable[str]) -> bool:
+        """Return whether a place is to be kept for a job of a higher priority or, where this one is
+        early, for one whose patience is over."""
+        own, lost = world.rank(kept.job), tuple(world.lost)
+        if kept.early and any(
+            world.rank(name) >= own and name not in but and self._nowhere.get(name) != lost
+            for name in self._late.ripe(world)
+        ):
+            return True
         if all(world.rank(name) <= own for name in world.waiting):
             return False
         return any(world.rank(name) > own for name in {*self.entitled(world)} - {*but})
 
     def _pay(self, world: World, kept: Reservation) -> None:
-        """Let time pass until the GPU time that the place waits for its job is `DRAINED` of all."""
+        """Let time pass until the GPU time that the place waits for its job is its share of all."""
         gpus = sum(slot.gpus for slot in kept.placement)
         waits_s = max(0.0, kept.due_s - world.now_s) * gpus / max(1, world.cluster.total_gpus)
-        self._paid_s = max(self._paid_s, world.now_s) + waits_s / DRAINED
+        share = DRAINED_EARLY if self._early_too(world) else DRAINED
+        self._paid_s = max(self._paid_s, world.now_s) + waits_s / share
 
     def _takes_too_much(self, world: World, job_id: str) -> bool:
         """Return whether no place is kept for the job before others that started on theirs are
@@ -257,10 +338,34 @@ class Reservations:
         )
         return too_much(held, world.fewest_gpus(job_id), world.cluster.total_gpus)
 
+    def began(self, world: World) -> None:
+        """Note that the job with the reservation has started, or claims its place."""
+        assert self.current is not None
+        job_id = self.current.job
+        world.protected.add(job_id)
+        if self.current.early:
+            self._began_early.add(job_id)
+
     def protects(self, world: World, running: str, waiting: str) -> bool:
         """Return whether one has started on its reservation and is evicted for none but a higher
-        priority than its own."""
-        return running in world.protected and world.rank(waiting) <= world.rank(running)
+        priority than its own or, if the place was early, a job that is as large."""
+        if running not in world.protected or world.rank(waiting) > world.rank(running):
+            return False
+        smaller = world.fewest_gpus(waiting) < world.fewest_gpus(running)
+        return smaller or running not in self._began_early
+
+    def pinned(self, world: World) -> set[str]:
+        """Return the running jobs that no round preempts: those that are protected, but for whom
+        somebody waits that is worth more and may evict them."""
+        return {
+            job_id
+            for job_id in world.protected.intersection(world.running)
+            if job_id not in self._began_early
+            or all(
+                self.protects(world, job_id, other) or _worth(world, other) <= _worth(world, job_id)
+                for other in world.waiting
+            )
+        }
 
     def place(self, world: World) -> tuple[Option, Placement] | None:
         """Return where the job with the reservation can start now: where that is, or wherever else

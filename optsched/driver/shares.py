@@ -11,7 +11,7 @@ from ..model.job import Job
 from ..model.shares import Account, Shares, Use
 from .fair_tree import Branch, tree
 
-GAIN, USER_GAIN = 16.0, 1.0
+GAIN, USER_GAIN = 16.0, 2.0
 """The weight of jobs goes with these powers of what their tenant, and their user within it, is
 entitled to over what it used."""
 LARGEST = 4.0

@@ -68,12 +68,12 @@ def shape_faults(
             )
             continue
         if len(loc) > 3 and loc[0] == "jobs" and loc[2] == "gpus":
-            meant = of_gpus(kind, loc, 2, _at(raw, loc[:3]))
+            meant = of_gpus(kind, loc, 2, value_at(raw, loc[:3]))
             if meant is None:
                 continue
             kind, loc = meant
         loc = tuple(
-            str(step) if isinstance(_at(raw, loc[:i]), Mapping) else step
+            str(step) if isinstance(value_at(raw, loc[:i]), Mapping) else step
             for i, step in enumerate(loc)
             if step != "[key]"
         )
@@ -116,7 +116,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def _at(raw: Any, loc: Steps) -> Any:
+def value_at(raw: Any, loc: Steps) -> Any:
+    """Return the value at a place in a file; None where there is none."""
     for step in loc:
         if isinstance(raw, dict):
             raw = raw.get(step)
@@ -140,7 +141,7 @@ def _prefix(loc: Steps, raw: Any) -> str:
     """Return the job a fault lies in, where it has a usable id."""
     if len(loc) < 3 or loc[0] != "jobs":
         return ""
-    name = _at(raw, (*loc[:2], "id"))
+    name = value_at(raw, (*loc[:2], "id"))
     return f"job {name}: " if name and isinstance(name, str) and len(name) <= 80 else ""
 
 

@@ -6,6 +6,8 @@ of which what all jobs use over the whole plan adds up. The verifiers do not rea
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
 from math import inf
 from typing import Literal
 
@@ -135,6 +137,19 @@ class Capacity:
                 for row, most in self.left_in(window):
                     left[row] = min(most, left.get(row, self.rows[row].capacity))
         return left
+
+    @cached_property
+    def dips(self) -> dict[int, list[tuple[float, float, float]]]:
+        """Return by row from when to when windows leave how much less of it, in times apart."""
+        lower = [window for window in self._windows if window.lowers]
+        dips: dict[int, list[tuple[float, float, float]]] = {}
+        instants = sorted({at_s for window in lower for at_s in (window.from_s, window.to_s)})
+        for from_s, to_s in pairwise(instants):
+            for row, most in self.left_at(from_s).items():
+                less, own = self.rows[row].capacity - most, dips.setdefault(row, [])
+                before_s = own.pop()[0] if own and own[-1][1:] == (from_s, less) else from_s
+                own.append((before_s, to_s, less))
+        return dips
 
     def quotas_of(self, job: Job) -> tuple[int, ...]:
         """Return the rows of the quotas that a job counts against."""

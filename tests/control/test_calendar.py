@@ -192,7 +192,7 @@ def test_a_lower_quota_is_made_room_for(
     held = [attempt.key.job for attempt in lab.controller.state.live_attempts()]
     assert sorted(held)[:1] == ["plain"] and len(held) == 2  # one of t is left its 2 of 3 GPUs
     reason = job_view(lab.controller, lab.controller.state.jobs["long"], lab.clock.now_s()).reason
-    assert reason is not None and "its tenant t may hold 3 GPUs and holds 2" in reason
+    assert reason is not None and "t may hold 3 GPUs while night lasts and holds 2" in reason
     lab.run(900)
     assert set(lab.status().values()) == {"completed"}
 

@@ -468,13 +468,15 @@ ACTIONS = st.lists(
 )
 
 
-@given(actions=ACTIONS, crashes=st.lists(st.integers(1, 25), max_size=12))
-@settings(max_examples=60, deadline=None)
-def test_whatever_happens_no_job_is_lost_or_run_twice(
-    actions: list[Any], crashes: list[int]
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        check_history(Lab(Path(folder)), actions, iter(crashes))
+@pytest.mark.parametrize("examples", [25, pytest.param(1000, marks=pytest.mark.slow)])
+def test_whatever_happens_no_job_is_lost_or_run_twice(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(actions=ACTIONS, crashes=st.lists(st.integers(1, 25), max_size=12))
+    def check(actions: list[Any], crashes: list[int]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            check_history(Lab(Path(folder)), actions, iter(crashes))
+
+    check()
 
 
 def check_history(lab: Lab, actions: list[Any], crashes: Iterator[int]) -> None:

@@ -20,11 +20,12 @@ from optsched.control.controller import Controller
 from optsched.control.expected import LiveForecast
 from optsched.control.explain.explaining import explain_job
 from optsched.control.forecasting import FILE, Forecaster
-from optsched.control.journal.events import Cancelled
+from optsched.control.journal.events import Cancelled, WindowSet
 from optsched.control.what_if.snapshot import snapshot
 from optsched.driver.reservation import earliest
 from optsched.errors import InputError
 from optsched.estimates.parse import parse
+from optsched.model.cluster import Tenant, Window
 
 from .api.live import Live, until
 from .test_controller import Lab
@@ -143,6 +144,25 @@ def test_no_job_is_told_to_start_before_its_user_wants_it(
     assert begin_s + 1.0 < (later.end_p50_s or 0) < begin_s + 600.0
     [started] = forecaster._calibration._of["start"][0]._pending["later"]
     assert started.made_s == begin_s and started.drawn_s <= 60.0
+
+
+def test_a_job_is_not_forecast_to_start_while_windows_leave_too_little_for_it(
+    lab: Lab, forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        forecaster._calibration, "told", lambda event, p50_s, p90_s: (0.1 * p50_s, 0.1 * p90_s)
+    )
+    lab.controller.tenants = (Tenant(name="t", gpu_quota=8),)
+    now_s = lab.clock.at_s
+    for from_s, to_s, most in ((0.0, 5e4, 2), (4e4, 9e4, 3), (8e4, 9e5, 4)):
+        window = Window(
+            from_s=now_s + from_s, to_s=now_s + to_s, name=f"w{most}", quotas={"t": most}
+        )
+        lab.controller.record(WindowSet(window=window, by="root"))
+    lab.submit("large", 4, 600.0, job={"tenant": "t"})
+    lab.run(2)
+    assert forecaster.turn()
+    assert now_s + 9e4 <= (shown(lab, "large").start_p50_s or 0) < now_s + 9e4 + 60.0
 
 
 def test_who_would_take_a_place_that_is_kept_waits(lab: Lab, forecaster: Forecaster) -> None:

@@ -49,7 +49,7 @@ from .hostile import HISTORIES, Hostile, check_history, node
 
 
 @given(events=HISTORIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_nothing_stops_it(events: list[Any]) -> None:
     check_history(events)
 
@@ -374,6 +374,7 @@ def test_a_turn_that_fails_is_followed_by_others(
         raise KeyError("bug")
 
     monkeypatch.setattr(lab.controller, "step", step)
+    monkeypatch.setattr("optsched.control.loop.LOOK_S", 0.05)
     loop = Loop(lab.controller)
     thread = threading.Thread(target=loop.run)
     thread.start()

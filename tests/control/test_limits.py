@@ -14,7 +14,7 @@ from optsched import Elastic, Job, Profile
 from optsched.control.api.views import job_view
 from optsched.control.budgets_left import BudgetView, budgets_view
 from optsched.control.caps import Cap
-from optsched.control.journal.events import Cancelled
+from optsched.control.journal.events import Cancelled, WindowSet
 from optsched.control.limits import _last_in_the_way, why_refused
 from optsched.control.settings import (
     LabelLimits,
@@ -25,6 +25,7 @@ from optsched.control.settings import (
 )
 from optsched.control.what_if.future import outlook
 from optsched.control.what_if.snapshot import snapshot
+from optsched.model.cluster import Window
 
 from .hostile import MEMORY, Hostile
 from .hostile import settings as cluster_settings
@@ -144,7 +145,19 @@ def test_a_lower_limit_ends_nothing(lab: Limited) -> None:
     lab.limit(limited(max_running=1, max_gpus=1))
     late = lab.job()
     lab.run(20)
-    assert len(lab.held(user="ann")) == 3 and "may run 1 jobs" in lab.why(late)
+    assert len(lab.held(user="ann")) == 3 and "may run 1 job " in lab.why(late)
+
+
+def test_who_waits_for_a_window_takes_nobody_s_turn(lab: Limited) -> None:
+    tenants = (TenantSettings(name="a", gpu_quota=4),)
+    lab.limit(limited().model_copy(update={"tenants": tenants}))
+    for name, most in (("day", 3), ("night", 2)):
+        window = Window(from_s=0.0, to_s=lab.clock.at_s + 1e4, name=name, quotas={"a": most})
+        lab.controller.record(WindowSet(window=window, by="root"))
+    large, small = lab.job(gpus=4, tenant="a"), lab.job(gpus=1, tenant="a")
+    lab.run(5)
+    assert lab.held(user="ann") == [1] and lab.why(small) == ""
+    assert lab.why(large).startswith("its tenant a may hold 2 GPUs while night lasts and holds 1")
 
 
 def test_what_may_not_wait_is_refused(lab: Limited) -> None:
@@ -163,6 +176,12 @@ def test_what_may_not_wait_is_refused(lab: Limited) -> None:
     for user in ("bob", "cyd", "dan"):
         lab.job(user, tenant="a")
     assert refused("eve", "a").startswith("tenant a has 3 jobs")
+    job = Job(id="sweep-0", user="eve", duration_s=1.0)
+    many = why_refused(how, state, job, privileged=False, jobs=9)
+    assert many == (
+        "eve has 0 jobs waiting or on hold, and may have 2 (max_queued in cluster.toml): 9 more "
+        "are too many; submit 2 at a time"
+    )
     assert "it needs 5 GPUs, and ann may hold 4" in refused("ann", None, True, gpus=5)
 
 

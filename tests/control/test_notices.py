@@ -306,6 +306,7 @@ def test_what_is_asked_for_in_vain_is_refused() -> None:
         ('webhook = "https://host/a b"', "notices.webhook"),
         ("timeout = 0", "notices.timeout"),
         ('smtp = "a b"', "notices.smtp"),
+        ('smtp = "mail:99999"', "notices.smtp: 'mail:99999' is not a mail server"),
         ('smtp = "mail:25"', "notices.smtp_from"),
         ('smtp_user = "me"', "notices"),
         ('email_domains = ["@"]', "notices.email_domains[0]"),

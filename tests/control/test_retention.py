@@ -8,7 +8,7 @@ import pytest
 
 from optsched.control.controller import Controller
 from optsched.control.journal import journal, retention
-from optsched.control.journal.events import Noted, Pruned, RoundDecided
+from optsched.control.journal.events import Changed, Noted, Pruned, RoundDecided
 from optsched.control.journal.journal import Journal, JournalError
 from optsched.control.journal.retention import KEPT_ALIKE, Retention
 from optsched.control.regret.past import past_rounds
@@ -70,6 +70,26 @@ def test_the_past_is_dropped_and_the_rest_is_checked_as_before(lab: Hostile) -> 
         assert [one.number for one in journal_of(lab).entries(number)] == [
             one for one in numbers(lab.controller.journal) if one > number
         ]
+
+
+def test_a_job_that_was_changed_is_dropped_whole(tmp_path: Path) -> None:
+    lab = Hostile(tmp_path)
+    name = submit(lab)
+    lab.change(0, {"weight": 0.5})
+    (changed,) = (
+        entry.event
+        for entry in lab.controller.journal.entries()
+        if isinstance(entry.event, Changed)
+    )
+    lab.run(30, turn_s=5.0)
+    lab.clock.at_s += 40 * DAY_S
+    drop(lab)
+    assert name not in lab.controller.state.jobs
+    left = [entry.event for entry in lab.controller.journal.entries()]
+    assert not any(isinstance(event, Changed) for event in left)
+    lab.controller.record(changed)  # as earlier versions left it behind
+    lab.restart()
+    assert name not in lab.controller.state.jobs
 
 
 def journal_of(lab: Hostile) -> Journal:

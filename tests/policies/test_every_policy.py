@@ -19,7 +19,7 @@ SLOW_DATA = settings(
 
 @pytest.mark.parametrize("name", names("policies"))
 @given(instance=instances() | windowed())
-@settings(SLOW_DATA, max_examples=25)
+@settings(SLOW_DATA, max_examples=12)
 def test_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
     check(name, instance)
 

@@ -39,7 +39,7 @@ def check(instance: Instance, most: int) -> None:
             assert at_least(found.value, best)
 
 
-@settings(PATIENT, max_examples=100)
+@settings(PATIENT, max_examples=50)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES))
 def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(
     instance: Instance,
@@ -47,7 +47,7 @@ def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(
     check(instance, 20_000)
 
 
-@settings(PATIENT, max_examples=60)
+@settings(PATIENT, max_examples=30)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=(2, 4)), st.data())
 def test_the_same_where_nodes_of_different_cores_and_memory_are_one_class(
     instance: Instance, data: st.DataObject

@@ -25,7 +25,7 @@ from .settings import PATIENT
 
 @pytest.mark.parametrize(
     ("solver", "budget_s", "examples"),
-    [("price", 0.1, 200), ("price", 1e-6, 50), ("highs", 1e-3, 50), ("milp", 0.1, 30)],
+    [("price", 0.1, 80), ("price", 1e-6, 50), ("highs", 1e-3, 50), ("milp", 0.1, 20)],
 )
 def test_a_round_in_a_hurry_is_verified(solver: str, budget_s: float, examples: int) -> None:
     @settings(PATIENT, max_examples=examples)

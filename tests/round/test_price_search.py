@@ -308,7 +308,7 @@ class Clock:
         lambda: with_quotas(200, 256, 45),
         lambda: with_sharing(90, 96),
         lambda: with_types(200, 200, 12),
-        lambda: with_few_cores(150, 160),
+        lambda: with_few_cores(90, 96),
     ],
 )
 def test_more_time_is_never_worse(

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Outage, Profile, Tenant
+from optsched.driver import reservation
 from optsched.driver.reservation import GANG_PATIENCE_S, earliest, patience_s, too_much
+from optsched.estimates import Estimates
 from optsched.model.cluster import Tier
 from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure
@@ -238,6 +240,73 @@ class Believed:
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         pass
+
+
+def passed_gang() -> Instance:
+    """A gang that comes to two nodes when they are busy with small jobs, which keep coming."""
+    made = stream(4, nodes=2, load=0.8, small=60, gangs=(1000.0,), preemptible=False)
+    *others, gang = made.jobs
+    return replace(made, jobs=(*others, replace(gang, submit_s=500.0, preemptible=True)))
+
+
+def waits_s(instance: Instance, estimates: Estimates | None = None) -> dict[str, float]:
+    """How long each job waits in all under `optsched`."""
+    simulation = Simulation(instance, registry.policy("optsched"), estimates=estimates)
+    simulation.run()
+    waiting_s = measure(simulation.record()).waiting_s.tolist()
+    return {job.id: wait_s for job, wait_s in zip(instance.jobs, waiting_s, strict=True)}
+
+
+def test_where_run_times_are_known_it_waits_at_most_twice_as_long_as_under_backfill() -> None:
+    instance = passed_gang()
+    backfill_s = run(instance, "backfill").waiting_s[-1]
+    assert backfill_s > 100.0  # it does not start as soon as it comes
+    assert waits_s(instance)["gang-0"] <= 2 * backfill_s
+
+
+def test_where_they_are_believed_it_waits_its_patience_out() -> None:
+    instance = passed_gang()
+    believed = Believed({job.id: job.work_s for job in instance.jobs})
+    assert waits_s(instance, believed)["gang-0"] > GANG_PATIENCE_S
+
+
+def passed_later(*later: Job) -> Instance:
+    """A gang of 1,000 s that comes at 10 s to a node that is busy until 100 s, a small job that
+    would keep it waiting, and who comes later."""
+    first = [Job(id=f"s{k}", gpus=1, duration_s=100.0, preemptible=False) for k in range(8)]
+    gang = Job(id="gang", gpus=8, duration_s=1000.0, submit_s=10.0)
+    long = Job(id="long", gpus=1, duration_s=150.0, submit_s=20.0, preemptible=False)
+    node = Node(name="n", gpus=8)
+    return Instance(cluster=Cluster(nodes=(node,)), jobs=(*first, gang, long, *later))
+
+
+def test_an_early_place_goes_to_a_shorter_gang() -> None:
+    short = Job(id="short", gpus=8, duration_s=300.0, submit_s=30.0)
+    assert waits_s(passed_later())["gang"] == pytest.approx(90.0)
+    found = waits_s(passed_later(short))
+    assert found["short"] == pytest.approx(70.0)
+    assert found["gang"] > 390.0 - 1e-6
+
+
+def test_who_starts_early_makes_way_for_a_shorter_gang_but_for_no_smaller_job() -> None:
+    small = Job(id="small", gpus=1, duration_s=10.0, submit_s=200.0)
+    found = waits_s(passed_later(small))
+    assert (found["gang"], found["small"]) == pytest.approx((90.0, 900.0))
+    assert waits_s(passed_later(replace(small, gpus=8)))["small"] == pytest.approx(0.0)
+
+
+def test_early_places_wait_for_a_share_of_all_gpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first gang uses that share up; the second has to wait its patience out."""
+    again = (
+        Job(id="s9", gpus=1, duration_s=100.0, submit_s=1100.0, preemptible=False),
+        Job(id="next", gpus=8, duration_s=10.0, submit_s=1110.0),
+        Job(id="last", gpus=1, duration_s=500.0, submit_s=1120.0, preemptible=False),
+    )
+    waited_s = []
+    for share in (1.0, 0.01):
+        monkeypatch.setattr(reservation, "DRAINED_EARLY", share)
+        waited_s.append(waits_s(passed_later(*again))["next"])
+    print(waited_s)
 
 
 @pytest.mark.parametrize("policy", RESERVING)

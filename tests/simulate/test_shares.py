@@ -185,6 +185,32 @@ def test_use_goes_to_what_the_weights_say() -> None:
     assert mine["large"] / sum(mine.values()) == pytest.approx(0.75, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("flood_s", "late_s", "off"), [(600.0, 600.0, 0.06), (300.0, 3000.0, 0.25)]
+)
+def test_who_floods_a_tenant_takes_nothing_from_its_other_user(
+    flood_s: float, late_s: float, off: float
+) -> None:
+    """Half is due to each, also where the jobs that flood it are far shorter and would else all go
+    first."""
+    days = [
+        ("flood", 0.0, flood_s, int(80_000 / flood_s)),
+        ("late", 6000.0, late_s, int(30_000 / late_s)),
+    ]
+    given = Instance(
+        cluster=Cluster(nodes=(Node(name="n", gpus=4),)),
+        tenants=(Tenant(name="t"),),
+        shares=Shares(half_life_s=2400.0),
+        jobs=tuple(
+            Job(id=f"{user}-{k}", duration_s=work_s, submit_s=at_s, tenant="t", user=user)
+            for user, at_s, work_s, jobs in days
+            for k in range(jobs)
+        ),
+    )
+    gpu_s = {use.user: use.gpu_s for use in simulated(given, 11_400.0).used()}
+    assert gpu_s["late"] / sum(gpu_s.values()) == pytest.approx(0.5, abs=off)
+
+
 def test_without_shares_nothing_changes_and_tenants_alone_change_nothing() -> None:
     plain = replace(instance(None, 20), tenants=tuple(Tenant(name=n) for n in ("large", "small")))
     weights = [simulated(given, 1e9).rows.record(given) for given in (plain, instance(None, 20))]

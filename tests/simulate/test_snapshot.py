@@ -114,28 +114,32 @@ def agrees_with_world(
         assert about_to_end or just_begun or entry.setup_s > 0 or not world.options(job.id)
 
 
-@given(
-    # A snapshot knows neither jobs still to come nor what the caches hold of jobs that are done.
-    instance=instances().filter(
-        lambda instance: not any(job.after or job.profile.fetch_s for job in instance.jobs)
-    ),
-    name=st.sampled_from(["fifo", "sjf", "wspt"]),
-    instants=st.integers(1, 12),
-)
-@settings(SLOW_DATA, max_examples=80)
-def test_what_follows_is_the_same(instance: Instance, name: str, instants: int) -> None:
-    latest_s = max(instance.release_s(job) for job in instance.jobs)
-    world, rule = VirtualWorld(instance), policy(name)
-    while world.unfinished and (world.now_s < latest_s or instants > 0):
-        instants -= 1
-        assert world.advance()
-        rule.decide(world)
-    assume(world.unfinished and not world.saving)
-    found = snapshot(world).instance
-    ends = {entry.id: entry.completion_s for entry in simulate(instance, policy(name)).jobs}
-    again = {entry.id: entry.completion_s for entry in simulate(found, policy(name)).jobs}
-    assert again == {job_id: pytest.approx(ends[job_id], abs=1e-5) for job_id in again}
-    assert len(again) == world.unfinished
+@pytest.mark.parametrize("examples", [30, pytest.param(600, marks=pytest.mark.slow)])
+def test_what_follows_is_the_same(examples: int) -> None:
+    @given(
+        # It knows neither jobs still to come nor what caches hold of those that are done.
+        instance=instances().filter(
+            lambda instance: not any(job.after or job.profile.fetch_s for job in instance.jobs)
+        ),
+        name=st.sampled_from(["fifo", "sjf", "wspt"]),
+        instants=st.integers(1, 12),
+    )
+    @settings(SLOW_DATA, max_examples=examples)
+    def check(instance: Instance, name: str, instants: int) -> None:
+        latest_s = max(instance.release_s(job) for job in instance.jobs)
+        world, rule = VirtualWorld(instance), policy(name)
+        while world.unfinished and (world.now_s < latest_s or instants > 0):
+            instants -= 1
+            assert world.advance()
+            rule.decide(world)
+        assume(world.unfinished and not world.saving)
+        found = snapshot(world).instance
+        ends = {entry.id: entry.completion_s for entry in simulate(instance, policy(name)).jobs}
+        again = {entry.id: entry.completion_s for entry in simulate(found, policy(name)).jobs}
+        assert again == {job_id: pytest.approx(ends[job_id], abs=1e-5) for job_id in again}
+        assert len(again) == world.unfinished
+
+    check()
 
 
 TWO = Cluster(

@@ -327,7 +327,8 @@ def batch(jobs: int) -> Instance:
 
 
 @pytest.mark.parametrize("jobs", [6, 70])
-def test_one_worker_is_reproducible(jobs: int) -> None:
+def test_one_worker_is_reproducible(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optsched_solvers.cpsat.clock.WORK_PER_SECOND", 0.01)
     first = solve(batch(jobs), "wct", seconds=15, seed=3, workers=1)
     second = solve(batch(jobs), "wct", seconds=15, seed=3, workers=1)
     assert first == second

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from ...executors.base import JOB_NAME
 from ...files import adapter
-from ...files.shape_faults import WORDS, Steps, duplicate_keys, of_gpus
+from ...files.shape_faults import WORDS, Steps, duplicate_keys, of_gpus, value_at
 from ...frozen import frozen
 from ...model.cluster import Label
 from ...model.job import Elastic
@@ -354,12 +354,15 @@ def parse_query(kind: type, pairs: Iterable[tuple[str, str]]) -> Any:
 def in_words(errors: Iterable[Mapping[str, Any]], raw: Any) -> str:
     """Return the first faults that a validator found, in one sentence."""
     said: list[str] = []
-    for error in errors:
+    faults = [*errors]
+    for error in faults:
         kind = str(error["type"])
         loc: Steps = tuple(step for step in error["loc"] if step != "[key]")
-        if len(loc) > 1 and loc[0] == "gpus":
-            given = raw.get("gpus") if isinstance(raw, dict) else None
-            meant = of_gpus(kind, loc, 0, given)
+        if kind == "too_short" and any(loc == other["loc"][: len(loc)] for other in faults[:-1]):
+            continue  # it has entries, but faulty ones
+        at = 2 if loc[0] == "jobs" else 0
+        if len(loc) > at + 1 and loc[at] == "gpus":
+            meant = of_gpus(kind, loc, at, value_at(raw, loc[: at + 1]))
             if meant is None:
                 continue
             kind, loc = meant

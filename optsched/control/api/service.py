@@ -476,5 +476,6 @@ def _requeue(job: LiveJob, caller: Caller) -> list[Event]:
     if job.finished is None and job.cancelled is not None:
         raise HttpError(409, f"{job.id} is being cancelled; requeue it once it is")
     if job.finished is None and job.live is None:
-        raise HttpError(409, f"{job.id} has not finished and does not run; it waits for its turn")
+        does = "waits for its turn" if job.held is None else "is on hold: release it"
+        raise HttpError(409, f"{job.id} has not finished and does not run; it {does}")
     return [] if job.requeued else [Requeued(job=job.id, by=caller.name)]

@@ -249,7 +249,7 @@ def amended(body: AmendBody, job: LiveJob, caller: Caller, controller: Controlle
             "estimate": again.estimate,
         }
     if "gpus" in asked and (noun.gpus == 0) != (known.job.gpus == 0):
-        raise HttpError(422, "gpus: a job with GPUs and one without ask for different things")
+        raise HttpError(422, "gpus: a job with GPUs stays one, and one without too; submit another")
     refused = why_refused(
         controller.settings, controller.state, noun, privileged=caller.all_jobs, jobs=0
     )

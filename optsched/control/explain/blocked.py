@@ -167,7 +167,7 @@ class Obstacles:
         usable = None if self._usable is None else Catalogue.of(self._usable, self._tenants)
         if usable and (not usable.cluster.nodes or why_never(usable, job) is not None):
             return Obstacle("full", "it could only run on nodes that take no jobs now")
-        return self._taken(job, rows)
+        return self._taken(job, rows, now_s)
 
     def _rows(self, now_s: float) -> list[Row]:
         """Return the rows that belong to no node, with what windows leave of them now."""
@@ -176,7 +176,7 @@ class Obstacles:
             rows[number] = replace(rows[number], capacity=most)
         return rows
 
-    def _taken(self, job: Job, rows: Sequence[Row]) -> Obstacle | None:
+    def _taken(self, job: Job, rows: Sequence[Row], now_s: float) -> Obstacle | None:
         """Return what others hold of what a job needs, its quota first."""
         ties = self._domains.ties(job)
         if not any(self._held) and ties is None:
@@ -194,15 +194,29 @@ class Obstacles:
         for number, row, held in sorted(entries, key=lambda entry: entry[1].kind != "quota"):
             need = min((demand.get(number, 0.0) for demand in demands), default=0.0)
             if need and held and need > row.capacity - held + row.slack(AMOUNT_TOLERANCE):
-                return Obstacle("full", _short(job, row, held, need))
+                window = self._lowers(number, now_s)
+                return Obstacle("full", _short(job, row, held, need, window))
         return None
 
+    def _lowers(self, number: int, now_s: float) -> str:
+        """Return while which window there is the least of a row now."""
+        lowest = min(
+            (
+                (left[number], window.name)
+                for window in self._cluster.windows
+                if window.from_s <= now_s < window.to_s
+                and number in (left := dict(self._table.left_in(window)))
+            ),
+            default=None,
+        )
+        return "" if lowest is None else f" while {lowest[1]} lasts"
 
-def _short(job: Job, row: Row, held: float, need: float) -> str:
+
+def _short(job: Job, row: Row, held: float, need: float, window: str) -> str:
     if row.kind != "quota":
         return (
             f"it needs {need:.12g} of {row.of}, of which {held:.12g} of {row.capacity:.12g} are in "
-            "use"
+            f"use{window}"
         )
     cap = _gpus(int(row.capacity))
     if row.of is None:
@@ -210,7 +224,7 @@ def _short(job: Job, row: Row, held: float, need: float) -> str:
     else:
         is_own = row.of == job.tenant
         whose = f"its tenant {row.of}" if is_own else f"tenant {row.of}, with all below it,"
-        who = f"{whose} may hold {cap} and holds"
+        who = f"{whose} may hold {cap}{window} and holds"
     return f"{who} {int(held)}, which leaves too few for the {int(need)} it needs"
 
 

@@ -48,8 +48,8 @@ WHERE number <= max(:jobs_until, :late_until, :rounds_until) AND (
     kind IN ('Noted', 'ControllerStarted', 'Pruned') OR kind = 'NodeSeen' AND number NOT IN (
       SELECT max(number) FROM events WHERE kind = 'NodeSeen' AND number <= :jobs_until
       GROUP BY json_extract(body, '$.node')))
-  OR number <= :late_until AND CASE kind
-    WHEN 'Submitted' THEN json_extract(body, '$.submission.job.id')
+  OR number <= :late_until AND CASE
+    WHEN kind IN ('Submitted', 'Changed') THEN json_extract(body, '$.submission.job.id')
     ELSE json_extract(body, '$.job') END IN (SELECT value FROM json_each(:jobs))
   OR number <= :rounds_until AND kind = 'RoundDecided'
     AND number < (SELECT max(number) FROM events WHERE kind = 'RoundDecided'))

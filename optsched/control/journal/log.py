@@ -120,7 +120,7 @@ def _submitted(event: Submitted) -> str:
     gpus = job.gpus if isinstance(job.gpus, int) else f"{job.gpus.min}-{job.gpus.max}"
     by = f" by {job.user}" if job.user else ""
     length = human(job.work_s) + (" (estimated)" if event.submission.estimate else "")
-    return f"{job.id}: submitted{by}, {gpus} GPUs, {length}"
+    return f"{job.id}: submitted{by}, {gpus} GPU{'s' * (gpus != 1)}, {length}"
 
 
 def _node(event: NodeSeen) -> str:

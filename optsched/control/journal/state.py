@@ -342,7 +342,7 @@ class State:
             case Submitted(submission=submission):
                 self._submit(submission, at_s)
             case Changed(submission=submission):
-                self._change(self.jobs[submission.job.id], submission, at_s)
+                self._change(submission, at_s)
             case Held(job=name):
                 self.jobs[name].held = event.reason or f"{event.by} holds it"
                 self.claims.pop(name, None)
@@ -452,9 +452,11 @@ class State:
         job.timed_out = False
         self.open[job.id] = job
 
-    def _change(self, job: LiveJob, submission: Submission, at_s: float) -> None:
-        """Take over what it asks for now; what its attempts have measured of it stays."""
-        asked = submission.job
+    def _change(self, submission: Submission, at_s: float) -> None:
+        """Take over what a job asks for now; what its attempts have measured of it stays."""
+        job, asked = self.jobs.get(submission.job.id), submission.job
+        if job is None:
+            return  # one that was dropped, by a version that left this event behind
         if job.attempts:
             names = ("rate", "locality", "cpus_per_gpu", "memory_gib_per_gpu", "memory_rates")
             job.profile = replace(

@@ -29,8 +29,9 @@ LISTS_SHARE = 0.2
 """Most of the budget that goes to the first list schedules."""
 LEFT_BY_LISTS = 0.8
 """Share of the budget that list search leaves to the whole model."""
-LISTS_BEFORE_ORDERS = 0.03
-"""Share of the budget for list search before all orders are tried."""
+LISTS_BEFORE_ORDERS, FEW_TO_ORDER = 0.03, 9
+"""Share of the budget for list search before all orders are tried, of more jobs than this: those of
+fewer are tried sooner than list search would help."""
 MOST_WAITS = 24
 """Changes of what use costs until which all jobs wait in some of the first list schedules."""
 CELLS = 150
@@ -95,7 +96,9 @@ def _try_orders(progress: Progress, orders: Orders, guide: List | None) -> None:
     list search finds before, the fewer of them can be better."""
     if progress.schedule is None:
         return
-    ListSearch(progress, guide).run(until=progress.budget.fraction_left() - LISTS_BEFORE_ORDERS)
+    if len(progress.problem.activities) > FEW_TO_ORDER:
+        until = progress.budget.fraction_left() - LISTS_BEFORE_ORDERS
+        ListSearch(progress, guide).run(until=until)
     until = progress.budget.fraction_left() / 2
 
     def is_over() -> bool:

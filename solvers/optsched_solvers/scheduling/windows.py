@@ -9,7 +9,6 @@ late for it; else it is preempted now.
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise
 
 from optsched.frozen import record
 from optsched.model.cluster import Window
@@ -120,7 +119,7 @@ class Windows:
         self.reach_s, self.is_whole = latest_s + total_s, True
         self.instants_s: list[float] = []
         for window in self._windows:
-            from_s, to_s = self._span(window)
+            from_s, to_s = self._span(window.from_s, window.to_s)
             if from_s > self.reach_s:
                 self.is_whole = False
                 continue
@@ -134,8 +133,8 @@ class Windows:
     def __bool__(self) -> bool:
         return bool(self._windows)
 
-    def _span(self, window: Window) -> Span:
-        return max(0.0, window.from_s - self._now_s), window.to_s - self._now_s
+    def _span(self, from_s: float, to_s: float) -> Span:
+        return max(0.0, from_s - self._now_s), to_s - self._now_s
 
     def closings(self, job: Job) -> list[Closing]:
         """Return the windows that bar a job from nodes, those of the same nodes together."""
@@ -151,7 +150,10 @@ class Windows:
 
     def _of(self, windows: Iterable[Window]) -> list[Closing]:
         return [
-            Closing(frozenset(map(self._order.__getitem__, window.nodes)), self._span(window))
+            Closing(
+                frozenset(map(self._order.__getitem__, window.nodes)),
+                self._span(window.from_s, window.to_s),
+            )
             for window in windows
             if window.nodes
         ]
@@ -170,18 +172,10 @@ class Windows:
 
     def dips(self) -> Iterator[Dip]:
         """Yield by how much less there is of resources and quotas, in times apart."""
-        lower: dict[int, list[tuple[Span, float]]] = {}
-        for window in self._windows:
-            for row, most in self._table.left_in(window):
-                if most < self._table.rows[row].capacity:
-                    lower.setdefault(row, []).append((self._span(window), most))
-        for row, own in sorted(lower.items()):
-            instants = sorted({at_s for span, _ in own for at_s in span})
-            for from_s, to_s in pairwise(instants):
-                there = [most for span, most in own if span[0] <= from_s and to_s <= span[1]]
-                if there:
-                    less = self._table.rows[row].capacity - min(there)
-                    yield Dip(row, (from_s, to_s), less)
+        for row, dips in self._table.dips.items():
+            for from_s, to_s, less in dips:
+                if less > 0 and to_s > self._now_s:
+                    yield Dip(row, self._span(from_s, to_s), less)
 
     def splits(self, members: set[int]) -> bool:
         """Return whether a window is of some of these nodes and not of others."""

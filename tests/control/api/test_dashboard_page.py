@@ -194,11 +194,17 @@ def test_names_never_become_html(page: Browser) -> None:
     assert page.run("document.querySelectorAll('#shares td').length") == 20
     page.run("shownState = {...shownState, cluster: hostile[0]}, showFacts(shownState)")
     page.run(
-        "windows = hostile.map((name, i) => ({name, nodes: [name], from_s: now_s + 3600 * (i - 1),"
-        " to_s: i ? now_s + 9000 * i : null, tenants: [name], users: [name], jobs_there: 1,"
-        " jobs: [name]})), showWindows(), draw()"
+        "windows = hostile.map((name, i) => ({name, nodes: i ? [name] : [], users: [name],"
+        " from_s: now_s + 3600 * (i - 1), to_s: i ? now_s + 9000 * i : null, tenants: [name],"
+        " resources: {[name]: 5}, quotas: {[name]: 2}, jobs_there: 1, jobs: [name]})),"
+        " showWindows(), draw()"
     )
+    said = page.run("document.querySelector('.window p').innerText")
+    assert "at most 2 GPUs" in said and "nobody" not in said and "only for" not in said
     assert page.run("document.querySelectorAll('.window').length") == 5
+    assert page.run("[0, 0.0224, 0.9996, 9.94, 59].map(human)") == [
+        *("0 s", "22 ms", "1.0 s", "9.9 s", "59 s")
+    ]
     assert page.run("canvas.dataset.bars") == "5"
     assert page.run("globalThis.struck") is None
     assert page.run("document.querySelectorAll('img, #jobs script, main script').length") == 0
@@ -250,7 +256,7 @@ def test_the_view_token_offers_no_actions(page: Browser, busy: Live) -> None:
 
 
 def test_a_wrong_token_is_asked_for_again(page: Browser, busy: Live) -> None:
-    page.run("token = 'wrong'")
+    page.run("token = 'wrong', void turn()")
     page.until("at('ask').open")
     page.run(f"at('token').value = {json.dumps((busy.settings.state / 'token').read_text())}")
     page.run("document.querySelector('#ask button').click()")
@@ -259,7 +265,8 @@ def test_a_wrong_token_is_asked_for_again(page: Browser, busy: Live) -> None:
 
 def test_it_says_that_the_controller_does_not_answer_and_recovers(page: Browser) -> None:
     page.run(
-        "globalThis.real = fetch, globalThis.fetch = () => Promise.reject(new TypeError('no'))"
+        "globalThis.real = fetch, globalThis.fetch = () => Promise.reject(new TypeError('no')),"
+        " void turn()"
     )
     page.until("!at('fault').hidden")
     fault = page.run("at('fault').innerText")

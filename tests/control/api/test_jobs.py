@@ -153,7 +153,7 @@ def test_what_a_waiting_job_asks_for_is_changed(live: Live) -> None:
     assert live.journal.last == before
     for wrong, sentence in (
         ({"gpus": 90}, "it can never run here"),
-        ({"gpus": 0}, "a job with GPUs and one without"),
+        ({"gpus": 0}, "a job with GPUs stays one, and one without too"),
         ({"deadline_s": 5.0}, "deadline_s has passed"),
         ({"weight": -1}, "weight should be at least 0"),
         ({"name": "other"}, "name is not a known field"),
@@ -194,7 +194,7 @@ def test_requeued_jobs_wait_again(live: Live) -> None:
     assert live.wait("once", "completed")["attempts"] == 2
     live.submit(name="idle", hold=True)
     status, answer = live.ask("POST", "/v1/jobs/idle/requeue")
-    assert status == 409 and "it waits for its turn" in answer["error"]
+    assert status == 409 and "it is on hold: release it" in answer["error"]
     body = {"name": "once", "state": "completed"}
     assert live.ask("POST", "/v1/requeue", body)[1] == {"jobs": ["once"]}
     until(lambda: live.ask("GET", "/v1/jobs/once")[1]["job"]["attempts"] == 3)

@@ -138,7 +138,7 @@ def test_connections_that_say_nothing_are_bounded_and_closed(
 def test_a_slow_request_is_ended_while_others_are_answered(
     live: Live, monkeypatch: pytest.MonkeyPatch, parts: list[bytes]
 ) -> None:
-    monkeypatch.setattr(connection, "REQUEST_S", 1.0)
+    monkeypatch.setattr(connection, "REQUEST_S", 0.5)
     one = connect(live.path)
     begun_s = time.monotonic()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):

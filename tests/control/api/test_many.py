@@ -78,7 +78,7 @@ def test_a_task_is_told_its_index_and_waits_for_its_turn(live: Live) -> None:
     status, first = live.submit(1000.0, name="turns", array="3-9:3%1")
     assert (status, first["id"]) == (201, "turns-3")
     live.wait("turns-3", "running")
-    why = "array turns may run 1 jobs at once, and as many run or come before it"
+    why = "array turns may run 1 job at once, and as many run or come before it"
     until(lambda: live.ask("GET", "/v1/jobs/turns-6")[1]["job"]["reason"] == why)
     said = live.ask("GET", "/v1/jobs/turns-6/explain")[1]["sentences"]
     assert said[0] == f"turns-6 waits because {why}."
@@ -168,7 +168,13 @@ def test_jobs_of_a_file(live: Live, run: Run, tmp_path: Path) -> None:
         ("", "holds no job"),
         ("[1]\n", "line 1: is not a job"),
         ('{"argv": ["x"]}\n{', "line 2: is no JSON"),
-        ('{"argv": ["x"], "gpu": 1}', "jobs[0].gpu is not a known field"),
+        (
+            '{"argv": ["x"], "gpu": 1}',
+            "line 1: gpu is not a known field; remove it or correct its name\n",
+        ),
+        ('{"argv": ["x"]}\n\n{"argv": "x"}', "line 3: argv should be a list"),
+        ('{"argv": ["x"], "gpus": "two"}', "line 1: gpus should be a whole number"),
+        ('{"name": "f-d", "argv": ["x"]}\n' * 2, "line 2: there is, or was, a job named"),
     ):
         file.write_text(text)
         status, out, err = run("submit", "--file", str(file))

@@ -5,14 +5,19 @@ async function refreshWindows() {
   windows = (await ask("/v1/windows")).windows;
 }
 
-const isOn = (own, node) => !own.nodes.length || own.nodes.includes(node);
 const untilOf = own => own.to_s ?? Infinity;
+
+/** Return what there is of what a window leaves less of. */
+const lowered = own => [
+  ...Object.entries(own.resources).map(([name, most]) => `${isolated(name)}: ${most}`),
+  ...Object.entries(own.quotas).map(([tenant, gpus]) => `tenant ${isolated(tenant)}: at most ${gpus} GPU${gpus === 1 ? "" : "s"}`),
+];
 
 /** Return windows that differ in their times alone as one. */
 function series() {
   const rows = new Map();
   for (const own of windows) {
-    const key = JSON.stringify([own.name, own.nodes, own.tenants, own.users]);
+    const key = JSON.stringify([own.name, own.nodes, own.tenants, own.users, own.resources, own.quotas]);
     rows.set(key, [...(rows.get(key) ?? []), own]);
   }
   return rows;
@@ -37,8 +42,9 @@ function showWindows() {
     box.title = same.map(period).join("\n");
     picture.replaceChildren(...same.filter(each => each.from_s < end_s).map(each => svg("rect", {height: 8, x: share(each.from_s), width: Math.max(0.4, share(untilOf(each)) - share(each.from_s)), class: each.from_s <= now_s ? "on" : ""})));
     const whom = [...own.tenants.map(tenant => `tenant ${isolated(tenant)}`), ...own.users.map(user => `user ${isolated(user)}`)];
-    const where = own.nodes.length > 1 ? `${own.nodes.length} nodes: ` : own.nodes.length ? "node " : "all nodes";
-    write(about, [where + own.nodes.slice(0, 20).map(isolated).join(", "), whom.length ? `only for ${whom.join(", ")}` : "for nobody", own.jobs_there ? `still there: ${own.jobs_there} jobs ${own.jobs.slice(0, 10).join(", ")}` : ""].filter(Boolean).join(" · "));
+    const where = own.nodes.length > 1 ? `${own.nodes.length} nodes: ` : "node ";
+    const closed = own.nodes.length ? [where + own.nodes.slice(0, 20).map(isolated).join(", "), whom.length ? `only for ${whom.join(", ")}` : "for nobody"] : [];
+    write(about, [...closed, ...lowered(own), own.jobs_there ? `still there: ${own.jobs_there} jobs ${own.jobs.slice(0, 10).join(", ")}` : ""].filter(Boolean).join(" · "));
   });
 }
 
@@ -46,7 +52,7 @@ function showWindows() {
 function drawWindows(pen, node, x, y, tall, left, right) {
   for (const own of windows) {
     const from = Math.max(left, x(own.from_s)), to = Math.min(right, x(Math.min(untilOf(own), 1e11)));
-    if (to <= from || !isOn(own, node)) continue;
+    if (to <= from || !own.nodes.includes(node)) continue;
     pen.globalAlpha = 0.35;
     pen.fillStyle = fill(pen, {hue: "x", pattern: 1});
     pen.fillRect(from, y, to - from, tall);

@@ -22,7 +22,7 @@ class KeptPlaces:
     """
 
     def __init__(self) -> None:
-        self.reservations = Reservations()
+        self.reservations = Reservations(early=True)
         self.unripe: set[str] | None = None
         self.biding: set[str] = set()
 
@@ -35,7 +35,7 @@ class KeptPlaces:
             for job_id in self.unripe
             if job_id in world.running and not world.may_preempt(job_id)
         }
-        return self.unripe | world.protected.intersection(world.running)
+        return self.unripe | self.reservations.pinned(world)
 
     def start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:
         """Start a job, which may not be preempted before it has run for a while."""
@@ -68,7 +68,7 @@ class KeptPlaces:
                 self._clear(world, kept)
                 return
             self.start(world, kept.job, kept.option, kept.placement)
-            world.protected.add(kept.job)
+            self.reservations.began(world)
 
     def _clear(self, world: World, kept: Reservation) -> None:
         """Preempt who is still on a place that is due, and start its job there once they have
@@ -78,7 +78,7 @@ class KeptPlaces:
             world.preempt(job_id)
         if overstaying:
             world.claim(kept.job, kept.option, kept.placement)
-            world.protected.add(kept.job)
+            self.reservations.began(world)
             self.start_claimed(world)
 
     def fill(self, world: World, waiting: list[str]) -> None:

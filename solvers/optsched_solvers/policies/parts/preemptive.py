@@ -99,7 +99,7 @@ class Preemptive:
                 return
             job_id = kept.current.job
             world.start(job_id, *fit)
-            world.protected.add(job_id)
+            kept.began(world)
             self.order.add(job_id)
 
     def _start_the_only_one(self, world: World) -> bool:
