@@ -28,7 +28,11 @@ class Snapshot:
 
 
 def snapshot(
-    world: World, *, jobs: Iterable[str] | None = None, known: dict[str, Job] | None = None
+    world: World,
+    *,
+    jobs: Iterable[str] | None = None,
+    known: dict[str, Job] | None = None,
+    by_rank: bool = False,
 ) -> Snapshot:
     """Return the running and the waiting jobs (of these only `jobs`, if given) as an instance whose
     `now_s` is the present. O(jobs), with the cluster, the tenants and most job objects of the
@@ -40,13 +44,14 @@ def snapshot(
     - A budget is what is left of it for these jobs once those not among them have the least they
       need. The cluster is the simulation's own unless it has budgets.
     - A job whose partner is saving appears as if it were alone already.
+    - With `by_rank` a job has its rank left (`World.rank_work_s`), not what is believed.
     - `known` are the jobs as they were in snapshots before; those whose length still fits what they
       have left are the same objects again, so that what was derived from them can be, too.
 
     Raises PolicyError where one of `jobs` neither waits nor runs.
     """
     seen = world.seen(world.waiting if jobs is None else jobs)
-    if seen is not None:
+    if seen is not None and not by_rank:
         return seen
     wanted = (
         [*world.waiting]
@@ -61,11 +66,12 @@ def snapshot(
     chosen = sorted(
         dict.fromkeys([*wanted, *world.running]), key=lambda job_id: first_come(world.job(job_id))
     )
-    entries = [world.entry(job_id) for job_id in chosen]
+    left_s = [(world.rank_work_s if by_rank else world.remaining_work_s)(name) for name in chosen]
+    entries = [world.entry(job_id, left) for job_id, left in zip(chosen, left_s, strict=True)]
     before = {} if known is None else known
     now_known = [
-        _as_known(world, job_id, entry, before)
-        for job_id, entry in zip(chosen, entries, strict=True)
+        _as_known(world, job_id, left, entry, before)
+        for job_id, left, entry in zip(chosen, left_s, entries, strict=True)
     ]
     entries = [
         with_its_length(entry, job, world.job(job.id))
@@ -84,16 +90,21 @@ def snapshot(
 
 
 def _as_known(
-    world: World, job_id: str, entry: Running | Suspended | None, known: dict[str, Job]
+    world: World,
+    job_id: str,
+    left_s: float,
+    entry: Running | Suspended | None,
+    known: dict[str, Job],
 ) -> Job:
-    """Return the job without its predecessors, as long as it is believed to be."""
+    """Return the job without its predecessors, as long as it is believed to be, or as is left."""
     job, own = known.get(job_id), world.job(job_id)
     if job is None:
         job = replace(own, after=()) if own.after else own
     elif job.weight != own.weight:
         job = replace(job, weight=own.weight)
-    left_s = world.remaining_work_s(job_id) if entry is None else entry.remaining_s
-    work_s = left_s if entry is None else max(world.believed_work_s(job_id), left_s)
+    work_s = left_s
+    if entry is not None:
+        work_s = max(world.believed_work_s(job_id), entry.remaining_s)
     same = abs(work_s - job.work_s) <= REMAINING_TOLERANCE * job.work_s
     known[job_id] = job if same else of_length(job, work_s)
     return known[job_id]

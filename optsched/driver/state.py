@@ -233,6 +233,10 @@ class JobState:
             return run.work_s
         return max(0.0, run.work_s - (now_s - run.work_from_s) * run.rate)
 
+    def done_s(self, now_s: float) -> float:
+        """Return the reference work done so far, with that of failed attempts."""
+        return self.past_s + self.attempt_s - self.attempt_left_s(now_s)
+
     def remaining_s(self, now_s: float) -> float:
         """Return the reference work that the job is believed to have left; exact where nothing else
         is believed.
@@ -242,7 +246,7 @@ class JobState:
         left_s = self.attempt_left_s(now_s)
         if self.believed_s is None:
             return left_s + self.rest_s
-        done_s = self.past_s + self.attempt_s - left_s
+        done_s = self.done_s(now_s)
         while self.believed_s <= done_s * (1 + 1e-9):
             self.believed_s *= 2
         return self.believed_s - done_s

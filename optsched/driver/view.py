@@ -5,7 +5,7 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from ..errors import OptschedError
-from ..estimates import Estimates
+from ..estimates import Estimates, Ranks
 from ..frozen import record
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
@@ -40,6 +40,10 @@ class Hold:
     need: Need
     placement: Placement
     partner: str | None
+
+
+LEAST_RANK_S = 1e-3
+"""No job is nearer to its completion, so that what it is worth stays finite."""
 
 
 class ClusterView:
@@ -123,6 +127,19 @@ class ClusterView:
         know of it. Exact without estimates, and then with all attempts that will fail."""
         return self._state[job_id].remaining_s(self.now_s)
 
+    @property
+    def ranks_jobs(self) -> bool:
+        """Return whether more is known of uncertain lengths than one belief for each."""
+        return isinstance(self.estimates, Ranks)
+
+    def rank_work_s(self, job_id: str) -> float:
+        """Return the reference work to expect for each completion of a job, were it served as long
+        as is best (its Gittins rank): what it has left, unless `ranks_jobs`."""
+        state = self._state[job_id]
+        if not isinstance(self.estimates, Ranks):
+            return state.remaining_s(self.now_s)
+        return max(LEAST_RANK_S, self.estimates.rank_s(state.job, state.done_s(self.now_s)))
+
     def believed_work_s(self, job_id: str) -> float:
         """Return the reference work that a policy believes the whole job to be, with what it has
         lost to failures."""
@@ -144,10 +161,13 @@ class ClusterView:
             return math.inf
         return max(self.now_s, run.work_from_s) + state.remaining_s(self.now_s) / run.rate
 
-    def entry(self, job_id: str) -> Running | Suspended | None:
+    def entry(self, job_id: str, left_s: float | None = None) -> Running | Suspended | None:
         """Return what an instance whose `now_s` is the present says of a job that runs, or that ran
-        before and waits; None for one that never ran."""
-        return self._state[job_id].entry(self.now_s, self.remaining_work_s(job_id))
+        before and waits; None for one that never ran. `left_s` stands for what it is believed to
+        have left."""
+        if left_s is None:
+            left_s = self.remaining_work_s(job_id)
+        return self._state[job_id].entry(self.now_s, left_s)
 
     def options(self, job_id: str) -> tuple[Option, ...]:
         """Return ways to run the job that could ever fit, the fastest first."""

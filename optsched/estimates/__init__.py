@@ -1,7 +1,7 @@
 """What a policy may know of how long jobs are."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..model.instance import Completed
 from ..model.job import Job
@@ -29,4 +29,13 @@ class Estimates(Protocol):
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """Learn that `job` has completed after `worked_s` of reference work, that of failed
         attempts included."""
+        ...
+
+
+@runtime_checkable
+class Ranks(Protocol):
+    """Estimates that know how far they may be off."""
+
+    def rank_s(self, job: Job, done_s: float) -> float:
+        """Return the Gittins rank of a released job that has done `done_s` (`Lengths.rank_s`)."""
         ...

@@ -2,14 +2,17 @@
 command were."""
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..frozen import frozen
 from ..model.instance import Completed
 from ..model.job import Job, gang
 from .commands import similar
-from .errors import Belief, RunTimeErrors, kind_of
+from .errors import ASSUMED, Belief, RunTimeErrors, kind_of
+from .errors import NEWEST as MOST_KEPT
+from .lengths import Lengths
 from .unknown import FIRST_GUESS_S
 
 NEWEST = 0.2
@@ -18,6 +21,12 @@ mean, so it counts as much as the first four of them together."""
 LEAST_S = 10.0
 """Nothing is believed to be shorter for what earlier jobs were: how much shorter one is than
 another cannot be told."""
+
+ASSUMED_WEIGHT = 4.0
+"""What is assumed of how far beliefs are off counts as much as so many jobs with a similar command,
+as it does in the rolling means."""
+SAME_WEIGHT = 4.0
+"""A job with the very same command and GPUs counts as much as so many with a similar one."""
 
 Group = tuple[str | int | None, ...]
 """Jobs that are taken to be alike."""
@@ -42,16 +51,19 @@ class Likeness:
 
 @dataclass(slots=True)
 class Rolling:
-    """An exponentially weighted mean that begins with a belief, which has the weight `left` yet."""
+    """An exponentially weighted mean that begins with a belief, which has the weight `left` yet,
+    and the newest of its values."""
 
     count: int = 0
     total: float = 0.0
     left: float = 1.0
     longest_s: float = 0.0
+    newest: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))
 
     def add(self, value: float) -> None:
         """Add one more value, the newest."""
         self.count += 1
+        self.newest.append(value)
         self.total += (value - self.total) * NEWEST
         self.left *= 1 - NEWEST
 
@@ -78,6 +90,7 @@ class Ended:
 
     def __init__(self) -> None:
         self._of: dict[Group, Rolling] = {}
+        self._lengths: dict[Likeness, tuple[tuple[int, int], Lengths]] = {}
         self.errors = RunTimeErrors()
 
     def add(self, like: Likeness, prior_s: float, worked_s: float) -> None:
@@ -109,6 +122,26 @@ class Ended:
         """Return how long a job is believed to be, and what that rests on."""
         return Belief(self.belief_s(like, prior_s), kind_of(like.basis, self.jobs(like)[0]))
 
+    def rank_s(self, like: Likeness, prior_s: float, done_s: float) -> float:
+        """Return the Gittins rank of a job that has done `done_s` and of which `prior_s` is said or
+        assumed: it may be as many times as long as
+        that as those like it were, or as is assumed of any (`ASSUMED`)."""
+        ended, (known, lengths) = self.jobs(like), self._lengths.get(like, (None, None))
+        if lengths is None or known != ended:
+            lengths = self._factors(like)
+            self._lengths[like] = ended, lengths
+        return prior_s * lengths.rank_s(done_s / prior_s)
+
+    def _factors(self, like: Likeness) -> Lengths:
+        """Return the factors by which a job may be longer or shorter than is said or assumed."""
+        factors, weights = [*ASSUMED], [ASSUMED_WEIGHT / len(ASSUMED)] * len(ASSUMED)
+        for group, weight in zip(_groups(like), (1.0, SAME_WEIGHT - 1.0), strict=True):
+            rolling = self._of.get(group)
+            if rolling is not None:
+                factors += rolling.newest
+                weights += [weight] * len(rolling.newest)
+        return Lengths(factors, weights)
+
     def jobs(self, like: Likeness) -> tuple[int, int]:
         """Return how many have completed that are like it, and how many of these had its very
         command and GPUs."""
@@ -130,6 +163,7 @@ class History:
 
     def __init__(self) -> None:
         self.ended = Ended()
+        self._like: dict[str, Likeness] = {}
 
     def remember(self, past: Sequence[Completed]) -> None:
         """Learn from each in the order in which they completed."""
@@ -138,7 +172,12 @@ class History:
 
     def work_s(self, job: Job, now_s: float) -> float:
         """Return what those like it make of the first guess."""
-        return self.ended.belief_s(Likeness.of(job), FIRST_GUESS_S)
+        like = self._like[job.id] = Likeness.of(job)
+        return self.ended.belief_s(like, FIRST_GUESS_S)
+
+    def rank_s(self, job: Job, done_s: float) -> float:
+        """Return the Gittins rank that jobs like it give it."""
+        return self.ended.rank_s(self._like[job.id], FIRST_GUESS_S, done_s)
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """Learn from one more job."""

@@ -82,11 +82,9 @@ class Live:
         return done.stdout + done.stderr
 
     def jobs(self) -> dict[str, str]:
-        found = [
-            *json.loads(self.run("queue", "--json"))["jobs"],
-            *json.loads(self.run("queue", "--finished", "--json"))["jobs"],
-        ]
-        return {job["id"]: job["status"] for job in found}
+        client = Client(path=self.folder / "state" / "api.sock")
+        found = [client.get("/v1/jobs", finished=finished)["jobs"] for finished in (False, True)]
+        return {job["id"]: job["status"] for jobs in found for job in jobs}
 
     def until(self, done: object, timeout_s: float = 120.0) -> None:
         end_s = time.monotonic() + timeout_s
@@ -123,6 +121,7 @@ def test_a_day_in_short(live: Live) -> None:
         "200",
     )
     live.until(lambda: live.jobs() == {"long": "running"})
+    assert json.loads(live.run("queue", "--json"))["jobs"][0]["id"] == "long"
     live.run(
         "submit",
         "--name",
@@ -165,6 +164,8 @@ def test_a_day_in_short(live: Live) -> None:
     live.run("cancel", "waits")
     assert live.jobs()["waits"] == "cancelled"
     live.until(lambda: live.jobs()["long"] == "completed")
+    finished = json.loads(live.run("queue", "--finished", "--json"))["jobs"]
+    assert {job["id"] for job in finished} == {"long", "short", "waits"}
     assert "weights" in live.run("output", "long")
 
     host, _, token = live.url.partition("/#")
@@ -222,7 +223,8 @@ def test_cluster_toml_is_read_again_while_jobs_run(live: Live) -> None:
     file.write_text(wide)
     assert live.controller is not None
     live.controller.send_signal(signal.SIGHUP)
-    live.until(lambda: len(json.loads(live.run("top", "--once", "--json"))["nodes"]) == 3)
+    client = Client(path=live.folder / "state" / "api.sock")
+    live.until(lambda: len(client.get("/v1/nodes")["nodes"]) == 3)
     live.run("cancel", "runs")
     live.until(lambda: live.jobs()["runs"] == "cancelled")
     live.until(lambda: live.jobs()["large"] == "running")

@@ -18,6 +18,7 @@ from optsched.model.profile import Profile
 from optsched.objectives import parse
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.solver import Report, Request
+from optsched.traces.generate.synth import generate
 from optsched.verify import verify
 from optsched_solvers.cpsat import SOLVER
 from tests.oracles import brute_force, edd, mcnaughton, moore_hodgson, smith, spt, tiny, unrelated
@@ -331,6 +332,13 @@ def test_one_worker_is_reproducible(jobs: int, monkeypatch: pytest.MonkeyPatch) 
     first = solve(batch(jobs), "wct", seconds=15, seed=3, workers=1)
     second = solve(batch(jobs), "wct", seconds=15, seed=3, workers=1)
     assert first == second
+
+
+def test_counted_work_finds_a_good_plan_of_few_gangs_on_several_types() -> None:
+    """The best value known is 484,930: list search comes near it before the model is solved."""
+    outcome = solve(generate(jobs=24, gpus=16, seed=2, running=0.3), "wct", seconds=2, workers=1)
+    assert outcome.values is not None
+    assert outcome.values[0] < 1.01 * 484_930
 
 
 def test_no_plan_exists() -> None:

@@ -9,12 +9,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from optsched.api import import_trace, simulate
+from optsched.cli import main
 from optsched.files import dump_instance, write_text
 from optsched.plugins.options import declared_by, read_words
 from optsched.study.commands import ONLY_PYTHON
@@ -30,6 +32,13 @@ def instance(tmp_path: Path) -> Path:
     path = tmp_path / "instance.json"
     write_text(path, dump_instance(generate(jobs=60, gpus=16, seed=1)))
     return path
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Warm]:
+    """A warm process for runs that leave it as it was."""
+    with Warm() as warm:
+        yield warm
 
 
 def run(
@@ -86,27 +95,24 @@ def descendants(pid: int) -> list[int]:
         "pack --rule best-fit --load 1.1 --seed 3 --bound",
     ],
 )
-def test_a_run_answers_what_the_command_line_prints(instance: Path, command: str) -> None:
-    with Warm() as warm:
-        ended = run(warm, command, instance)
+def test_a_run_answers_what_the_command_line_prints(
+    shared: Warm, instance: Path, command: str
+) -> None:
+    ended = run(shared, command, instance)
     verb, *words = command.split()
-    line = [sys.executable, "-m", "optsched", verb, str(instance), *words, "--json"]
-    fresh = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S)
+    fresh = CliRunner().invoke(main, [verb, str(instance), *words, "--json"])
     assert (ended.status, ended.errors) == (
-        fresh.returncode,
+        fresh.exit_code,
         fresh.stderr.removeprefix("optsched: ").rstrip("\n"),
     )
     assert _untimed(ended.answer) == _untimed(fresh.stdout)
     assert ended.cpu_s <= ended.wall_s + 0.1 and ended.memory_gib > 0.01
 
 
-def test_bounds_are_the_best_of_the_command_line(instance: Path) -> None:
-    with Warm() as warm:
-        ended = run(warm, "bound --objective deadline,wct", instance)
+def test_bounds_are_the_best_of_the_command_line(shared: Warm, instance: Path) -> None:
+    ended = run(shared, "bound --objective deadline,wct", instance)
     line = ["bound", str(instance), "--objective", "deadline,wct", "--json"]
-    fresh = subprocess.run(
-        [sys.executable, "-m", "optsched", *line], capture_output=True, timeout=PATIENCE_S
-    )
+    fresh = CliRunner().invoke(main, line)
     best = {
         bound["objective"]: bound["value"] for bound in json.loads(fresh.stdout) if bound["best"]
     }
@@ -132,9 +138,10 @@ def test_none_is_a_word_where_it_means_something() -> None:
         ("solve --gap much", "is not a share; write 1% or 0.01"),
     ],
 )
-def test_wrong_options_are_said_in_a_sentence(instance: Path, command: str, says: str) -> None:
-    with Warm() as warm:
-        ended = run(warm, command, instance)
+def test_wrong_options_are_said_in_a_sentence(
+    shared: Warm, instance: Path, command: str, says: str
+) -> None:
+    ended = run(shared, command, instance)
     assert ended.status == 2 and says in ended.errors and "\n" not in ended.errors
 
 
@@ -148,8 +155,8 @@ def _untimed(answer: str) -> object:
 
 def test_a_run_that_goes_on_is_ended_with_all_that_it_started(instance: Path) -> None:
     with Warm() as warm:
-        ended = run(warm, FOREVER, instance, time_limit_s=8.0)
-        assert ended.status is None and ended.wall_s >= 8.0
+        ended = run(warm, FOREVER, instance, time_limit_s=4.0)
+        assert ended.status is None and ended.wall_s >= 4.0
         assert until(lambda: descendants(warm._process.pid) == [])
         assert run(warm, "simulate --policy fifo", instance).status == 0  # and it goes on
 

@@ -8,6 +8,7 @@ after the other, among lists that are no worse in the levels before.
 
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,7 +22,7 @@ from .free_times import FreeTimes
 from .lists import Decoder, List, by_type, list_of, tiers
 from .progress import Progress
 
-TEMPERATURE, WARMER = 0.01, 0.08
+TEMPERATURE, WARMER = 0.01, 0.04
 """First temperature, relative to what can be changed of the value, by job; and where lists are
 decoded by free times, so that there are many."""
 EXCHANGES = 10
@@ -29,8 +30,14 @@ EXCHANGES = 10
 HOPELESS = 5.0
 """A list whose value exceeds that of the one kept by so many temperatures need not be decoded to
 its end."""
-PREEMPTING = 0.3
-"""Share of the neighbours in which other running jobs are preempted, where any may be."""
+PREEMPTING = 0.1
+"""Share of the neighbours in which other running jobs are preempted, where any may be: each is
+decoded from the beginning."""
+LARGER = 0.75
+"""A job is moved as often as its GPUs to this power: gangs decide what room is left for others."""
+NEAR = 0.8
+"""Share of the moves in a list that are over a distance drawn evenly by its logarithm; all others
+go anywhere."""
 
 
 class ListSearch:
@@ -68,6 +75,7 @@ class ListSearch:
             sorted({o.mode.gpu_type or "" for o in a.alternatives if not o.fixed and o.mode.gpus})
             for a in activities
         ]
+        self._often = [max(1, *(o.mode.gpus for o in a.alternatives)) ** LARGER for a in activities]
         self._best = self.list
         self._decode_and_keep(self.list, 0.0)
 
@@ -151,10 +159,9 @@ class ListSearch:
             return self._other_preemptions(listed)
         if not listed:
             return self.list
-        several = [j for j in listed if len(self._types[j]) > 1]
-        if several and self.rng.random() < 0.2:
-            return self._retyped(self.list, self.rng.choice(several))
-        j = self.rng.choice(listed)
+        j = self.rng.choices(listed, [self._often[j] for j in listed])[0]
+        if len(self._types[j]) > 1 and self.rng.random() < 0.2:
+            return self._retyped(self.list, j)
         if self.rng.random() < 0.6:
             return self._moved(self.list, j, listed)
         return replace(self.list, priority=self._swapped(j, listed))
@@ -195,7 +202,7 @@ class ListSearch:
 
     def _other_preemptions(self, listed: list[int]) -> List:
         """Preempt one job more or one less, or one in another's place; who leaves comes back
-        anywhere in the list."""
+        somewhere in the list."""
         preempted, j = self.list.preempted, self.rng.choice(self._movable)
         changed = {j}
         if self.rng.random() < 0.4:
@@ -211,10 +218,19 @@ class ListSearch:
         """Move one job just before or after another, at times to another GPU type."""
         if listed:
             priority = list(code.priority)
-            beside = priority[self.rng.choice(listed)]
-            priority[j] = beside + self.rng.choice((-1, 1)) * self.rng.random() * 1e-3
+            near = self.rng.random() < NEAR
+            beside = self._near(priority, j, listed) if near else self.rng.choice(listed)
+            priority[j] = priority[beside] + self.rng.choice((-1, 1)) * self.rng.random() * 1e-3
             code = replace(code, priority=priority)
         return self._retyped(code, j) if self.rng.random() < 0.3 else code
+
+    def _near(self, priority: list[float], j: int, listed: list[int]) -> int:
+        """Return a job some places before or after another in the list."""
+        order = sorted(listed, key=priority.__getitem__)
+        at = bisect_left(order, priority[j], key=priority.__getitem__)
+        places = int(len(order) ** self.rng.random())
+        at += self.rng.choice((-places, places))
+        return order[min(max(at, 0), len(order) - 1)]
 
     def _swapped(self, j: int, listed: list[int]) -> list[float]:
         """Swap a job and one that is near it in the list."""

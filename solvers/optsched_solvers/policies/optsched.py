@@ -120,6 +120,7 @@ class Optsched:
         self.rounds: list[RoundRecord] = []
         self._places = KeptPlaces()
         self._known: dict[str, Job] = {}
+        self._known_ranks: dict[str, Job] = {}
         self._tiered = False
         self._priced_rounds = PricedRounds(
             self.objective,
@@ -177,15 +178,17 @@ class Optsched:
     def _best_step(self, world: World, waiting: list[str]) -> Step:
         """Return the first step that leads furthest, of equals the one that preempts least."""
         pinned = self._places.pinned(world)
-        now = self._rank(world) or snapshot(world, jobs=waiting, known=self._known)
+        now = self._rank(world)
         pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
         has_choice = bool(waiting) or pairs or self._agenda is not None
         if not (self.ahead and has_choice and self._preemptions_matter(world)):
             self._agenda = None
-            step = self._priced(world, now, pinned)
+            step = self._priced(world, self._ranked(world, waiting, now), pinned)
             if not (self.prove and self._counts_times_only):
                 return step
+            now = now or snapshot(world, jobs=waiting, known=self._known)
             return self._told(step, Playouts(world, self.objective), now)
+        now = now or snapshot(world, jobs=waiting, known=self._known)
         steps = []
         if world.knows_run_times:  # else what looks best of many preemptions is the most misjudged
             steps.append(self._priced(world, now, pinned, FOR_PRICE))
@@ -242,6 +245,18 @@ class Optsched:
             world.borrowing = before | borrowers(self._priced_rounds.posed(world, now))
         self._tiered = is_tiered(world)
         return now
+
+    def _ranked(self, world: World, waiting: list[str], now: Snapshot | None) -> Snapshot:
+        """Return the present as a round sees it that may preempt at no cost: a job of uncertain
+        length has its rank left. `now` is the present with the tenants' shares, where some
+        borrow."""
+        if not world.ranks_jobs:
+            return now or snapshot(world, jobs=waiting, known=self._known)
+        ranked = snapshot(world, jobs=waiting, known=self._known_ranks, by_rank=True)
+        if now is None:
+            return ranked
+        tenants = now.instance.tenants
+        return replace(ranked, instance=replace(ranked.instance, tenants=tenants))
 
     def _planned(
         self, world: World, now: Snapshot, playouts: Playouts, best: Trial

@@ -202,6 +202,9 @@ def test_names_never_become_html(page: Browser) -> None:
     said = page.run("document.querySelector('.window p').innerText")
     assert "at most 2 GPUs" in said and "nobody" not in said and "only for" not in said
     assert page.run("document.querySelectorAll('.window').length") == 5
+    assert page.run("[0, 0.0224, 0.9996, 9.94, 59].map(human)") == [
+        *("0 s", "22 ms", "1.0 s", "9.9 s", "59 s")
+    ]
     assert page.run("canvas.dataset.bars") == "5"
     assert page.run("globalThis.struck") is None
     assert page.run("document.querySelectorAll('img, #jobs script, main script').length") == 0

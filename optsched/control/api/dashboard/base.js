@@ -72,7 +72,8 @@ function keyed(parent, keys, make) {
 function human(s) {
   if (s === null || s === undefined || !Number.isFinite(s)) return "";
   const parts = (many, unit, rest, small) => `${Math.floor(many)} ${unit}` + (Math.floor(rest) ? ` ${Math.floor(rest)} ${small}` : "");
-  if (s < 60) return (s > 0.05 && s < 10 ? s.toFixed(1) : Math.round(s)) + " s";
+  if (s > 0 && s < 0.9995) return Math.max(1, Math.round(1000 * s)) + " ms";
+  if (s < 60) return (s && s < 10 ? s.toFixed(1) : Math.round(s)) + " s";
   if (s < 3600) return parts(s / 60, "min", s < 600 ? s % 60 : 0, "s");
   if (s < 86400) return parts(s / 3600, "h", s % 3600 / 60, "min");
   return parts(s / 86400, "d", s % 86400 / 3600, "h");
