@@ -26,7 +26,8 @@ share of all: where everybody waits, draining for each gang would make all wait 
 DRAINED_EARLY = 0.02
 """That share where early places are kept: for gangs as soon as jobs come that might pass them..."""
 DRAIN_RUNS = 0.25
-"""... and while the place waits for its gang at most this share of how long that runs there."""
+"""... and, before they have waited as long as they run, only if the place waits for at most this
+share of that."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
@@ -177,7 +178,7 @@ class Reservations:
     (`World.protected`): nobody of its priority evicts it.
 
     Where run times are known, and with `early`, one is kept for a gang before its patience is over,
-    once jobs have been submitted after it, if it is soon due (`DRAIN_RUNS`). Such a place ends for
+    once jobs have been submitted after it, if it is due soon (`DRAIN_RUNS`). Such a place ends for
     a job whose patience is over, and is handed over to one that needs at least as many GPUs, is
     worth more per GPU and second, and can start as soon; who starts by it is protected against
     smaller jobs only.
@@ -271,8 +272,9 @@ class Reservations:
             if kept is not None:
                 self.current = kept
                 if early and job_id not in late:
-                    most_s = DRAIN_RUNS * world.fastest_finish_s(job_id)
-                    if kept.due_s - world.now_s > most_s:
+                    run_s = world.fastest_finish_s(job_id)
+                    waits = world.waited_s(job_id) < patience_s(world.fewest_gpus(job_id), run_s)
+                    if waits and kept.due_s - world.now_s > DRAIN_RUNS * run_s:
                         self.current = None
                         continue
                     self.current = kept = replace(kept, early=True)
