@@ -360,7 +360,7 @@ def in_words(errors: Iterable[Mapping[str, Any]], raw: Any) -> str:
         loc: Steps = tuple(step for step in error["loc"] if step != "[key]")
         if kind == "too_short" and any(loc == other["loc"][: len(loc)] for other in faults[:-1]):
             continue  # it has entries, but faulty ones
-        at = 2 if loc[0] == "jobs" else 0
+        at = 2 if loc[:1] == ("jobs",) else 0
         if len(loc) > at + 1 and loc[at] == "gpus":
             meant = of_gpus(kind, loc, at, value_at(raw, loc[: at + 1]))
             if meant is None:
