@@ -34,9 +34,9 @@ LISTS_BEFORE_ORDERS, FEW_TO_ORDER = 0.03, 9
 fewer are tried sooner than list search would help."""
 MOST_WAITS = 24
 """Changes of what use costs until which all jobs wait in some of the first list schedules."""
-CELLS = 150
+CELLS = 300
 """Cells of the time grid of prices."""
-PRICE_WORK, PRICE_STEP_WORK = 1.5e-9, 5e-6
+PRICE_WORK, PRICE_STEP_WORK = 3e-9, 1e-5
 """Work of pricing one candidate start once, and of what else a step takes, in CP-SAT's unit of
 work."""
 WORK_PER_SET = 1e-4
