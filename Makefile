@@ -22,7 +22,7 @@ demo: $(ENV)/.optsched-all
 	$(BIN)/optsched demo
 
 test: $(ENV)/.optsched-dev
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 2
 
 test-slow: $(ENV)/.optsched-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '' --hypothesis-profile=varied

@@ -414,6 +414,10 @@ def said_of(outcome: dict[str, Any]) -> str:
     )
 
 
+def _counts(text: str) -> list[int]:
+    return [int(count) for count in text.split(",")]
+
+
 def main() -> None:
     """Run what is missing, then print a line of JSON for each workload, physics and estimates."""
     parser = argparse.ArgumentParser(
@@ -426,7 +430,12 @@ def main() -> None:
     parser.add_argument(
         "--policy", action="append", help=f"only these (default: {', '.join(POLICIES)})"
     )
-    parser.add_argument("--jobs", type=int, help="only the first so many jobs")
+    parser.add_argument(
+        "--jobs",
+        type=_counts,
+        default=[None],
+        help="only the first so many jobs; several: 800,1000",
+    )
     parser.add_argument("--estimates", default="oracle", help="several: oracle,history")
     parser.add_argument("--physics", default="own", help="own, drawn or own,drawn")
     parser.add_argument("--seeds", type=int, default=5, help="draws of profiles")
@@ -444,14 +453,14 @@ def main() -> None:
     policies = given.policy or list(POLICIES)
     if given.run:
         made = run(
-            names[0], policies[0], given.jobs, given.estimates, given.seed, sharing=given.sharing
+            names[0], policies[0], given.jobs[0], given.estimates, given.seed, sharing=given.sharing
         )
         print(json.dumps(made))
         return
     settings = [
-        Setting(name, physics, estimates, given.jobs, given.sharing)
-        for name, physics, estimates in itertools.product(
-            names, given.physics.split(","), given.estimates.split(",")
+        Setting(name, physics, estimates, jobs, given.sharing)
+        for name, physics, estimates, jobs in itertools.product(
+            names, given.physics.split(","), given.estimates.split(","), given.jobs
         )
         if physics == "own" or WORKLOADS[name].drawn
     ]
