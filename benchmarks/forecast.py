@@ -1,5 +1,5 @@
 """Forecasts against what came, and against the reservations of EASY backfilling, on traces under
-the policy `optsched` with `history` estimates.
+the policy `optsched` with the beliefs of `history`.
 
     python -m benchmarks.forecast --trace lublin --jobs 300
     python -m benchmarks.forecast --trace lublin --jobs 300 --profiles 2
@@ -27,7 +27,7 @@ import math
 import pickle
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from optsched.estimates.errors import Belief, RunTimeErrors, kind_of
 from optsched.estimates.history import History, Likeness
 from optsched.forecast.calibration import Calibration, Event
 from optsched.forecast.course import DAY_S, Quantiles, Question, ToCome, forecast
-from optsched.model.instance import Instance
+from optsched.model.instance import Completed, Instance
 from optsched.model.job import Job
 from optsched.objectives import parse
 from optsched.plugins import registry
@@ -74,22 +74,26 @@ class Asked:
 
 
 @dataclass
-class Watched(History):
-    """`history` estimates, with what was believed of each job when it was released, and when jobs
-    started and ended."""
+class Watched:
+    """The beliefs of `history`, and nothing more, as in a live round: what was believed of each job
+    when it was released, and when jobs started and ended."""
+
+    name = "beliefs"
 
     calibration: Calibration
+    history: History = field(default_factory=History)
     beliefs: dict[str, Belief] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)
     end_s: dict[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        super().__init__()
+    def remember(self, past: Sequence[Completed]) -> None:
+        """Learn from the past."""
+        self.history.remember(past)
 
     def work_s(self, job: Job, now_s: float) -> float:
         """Return the belief, and keep it."""
-        believed_s = super().work_s(job, now_s)
-        ended = self.ended.jobs(Likeness.of(job))[0]
+        believed_s = self.history.work_s(job, now_s)
+        ended = self.history.ended.jobs(Likeness.of(job))[0]
         self.beliefs[job.id] = Belief(believed_s, kind_of(None, ended))
         return believed_s
 
@@ -100,7 +104,7 @@ class Watched(History):
 
     def completed(self, job: Job, worked_s: float, now_s: float) -> None:
         """Learn, and note the end."""
-        super().completed(job, worked_s, now_s)
+        self.history.completed(job, worked_s, now_s)
         self.end_s[job.id] = now_s
         self.calibration.came(job.id, "end", now_s)
 
@@ -140,7 +144,7 @@ def _asked(
     question = Question(
         instance=present,
         beliefs=watched.beliefs,
-        errors=watched.ended.errors,
+        errors=watched.history.ended.errors,
         to_come=to_come(instance.jobs, watched.beliefs, now_s),
         kept=kept,
     )
