@@ -3,7 +3,7 @@ benchmarks.bounds [JOBS]`, 100,000 jobs by default.
 
 `python -m benchmarks.bounds --prices [JOBS [STEPS [OBJECTIVES]]]`: of the bounds by prices, and of
 checking their certificates; 10,000 jobs, 0,30,120 steps and wct,makespan,ftf by default. `kernels`
-is the time in thousands of steps of a reference loop; fewer than 50,000 jobs are timed several
+is the time in thousands of steps of a reference loop; fewer than 30,000 jobs are timed several
 times, and the shortest time counts.
 
 Three GPU types, 40 profiles, Philly-like gangs and log-normal durations; released at once or over a
@@ -109,7 +109,7 @@ def main() -> None:
         prices(int(given.get(0, "10000")), steps, given.get(2, "wct,makespan,ftf").split(","))
         return
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    repeat = max(1, 50_000 // jobs)
+    repeat = max(1, 30_000 // jobs)
     for horizon_s, weighted in ((0.0, True), (7 * 86400.0, True), (7 * 86400.0, False)):
         made = instance(jobs, horizon_s, weighted)
         made.job  # noqa: B018  (derived once, for whatever uses the instance)
