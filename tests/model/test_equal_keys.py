@@ -98,6 +98,7 @@ OTHER_JOB: dict[str, object] = {
     "preemptible": False,
     "min_run_s": 5.0,
     "max_preemptions": 1,
+    "cores_in_place": True,
     "min_nodes": 2,
     "max_nodes": 2,
     "labels": ("x",),
