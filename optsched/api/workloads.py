@@ -41,7 +41,7 @@ GOES_WITH = {
             *("gangs", "run_times", "heavy_tail", "duty", "locality", "variability", "families"),
             *("elastic", "plans", "cpu_jobs", "cores_per_gpu", "more_memory", "micro_batches"),
             *("memory_gbps", "nodes_per_rack", "clocks", "copies", "power_cap", "prices"),
-            "deadlines",
+            *("deadlines", "cores_in_place"),
         ),
         (EVEN,),
     ),
@@ -84,6 +84,7 @@ def generate(
     memory_gbps: Annotated[float | None, Gt(0)] = None,
     nodes_per_rack: Annotated[int | None, Ge(1)] = None,
     clocks: bool = False,
+    cores_in_place: bool = False,
     copies: Annotated[int | None, Ge(1)] = None,
     power_cap: Annotated[float | None, Gt(0)] = None,
     prices: str | None = None,
@@ -104,7 +105,9 @@ def generate(
     return instance if past is None else with_past(instance, past)
 
 
-REFINEMENTS = ("uplinks", "checkpoint_s", "clocks", "power_cap", "prices", "deadlines")
+REFINEMENTS = (
+    *("uplinks", "checkpoint_s", "clocks", "cores_in_place", "power_cap", "prices", "deadlines"),
+)
 """Options that change an instance which has been made."""
 
 
@@ -151,6 +154,7 @@ def _refined(
     uplinks: float | None = None,
     checkpoint_s: float | None = None,
     clocks: bool = False,
+    cores_in_place: bool = False,
     power_cap: float | None = None,
     prices: str | None = None,
     deadlines: str | None = None,
@@ -168,6 +172,9 @@ def _refined(
         instance = with_checkpoint_cost(instance, checkpoint_s)
     if clocks:
         instance = with_clocks(instance)
+    if cores_in_place:
+        jobs = (replace(job, cores_in_place=True) for job in instance.jobs)
+        instance = replace(instance, jobs=tuple(jobs))
     if power_cap is not None:
         capped = replace(instance.cluster, resources={POWER_CAP: power_cap})
         instance = replace(instance, cluster=capped)

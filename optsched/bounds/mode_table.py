@@ -4,8 +4,8 @@ A waiting job has its relaxed modes. A running job has one more, to stay where i
 modes begin with the checkpoint that frees its GPUs.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 
@@ -15,7 +15,10 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..model.cluster import POWER_CAP
 from ..model.instance import Instance, Running
+from ..model.job import Job, Mode
 from ..physics import (
+    core_levels,
+    cpus,
     gpus_by_type,
     hold_to_save_s,
     may_ever_preempt,
@@ -131,7 +134,7 @@ def tabulate(instance: Instance, preemptive: bool, replay: bool = False) -> Mode
     group_of: list[int] = []
     for job in instance.jobs:
         quota = instance.quotas.least(job.tenant)
-        key = quota, demands(job)
+        key = quota, demands(job), job.cores_in_place
         if key not in known:
             modes = relaxed_modes(empty, job, quota, mixes=may_mix)
             mixes = mixes or (may_mix and modes != relaxed_modes(empty, job, quota, mixes=False))
@@ -179,7 +182,7 @@ def _fill(
         leaves = may_ever_preempt(job, entry) if preemptive else may_preempt(instance, entry)
         elsewhere = groups[group_of[j]] if leaves else []
         group_of[j] = len(groups)
-        groups.append([*elsewhere, _stay(instance, empty, entry)])
+        groups.append([*elsewhere, _stay(instance, empty, entry, preemptive)])
     group, sizes = np.array(group_of), np.array([len(modes) for modes in groups])
     count = sizes[group]
     if count.min() == 0:
@@ -235,12 +238,35 @@ def _fill(
     )
 
 
-def _stay(instance: Instance, empty: EmptyCluster, running: Running) -> RelaxedMode:
-    """Return the mode in which a running job goes on where it is."""
+def _stay(
+    instance: Instance, empty: EmptyCluster, running: Running, preemptive: bool
+) -> RelaxedMode:
+    """Return the mode in which a running job goes on where it is; in any plan one that changes its
+    cores in place is as fast as with the best of its counts, for the fewest."""
     job, mode, placement = instance.job[running.job], running.mode, running.placement
     held = gpus_by_type(instance.cluster, placement)
     rate = placed_rate(instance, job, mode.unshared, placement) * fastest_sharing(job)
     watts = sum(power_w(job, mode, gpu_type, gpus) for gpu_type, gpus in held.items())
     gpu_type = empty.index[next(iter(held))] if held else NO_GPU
     cores = sum(slot.cpus for slot in placement)
+    if preemptive and job.cores_in_place:
+        for other in _in_place(job, mode):
+            best = placed_rate(instance, job, other, placement) * fastest_sharing(job)
+            rate, cores = max(rate, best), min(cores, sum(cpus(other, s.gpus) for s in placement))
     return fixed_mode(job, mode, gpu_type, rate, cores, watts / max(1, mode.gpus))
+
+
+def _in_place(job: Job, mode: Mode) -> Iterator[Mode]:
+    """Yield a mode with every number of cores for which a job may change its own in place, and a
+    few more: all that it lists with as many GPUs."""
+    if not job.modes:
+        yield from (replace(mode, share_with=None, cpus_per_gpu=n) for n in core_levels(job))
+    for own in job.modes:
+        if own.gpus == mode.gpus:
+            yield replace(
+                mode,
+                share_with=None,
+                cpus_per_gpu=own.cpus_per_gpu,
+                cpus=own.cpus,
+                duration_s=own.duration_s,
+            )

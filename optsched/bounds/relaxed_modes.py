@@ -18,7 +18,7 @@ has the rate R_t; the gang
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
 
@@ -125,7 +125,8 @@ def relaxed_modes(
     """Return every mode of `job` on the empty cluster, with `mixes` those of gangs on several GPU
     types, too. Resources and budgets are not looked at."""
     if job.modes:
-        return [own for mode in job.modes for own in _listed(empty, job, mode, gpu_quota, mixes)]
+        listed = [own for mode in job.modes for own in _listed(empty, job, mode, gpu_quota, mixes)]
+        return [_begun_in_any(own, listed) for own in listed] if job.cores_in_place else listed
     if job.gpus == 0:
         mode = Mode(cpus=job.cpus, resources=job.resources)
         fits = empty.has_host(job.cpus, job.memory_gib)
@@ -136,6 +137,13 @@ def relaxed_modes(
     return [
         mode for t in able for mode in _measured(empty, job, t, able if mixes else (t,), gpu_quota)
     ]
+
+
+def _begun_in_any(mode: RelaxedMode, listed: list[RelaxedMode]) -> RelaxedMode:
+    """Return a mode whose job may have set up with the fewest cores of all, as it changes them in
+    place."""
+    fewest = min(own.cores.starting for own in listed)
+    return replace(mode, cores=replace(mode.cores, starting=fewest))
 
 
 def _listed(

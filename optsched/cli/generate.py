@@ -125,6 +125,9 @@ from .parts.out import Out, answers
 @flag_option(
     "--clocks", "even: let GPUs also run at lower clocks, for less power (docs/formats.md)."
 )
+@flag_option(
+    "--cores-in-place", "even: let jobs change their cores while they run, without a new start."
+)
 @count_option(
     "--copies N",
     "even: let jobs have up to N copies on GPUs of any type, which join their progress.",

@@ -34,7 +34,7 @@ class LiveWorld(World):
     the cluster as if it had been done. No job shares GPUs with another.
     """
 
-    shares_gpus = run_times_hold = False
+    shares_gpus = changes_cores = run_times_hold = False
 
     def __init__(self, instance: Instance, state: State) -> None:
         self._live = state

@@ -146,6 +146,22 @@ class Room:
         if need.ties is not None:
             self.domains.take(need.ties, [order[slot.node] for slot in placement], -sign)
 
+    def has_cores(self, held: Placement, wanted: Placement) -> bool:
+        """Return whether what one placement takes of cores beyond another on its nodes is free."""
+        order = self.layout.order
+        return all(
+            new.cpus - old.cpus <= max(0, self._cpus[order[new.node]])
+            for old, new in zip(held, wanted, strict=True)
+        )
+
+    def change_cores(self, held: Placement, wanted: Placement) -> None:
+        """Hold the cores of one placement in place of those of another on its nodes."""
+        self.changes += 1
+        for old, new in zip(held, wanted, strict=True):
+            i = self.layout.order[new.node]
+            self._cpus[i] += old.cpus - new.cpus
+            self._freed.append(i)
+
     def _set_gpus(self, i: int, after: int) -> None:
         layout, before = self.layout, self._gpus[i]
         assert after >= 0, f"node {layout.names[i]} would hold more GPUs than it has"

@@ -6,7 +6,15 @@ from enum import IntEnum
 
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode
-from ..physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, placed_rate, run_s, setup_s
+from ..physics import (
+    TIME_TOLERANCE_S,
+    hold_to_save_s,
+    is_one_stay,
+    lost_s,
+    placed_rate,
+    run_s,
+    setup_s,
+)
 from ..physics.modes import Option
 from .demand import Demand
 from .layout import Need
@@ -26,7 +34,7 @@ class Ending(IntEnum):
     NODE_LOST = 3
     """An entry of `Instance.outages`."""
     GOES_ON = 4
-    """Only the sharing partner changes; the job's next row follows at once."""
+    """Only the sharing partner changes, or cores in place; the job's next row follows at once."""
     OUT_OF_MEMORY = 5
     """Its GPUs do not have the memory for it and the job beside which it was started."""
 
@@ -303,6 +311,21 @@ class JobState:
         run.mode = mode
         run.row_s = now_s
 
+    def change_cores(
+        self,
+        instance: Instance,
+        mode: Mode,
+        placement: Placement,
+        need: Need,
+        slowdown: float,
+        now_s: float,
+    ) -> None:
+        """Go on with other cores from now on, at another rate; the row has been written."""
+        run = self.run
+        assert run is not None
+        run.base, run.placement, run.need, run.slowdown = mode, placement, need, slowdown
+        self.share(instance, run.partner, now_s)
+
     def slow_down(self, slowdown: float, now_s: float) -> None:
         """Go on working, by so much slower than on channels of its own."""
         run = self.run
@@ -328,10 +351,12 @@ class JobState:
         if self.left_at is None:
             return False
         end_s, last_mode, last_placement = self.left_at
-        return (
-            begin_s - end_s <= 2 * TIME_TOLERANCE_S
-            and {*last_placement} == {*placement}
-            and replace(last_mode, gpu_type=mode.gpu_type) == mode
+        if begin_s - end_s > 2 * TIME_TOLERANCE_S:
+            return False
+        if self.job.cores_in_place:
+            return is_one_stay(self.job, last_mode, last_placement, mode, placement)
+        return {*last_placement} == {*placement} and (
+            replace(last_mode, gpu_type=mode.gpu_type) == mode
         )
 
     def leave(self, end_s: float) -> Run:

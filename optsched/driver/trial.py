@@ -22,6 +22,8 @@ class Trial(World):
     first step of a plan; None where a rule is to go on from here.
     """
 
+    changes_cores = False
+
     def __init__(self, world: World, pinned: Collection[str] = ()) -> None:
         self.__dict__.update(world.__dict__)
         self.origin, self.shares_gpus = world, world.shares_gpus

@@ -10,7 +10,16 @@ from ..frozen import record
 from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job, Mode, first_come
 from ..model.profile import Profile
-from ..physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, run_s, setup_s
+from ..physics import (
+    TIME_TOLERANCE_S,
+    gpus_by_type,
+    hold_to_save_s,
+    is_one_stay,
+    placed_rate,
+    run_s,
+    setup_s,
+    with_cores,
+)
 from ..physics.contention import may_contend
 from ..physics.model_caches import model_caches
 from ..physics.modes import Option
@@ -57,6 +66,8 @@ class ClusterView:
     """
 
     shares_gpus: bool = True
+    changes_cores: bool = True
+    """Whether jobs can change their cores in place."""
     run_times_hold: bool = True
     """Whether jobs run as long as is foreseen, where nothing slows them down."""
 
@@ -364,6 +375,10 @@ class ClusterView:
         that hold things now."""
         return self._held(job_id).rate
 
+    def works_from_s(self, job_id: str) -> float:
+        """Return when a running job has set up; now where it has."""
+        return max(self.now_s, self._held(job_id).work_from_s)
+
     def slowdown(self, job_id: str) -> float:
         """Return by how much others on its shared channels slow a running job down now; 1 where
         they do not."""
@@ -517,6 +532,27 @@ class ClusterView:
             return False
         return self.preemptible_at_s(job_id) <= self.now_s + TIME_TOLERANCE_S
 
+    def may_change_cores(self, job_id: str, option: Option) -> bool:
+        """Return whether a running job may go on in place with the cores of `option`, as it now
+        differs in nothing else and those cores are free."""
+        state = self._state[job_id]
+        job, run, mode = state.job, state.run, option.mode
+        if not (self.changes_cores and job.cores_in_place and job_id in self.running):
+            return False
+        assert run is not None
+        types = {*gpus_by_type(self.cluster, run.placement)}
+        if (
+            run.dies_s is not None
+            or mode == replace(run.base, gpu_type=mode.gpu_type)
+            or replace(run.base, gpu_type=mode.gpu_type).without_cores != mode.without_cores
+            or types - {mode.gpu_type}
+            or placed_rate(self.instance, job, mode, run.placement) <= 0
+        ):
+            return False
+        if self.cluster.windows and not leaves_saved(job, state.preemptions):
+            return False
+        return self.free.has_cores(run.placement, with_cores(run.placement, mode))
+
     def seems_to_stay(self, state: JobState, mode: Mode, placement: Placement) -> bool:
         """Return whether a job that starts now without a pause would seem, in a plan, never to have
         stopped."""
@@ -524,7 +560,10 @@ class ClusterView:
             return True
         at_start = state.ran_before and self.now_s == self.instance.now_s
         entry = self.instance.running_job.get(state.job.id) if at_start else None
-        return entry is not None and {*entry.placement} == {*placement}
+        if entry is None:
+            return False
+        mode = mode if state.job.cores_in_place else entry.mode
+        return is_one_stay(state.job, entry.mode, entry.placement, mode, placement)
 
     def _held(self, job_id: str) -> Run:
         run = self._state[job_id].run

@@ -15,6 +15,7 @@ from ..physics import (
     placed_rate,
     runs_out_of_memory_s,
     unsaved_s,
+    with_cores,
 )
 from ..physics.modes import Option
 from ..physics.windows import leaves_saved
@@ -257,6 +258,32 @@ class World(ClusterView):
             self._expect_saved(state, free_at_s)
         else:
             self._saved(state)
+
+    def change_cores(self, job_id: str, option: Option) -> None:
+        """Let a running job go on in place with the cores of `option`, without a new start. Raises
+        PolicyError where `may_change_cores` is false."""
+        if not self.may_change_cores(job_id, option):
+            raise PolicyError(f"job {job_id} may not change its cores at {self.now_s:g} s")
+        state = self._state[job_id]
+        run = state.run
+        assert run is not None
+        self._close_row(state, Ending.GOES_ON)
+        held, placement = run.placement, with_cores(run.placement, option.mode)
+        self.free.change_cores(held, placement)
+        crowd: dict[int, None] = {}
+        slowdown = run.slowdown
+        if self._channels is not None:
+            loads = self._channels.loads(state.job, option.mode, placement)
+            crowd = self._channels.leave(state.index) | self._channels.join(state.index, loads)
+            crowd.pop(state.index, None)
+            slowdown = self._channels.slowdown(state.index, state.job.profile)
+        need = self.need(job_id, option)
+        state.change_cores(self.instance, option.mode, placement, need, slowdown, self.now_s)
+        self._expect_end(state)
+        if any(new.cpus < old.cpus for old, new in zip(held, placement, strict=True)):
+            self._released.append(job_id)
+        if crowd:
+            self._slow_down(crowd)
 
     def wake_at(self, time_s: float) -> None:
         """Ask for a decision at `time_s` even if nothing happens then. Raises PolicyError for a

@@ -27,6 +27,9 @@ def outside_class(instance: Instance, plan: Plan) -> str | None:
             )
             if mixes and (running is None or segment.placement != running.placement):
                 return f"job {entry.id} starts on GPUs of several types; in the class each gang has one"  # noqa: E501
+        first = entry.segments[0].mode
+        if running is not None and entry.decision == "continue" and first.size != running.mode.size:
+            return f"job {entry.id} changes its cores while it runs; in the class it keeps them"
         pieces = 1 + sum(
             not _goes_on(a, b) for a, b in zip(entry.segments, entry.segments[1:], strict=False)
         )

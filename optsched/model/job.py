@@ -49,7 +49,8 @@ class Mode(Value):
 
     @property
     def size(self) -> tuple[int, int, int, int | None, float | None, float | None]:
-        """Return GPUs, cores, clock and memory: what a job changes only by a new start."""
+        """Return GPUs, cores, clock and memory: what a job changes only by a new start, but
+        for cores that it changes in place."""
         memory = self.memory_gib_per_gpu, self.gpu_memory_gib
         return self.gpus, self.cpus_per_gpu, self.cpus, self.clock_mhz, *memory
 
@@ -57,6 +58,12 @@ class Mode(Value):
     def unshared(self) -> "Mode":
         """Return the same mode on GPUs of its own."""
         return replace(self, share_with=None)
+
+    @property
+    def without_cores(self) -> "Mode":
+        """Return what a job that changes its cores in place keeps: the mode on GPUs of its own, but
+        for cores and the duration that goes with them."""
+        return replace(self.unshared, cpus_per_gpu=0, cpus=0, duration_s=None)
 
 
 @frozen
@@ -79,7 +86,9 @@ class Job(Value):
     `modes` instead of `duration_s` and `gpus`. With `max_nodes` its gang takes equally many GPUs on
     each of `min_nodes` to `max_nodes` nodes, without it any numbers on any nodes. `priority` orders
     jobs under the policies (higher first); `weight` counts in the objectives. `user` and `command`
-    say who submitted what: jobs that share them tend to run alike. `node_labels` are the labels
+    say who submitted what: jobs that share them tend to run alike. With `cores_in_place` a job that
+    runs may go on, without a new start, in another of its modes that differs in cores alone.
+    `node_labels` are the labels
     that its nodes must have and those that they must not have. A job starts only where each node,
     or rack, that it takes has another job with each label of `affinity`; it shares no node, or
     rack, with other jobs that have a label of `anti_affinity`, nor they with it.
@@ -104,6 +113,7 @@ class Job(Value):
     preemptible: bool = True
     min_run_s: Seconds = 0.0
     max_preemptions: Count | None = None
+    cores_in_place: bool = False
     min_nodes: PositiveCount = 1
     max_nodes: PositiveCount | None = None
     labels: tuple[Label, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ..model.cluster import POWER_CAP, Cluster, Node
-from ..model.instance import Instance, Placement, Running
+from ..model.instance import Instance, Placement, Running, Slot
 from ..model.job import Elastic, Job, Mode
 from ..model.profile import Profile
 
@@ -348,6 +348,22 @@ def memory_gib(job: Job, mode: Mode, gpus: int) -> float:
 def cpus(mode: Mode, gpus: int) -> int:
     """Return the cores that `mode` takes on a node where it holds `gpus` GPUs."""
     return mode.cpus if mode.gpus == 0 else mode.cpus_per_gpu * gpus
+
+
+def with_cores(placement: Placement, mode: Mode) -> Placement:
+    """Return a placement with the cores that `mode` takes there."""
+    return tuple(
+        Slot(node=slot.node, gpus=slot.gpus, cpus=cpus(mode, slot.gpus)) for slot in placement
+    )
+
+
+def is_one_stay(job: Job, a: Mode, on_a: Placement, b: Mode, on_b: Placement) -> bool:
+    """Return whether a job that holds one and at once the other has not been started anew: they
+    have one size and place, but for cores that it changes in place."""
+    if job.cores_in_place:
+        a, b = a.without_cores, b.without_cores
+        on_a, on_b = with_cores(on_a, a), with_cores(on_b, b)
+    return a.size == b.size and {*on_a} == {*on_b}
 
 
 def power_w(job: Job, mode: Mode, gpu_type: str | None, gpus: int) -> float:

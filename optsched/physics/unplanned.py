@@ -19,6 +19,8 @@ def unplanned(instance: Instance) -> str | None:
         return f"{crowded}: its model does not know how that slows them down"
     if (job := fetching(instance)) is not None:
         return f"job {job} fetches its model: which nodes have it in their caches is not planned"
+    if job := next((job for job in instance.running_job if instance.job[job].cores_in_place), None):
+        return f"job {job} runs and may change its cores in place, which its model does not know"
     domains = Domains(instance.cluster, {}, 0.0)
     if (job := next((job.id for job in instance.jobs if domains.minds(job)), None)) is not None:
         return f"job {job} minds which others are near it, which its model does not know"

@@ -12,7 +12,7 @@ from ..model.instance import Instance
 from ..model.job import Job
 from ..model.plan import JobPlan, Plan
 from ..objectives import LATE_TOLERANCE_S
-from ..physics import TIME_TOLERANCE_S, hold_to_save_s, setup_s
+from ..physics import TIME_TOLERANCE_S, hold_to_save_s, is_one_stay, setup_s
 from ..verify.fetches import Fetches, fetches
 from .lanes import PAST, Row, assign_lanes
 from .palette import QUEUE, USE
@@ -125,16 +125,14 @@ def chart(instance: Instance, plan: Plan) -> Chart:
     )
 
 
-def leaves(entry: JobPlan, s: int) -> bool:
+def leaves(job: Job, entry: JobPlan, s: int) -> bool:
     """Return whether the job leaves its GPUs after segment `s` and comes back later."""
     if not 0 <= s < len(entry.segments) - 1:
         return False
     a, b = entry.segments[s : s + 2]
-    return (
-        b.start_s - a.end_s > TIME_TOLERANCE_S
-        or a.placement != b.placement
-        or a.mode.size != b.mode.size
-    )
+    if b.start_s - a.end_s > TIME_TOLERANCE_S:
+        return True
+    return not is_one_stay(job, a.mode, a.placement, b.mode, b.placement)
 
 
 def _parts(
@@ -143,8 +141,8 @@ def _parts(
     """Return set-up, work and checkpoint of one segment, as the physics has them."""
     segment = entry.segments[s]
     running = instance.running_job.get(job.id)
-    save_s = hold_to_save_s(job) if leaves(entry, s) and segment.stopped_by is None else 0.0
-    if s > 0 and not leaves(entry, s - 1):
+    save_s = hold_to_save_s(job) if leaves(job, entry, s) and segment.stopped_by is None else 0.0
+    if s > 0 and not leaves(job, entry, s - 1):
         setup = 0.0
     elif s == 0 and running is not None and entry.decision == "continue":
         setup = running.setup_s
@@ -168,7 +166,7 @@ def _pauses(
     now_s = instance.now_s
     for i, entry in enumerate(plans):
         for s, (a, b) in enumerate(pairwise(entry.segments)):
-            if leaves(entry, s):
+            if leaves(instance.jobs[i], entry, s):
                 yield Pause(i, a.end_s - now_s, foot[i, s], b.start_s - now_s, foot[i, s + 1])
         if is_preempted_now(instance, entry) and not hold_to_save_s(instance.jobs[i]):
             yield Pause(i, 0.0, foot[i, PAST], entry.segments[0].start_s - now_s, foot[i, 0])

@@ -51,7 +51,9 @@ def job_facts(instance: Instance, entry: JobPlan) -> JobFacts:
     job, segments = instance.job[entry.id], entry.segments
     begun = entry.id in instance.running_job or entry.id in instance.suspended_job
     free_s = [instance.now_s if begun else job.submit_s, *(segment.end_s for segment in segments)]
-    stops = sum(leaves(entry, s) and segments[s].stopped_by is None for s in range(len(segments)))
+    stops = sum(
+        leaves(job, entry, s) and segments[s].stopped_by is None for s in range(len(segments))
+    )
     now = is_preempted_now(instance, entry)
     # A job that saves before it leaves has a segment for that, and starts again in the next.
     saves = now and hold_to_save_s(job) > 0 and len(segments) > 1

@@ -410,4 +410,7 @@ def _fills(
     if may_last_s is None or segment.end_s - segment.start_s > may_last_s + TIME_TOLERANCE_S:
         return False
     ended = segment.stopped_by is not None or segment is entry.segments[-1]
-    return ended or goes_on_at_once(entry, segment) or not goes_on_at_once(partner, other)
+    job, beside = instance.job[entry.id], instance.job[partner.id]
+    return (
+        ended or goes_on_at_once(job, entry, segment) or not goes_on_at_once(beside, partner, other)
+    )

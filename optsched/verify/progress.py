@@ -19,7 +19,7 @@ from ..physics import (
 )
 from .contention import Crowding
 from .fetches import Fetches
-from .segments import check_segment, same_hold, same_place, same_size
+from .segments import check_segment, same_size, same_stay
 from .violation import Violation, broken
 
 WORK_TOLERANCE = 1e-9
@@ -29,8 +29,8 @@ End = Literal["completes", "preempted", "failure", "outage", "out_of_memory"]
 _AN = {"failure": "a failure", "outage": "an outage", "out_of_memory": "want of GPU memory"}
 
 Stretch = list[Segment]
-"""Segments in which a job goes on without stopping: only its sharing partner changes between
-them."""
+"""Segments in which a job goes on without stopping: only its sharing partner, or the cores that it
+changes in place, change between them."""
 
 
 def check_job(
@@ -38,12 +38,16 @@ def check_job(
 ) -> Iterator[Violation]:
     """Check each segment, then what they add up to, then the decision they are said to be."""
     job = instance.job[entry.id]
-    stays = stays_first(instance, entry)
-    kept = len(stretches_of(entry.segments)[0]) if stays else 0
+    kept: list[Segment] = []
+    if stays_first(instance, entry):
+        size = instance.running_job[entry.id].mode.size
+        first = stretches_of(job, entry.segments)[0]
+        kept = [segment for segment in first if segment.mode.size == size]
     before_s = -math.inf
     violations: list[Violation] = []
-    for i, segment in enumerate(entry.segments):
-        violations.extend(check_segment(instance, job, segment, before_s, i < kept))
+    for segment in entry.segments:
+        is_kept = any(segment is own for own in kept)
+        violations.extend(check_segment(instance, job, segment, before_s, is_kept))
         before_s = segment.end_s
     yield from violations
     if violations:
@@ -59,7 +63,7 @@ def check_job(
 def decision_now(instance: Instance, job: Job, segments: tuple[Segment, ...]) -> Decision:
     """Return what a plan's segments mean for `job` at `now_s`."""
     entry = instance.running_job.get(job.id)
-    stretches = stretches_of(segments)
+    stretches = stretches_of(job, segments)
     first = segments[0]
     starts_now = first.start_s <= instance.now_s + TIME_TOLERANCE_S
     if entry is None:
@@ -80,14 +84,12 @@ def decision_now(instance: Instance, job: Job, segments: tuple[Segment, ...]) ->
 
 def _stays(instance: Instance, entry: Running, first: Segment) -> bool:
     """Return whether a running job's first segment holds at `now_s` what the job holds already."""
-    return (
-        first.start_s <= instance.now_s + TIME_TOLERANCE_S
-        and same_place(first.placement, entry.placement)
-        and same_hold(first.mode, entry.mode)
+    return first.start_s <= instance.now_s + TIME_TOLERANCE_S and same_stay(
+        instance.job[entry.job], entry.mode, entry.placement, first.mode, first.placement
     )
 
 
-def stretches_of(segments: tuple[Segment, ...]) -> list[Stretch]:
+def stretches_of(job: Job, segments: tuple[Segment, ...]) -> list[Stretch]:
     """Return the segments of a job by stay."""
     stretches: list[Stretch] = []
     for segment in segments:
@@ -95,8 +97,7 @@ def stretches_of(segments: tuple[Segment, ...]) -> list[Stretch]:
         if (
             last is not None
             and abs(segment.start_s - last.end_s) <= TIME_TOLERANCE_S
-            and same_place(last.placement, segment.placement)
-            and same_hold(last.mode, segment.mode)
+            and same_stay(job, last.mode, last.placement, segment.mode, segment.placement)
         ):
             stretches[-1].append(segment)
         else:
@@ -113,12 +114,13 @@ def stays_first(instance: Instance, entry: JobPlan) -> bool:
 def starts(instance: Instance, entry: JobPlan) -> list[Segment]:
     """Return the segments with which a job starts or comes back."""
     stays = stays_first(instance, entry)
-    return [stretch[0] for stretch in stretches_of(entry.segments)[1 if stays else 0 :]]
+    stretches = stretches_of(instance.job[entry.id], entry.segments)
+    return [stretch[0] for stretch in stretches[1 if stays else 0 :]]
 
 
-def goes_on_at_once(entry: JobPlan, segment: Segment) -> bool:
+def goes_on_at_once(job: Job, entry: JobPlan, segment: Segment) -> bool:
     """Return whether another segment continues this one, beside another job or alone."""
-    return not any(stretch[-1] is segment for stretch in stretches_of(entry.segments))
+    return not any(stretch[-1] is segment for stretch in stretches_of(job, entry.segments))
 
 
 def _only_saves(job: Job, stretches: list[Stretch]) -> bool:
@@ -144,13 +146,13 @@ def _at_node(rule: str, job: Job, node: str | None, says: str, time_s: float) ->
 def fills_memory_s(instance: Instance, entry: JobPlan, segment: Segment) -> float | None:
     """Return how long `segment` may last beside a job with which it needs more memory than its GPUs
     have; None where it does not begin a stay, whose memory was filled before."""
-    running = instance.running_job.get(entry.id)
+    job, running = instance.job[entry.id], instance.running_job.get(entry.id)
     first = entry.segments[0]
     ran_before = segment is not first or running is not None or entry.id in instance.suspended_job
     goes_on = segment is first and running is not None and _stays(instance, running, first)
-    if goes_on or not any(stretch[0] is segment for stretch in stretches_of(entry.segments)):
+    if goes_on or not any(stretch[0] is segment for stretch in stretches_of(job, entry.segments)):
         return None
-    return runs_out_of_memory_s(instance.job[entry.id], ran_before)
+    return runs_out_of_memory_s(job, ran_before)
 
 
 def _progress(
@@ -161,7 +163,7 @@ def _progress(
     remaining = instance.remaining_s(job)
     past = running.preemptions if running else suspended.preemptions if suspended else 0
     preemptions = past
-    stretches = stretches_of(entry.segments)
+    stretches = stretches_of(job, entry.segments)
     goes_on = (
         running if running is not None and _stays(instance, running, entry.segments[0]) else None
     )

@@ -36,6 +36,17 @@ def same_hold(a: Mode, b: Mode) -> bool:
     )
 
 
+def same_stay(job: Job, a: Mode, on_a: Placement, b: Mode, on_b: Placement) -> bool:
+    """Return whether a job that goes from one mode and placement to the other without a pause is
+    not started anew: only the sharing partner changes, or cores that it changes in place."""
+    if not job.cores_in_place:
+        return same_place(on_a, on_b) and same_hold(a, b)
+    gpus_a, gpus_b = (
+        tuple(Slot(node=slot.node, gpus=slot.gpus) for slot in on) for on in (on_a, on_b)
+    )
+    return same_place(gpus_a, gpus_b) and same_hold(a.without_cores, b.without_cores)
+
+
 def same_place(a: Placement, b: Placement) -> bool:
     """Return whether two placements are equal, in whatever order they name their nodes."""
     return a == b or (len(a) == len(b) and set(a) == set(b))

@@ -33,7 +33,7 @@ def _job(
     instance: Instance, window: Window, job: Job, entry: JobPlan, replay: bool
 ) -> Iterator[Violation]:
     goes_on = stays_first(instance, entry)
-    for k, stretch in enumerate(stretches_of(entry.segments)):
+    for k, stretch in enumerate(stretches_of(job, entry.segments)):
         moment_s = _moment_s(replay)
         there = [slot.node for slot in stretch[0].placement if slot.node in window.nodes]
         from_s = max(stretch[0].start_s, window.from_s)
@@ -80,14 +80,14 @@ def _lower(
     events: list[tuple[float, int, str, float, bool]] = []
     moment_s = _moment_s(replay)
     for entry in plan.jobs:
-        goes_on = stays_first(instance, entry)
-        for k, stretch in enumerate(stretches_of(entry.segments)):
+        job, goes_on = instance.job[entry.id], stays_first(instance, entry)
+        for k, stretch in enumerate(stretches_of(job, entry.segments)):
             stays = goes_on and k == 0
             saved_s = -math.inf
             if (stays or replay) and (stays or stretch[0].start_s < window.from_s):
-                saved_s = _saved_s(instance, instance.job[entry.id], entry, k, stretch, stays)
+                saved_s = _saved_s(instance, job, entry, k, stretch, stays)
             for segment in stretch:
-                amount = of(instance.job[entry.id], segment.mode)
+                amount = of(job, segment.mode)
                 start_s = max(segment.start_s, window.from_s)
                 end_s = min(segment.end_s, window.to_s)
                 free_s = min(max(start_s, saved_s), end_s)
@@ -157,7 +157,7 @@ def _saved_s(
     running, suspended = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
     before = running or suspended
     preempted = (0 if before is None else before.preemptions) + sum(
-        earlier[-1].stopped_by is None for earlier in stretches_of(entry.segments)[:k]
+        earlier[-1].stopped_by is None for earlier in stretches_of(job, entry.segments)[:k]
     )
     if not _saves(job, preempted) or why_never(catalogue_of(instance), job) is not None:
         return math.inf

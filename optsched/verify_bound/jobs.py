@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from itertools import product
+from math import inf
 
 import numpy as np
 
@@ -312,7 +313,7 @@ def _held(site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]) -> 
 
 def _stay(site: Site, job: Job, entry: Running) -> list[Alternative]:
     """Return how a job goes on where it runs, by each GPU type that it holds, with all its GPUs; it
-    may lose its partner."""
+    may lose its partner. One that changes cores in place is as fast as with the best of them."""
     mode, profile = entry.mode, job.profile
     held: dict[int, int] = {}
     for slot in entry.placement:
@@ -328,7 +329,10 @@ def _stay(site: Site, job: Job, entry: Running) -> list[Alternative]:
         else "rack"
     )
     if mode.duration_s is not None:
-        rate = job.work_s / mode.duration_s * _spread(profile.locality, spread)
+        lengths_s = [mode.duration_s]
+        if job.cores_in_place:
+            lengths_s += [own.duration_s or inf for own in job.modes if own.gpus == mode.gpus]
+        rate = job.work_s / min(lengths_s) * _spread(profile.locality, spread)
     elif not mode.gpus:
         rate = 1.0
     else:
@@ -336,7 +340,10 @@ def _stay(site: Site, job: Job, entry: Running) -> list[Alternative]:
         total = sum(held.values())
         mean = sum(gpus * paces[t] for t, gpus in held.items()) / total
         pace = mean if profile.mixing == "sum" and min(paces.values()) > 0 else min(paces.values())
-        speed = _count_rate(job, mode.gpus) * _by_choice(profile, mode)
+        counts = {mode.cpus_per_gpu, *(profile.cpus_per_gpu if job.cores_in_place else ())}
+        speed = _count_rate(job, mode.gpus) * max(
+            _by_choice(profile, replace(mode, cpus_per_gpu=cores)) for cores in counts
+        )
         rate = pace * speed * _spread(profile.locality, spread)
     gpus = float(mode.gpus)
     return [Alternative(t, gpus, rate, gpus) for t in held] or [Alternative(NO_GPU, 0.0, rate, 0.0)]

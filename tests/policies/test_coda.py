@@ -96,6 +96,27 @@ def test_a_job_runs_each_count_that_is_tried_and_goes_back_to_the_best() -> None
     assert held(off["a"]) == [(0, 2)]
 
 
+def test_cores_that_change_in_place_cost_nothing() -> None:
+    """The same search, each trial for 30 s and from one to the next without a pause, even of a job
+    that may not be preempted."""
+    job = gang("a", 1, work_s=1000.0, cpus_per_gpu=CURVE, checkpoint_s=5.0, startup_s=10.0)
+    job = replace(job, cores_in_place=True, preemptible=False)
+    how = {"gain": "0.05", "trial": "30s"}
+    found = plan_of("coda-style", job, nodes=(Node(name="n0", gpus=4, cpus=8),), options=how)
+    assert held(found["a"]) == [(0, 2), (40, 4), (70, 6), (100, 4)]
+    done = 30 * (0.6 + 0.9 + 0.91)
+    assert found["a"].completion_s == pytest.approx(100 + (1000 - done) / 0.9)
+
+
+def test_cores_in_place_are_taken_back_from_cpu_jobs() -> None:
+    """As below with new starts, but for the job's own."""
+    job = replace(gang("a", 1, work_s=1000.0, cpus_per_gpu=CURVE), cores_in_place=True)
+    jobs = (job, on_cpus("p", 1, work_s=2000.0), on_cpus("q", 1, submit_s=70.0, work_s=500.0))
+    found = plan_of("coda-style", *jobs, nodes=(Node(name="n0", gpus=1, cpus=3),))
+    assert held(found["a"]) == [(0, 2), (60, 1), (120, 2)]
+    assert times(found["q"])[0] == (70, 120) and len(times(found["p"])) == 1
+
+
 def test_a_count_that_is_not_free_is_not_tried_and_one_that_was_found_is_taken_back() -> None:
     """Beside the first job there are no 4 cores to try. It goes down to 1, and CPU-only jobs that
     took what it left give way when it goes back."""

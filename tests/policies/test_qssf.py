@@ -17,7 +17,7 @@ from optsched.estimates import learned
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched_solvers.policies import qssf
-from optsched_solvers.policies.qssf import RollingGpuTime
+from optsched_solvers.policies.qssf import RollingGpuTime, close_matches
 from tests.policies.verified import plan_of, times
 
 FOUR = (Node(name="n0", gpus=4),)
@@ -84,6 +84,12 @@ def test_the_rolling_estimate_is_that_of_the_public_code(rows: list[Row], new: R
     latest = list(dict.fromkeys(row.name for row in reversed(rows)))[::-1]
     ordered = sorted(rows, key=lambda row: latest.index(row.name))
     assert rolling.gpu_s(job_of(new)) == pytest.approx(published_gpu_s(ordered, new))
+
+
+@given(names=st.lists(st.text("abc1", max_size=6), max_size=30, unique=True), name=st.text("abc1"))
+@settings(deadline=None, max_examples=100)
+def test_close_matches_are_those_of_difflib(names: list[str], name: str) -> None:
+    assert close_matches(name, names) == difflib.get_close_matches(name, names, n=2, cutoff=0.6)
 
 
 def test_until_something_has_completed_nothing_is_expected() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...driver.state import Ending
 from ...model.instance import Instance
-from ...physics import TIME_TOLERANCE_S
+from ...physics import TIME_TOLERANCE_S, is_one_stay
 from ..record import Floats, Ints, Record
 
 NEW = -1
@@ -90,10 +90,9 @@ def _before_now(rows: Record, jobs: Ints, first_row: Ints) -> Ints:
     before[place[: len(failed)][failed]] = Ending.FAILED
     for i, entry in zip(place[len(instance.suspended) :], instance.running, strict=True):
         row = first_row[i]
-        if (
-            rows.start_s[row] <= instance.now_s + TIME_TOLERANCE_S
-            and rows.modes[rows.mode[row]].size == entry.mode.size
-            and {*rows.placements[row]} == {*entry.placement}
+        job, mode = instance.job[entry.job], rows.modes[rows.mode[row]]
+        if rows.start_s[row] <= instance.now_s + TIME_TOLERANCE_S and is_one_stay(
+            job, entry.mode, entry.placement, mode, rows.placements[row]
         ):
             before[i] = WENT_ON
     return before

@@ -12,12 +12,13 @@ from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.model.instance import Placement
+from optsched.physics import with_cores
 from optsched.physics.contention import memory_gbps
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, Share, declared_options
 
 from .parts.coda_arrays import Arrays
-from .parts.core_search import Climb, CoreSearch, Trials, category, like
+from .parts.core_search import Climb, CoreSearch, Trials, category, changes_in_place, like
 from .parts.demand_queue import Entry, arrival_key
 from .parts.host_share import ANY, NONE, HostWays, host_shares, host_ways
 from .parts.locality_gate import within
@@ -30,8 +31,9 @@ class Coda:
 
     A GPU job starts with the cores at which the search of the last job of its category (profile,
     else command, else user) and gang size ended, at first its share of the node's. From there it
-    climbs: it runs `trial` with a count, which shows the rate that it has, then is started anew in
-    place with one step more, or less, where that many are free. With `search=profile` the rates are
+    climbs: it runs `trial` with a count, which shows the rate that it has, then goes on with one
+    step more, or less, where that many are free; unless it may change its cores in place
+    (`cores_in_place`), by a new start. With `search=profile` the rates are
     read from the profile before the job starts; with `off` each has its share. Gangs of 4 GPUs and
     more prefer the nodes set aside for them, by their part of the GPUs that jobs have asked for;
     smaller ones keep to the other nodes while a wide one waits. Each of the three queues is in
@@ -39,9 +41,9 @@ class Coda:
     GPUs, then to cores that no GPU is likely to need, then to those kept for idle GPUs; from these
     they are preempted, the last started first, when a GPU job finds room otherwise. Where a GPU job
     is slowed down because the memory bandwidth of a node is exceeded, CPU-only jobs there that list
-    slower modes are started anew in one of these, with fewer cores and less bandwidth, the last
-    started first; only where that is not enough are they preempted. They get their cores back once
-    the bandwidth is there again.
+    slower modes go on in one of these, in place or by a new start, with fewer cores and less
+    bandwidth, the last started first; only where that is not enough are they preempted. They get
+    their cores back once the bandwidth is there again.
 
     Source: H. Zhao et al., CODA: Improving resource utilization by slimming and co-locating DNN and
     CPU jobs, ICDCS 2020.
@@ -188,10 +190,8 @@ class Coda:
                 self._trials.over(job_id)
 
     def _resize(self, world: World, job_id: str, climb: Climb) -> bool:
-        """Preempt a job, with a claim to the cores that its search names, on its nodes; whether
-        that can be. For what was found CPU-only jobs give way, for a trial they do not."""
-        if not world.may_preempt(job_id):
-            return False
+        """Give a job the cores that its search names, on its nodes; whether that can be. For what
+        was found CPU-only jobs give way, for a trial they do not."""
         ways = tuple(
             option
             for option in like(world, job_id, world.running_mode(job_id))
@@ -200,8 +200,13 @@ class Coda:
         return self._change(world, job_id, ways, [] if climb.goes_on else self._lent(world))
 
     def _change(self, world: World, job_id: str, ways: tuple[Option, ...], lent: list[str]) -> bool:
-        """Preempt a job, with a claim to run on its nodes in the first of some ways that can be
-        had once those `lent` have left; whether there is one."""
+        """Let a job run on its nodes in the first of some ways that can be had once those `lent`
+        have left: in place, else by a new start, with a claim; whether there is one."""
+        if changes_in_place(world, job_id):
+            in_place = partial(hold_place, world, job_id=job_id, ways=ways)
+            return job_id not in self._claims and self._claim(world, job_id, in_place, lent)
+        if not world.may_preempt(job_id):
+            return False
         order = world.cluster.node_order
         nodes = sum(1 << order[slot.node] for slot in world.placement(job_id))
         find = partial(place, world, job_id=job_id, ways=ways, nodes=nodes)
@@ -228,7 +233,12 @@ class Coda:
         for job_id, fit in list(self._claims.items()):
             if job_id in world.saving:
                 continue  # it changes its cores
-            if job_id not in world.waiting:
+            if job_id in world.running and changes_in_place(world, job_id):
+                if world.may_change_cores(job_id, fit[0]):
+                    del self._claims[job_id]
+                    world.change_cores(job_id, fit[0])
+                    self._runs_with(world, job_id, fit)
+            elif job_id not in world.waiting:
                 del self._claims[job_id]
             elif is_free(world, job_id, fit):
                 del self._claims[job_id]
@@ -240,7 +250,7 @@ class Coda:
 
     def _soon(self, world: World) -> Outlook:
         """Return what will be free once nobody is being saved any more, less the claims."""
-        soon = Outlook(world, world.saving)
+        soon = Outlook(world, (*world.saving, *filter(world.running.__contains__, self._claims)))
         for job_id, (option, placement) in list(self._claims.items()):
             need = world.need(job_id, option)
             if soon.room.holds(need, placement):
@@ -248,6 +258,9 @@ class Coda:
             else:
                 del self._claims[job_id]
                 if job_id in world.saving:
+                    continue
+                if job_id in world.running:
+                    self._trials.over(job_id)
                     continue
                 widest = max(other.mode.gpus for other in world.options(job_id))
                 insort(
@@ -259,9 +272,13 @@ class Coda:
         if room is not None and room is not world.free:
             room.take(world.need(job_id, fit[0]), fit[1])
         world.start(job_id, *fit)
+        self._ways.pop(job_id, None)
+        self._runs_with(world, job_id, fit)
+
+    def _runs_with(self, world: World, job_id: str, fit: Fit) -> None:
+        """Note with which cores a job now runs."""
         if self.how == "steps":
             self._trials.started(world, job_id, fit[0])
-        self._ways.pop(job_id, None)
         if not _gpus(fit[1]):
             self._on_cpus[job_id] = None
             if fit[0].rate < world.fastest(job_id).rate:
@@ -304,7 +321,11 @@ class Coda:
     def _lent(self, world: World) -> list[str]:
         """Return the CPU-only jobs that can give way, the first started first."""
         self._on_cpus = {other: None for other in self._on_cpus if other in world.running}
-        return [other for other in self._on_cpus if world.may_preempt(other)]
+        return [
+            other
+            for other in self._on_cpus
+            if world.may_preempt(other) and other not in self._claims
+        ]
 
     def _claim(
         self, world: World, job_id: str, find: Callable[[Room], Fit | None], lent: list[str]
@@ -470,6 +491,13 @@ def place(
         if placement is not None:
             return option, placement
     return None
+
+
+def hold_place(world: World, room: Room, job_id: str, ways: tuple[Option, ...]) -> Fit | None:
+    """Return the very place of a running job, in the first way that has the cores there."""
+    held = world.placement(job_id)
+    fits = ((option, with_cores(held, option.mode)) for option in ways)
+    return next((fit for fit in fits if room.holds(world.need(job_id, fit[0]), fit[1])), None)
 
 
 def _gpus(placement: Placement) -> int:

@@ -96,8 +96,26 @@ class RollingGpuTime:
             return []
         if command in self._names:
             return [command]
-        latest = list(self._names)[-NAMES:]
-        return difflib.get_close_matches(command, latest, n=MATCHES, cutoff=CUTOFF)
+        return close_matches(command, list(self._names)[-NAMES:])
+
+
+def close_matches(name: str, among: Sequence[str]) -> list[str]:
+    """Return what `difflib.get_close_matches` does, without measuring names whose upper bound says
+    that two others are closer."""
+    matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher()
+    matcher.set_seq2(name)
+    bounds: list[tuple[float, str]] = []
+    for other in among:
+        matcher.set_seq1(other)
+        bounds.append((matcher.quick_ratio(), other))
+    best: list[tuple[float, str]] = []
+    for bound, other in sorted(bounds, reverse=True):
+        if bound < (best[-1][0] if len(best) == MATCHES else CUTOFF):
+            break
+        matcher.set_seq1(other)
+        if matcher.ratio() >= CUTOFF:
+            best = sorted([*best, (matcher.ratio(), other)], reverse=True)[:MATCHES]
+    return [other for _, other in best]
 
 
 def _gpus(job: Job) -> int:

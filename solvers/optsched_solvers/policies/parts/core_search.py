@@ -135,7 +135,10 @@ class Trials:
         if trial.climb.count != mode.cpus_per_gpu:
             self.over(job_id)
             return
-        trial.due_s = world.preemptible_at_s(job_id) + self._trial_s
+        begins_s = world.preemptible_at_s(job_id)
+        if changes_in_place(world, job_id):
+            begins_s = world.works_from_s(job_id)
+        trial.due_s = begins_s + self._trial_s
         wake(world, trial.due_s)
 
     def due(self, world: World) -> list[tuple[str, Climb]]:
@@ -152,8 +155,10 @@ class Trials:
         return found
 
     def over(self, job_id: str) -> None:
-        """End the search of a job."""
-        trial = self._of.pop(job_id)
+        """End the search of a job, if there is one."""
+        trial = self._of.pop(job_id, None)
+        if trial is None:
+            return
         self._search.end(trial.group, trial.climb)
         self._over.add(job_id)
 
@@ -161,6 +166,11 @@ class Trials:
 def category(job: Job) -> str:
     """Return what jobs are alike by: family, else command, else user."""
     return job.profile.name or job.command or job.user or ""
+
+
+def changes_in_place(world: World, job_id: str) -> bool:
+    """Return whether a job runs that may change its cores without a new start."""
+    return world.changes_cores and job_id in world.running and world.job(job_id).cores_in_place
 
 
 def like(world: World, job_id: str, mode: Mode) -> list[Option]:
