@@ -502,8 +502,19 @@ class ClusterView:
             return "jobs do not share GPUs on live nodes"
         if job_id not in self.waiting or not partners.keys() <= self.running.keys():
             return "it does not wait, or the others do not run"
+        if (whole := self._same_gpus(option, node, partners)) is not None:
+            return self._why_not_share(job_id, option, whole, heedless=False)
         others = {self._state[name]: gpus for name, gpus in partners.items()}
         return why_not_overlap(self, self._state[job_id], option, node, others)
+
+    def _same_gpus(self, option: Option, node: str, partners: Mapping[str, int]) -> str | None:
+        """Return the job whose very GPUs these are, if they are those of one."""
+        [first, *others] = partners or [None]
+        if first is None or others or partners[first] != option.mode.gpus:
+            return None
+        run = self._held(first)
+        held = [(slot.node, slot.gpus) for slot in run.placement]
+        return first if held == [(node, option.mode.gpus)] and not run.overlaps else None
 
     def _just_fitted(self, job_id: str, option: Option, placement: Placement) -> Need | None:
         """Return what the job takes, if `fit` has just said of all this that it is free."""

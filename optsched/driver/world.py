@@ -195,6 +195,9 @@ class World(ClusterView):
         reason = self._why_not_overlap(job_id, option, node, partners)
         if reason is not None:
             raise PolicyError(f"job {job_id} cannot start on {node} at {self.now_s:g} s: {reason}")
+        if (whole := self._same_gpus(option, node, partners)) is not None:
+            self.start_sharing(job_id, option, whole)
+            return
         state = self._state[job_id]
         others = {self._state[name]: gpus for name, gpus in partners.items()}
         placement = with_cores((Slot(node=node, gpus=option.mode.gpus),), option.mode)
