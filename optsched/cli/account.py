@@ -25,6 +25,8 @@ WASTE = {
     "stopped": "stopped",
 }
 """What GPU time is spent on besides work that is kept, and its column."""
+SHOWN = 0.01
+"""A cause of waste has a column from this share of all GPU-hours on, or 0.05 of them."""
 NAMES = ("day", "user", "tenant", "job")
 BUDGET = {
     "gpu_h": "budget",
@@ -87,7 +89,7 @@ def _budgets(client: Client, as_csv: bool, out: Out, asked: Json) -> int:
 
 
 def _budget_parts(answer: Json) -> Parts:
-    from ..picture.text import table
+    from ..picture.text import hours, table
 
     if not answer["rows"]:
         yield "there is no such budget (max_gpu_hours in cluster.toml)"
@@ -97,7 +99,7 @@ def _budget_parts(answer: Json) -> Parts:
         "tenant",
         *BUDGET.values(),
         rows=(
-            [row["user"] or "", row["tenant"] or "", *(f"{row[name]:,.1f}" for name in BUDGET)]
+            [row["user"] or "", row["tenant"] or "", *(hours(row[name]) for name in BUDGET)]
             for row in answer["rows"]
         ),
         numeric=tuple(BUDGET.values()),
@@ -150,20 +152,21 @@ def _parts(answer: Json, by: list[str]) -> Parts:
 
 def _table(answer: Json, by: list[str]) -> "Table":
     from ..picture.facts import percent
-    from ..picture.text import table
+    from ..picture.text import hours, table
 
     total = answer["total"]
-    wastes = [cause for cause in WASTE if total[f"{cause}_gpu_h"] >= 0.05]
-    cores = ["core-hours"] if total["core_h"] >= 0.05 else []
+    least = min(0.05, SHOWN * total["gpu_h"])
+    wastes = [cause for cause in WASTE if total[f"{cause}_gpu_h"] > least]
+    cores = ["core-hours"] if total["core_h"] > 0 else []
 
     def cells(row: Json) -> list[str]:
-        hours = row["gpu_h"]
+        held = row["gpu_h"]
         return [
             f"{row['jobs']:,}",
-            f"{hours:,.1f}",
-            percent(row["work_gpu_h"] / hours) if hours else "-",
-            *(f"{row[f'{cause}_gpu_h']:,.1f}" for cause in wastes),
-            *(f"{row['core_h']:,.1f}" for _ in cores),
+            hours(held),
+            percent(row["work_gpu_h"] / held) if held else "-",
+            *(hours(row[f"{cause}_gpu_h"]) for cause in wastes),
+            *(hours(row["core_h"]) for _ in cores),
             human(3600 * row["waited_h"] / row["jobs"]) if row["jobs"] else "-",
         ]
 

@@ -12,8 +12,10 @@ from ..files.faults import Sound
 from ..frozen import record
 from ..model.cluster import Cluster, Node
 from ..model.instance import Instance, Placement
+from ..model.job import Job
 from ..physics.catalogue import Catalogue
 from ..physics.unschedulable import why_never
+from ..physics.windows import barred_nodes
 from ..round.plan import RoundSolution
 from ..round.windows import at_present
 from .arrivals import Intake
@@ -40,7 +42,7 @@ from .journal.journal import Journal, JournalError
 from .journal.retention import Retention
 from .journal.state import LiveJob, State
 from .measures import Measures
-from .present import as_waiting
+from .present import as_suspended, as_waiting, ran_before
 from .round_driver import LIMIT_S, NamedPolicy, RoundDriver, rounds_of
 from .seen import SteadyReports
 from .settings import Settings
@@ -218,26 +220,42 @@ class ControllerCore:
         self._intake = Intake(self, executor) if isinstance(executor, Arrivals) else None
         self._forgotten.clear()
 
-    def able(self) -> Callable[[LiveJob], bool]:
+    def able(self, now_s: float) -> Callable[[LiveJob], bool]:
         """Return what tells whether nodes that take jobs now could run a job if nothing else did,
-        with what windows leave now."""
+        with what windows leave now and to those whose jobs would meet one."""
         tenants = {None, *(tenant.name for tenant in self.tenants)}
 
         @cache
-        def catalogue() -> Catalogue:
-            nodes = tuple(status.node for status in self.statuses if status.usable)
+        def catalogue(barred: frozenset[str] = frozenset()) -> Catalogue:
+            nodes = tuple(
+                status.node
+                for status in self.statuses
+                if status.usable and status.node.name not in barred
+            )
             cluster = replace(self.cluster, nodes=nodes)
-            now_s = self.clock.now_s()
             now = at_present(Instance(now_s=now_s, cluster=cluster, tenants=self.tenants))
             return Catalogue.of(now.cluster, now.tenants)
 
+        def could(job: Job, left: Catalogue) -> bool:
+            return bool(left.cluster.nodes) and why_never(left, job) is None
+
         def tell(job: LiveJob) -> bool:
             known = as_waiting(job)
-            return (
-                known.tenant in tenants
-                and bool(catalogue().cluster.nodes)
-                and why_never(catalogue(), known) is None
+            if known.tenant not in tenants or not could(known, catalogue()):
+                return False
+            if not self.cluster.windows:
+                return True
+            entry = as_suspended(job)
+            barred = barred_nodes(
+                self.cluster.windows,
+                known,
+                catalogue().options(known),
+                now_s,
+                entry.remaining_s,
+                ran_before=ran_before(job),
+                preemptions=entry.preemptions,
             )
+            return not barred or could(known, catalogue(barred))
 
         return tell
 

@@ -144,7 +144,7 @@ class Deciding(Acting):
         cluster = self.cluster
         look_at_labels(self.settings, self.state, (status.node for status in self.statuses))
         limited = withheld(
-            self.settings, self.state, now_s, self.able(), lambda s: self.meter.spent(s, now_s)
+            self.settings, self.state, now_s, self.able(now_s), lambda s: self.meter.spent(s, now_s)
         )
         self.withheld, self.over_budget = limited.jobs, limited.over_budget
         return pose(

@@ -12,6 +12,7 @@ from ..frozen import record
 from ..model.cluster import Node
 from ..model.job import Job
 from ..physics import count_rate, gang_sizes
+from ..picture.text import hours
 from .budgets import Spent, period_s
 from .caps import Cap, caps_of, caps_on_labels, has_budgets, upwards
 from .journal.state import Attempt, LiveJob, State
@@ -334,7 +335,7 @@ def _end_s(live: Attempt) -> float:
 
 
 def _hours(gpu_s: float) -> str:
-    return f"{gpu_s / 3600:.1f}".removesuffix(".0")
+    return hours(gpu_s / 3600).removesuffix(".0")
 
 
 def _size_within(job: Job, most: int, least: int) -> int:

@@ -7,8 +7,9 @@ from ..errors import InputError
 from ..model.cluster import FOR_EVER_S
 from ..model.instance import Instance
 from ..model.job import Job
-from ..physics.catalogue import catalogue_of
+from ..physics.catalogue import Catalogue, catalogue_of
 from ..physics.unschedulable import why_never
+from ..physics.windows import barred_nodes
 from ..round.patterns import alternatives_of, node_classes
 from ..round.windows import Openings, at_present
 from .facts import Explanation
@@ -52,7 +53,8 @@ def window_ahead(instance: Instance, job: Job) -> str | None:
     patterns = alternatives_of(catalogue, job).patterns if cluster.windows else ()
     classes, _ = node_classes(catalogue)
     now = alternatives_of(catalogue_of(present), job)
-    if not patterns or Openings(present, classes).open(job, now).patterns:
+    opened = Openings(present, classes).open(job, now).patterns if patterns else ()
+    if not patterns or (opened and _has_room(present, job)):
         return None
     on = 0
     for pattern in patterns:
@@ -79,6 +81,25 @@ def window_ahead(instance: Instance, job: Job) -> str | None:
     if name not in first.nodes:
         return f"{first.name} leaves it too little of {name} {until}"
     return f"{name} is not there for it {until} ({first.name})"
+
+
+def _has_room(instance: Instance, job: Job) -> bool:
+    """Return whether a job fits the nodes together on which it would meet no window."""
+    cluster, entry = instance.cluster, instance.suspended_job.get(job.id)
+    barred = barred_nodes(
+        cluster.windows,
+        job,
+        catalogue_of(instance).options(job),
+        instance.now_s,
+        instance.remaining_s(job),
+        ran_before=entry is not None,
+        preemptions=0 if entry is None else entry.preemptions,
+    )
+    if not barred:
+        return True
+    left = tuple(node for node in cluster.nodes if node.name not in barred)
+    there = Catalogue.of(replace(cluster, nodes=left), instance.tenants)
+    return bool(left) and why_never(there, job) is None
 
 
 def with_sentence(instance: Instance, explanation: Explanation) -> Explanation:

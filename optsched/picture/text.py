@@ -1,6 +1,7 @@
 """Tables for people, as text: what the command line prints and what `print` shows in Python."""
 
 import io
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -17,6 +18,8 @@ WIDTH = 150
 assume."""
 WIDE = 100
 """Columns from which on every column is shown."""
+LEAST_HOURS = 0.0001
+"""Fewer hours are not told apart."""
 MOST_JOBS = 30
 
 
@@ -107,6 +110,16 @@ def with_length(value: float | None, unit: str) -> str:
     text = quantity(value, unit)
     long = unit == "s" and value is not None and abs(value) >= 60
     return f"{text} ({human(value)})" if long and value is not None else text
+
+
+def hours(value: float) -> str:
+    """Return GPU-hours with one decimal, or as many as the first digit that is not 0 takes."""
+    size = abs(value)
+    if not 0 < size < 0.1:
+        return f"{value:,.1f}"
+    if size < LEAST_HOURS:
+        return f"under {LEAST_HOURS}"
+    return f"{value:.{math.ceil(-math.log10(size))}f}"
 
 
 def gpus_text(gpus: int, gpu_type: str | None) -> str:

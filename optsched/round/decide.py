@@ -61,9 +61,11 @@ def _no_collection() -> Iterator[None]:
 @dataclass(slots=True)
 class _Best:
     """The best packing and the best bound so far; `packings` are each better than the
-    one before, of all jobs or of the `few`. `others` is what was decided before."""
+    one before, of all jobs or of the `few`. `others` is what was decided before; `given` is the
+    instance with what windows take, which the verifier finds out by itself."""
 
     instance: Instance
+    given: Instance
     blocked: Sequence[Placement]
     others: Mapping[str, JobRound] = field(default_factory=dict)
     few: frozenset[str] | None = None
@@ -123,7 +125,7 @@ class _Best:
         return {entry.id: entry for entry in standing(self.instance)} | {**self.others}
 
     def _accepts(self, jobs: tuple[JobRound, ...]) -> bool:
-        faults = verify_round(self.instance, jobs, self.blocked)
+        faults = verify_round(self.given, jobs, self.blocked)
         if faults:
             self.rejected.append(str(faults[0]))
         else:
@@ -187,6 +189,7 @@ def decide(
     plug_in = registry.round_solver(solver)
     task = _Task(
         instance=instance,
+        given=whole,
         goal=wanted(objective, instance.cluster),
         round_s=round_s,
         refill=refill,
@@ -200,7 +203,8 @@ def decide(
     )
     tiers = Tiers(instance, keep, unless_higher)
     if tiers.is_one:
-        outcomes = [task.decide(_Best(instance, blocked), instance, keep, started_s, budget_s)]
+        best = _Best(instance, whole, blocked)
+        outcomes = [task.decide(best, instance, keep, started_s, budget_s)]
     else:
         outcomes = _tier_by_tier(task, tiers, reserved_rank, started_s + budget_s)
     last_best = outcomes[-1].best
@@ -292,6 +296,7 @@ class _Task:
     """All that is the same for the tiers of a round."""
 
     instance: Instance
+    given: Instance
     goal: Objective
     round_s: float
     refill: bool
@@ -372,7 +377,7 @@ def _tier_by_tier(
     while (part := tiers.next()) is not None:
         started_s = time.monotonic()
         outcome = task.decide(
-            _Best(task.instance, task.blocked, part.decided),
+            _Best(task.instance, task.given, task.blocked, part.decided),
             part.instance,
             part.keep,
             started_s,

@@ -1,11 +1,12 @@
 """The independent checker of a round: what all jobs hold at one instant, in plain loops."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from ..model.instance import Instance, Placement
+from ..model.job import Mode
 from ..model.plan import JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, may_preempt, memory_gib, placed_rate
 from ..physics.contention import planned_uplinks_gbps
@@ -14,6 +15,7 @@ from ..verify.capacity import (
     minds_neighbours,
     neighbours,
     quotas,
+    quotas_over,
     rack_uplinks,
     resources,
     sharing,
@@ -35,7 +37,8 @@ def verify_round(
     """Check every rule of DESIGN 4 and 5 that can be broken at `now_s`. Jobs that are not listed
     hold nothing.
 
-    `blocked` is held by jobs that are being saved.
+    `blocked` is held by jobs that are being saved. `instance` is as it was given: what its windows
+    leave at `now_s` is worked out here.
     """
     violations: list[Violation] = []
     seen: set[str] = set()
@@ -64,6 +67,7 @@ def verify_round(
             planned = _with_planned_uplinks(instance)
             for check in TOGETHER:
                 violations.extend(check(planned, plan))
+        violations.extend(_beyond_windows(instance, holding))
     return tuple(violations)
 
 
@@ -91,6 +95,42 @@ def _may_meet(instance: Instance, holding: Sequence[JobRound]) -> bool:
             if (mode := entry.mode) is not None
         )
     )
+
+
+def _beyond_windows(instance: Instance, holding: Sequence[JobRound]) -> Iterator[Violation]:
+    """Check that all hold together no more of a resource or quota than a window leaves now, or than
+    those that run held before."""
+    now_s = instance.now_s
+    windows = [own for own in instance.cluster.windows if own.from_s <= now_s < own.to_s]
+    if not any(window.lowers for window in windows):
+        return
+    before = _drawn(instance, ((entry.job, entry.mode) for entry in instance.running))
+    after = _drawn(instance, ((entry.id, entry.mode) for entry in holding))
+    for window in windows:
+        limits = [(name, "", most) for name, most in window.resources.items()]
+        limits += [("GPUs", tenant, most) for tenant, most in window.quotas.items()]
+        for name, tenant, most in limits:
+            used, limit = after[name, tenant], max(most, before[name, tenant])
+            if used > limit + AMOUNT_TOLERANCE * max(1.0, limit):
+                who = f"tenant {tenant}" if tenant else "the cluster"
+                left = f"{used:.12g} {name} of {limit:.12g} while {window.name} lasts"
+                yield Violation("window", f"{who} would hold {left}", None, None, now_s)
+
+
+def _drawn(
+    instance: Instance, holding: Iterable[tuple[str, Mode | None]]
+) -> dict[tuple[str, str], float]:
+    """Return what these jobs hold of each resource, and in GPUs of each quota by its tenant."""
+    over = {own.name: quotas_over(instance, own) for own in instance.tenants}
+    held: dict[tuple[str, str], float] = defaultdict(float)
+    for job_id, mode in holding:
+        if mode is None:
+            continue
+        for name, amount in mode.resources.items():
+            held[name, ""] += amount
+        for tenant in over.get(instance.job[job_id].tenant or "", ()):
+            held["GPUs", tenant] += mode.gpus
+    return held
 
 
 def _with_planned_uplinks(instance: Instance) -> Instance:

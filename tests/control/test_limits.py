@@ -15,6 +15,7 @@ from optsched.control.api.views import job_view
 from optsched.control.budgets_left import BudgetView, budgets_view
 from optsched.control.caps import Cap
 from optsched.control.journal.events import Cancelled, WindowSet
+from optsched.control.learned import NEVER_S
 from optsched.control.limits import _last_in_the_way, why_refused
 from optsched.control.settings import (
     LabelLimits,
@@ -160,6 +161,25 @@ def test_who_waits_for_a_window_takes_nobody_s_turn(lab: Limited) -> None:
     assert lab.why(large).startswith("its tenant a may hold 2 GPUs while night lasts and holds 1")
 
 
+@pytest.mark.parametrize(("begins_s", "longest_s"), [(0.0, 1.0), (30.0, 60.0)])
+def test_who_waits_for_nodes_in_maintenance_takes_nobody_s_turn(
+    lab: Limited, begins_s: float, longest_s: float
+) -> None:
+    """The first needs both nodes, of which one is not there, or not for as long as it runs."""
+    lab.limit(limited(max_running=1, max_gpus=8))
+    at_s = lab.clock.at_s
+    window = Window(nodes=("n1",), from_s=at_s + begins_s, to_s=at_s + 1e4)
+    lab.controller.record(WindowSet(window=window, by="root"))
+    unsaved = Profile(checkpoint_every_s=NEVER_S)
+    wide = lab.job(gpus=8, max_nodes=2, seconds=longest_s, profile=unsaved)
+    fits = lab.job(seconds=10.0)
+    lab.run(3)
+    reason = lab.why(wide)
+    assert ("run into a window" if begins_s else "n1 is not there for it") in reason
+    assert lab.why(fits) == ""
+    assert lab.held(user="ann") == [1] and not lab.bugs
+
+
 def test_what_may_not_wait_is_refused(lab: Limited) -> None:
     how = limited(max_queued=2)
     state = lab.controller.state
@@ -293,8 +313,8 @@ def test_a_budget_keeps_jobs_waiting_until_the_next_period(lab: Limited) -> None
     state = lab.controller.state
     assert all(state.jobs[name].live is not None for name in (first, small, other))
     assert lab.why(late) == (
-        "ann may use 0.1 GPU-hours a day (max_gpu_hours in cluster.toml): 0 are used, 0.1 are "
-        "expected of jobs that run or come before it, and 0.1 of it; the next day begins on "
+        "ann may use 0.1 GPU-hours a day (max_gpu_hours in cluster.toml): 0 are used, 0.06 are "
+        "expected of jobs that run or come before it, and 0.06 of it; the next day begins on "
         "2024-10-05"
     )
     assert left(lab, "ann") == [("ann", None, 360, 300, 60), (None, "group", 1800, 0, 1800)]

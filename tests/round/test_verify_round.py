@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import optsched.round.verify
-from optsched import Cluster, Instance, Locality, Mode, Node
+from optsched import Cluster, Instance, Locality, Mode, Node, Running
 from optsched.model.cluster import Window
 from optsched.model.instance import Placement
+from optsched.round.decide import decide
 from optsched.round.plan import JobRound
 from optsched.round.verify import verify_round
 from optsched.verify.windows import meets_window
@@ -119,6 +120,13 @@ def on(job: str, *slots: str) -> Edit:
             replace(entry, placement=place(*slots)) if entry.id == job else entry for entry in jobs
         ),
     )
+
+
+def lowered(**limits: object) -> Edit:
+    """Add a window that lasts now, beside one that is over."""
+    now = Window(from_s=0.0, to_s=1e9, **limits)  # type: ignore[arg-type]
+    over = Window(from_s=0.0, to_s=0.0, resources={"licence": 0.0}, quotas={"t": 0})
+    return with_cluster(windows=(over, now))
 
 
 MUTATIONS = (
@@ -289,6 +297,8 @@ MUTATIONS = (
         ),
         ("tenant u", "4 GPUs", "quota of 3"),
     ),
+    Mutation("window", "busy", lowered(resources={"licence": 0.5}), ("1 licence of 0.5",)),
+    Mutation("window", "loans", lowered(quotas={"u": 0}), ("tenant u would hold 1 GPUs of 0",)),
     Mutation("borrowing", "loans", with_tenant("u", gpu_quota=1), ("4 GPUs of all quotas of 3",)),
     Mutation("sharing", "shared", drop("q"), ("job p", "shares GPUs with q")),
     Mutation("sharing", "shared", on("q", "n1:2g0c"), ("job p", "same GPUs")),
@@ -353,6 +363,30 @@ def test_jobs_that_no_window_is_near_are_not_asked_how_long_they_stay(
     elsewhere = Window(nodes=("elsewhere",), from_s=0.0, to_s=1e9)
     cluster = replace(instance.cluster, windows=(elsewhere,))
     assert not verify_round(replace(instance, cluster=cluster), jobs)
+
+
+def test_what_runs_may_hold_more_than_a_window_leaves_and_no_more_beside_it() -> None:
+    gang = Mode(gpu_type="a", gpus=3)
+    instance, jobs = CASES["loans"]()
+    runs = Running(job="big", mode=gang, placement=place("n0:3g0c"), remaining_s=5.0)
+    goes_on = holds("big", "continue", gang, "n0:3g0c"), jobs[1]
+    instance, jobs = lowered(quotas={"t": 1})(replace(instance, running=(runs,)), goes_on)
+    assert not verify_round(instance, jobs)
+    both_of_t = tuple(replace(job, tenant="t") for job in instance.jobs)
+    assert [fault.rule for fault in verify_round(replace(instance, jobs=both_of_t), jobs)] == [
+        "quota",
+        "window",
+    ]
+
+
+def test_a_fault_in_what_windows_leave_now_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, _ = lowered(quotas={"t": 2})(*CASES["loans"]())
+    found = decide(instance)
+    assert [entry.id for entry in found.jobs if entry.mode] == ["own"] and not found.notes
+    monkeypatch.setattr("optsched.round.decide.at_present", lambda whole: whole)
+    found = decide(instance)
+    assert not any(entry.mode for entry in found.jobs if entry.id == "big")
+    assert any("tenant t would hold 3 GPUs of 2" in note for note in found.notes), found.notes
 
 
 def rules_in_source() -> set[str]:

@@ -83,9 +83,7 @@ def snapshot(controller: Controller) -> Snapshot:
             **controller.left_out,
         },
         withheld=dict(controller.withheld),
-        turns=turns(
-            controller.settings, controller.state, controller.clock.now_s(), controller.able()
-        ),
+        turns=turns(controller.settings, controller.state, now_s, controller.able(now_s)),
         short_of_disk=controller.short_of_disk,
         forecast=controller.forecast,
     )

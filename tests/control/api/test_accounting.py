@@ -7,7 +7,9 @@ import re
 
 import pytest
 
+from optsched.cli.account import WASTE, _parts
 from optsched.control.settings import LimitSettings, UserLimits
+from optsched.picture.text import as_text, hours
 
 from .live import Live
 from .test_commands import Run, run
@@ -27,6 +29,17 @@ def test_it_prints_a_table_csv_and_json(live: Live, run: Run) -> None:
     assert status == 0 and json.loads(out)["rows"] == []
     status, out, _ = run("account", "--user", "=nobody")
     assert (status, out) == (0, "nothing was used\n")
+
+
+def test_small_amounts_are_told_apart() -> None:
+    said = [hours(value) for value in (0.0, 1e-5, 0.00012, 0.004, 0.0333, 0.0999, 0.25, 1234.56)]
+    assert said == ["0.0", "under 0.0001", "0.0001", "0.004", "0.03", "0.10", "0.2", "1,234.6"]
+    spent = {cause: 0.0 for cause in WASTE} | {"setup": 0.004, "lost": 0.0001}
+    row = {"user": "ann", "jobs": 2, "gpu_h": 0.03, "work_gpu_h": 0.026, "core_h": 0.0}
+    row |= {"waited_h": 0.0} | {f"{cause}_gpu_h": own for cause, own in spent.items()}
+    text = as_text(_parts({"rows": [row], "total": row, "uncounted_before_s": None}, ["user"]))
+    assert re.search(r"ann +2 +0\.03 +86\.\d+ % +0\.004 ", text), text
+    assert "set-up" in text and "lost" not in text
 
 
 def test_budgets(live: Live, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
