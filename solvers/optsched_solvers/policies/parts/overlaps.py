@@ -5,10 +5,13 @@ from itertools import combinations
 
 from optsched.driver.world import World
 from optsched.frozen import record
-from optsched.physics import overlap_rate
+from optsched.physics import overlap_rate, sharing_rate
 from optsched.physics.modes import Option
 
 from .pair_sharing import fits_memory, slowdowns
+
+MOST = 8
+"""Of so many jobs on a node all sets are looked at."""
 
 
 @record
@@ -29,7 +32,7 @@ def hosts(world: World, job_id: str, option: Option) -> dict[str, dict[str, int]
     """Return by node the running jobs beside which a job may run under `option`, the first started
     first, each with the GPUs that it shares with nobody."""
     found: dict[str, dict[str, int]] = {}
-    for other in world.running:
+    for other in world.running if world.profile(job_id).sharing is not None else ():
         if slowdowns(world, job_id, other) is None:
             continue
         if world.running_mode(other).clock_mhz == option.mode.clock_mhz and fits_memory(
@@ -61,7 +64,17 @@ def overlaps(
     world: World, job_id: str, option: Option, node: str, beside: Mapping[str, int]
 ) -> Iterator[tuple[float, Overlap]]:
     """Yield all choices of partners on a node, none of which is in vain, with what the sum of rates
-    gains, each relative to that of the job alone."""
+    gains, each relative to that of the job alone. Of more than `MOST` jobs those are looked at that
+    go best with it as a pair."""
+    if len(beside) > MOST:
+        own = world.profile(job_id)
+        best = {
+            other: sharing_rate(own, profile) + sharing_rate(profile, own)
+            for other in beside
+            for profile in [world.profile(other)]
+        }
+        chosen = sorted(beside, key=lambda other: -best[other])[:MOST]
+        beside = {other: beside[other] for other in chosen}
     gpus, free = option.mode.gpus, world.free.gpus_on(node)
     for count in range(1, min(gpus, len(beside)) + 1):
         for some in combinations(beside.items(), count):
