@@ -235,6 +235,15 @@ def test_nobody_passes_the_gang_that_was_picked(tmp_path: Path) -> None:
     more = {"weights": str(path), "backfill": "yes"}
     found = plan_of("rltune", *jobs, nodes=(Node(name="n", gpus=4, cpus=4),), options=more)
     assert [times(found[name]) for name in ("b", "c", "long")] == [[(10, 15)], [(2, 7)], [(15, 24)]]
+    # By score, not by arrival: of two that pass b, for one of which there is room, the smaller one.
+    jobs[2:] = [
+        Job(id="d", gpus=2, duration_s=5.0, submit_s=2.0),
+        Job(id="e", gpus=1, duration_s=5.0, submit_s=2.0),
+    ]
+    jobs[0] = Job(id="a", gpus=2, duration_s=10.0)
+    smallest = {"rule": "smallest", "backfill": "yes"}
+    found = plan_of("rltune", *jobs, nodes=(Node(name="n", gpus=4, cpus=4),), options=smallest)
+    assert [times(found[name]) for name in ("d", "e")] == [[(15, 20)], [(2, 7)]]
     with pytest.raises(InputError, match="expected no or yes"):
         policy("rltune", options={"backfill": "maybe"})
 

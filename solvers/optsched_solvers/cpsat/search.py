@@ -112,7 +112,7 @@ def _try_orders(progress: Progress, orders: Orders, guide: List | None) -> None:
 
     def is_over() -> bool:
         progress.budget.spend(WORK_PER_SET)
-        return progress.budget.fraction_left() < until
+        return progress.budget.left_s() <= 0 or progress.budget.fraction_left() < until
 
     if (answer := orders.least(progress.values[0], is_over)) is not None:
         least, schedule = answer
@@ -152,10 +152,10 @@ def _improve(progress: Progress, guide: List | None, priced: Priced) -> None:
         if progress.schedule is not None and sums and jobs > 12:
             until = LEFT_BY_LISTS if len(progress.values) == 1 else 0.6
             ListSearch(progress, guide, quick=True).run(until)
-        _price_gangs(progress, priced)
+        _price_gangs(progress, priced, larger_than=0.0)
         solve_whole(progress, direct)
         return
-    _price_gangs(progress, priced)
+    _price_gangs(progress, priced, larger_than=0.5)
     ListSearch(progress, guide, quick=True).run(until=0.0)
 
 
@@ -249,13 +249,14 @@ def _price(progress: Progress, level: int) -> tuple[PriceBound, Floats]:
     return prices, found
 
 
-def _price_gangs(progress: Progress, priced: Priced) -> None:
-    """Ascend on prices by job from those by GPU type of levels that are not proved."""
+def _price_gangs(progress: Progress, priced: Priced, larger_than: float) -> None:
+    """Ascend on prices by job from those by GPU type of levels that are not proved, where some gang
+    takes more than a share of its type."""
     for level, (prices, found) in priced.items():
         if not _is_closed(progress, level):
-            _price_gangs_of(
-                progress, level, GangBound(progress.problem, prices.grid_s, level), found
-            )
+            gangs = GangBound(progress.problem, prices.grid_s, level)
+            if gangs.largest > larger_than:
+                _price_gangs_of(progress, level, gangs, found)
 
 
 def _price_gangs_of(progress: Progress, level: int, gangs: GangBound, found: Floats) -> None:
@@ -264,7 +265,7 @@ def _price_gangs_of(progress: Progress, level: int, gangs: GangBound, found: Flo
     begun, known, steps = budget.fraction_left(), proved.get(level, -math.inf), 0
 
     def done() -> float:
-        if _is_closed(progress, level) or not gangs.is_stronger:
+        if _is_closed(progress, level):
             return 1.0
         return max((begun - budget.fraction_left()) / GANGS_SHARE, steps / MOST_GANG_STEPS)
 

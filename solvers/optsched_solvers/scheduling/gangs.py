@@ -51,9 +51,11 @@ class GangBound(PriceBound):
         return self.costs.size + packed
 
     @property
-    def is_stronger(self) -> bool:
-        """Return whether sets of gangs can be told from GPUs: not all jobs take one."""
-        return bool((self._size > 1).any())
+    def largest(self) -> float:
+        """Return the largest share of the GPUs of its type that a gang takes; 0 where all jobs take
+        one GPU, so that sets of gangs are told from GPUs by nothing."""
+        shares = self._size / np.maximum(self.capacity.max(axis=1)[self._kind], 1.0)
+        return float(shares[self._size > 1].max(initial=0.0))
 
     def _packable(self, kind: int) -> list[int]:
         """Return the sizes of gangs on a type, each as often as it fits and there are gangs."""
