@@ -43,6 +43,7 @@ class Crowded:
         self.overlapped = 0
 
     def decide(self, world: World) -> None:
+        assert world.now_s < 10_000.0, "jobs wait for ever"
         for job_id in [*world.waiting]:
             option = self._draw.choice(world.options(job_id))
             if self._draw.random() < 0.4 and (fit := world.fit(job_id)) is not None:
@@ -207,3 +208,5 @@ def test_a_spread_gang_shares_on_each_node_and_loses_one() -> None:
     run.run(until=lambda: run.world.now_s >= 30.0)
     assert run.world.running.keys() == {"b"} and run.world.free.gpus_on("n0") == 1
     assert run.world.rate_now("b") == 1.0
+    record = run.record()
+    assert gpus_held(record)[record.end_s == 30.0].sum() == pytest.approx(4.0)  # each held once
