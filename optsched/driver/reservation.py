@@ -200,8 +200,9 @@ class Reservations:
         submit_s = world.job(job_id).submit_s
         if submit_s > world.instance.now_s:
             self._submitted_s = max(self._submitted_s, submit_s)
-        world.protected.discard(job_id)
-        self._began_early.discard(job_id)
+        if job_id not in world.claims:  # who only moves stays protected
+            world.protected.discard(job_id)
+            self._began_early.discard(job_id)
 
     def _look_at_new(self, world: World) -> list[str]:
         """See when the patience of those ends that did not start as soon as they came, and return

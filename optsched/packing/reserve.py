@@ -1,6 +1,8 @@
 """What is kept for jobs that fit on few nodes: nodes for jobs of several GPUs, and GPU types for
 jobs bound to them, as much as such jobs are expected to need before the cluster is full."""
 
+import math
+
 import numpy as np
 
 from .engine import Room
@@ -9,6 +11,8 @@ from .problem import WHOLE, Array, Problem
 REJECTED = 1 << 50
 """What a score loses on a node that the job would spoil; it still goes there if it fits nowhere
 else."""
+DEVIATIONS = 3.0
+"""Standard deviations by which more jobs of several GPUs may come than are expected."""
 MARGIN = 1.2
 """What is free of a GPU type is never used to the last part, so that more is kept than is asked
 for."""
@@ -16,8 +20,8 @@ for."""
 
 class Reserve:
     """For each number of GPUs above one that jobs ask for, the nodes that could still take any such
-    job, once these are no more than are expected to be needed: the GPUs that are free, times such
-    jobs for each GPU that all jobs ask for.
+    job, once these are no more than may be needed: the GPUs that are free, times such jobs for each
+    GPU that all jobs ask for, and `DEVIATIONS` of so many arrivals (Poisson's) more.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -42,7 +46,8 @@ class Reserve:
                 for node, gpus in enumerate(room.gpus)
                 if room.cpus[node] >= cpus and gpus.count(WHOLE) >= size
             ]
-            most = int(free * per_gpu) + 1
+            expected = free * per_gpu
+            most = int(expected + DEVIATIONS * math.sqrt(expected)) + 1
             before = set(self.kept[i])
             if len(able) > most:
                 able = (

@@ -114,8 +114,16 @@ def test_it_beats_the_rules_it_generalises() -> None:
     assert min(totals, key=lambda name: totals[name]) == "optsched", totals
 
 
-def test_a_job_moves_to_the_faster_gpu_that_comes_free_although_nobody_waits() -> None:
-    """It looks at moves every so often, also where nothing else happens."""
+@pytest.mark.parametrize("protected", [False, True])
+def test_a_job_moves_to_the_faster_gpu_that_comes_free_although_nobody_waits(
+    protected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at moves every so often, also where nothing else happens, and at those of a job that
+    started where a place was kept for it and is evicted by nobody."""
+    if protected:
+        monkeypatch.setattr(
+            reservation.Reservations, "pinned", lambda self, world: {"b"} & world.running.keys()
+        )
     nodes = (Node(name="new", gpu_type="new", gpus=1), Node(name="old", gpu_type="old", gpus=1))
     shape = Profile(rate={"new": 1.0, "old": 0.25}, checkpoint_s=5.0, restore_s=5.0)
     first, second = (

@@ -66,7 +66,8 @@ class Optsched:
     nobody now, nor than `xion`; nor, as long as no job has come, than what it planned before.
 
     No job starves: for one that has waited too long a place is kept (see
-    `optsched.driver.reservation`), and once it has started there it is not preempted any more.
+    `optsched.driver.reservation`), and once it has started there it is not preempted any more, but
+    may move to a better place while nobody waits.
 
     With `pace` a long time is seen roughly, but quickly, and its beginning as it is: what comes
     free between rounds goes to waiting jobs by weight per GPU and second, beside the places that
@@ -183,7 +184,7 @@ class Optsched:
         has_choice = bool(waiting) or pairs or self._agenda is not None
         if not (self.ahead and has_choice and self._preemptions_matter(world)):
             self._agenda = None
-            step = self._priced(world, self._ranked(world, waiting, now), pinned)
+            step = self._by_price(world, self._ranked(world, waiting, now), pinned)
             if not (self.prove and self._counts_times_only):
                 return step
             now = now or snapshot(world, jobs=waiting, known=self._known)
@@ -285,6 +286,17 @@ class Optsched:
         return self._priced_rounds.step(
             world, now, pinned, share, places=self._places, tiered=self._tiered
         )
+
+    def _by_price(self, world: World, now: Snapshot, pinned: set[str]) -> Step:
+        """Return the step of the round in which `pinned` go on or, while nobody waits, may move to
+        places of their own."""
+        unripe = self._places.unripe or set()
+        if not world.waiting and pinned - unripe:
+            step = self._priced(world, now, pinned & unripe)
+            trial = step.trial
+            if not pinned.intersection(trial.victims) - {*trial.claims, *trial.started}:
+                return step
+        return self._priced(world, now, pinned)
 
     def _is_allowed(self, trial: Trial) -> bool:
         return not self._tiered or is_allowed(trial, self._places.unripe or ())
